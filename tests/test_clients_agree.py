@@ -125,7 +125,7 @@ console.log(JSON.stringify(words));
 
 @cache
 def page() -> Any:
-    """Returns the web UI's texts for all of the examples above and its names of modes."""
+    """Returns the web UI's texts for the examples above, by the kind of example."""
     asked = {"answers": ANSWERS, "limits": LIMITS, "projects": PROJECTS, "request": REQUEST}
     asked |= {"gone": GONE, "hunks": HUNKS, "places": PLACES, "quotes": QUOTES}
     given = json.dumps(asked)

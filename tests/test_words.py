@@ -1,4 +1,4 @@
-"""Texts for people, such as errors and log lines, do not contain translated idioms that were replaced before."""
+"""User-facing texts, such as errors and log lines, do not contain translated idioms or sentences that were replaced."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ Leave out
 Asks nobody
 goes on with a copy
 """
-"""Former texts of the web UI, one per line, without their final period and without inserted values."""
+"""Previous texts of the web UI, one per line, without their final period and without inserted values."""
 
 CLIENT = sorted((ROOT / "src" / "drawbridge" / "tui").glob("*.py"))
 

@@ -40,7 +40,7 @@ function M.saved()
   return found
 end
 
---- The buffer of a file. Names are compared, never matched as a pattern: `[` and `*` may be part of them.
+--- The buffer of a file, or nil. Names are compared, never matched as a pattern: `[` and `*` may be part of them.
 ---@param path string
 ---@return integer?
 function M.find(path)
@@ -57,7 +57,7 @@ function M.find(path)
   end
 end
 
---- A path for display: relative to the editor's current directory, otherwise to the home directory.
+--- A path for display: relative to the editor's current directory, or to the home directory, if it is below one of them.
 ---@param path string
 ---@return string
 function M.shown_path(path)
@@ -86,7 +86,8 @@ function M.is_empty(buffer)
   return vim.api.nvim_buf_call(buffer, vim.fn.wordcount).bytes == 0
 end
 
---- A position in a buffer, in the bridge's format.
+--- A position in a buffer, in the bridge's format: the column is a number if the line is ASCII up to it, otherwise the
+--- bytes before it.
 ---@param row integer From 0.
 ---@param column integer Bytes.
 ---@return {line: integer, column: integer|string}
@@ -131,7 +132,7 @@ end
 
 local LINE_ENDS = { unix = '\n', dos = '\r\n', mac = '\r' }
 
---- The file's buffer, and the format in which Neovim would save it; nil if the buffer has no unsaved changes.
+--- The file's buffer, and the format in which Neovim would save it; nil if no loaded buffer has unsaved changes to the file.
 ---@param params {path: string}
 function M.unsaved(params)
   local buffer = M.find(params.path)

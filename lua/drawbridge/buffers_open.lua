@@ -25,7 +25,7 @@ local function read(buffer)
   return not ok and (tostring(problem):match('E%d+:.*') or problem) or nil
 end
 
---- The buffer of a file, loaded and listed.
+--- The loaded buffer of a file; one that was not loaded before is also listed. Raises an error if the file can't be read.
 local function load(path)
   local buffer = buffers.find(path)
   if buffer and vim.api.nvim_buf_is_loaded(buffer) then
@@ -46,7 +46,7 @@ local function load(path)
   return buffer
 end
 
---- The row and column (from 0) of a byte in the joined lines (from 1).
+--- The row and the column (both from 0) of a byte (from 1) in the joined lines; `starts`: the first byte of each line.
 local function place_of(starts, byte)
   local low, high = 1, #starts
   while low < high do
@@ -61,7 +61,7 @@ local function place_of(starts, byte)
 end
 
 --- The range from the first match of `start_text` to the next match of `end_text` after it, or only the first match if
---- there is no next one; both ends are inclusive. nil if nothing matches.
+--- `end_text` does not follow; both ends are inclusive. nil if `start_text` is not found.
 ---@return {from: table, to: table}? range
 local function search(buffer, params)
   local lines = vim.api.nvim_buf_get_lines(buffer, 0, -1, false)
@@ -93,7 +93,8 @@ local function is_normal(window)
     and vim.bo[vim.api.nvim_win_get_buf(window)].buftype == ''
 end
 
---- The window to show a file in: the current one, the previous one, or any other window of the tab page that shows a file.
+--- The window to show a file in: the current one, the previous one, or any other window of the tab page, if it may show a
+--- file; otherwise nil.
 local function normal_window()
   local candidates = { vim.api.nvim_get_current_win(), vim.fn.win_getid(vim.fn.winnr('#')) }
   vim.list_extend(candidates, vim.api.nvim_tabpage_list_wins(0))

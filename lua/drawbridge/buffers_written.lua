@@ -116,13 +116,13 @@ function M.overwritten(params)
   return vim.api.nvim_buf_get_changedtick(buffer) ~= before and 'reloaded' or nil
 end
 
---- Shows the files below a directory as they are on disk. Unsaved work is kept.
+--- Shows the open files below a directory as they are on disk. Unsaved work is kept.
 ---@param params {directory: string} With links resolved.
 function M.reload(params)
   local below = params.directory:gsub('/$', '') .. '/'
   for _, one in ipairs(buffers.saved()) do
     if vim.startswith(one.path, below) then
-      -- A buffer without text may be older than its file.
+      -- A buffer without text may have been opened before its file existed.
       local lines = vim.api.nvim_buf_get_lines(one.buffer, 0, 2, false)
       M.read_again(one.buffer, #lines > 1 or lines[1] ~= '')
     end

@@ -98,7 +98,8 @@ local function watch()
   })
 end
 
---- Reloads files from disk, except those with unsaved changes. `before` and `now`: the files of both reviews by their paths.
+--- Reloads files from disk, except those with unsaved changes. `before` and `now`: the files of the previous and of the
+--- current review, by their paths.
 local function reload(before, now)
   for _, one in ipairs(buffers.saved()) do
     if before[one.path] or now[one.path] then

@@ -158,7 +158,8 @@ local function distance(a, b)
   return rows[#a][#b]
 end
 
---- The option that was probably meant by an unknown name: one that is misspelled, or in the wrong table.
+--- The option or table that an unknown name probably means: one that is misspelled, or in the wrong table. nil if no name
+--- is similar.
 ---@param name string Dotted, as in "diff.layuot".
 ---@return string?
 local function meant(name)
@@ -241,7 +242,7 @@ function M.apply(given)
   return problems
 end
 
---- A string or a list of strings as a list; a string is one word, spaces included.
+--- A string or a list of strings as a list, which is empty for nil; a string is one word, spaces included.
 ---@param value string|string[]?
 ---@return string[]
 function M.list(value)

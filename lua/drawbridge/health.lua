@@ -5,7 +5,7 @@ local M = {}
 
 -- ms for each program; Gemini CLI takes 2 s to print its version, and each guard is called once as a test.
 local WAIT, WAIT_FOR_GEMINI, WAIT_FOR_GUARD = 2000, 8000, 5000
-local OLDEST_GEMINI = 31 -- 0.31 is the first that looks for an editor beyond its own parent processes
+local OLDEST_GEMINI = 31 -- 0.31 is the first version that looks for an editor beyond its own parent processes
 local INSTALL_GEMINI = require('drawbridge.cli').agents.gemini.install
 
 -- Neovim 0.7 has only the old names, which newer versions no longer have.
@@ -95,7 +95,7 @@ local function check_private(path, wanted, what)
   end
 end
 
---- The content of a lock file or settings file; nil if it is not a JSON object.
+--- The content of a lock file; nil if it can't be read or is not a JSON object.
 local function read_json(file)
   local opened, lines = pcall(vim.fn.readfile, file)
   local decoded, content = pcall(vim.json.decode, opened and table.concat(lines, '\n') or '')

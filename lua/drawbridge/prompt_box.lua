@@ -13,7 +13,7 @@ local CUTS_BLANKS = vim.fn.has('nvim-0.10') == 0
 local LOOKED_AT = 200 -- the maximum number of lines that are read from a screen
 local CHOICES_WITHIN = 40 -- lines above the end of the screen in which a dialog has its choices
 
-local pasted = {} ---@type table<integer, string> The text in the box until it is submitted, by the terminal's process.
+local pasted = {} ---@type table<integer, string> The pasted text until it is submitted, by process ID.
 
 local function refuse(message)
   error({ code = 'REFUSED', message = message })
@@ -104,7 +104,7 @@ end
 --- typed text, "dialog" if a dialog has replaced the box.
 ---@param buffer integer
 ---@return 'empty'|'typed'|'unclear'|'dialog'|nil state nil if neither is on the screen
----@return string? text The text in the box, without its blanks.
+---@return string? text The text in the box; for Claude Code, without its blanks.
 function M.state(buffer)
   local lines = lines_of(buffer)
   local shown, typed = claude_box(lines)
@@ -126,15 +126,16 @@ local function session_of(pid)
   return session
 end
 
---- Refuses a call that arrives too late: the bridge gave up while Neovim was waiting for a key.
+--- Refuses a call that is processed too late: the bridge gave up while Neovim was waiting for a key.
 local function in_time(params)
   if os.time() > params.before then
     refuse('Neovim was busy for too long.')
   end
 end
 
---- Puts a prompt into the empty box. Neither windows nor modes change.
----@param params {pid: integer, text: string, before: number}
+--- Pastes a prompt into the empty box; raises an error if the box is not empty or not shown. Neither windows nor modes
+--- change.
+---@param params {pid: integer, text: string, before: number} `before`: the latest time, in Unix seconds.
 function M.paste(params)
   local session = session_of(params.pid)
   in_time(params)
@@ -163,7 +164,7 @@ function M.submit(params)
   return true
 end
 
---- Removes what was pasted from the box.
+--- Removes the pasted text from the box.
 ---@param params {pid: integer}
 function M.take_back(params)
   local session = session_of(params.pid)

@@ -136,7 +136,7 @@ local function unwatch_if_idle()
   end
 end
 
---- Removes the proposal with its windows and buffers, and returns the user to where they were.
+--- Removes the proposal with its windows and buffers; if the user is in its view, returns them to where they were before.
 local function remove(entry, decision)
   local _, index = find(entry.id)
   if not index then
@@ -374,7 +374,8 @@ function M.ready(params)
   wait_for_turn(entry)
 end
 
---- The proposed text with the user's edits so far; only the id if the user has not edited it, nil if it is not open.
+--- The proposed text with the user's edits so far; only the ID if the user has not edited it, nil if the proposal is not
+--- waiting for a decision.
 function M.proposed(params)
   local entry = find(params.id)
   if entry and entry.filled and not entry.decided then
@@ -398,7 +399,7 @@ function M.mark(params)
   end
 end
 
---- Stores how many lines the proposed text adds and removes after an edit.
+--- Stores which lines and how many of them the proposed text adds and removes after an edit.
 function M.count(params)
   local entry = find(params.id)
   if entry and params.tick == vim.api.nvim_buf_get_changedtick(entry.proposed) then

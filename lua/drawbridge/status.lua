@@ -15,7 +15,7 @@ function M.agents()
   return state and state.agents or {}
 end
 
---- The names of the connected agents that write files without asking.
+--- The names of the connected agents that have written a file without asking since their last proposal.
 ---@return string[]
 function M.unasked()
   local link = loaded('link')
@@ -27,7 +27,7 @@ end
 local ASKING = { default = true, manual = true, plan = true }
 
 --- What the guard's hook has reported about the connected agents.
----@return string? silent The mode of an agent that does not ask.
+---@return string? silent The mode of an agent that does not ask; nil if no agent has reported such a mode.
 ---@return string? asks The mode of an agent that asks; nil unless all agents have reported a mode.
 local function reported()
   local link = loaded('link')
@@ -212,7 +212,7 @@ local function rows(now, guard)
   return said
 end
 
---- The options of a window in the middle of the screen that is large enough for the lines.
+--- The options of a window in the middle of the screen; it is as large as the lines and the screen allow.
 local function place(lines)
   local width, height = 1, #lines
   for _, text in ipairs(lines) do
@@ -228,7 +228,7 @@ local function place(lines)
     relative = 'editor',
     style = 'minimal',
     border = 'rounded',
-    zindex = 70, -- above the notices: the user has asked for it
+    zindex = 70, -- above the notices, because the user has asked for this window
     width = width,
     height = height,
     row = math.max(0, math.floor((vim.o.lines - height) / 2) - 1),

@@ -176,7 +176,8 @@ local function installed(agent, program)
   return false
 end
 
---- Opens the agent's terminal, or goes to the one that is open. Waits for a bridge that is just starting, without blocking.
+--- Opens the agent's terminal, or goes to the one that is open. Starts the bridge if necessary, and waits for it without
+--- blocking.
 ---@param agent 'claude'|'gemini'
 ---@param arguments string[]
 function M.open(agent, arguments)

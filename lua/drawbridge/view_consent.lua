@@ -6,7 +6,7 @@ local M = {}
 local COMMANDS = { w = 'write', up = 'update', x = 'xit', exi = 'exit', wq = 'wq' }
 local QUITS = { q = 'quit', clo = 'close', tabc = 'tabclose', bd = 'bdelete', bw = 'bwipeout' }
 
-local ASKED_AGAIN = 20 -- ms between two checks whether a question was answered
+local ASKED_AGAIN = 20 -- ms between two checks of whether a question was answered
 
 local armed ---@type {buffer: integer, command: string, is_forced: boolean}?
 local acting = false -- Whether a command or mapping of the user is running.
@@ -112,7 +112,7 @@ function M.is_acting()
   return acting
 end
 
---- Restores a consent that lapsed.
+--- Restores consent that has lapsed.
 function M.renew(consent)
   armed = consent
 end

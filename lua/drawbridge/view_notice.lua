@@ -7,7 +7,7 @@ local M = {}
 
 local COLORS = vim.api.nvim_create_namespace('drawbridge_notice')
 local EDGE = 1 -- cells between the text and the border
-local BORDER = 2 -- cells of the border on both sides
+local BORDER = 2 -- cells of the border, both sides together
 local NARROWEST = 16 -- columns of text
 local FLASH = 8000 -- ms
 local FLASH_ROWS = 4 -- rows of the notice about what is waiting, which may be below
@@ -181,7 +181,7 @@ end
 
 local flashed, timer
 
---- Shows a sentence for some seconds, above a notice that `show` has put in that corner; the next one replaces it.
+--- Shows a sentence for some seconds, above a notice that `show` has put in the same corner; the next sentence replaces it.
 ---@param text string
 function M.flash(text)
   M.hide(flashed)

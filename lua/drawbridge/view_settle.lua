@@ -4,7 +4,7 @@ local config = require('drawbridge.config')
 local M = {}
 
 local loop = vim.uv or vim.loop
-local SETTLES = 500 -- ms without a key until a view accepts keys
+local SETTLES = 500 -- ms without a key until a view accepts keys; less if `idle_ms` is less
 local LOOK = 20 -- ms between two checks
 
 local MOUSE = { 'Mouse', 'Scroll', 'Drag', 'Release', 'Focus' }

@@ -7,7 +7,8 @@ local M = {}
 local COPIED = { 'tabstop', 'shiftwidth', 'softtabstop', 'expandtab', 'textwidth' }
 local SYNTAX_LIMIT = 512 * 1024 -- bytes; for a larger text, colors would make Neovim slow
 
---- Gives a buffer the first free one of the names "name (kind)", "name (kind 2)" and so on.
+--- Gives a buffer the first free one of the names "name (kind)", "name (kind 2)" and so on; without `kind`, "name",
+--- "name (2)" and so on.
 ---@param buffer integer
 ---@param name string
 ---@param kind string?

@@ -1,8 +1,9 @@
 """A misbehaving agent. It uses ``claude``'s stream format and does what the first word of a prompt asks for.
 
-    bad_agent.py [die-at-once | never-ready | stubborn] FLAGS OF THE REAL CLI…
+    bad_agent.py as-told | die-at-once | never-ready | stubborn FLAGS OF THE REAL CLI…
 
 `rig.bad_agent()` returns an `Agent` that starts it. The first argument:
+    as-told          waits for prompts
     die-at-once      prints to stderr and exits with code 7 before its first message
     never-ready      reads its input and never answers
     stubborn         ignores interrupts, SIGINT and SIGTERM from the start
@@ -40,7 +41,7 @@ The first word of a prompt ("completes": the turn ends successfully):
     eat MB           starts a process in its own session that uses MB megabytes of memory; the turn stays open
     eat-and-end MB   like `eat`, but completes
     twice            sends two results for one prompt
-    torn             sends a message without its newline and exits with code 0
+    torn             sends the beginning of a message, without a newline, and exits with code 0
     error WORDS      ends with an API error
     not-logged-in    ends with the error for a missing login
     own-turn         completes, then begins a turn on its own, which ends with the next prompt
@@ -365,7 +366,7 @@ def act_escape_and_die(rest: str) -> None:
 def eater(megabytes: str) -> int:
     taken = f"b = bytearray({megabytes}_000_000); b[::4096] = b'x' * len(b[::4096]); {CHILD}"
     started = subprocess.Popen([sys.executable, "-c", taken], start_new_session=True, stdout=subprocess.DEVNULL)
-    return started.pid  # does not wait for its end: the memory limit may end it first
+    return started.pid  # does not wait for its first line: the memory limit may end it before that
 
 
 def act_eat(rest: str) -> None:

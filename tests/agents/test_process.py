@@ -461,7 +461,7 @@ def command_line(pid: int) -> str:
 
 
 def ignores(pid: int, number: int) -> bool:
-    """Whether the process ignores the signal. The agent does so only once its program has replaced the starter."""
+    """Whether the process ignores the signal. The agent does so only once its program runs."""
     status = Path(f"/proc/{pid}/status").read_text()
     ignored = next(line for line in status.splitlines() if line.startswith("SigIgn"))
     return bool(int(ignored.split()[1], 16) & (1 << (number - 1)))

@@ -91,7 +91,7 @@ def test_text_is_wrapped_for_the_terminal(project: Path, columns: int, variables
 
 
 def test_a_command_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A person copies it from the terminal, and a line break would become part of it."""
+    """The user copies it from the terminal, and a line break would become part of it."""
     command = "`a command with many words that does not fit in forty columns at all`"
     terminal = Terminal(io.StringIO())
     terminal.is_terminal = True

@@ -1,8 +1,8 @@
 """A fake editor in memory: buffers, a selection and views without a screen. For tests.
 
 It implements the port like a real editor, as ``tests/editors/test_port.py`` verifies. Files are real: opening reads
-them and saving writes them. A person's actions are plain methods, which report at once: ``open``, ``type``,
-``select``, ``mention``, ``decide``, ``change_folders``, ``leave``.
+them and saving writes them. The user's actions are plain methods, such as ``open``, ``type``, ``select`` and
+``decide``; events that an action causes are reported before its method returns.
 """
 
 from __future__ import annotations
@@ -86,10 +86,10 @@ class MemoryEditor:
         self._listener: Listener | None = None
         self._gone = False
 
-    # What a person does.
+    # What the user does.
 
     def open(self, path: str) -> None:
-        """Brings the file to the front; a file that does not exist is a new buffer."""
+        """Brings the file to the front; for a file that does not exist, creates an empty buffer."""
         self._load(path)
         self.active = path
 

@@ -43,8 +43,8 @@ HANGS = "hangs"  # the editor can be made to stop responding
 
 
 class Rig:
-    """Lines and characters count from 0; ``end`` is exclusive. A method for an action of the user returns once the
-    action has been reported."""
+    """Lines and characters count from 0; ``end`` is exclusive. ``accept``, ``reject``, ``close_view``, ``select`` and
+    ``leave`` return once the action has been reported."""
 
     editor: Editor
 

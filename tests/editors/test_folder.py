@@ -81,7 +81,7 @@ class Piped:
 
 
 def source(kind: str, folder: Path) -> TextIO | None:
-    """One of the kinds of stdin that a program may have; if it can be read, it contains "y"."""
+    """One of the kinds of stdin that a program may have, or None. Each contains "y", except for "/dev/null"."""
     (folder / "answers").write_text("y\n")
     if kind == "none":
         return None

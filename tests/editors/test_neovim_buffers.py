@@ -1,4 +1,4 @@
-"""Tests of files in a real Neovim: listing, reading, saving, opening and reloading them never prompts the user."""
+"""Files in a real Neovim: listing, reading, saving, opening and reloading them never prompts the user."""
 
 from __future__ import annotations
 

@@ -63,8 +63,8 @@ while True:
         text += key
 """
 """A prompt box like Claude Code's. Ctrl-D replaces it with a dialog, or hides the dialog again. The prompt "slowly"
-shows the dialog after half a second in which its text stays, as on a busy machine; SIGUSR1 shows it while nobody
-types."""
+shows the dialog after half a second in which its text stays, as on a busy machine; SIGUSR1 shows the dialog while the
+user is not typing."""
 
 
 async def in_terminal(rig: Workstation, *command: str) -> None:

@@ -1,4 +1,5 @@
-"""A proposal never takes a keystroke: while the user types, it waits beside the text. Tested on a real screen."""
+"""A proposal never takes a keystroke: while the user types, only a notice shows that it waits. Tested on a real
+screen."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ for _, float in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
 end
 return covered
 """
-"""For each terminal that a notice covers: the notice's row in it, and its height."""
+"""For each terminal that a notice covers: the notice's row in the terminal, and the terminal's height."""
 
 
 @pytest.mark.parametrize("program", each_nvim())

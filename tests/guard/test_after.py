@@ -18,7 +18,7 @@ STILL: dict[str, Any] = {"success": True, "reloaded": [], "kept": [{"name": A, "
 
 
 def context(answer: dict[str, Any]) -> str:
-    """The context that the answer gives to the agent; "" if there is none."""
+    """Returns the context that the answer gives to the agent; "" if the answer is empty."""
     text: str = answer["hookSpecificOutput"]["additionalContext"] if answer else ""
     return text
 

@@ -25,7 +25,9 @@ DEADLINE = 400
 
 @contextlib.contextmanager
 def between(least: float, most: float) -> Iterator[None]:
-    """Fail unless the body takes from ``least`` to ``most`` seconds. The machine may be busy, so ``most`` is generous."""
+    """Fails unless the body takes from ``least`` to ``most`` seconds. ``most`` is generous, since the machine may be
+    busy.
+    """
     began = time.monotonic()
     yield
     took = time.monotonic() - began
@@ -223,7 +225,7 @@ def test_an_editor_that_has_ended_is_not_asked(guard: Guard) -> None:
 
 
 def stuck_beside(guard: Guard, files: dict[str, editors.File], **options: Any) -> editors.Editor:
-    """An editor that answers, beside another one that waits at a prompt."""
+    """Starts an editor that waits at a prompt, and one that answers. Returns the one that answers."""
     guard.neovim(manner=editors.at_a_prompt, pid=1)
     return guard.neovim(files, pid=2, **options)
 

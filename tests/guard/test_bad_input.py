@@ -20,7 +20,7 @@ LARGE = b'{"hook_event_name": "PreToolUse", "tool_name": "' + b"x" * 10_000_000 
 
 
 def changed(**changes: Any) -> dict[str, Any]:
-    """The payload of an edit with some values changed. None removes a value."""
+    """Returns the payload of an edit with some values changed. None removes a value."""
     payload = edit() | changes
     return {key: value for key, value in payload.items() if value is not None}
 
@@ -206,7 +206,7 @@ def test_closed_stays_closed_where_not_even_the_failure_can_be_told(
 
 @pytest.fixture(params=["fast", "command"])
 def words(request: pytest.FixtureRequest, guard: Guard, home: Path) -> Callable[..., list[str]]:
-    """Returns the command that starts the guard, in each of its two forms."""
+    """Returns a function that returns the command of the guard, in each of its two forms, with the given settings."""
 
     def words(**settings: str) -> list[str]:
         if request.param == "fast":
@@ -231,7 +231,7 @@ def test_a_closed_stdin_is_nothing(guard: Guard, words: Callable[..., list[str]]
 
 
 def test_no_input_is_not_a_failure_of_the_guard(guard: Guard) -> None:
-    """A user or a script has started the hook. With ``fail = "closed"``, it counts as a failure all the same."""
+    """A user or a script may have started the hook. With ``fail = "closed"``, empty input still counts as a failure."""
     assert guard.say(b"") == {}
     assert "failed" not in "".join(guard.log)
     decision(guard.say(b"", fail="closed"), "deny")

@@ -26,7 +26,7 @@ def kept(home: Path) -> Path:
 
 
 def copied(directory: Path, path: Path | str, content: str, *, ago: int = 0, pid: int = 4711) -> Path:
-    """Create a copy of ``path`` with this content, as an editor writes it. ``ago`` is its age in milliseconds."""
+    """Creates a copy of ``path`` with this content, dated ``ago`` milliseconds before ``NOW``, as an editor does."""
     copy = directory / f"{NOW - ago}.{pid}{path}"
     copy.parent.mkdir(parents=True, exist_ok=True)
     copy.write_text(content)

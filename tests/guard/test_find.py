@@ -40,7 +40,7 @@ def listen(home: Path) -> Iterator[Callable[[Path], str]]:
 
 
 def dead(path: Path) -> Path:
-    """A socket on which no process listens, as ``kill -9`` leaves it."""
+    """Creates a socket on which no process listens, as an editor leaves it after ``kill -9``. Returns ``path``."""
     with socket.socket(socket.AF_UNIX) as gone:
         gone.bind(str(path))
     return path

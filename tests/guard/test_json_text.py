@@ -1,4 +1,6 @@
-"""JSON without the ``json`` package: it accepts the same texts and returns the same values."""
+"""JSON without the ``json`` package: ``parse`` returns the same values as ``json.loads`` with ``strict=False``, but
+rejects NaN and infinities.
+"""
 
 from __future__ import annotations
 

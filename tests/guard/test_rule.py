@@ -46,7 +46,9 @@ def test_unsaved_and_in_front_must_be_in_the_same_editor(guard: Guard) -> None:
 def test_the_editor_with_both_is_heard_whoever_is_asked_before(
     guard: Guard, other: dict[str, Any], first: bool
 ) -> None:
-    """The program that the specification describes stops at the first editor with unsaved changes and may allow it."""
+    """The program that the specification describes stops at the first editor with unsaved changes and may allow the
+    edit.
+    """
     standings = [other, KEPT] if first else [KEPT, other]
     for pid, standing in enumerate(standings, 4711):
         guard.neovim({A: standing}, pid=pid)

@@ -22,7 +22,7 @@ SAVED = (
 
 
 def let_through(answer: dict[str, Any]) -> str:
-    """The context that the agent gets with a call that is let through. Fails if the call was denied."""
+    """Returns the context that the agent gets with a call that is let through. Fails if the call was denied."""
     output = answer["hookSpecificOutput"]
     assert set(output) == {"hookEventName", "additionalContext"}
     told: str = output["additionalContext"]
@@ -157,7 +157,7 @@ def test_what_is_typed_while_another_text_is_saved_is_kept_too(guard: Guard, ans
     other = guard.neovim({A: {"current": True}}, pid=2)
 
     def saved(_params: object) -> dict[str, Any]:
-        """Acts as an editor that has saved, and whose user types on at once."""
+        """Acts as an editor that has saved, and whose user continues to type immediately."""
         one.files[A] = {"modified": where == "the same editor", "current": True}
         other.files[A] = {"modified": where == "another editor", "current": True}
         return {"saved": True, "success": True}

@@ -148,7 +148,7 @@ def test_a_star_does_not_go_into_directories_and_two_do(ws: Path) -> None:
 
 
 def test_a_file_that_is_not_there_yet_is_named_too(ws: Path) -> None:
-    """The file has only a buffer in an editor, and the command would create it on disk."""
+    """The file exists only as a buffer in an editor, and the command would create it on disk."""
     names = [str(ws / "new.py")]
     for command in ("touch new.py", "touch here/new.py", f"touch {ws}/here/new.py"):
         assert shell.named(command, str(ws), names) == names

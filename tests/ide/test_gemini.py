@@ -21,7 +21,7 @@ from tests.waiting import PATIENCE, until
 
 
 async def propose(rig: BridgeRig, cli: Cli, text: str = "ONE\ntwo\n", name: str = "poem.txt") -> str:
-    """Propose a change, wait until it is shown, and return its ID."""
+    """Proposes a change, waits until it is shown, and returns its ID."""
     before = set(rig.editor.shown)
     await cli.open_diff(rig.path(name), text)
     await until(lambda: set(rig.editor.shown) - before, "the proposal")
@@ -30,7 +30,7 @@ async def propose(rig: BridgeRig, cli: Cli, text: str = "ONE\ntwo\n", name: str 
 
 
 async def gone(rig: BridgeRig) -> None:
-    """Wait until no proposal is shown or being prepared."""
+    """Waits until no proposal is shown or being prepared."""
     await until(lambda: not rig.editor.shown and not rig.bridge.reviews._open, "the end of the proposal")
 
 

@@ -141,7 +141,7 @@ def test_without_symbolic_links_a_copy_replaces_the_link(
 
 
 def left_by_the_dead(directory: Path, monkeypatch: pytest.MonkeyPatch, *, plain: bool = False) -> None:
-    """Create all the files that a killed bridge leaves behind. Its process is gone, and its port is closed."""
+    """Creates all the files that a killed bridge leaves behind. Its process is gone, and its port is closed."""
     with monkeypatch.context() as patch:
         patch.setattr(os, "getpid", lambda: 2**22 + 1)  # above the largest that Linux assigns
         if plain:

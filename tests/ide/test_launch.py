@@ -46,7 +46,7 @@ async def call(client: Any, tool: str, **arguments: Any) -> list[str]:
 
 
 async def introduce(client: Any) -> None:
-    """Shake hands: from then on, the client is listed as an agent."""
+    """Sends the handshake, after which the bridge lists the client as an agent."""
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
     for message in (hello, {"jsonrpc": "2.0", "method": "notifications/initialized"}):
         await client.send(json.dumps(message))

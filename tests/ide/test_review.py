@@ -24,7 +24,7 @@ PROPOSED = "one\nTWO\nthree\nfour\nfive\n"
 
 
 class Watched(MemoryEditor):
-    """An editor that remembers which writes are reported to it."""
+    """An editor that records which writes are reported to it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ def propose(
 
 
 async def shown(editor: MemoryEditor, number: int = 1) -> Proposal:
-    """Wait until ``number`` proposals are shown, and return the newest."""
+    """Waits until ``number`` proposals are shown, and returns the newest."""
     await until(lambda: len(editor.shown) == number, f"{number} shown, {len(editor.shown)} are")
     return list(editor.shown.values())[-1]
 

@@ -31,7 +31,9 @@ FAILED = "failed"
 
 
 class SlowMemory(MemoryEditor):
-    """An editor whose calls take several turns of the event loop, one at a time. The next ``failing`` views fail."""
+    """An editor that handles one call at a time and takes several turns of the event loop for each. The next
+    ``failing`` calls of ``show`` fail, although the view opens.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +68,9 @@ class Question:
         self.expected: Accepted | Rejected | type[Withdrawn] | str | None = None
 
     def expect(self, outcome: Accepted | Rejected | type[Withdrawn] | str) -> None:
-        """Note the outcome of an event. The first event counts, but an agent that leaves first gets no answer at all."""
+        """Notes the outcome of an event. The first event counts, but an agent that leaves before its answer gets
+        none.
+        """
         if outcome == CANCELLED and not self.task.done():
             self.expected = CANCELLED
         elif self.expected is None:
@@ -96,7 +100,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.run(self.begin)
 
     def run(self, function: Callable[[], T]) -> T:
-        """Call ``function`` in the event loop. Other tasks may run before it, so it must check the state itself."""
+        """Calls ``function`` in the event loop. Other tasks may run before it, so it must check the state itself."""
 
         async def call() -> T:
             return function()

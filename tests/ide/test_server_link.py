@@ -68,7 +68,7 @@ class Server:
             self._writer.close()
 
     async def hears(self, kind: type[Said], number: int = 1) -> Said:
-        """Wait for the ``number``-th message of this kind and return it."""
+        """Waits for the ``number``-th message of this kind, and returns it."""
         found: list[Said] = []
 
         def there() -> bool:

@@ -80,7 +80,7 @@ def section(text: str, title: str) -> list[str]:
 
 
 def dead(path: Path | str) -> str:
-    """A socket that a killed editor has left."""
+    """Creates a socket on which nothing listens, like one that a killed editor leaves behind; returns its path."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
     return str(path)
@@ -118,7 +118,7 @@ async def vscode(path: str, answer: Any) -> AsyncIterator[None]:
 
 
 async def edits(person: Person, path: Path, text: str = "") -> None:
-    """Open a file in Neovim, and insert ``text`` at its beginning."""
+    """Opens a file in Neovim, and inserts ``text`` at its beginning."""
     await person.edits(path)
     if text:
         await person.lua("vim.api.nvim_buf_set_text(0, 0, 0, 0, 0, { ... })", text)

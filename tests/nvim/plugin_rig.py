@@ -120,7 +120,7 @@ class Neovim:
 
 
 class NeovimError(Exception):
-    """An API call failed; the text is Neovim's."""
+    """An API call failed; the message is Neovim's."""
 
 
 @contextmanager

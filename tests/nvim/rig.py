@@ -36,7 +36,7 @@ class Person:
         self.address = address
         """The address that the bridge connects to."""
         self.kill: Callable[[], None] = lambda: None
-        """Ends Neovim as `kill -9` does."""
+        """Ends Neovim as `kill -9` does; has no effect unless ``headless`` has started Neovim."""
 
     async def call(self, method: str, *params: Any) -> Any:
         return await self._session.call(method, *params)
@@ -46,7 +46,7 @@ class Person:
         return await self._session.call("nvim_exec_lua", code, list(arguments))
 
     async def types(self, keys: str) -> None:
-        """Types keys as a person does; returns when Neovim has processed them or waits for more."""
+        """Types keys as a person does. Neovim may process them after this returns."""
         await self._session.call("nvim_input", keys)
 
     async def edits(self, path: Path) -> None:
@@ -75,7 +75,7 @@ class Person:
 
 
 async def settled(look: Callable[[], bool], why: str, *, timeout: float = PATIENCE) -> None:
-    """Returns once ``look`` is true."""
+    """Returns once ``look`` returns true. Raises ``AssertionError`` after ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
     while not look():
         assert time.monotonic() < deadline, f"it never came to be: {why}"
@@ -152,7 +152,7 @@ async def on_screen(
 
 
 def proposal(path: Path | str, old: str, new: str, *, id: str = "1", **fields: Any) -> Proposal:
-    """A proposal as the bridge makes it."""
+    """A proposal as the bridge creates it."""
     return Proposal(
         id=id,
         agent=fields.pop("agent", "Claude Code"),
@@ -166,8 +166,8 @@ def proposal(path: Path | str, old: str, new: str, *, id: str = "1", **fields: A
 
 
 class Workstation:
-    """A Neovim with a connected bridge: ``person`` uses it, ``editor`` is the bridge's side, and ``events`` are its
-    reports."""
+    """A Neovim with a connected bridge: ``person`` uses it, ``editor`` is the bridge's side, and ``events`` contains what
+    Neovim has reported to the bridge."""
 
     def __init__(self, person: Person, editor: Neovim, folder: Path) -> None:
         self.person = person
@@ -207,7 +207,8 @@ class Workstation:
         return [(event.proposal_id, event.decision) for event in self.events if isinstance(event, Decided)]
 
     async def decided(self) -> Accepted | Rejected:
-        """The only decision, once it has been made. It is then removed, so that a test can wait for the next."""
+        """The only decision, once it has been made. All events are then removed, so that a test can wait for the next
+        decision."""
         await settled(lambda: bool(self.decisions), "a decision")
         await self.quiet()
         assert len(self.decisions) == 1, self.decisions

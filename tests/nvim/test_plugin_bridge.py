@@ -158,7 +158,7 @@ class TestWithoutThePythonSide:
         editor.says(":DrawbridgeInstall: the bridge is already installed")
 
     def test_two_messages_at_once_do_not_stop_neovim(self, editor: Neovim) -> None:
-        """An installation that fails immediately causes two messages, for example."""
+        """For example, an installation that fails immediately causes two messages."""
         editor.lua("local m = require('drawbridge.message') for n = 1, 3 do m.answer(('x'):rep(60) .. n, 'error') end")
         editor.says("x3")
 
@@ -304,7 +304,7 @@ class TestLeaving:
 
 
 class TestTheRealOne:
-    """`drawbridge ide`, found in the plugin's own .venv."""
+    """`drawbridge ide`, as the plugin finds it: in its own .venv or on PATH."""
 
     @staticmethod
     def lock(editor: Neovim) -> dict[str, object]:

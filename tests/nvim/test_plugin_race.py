@@ -22,7 +22,7 @@ from .test_plugin_changes import BRIDGE, SECONDS, SIGNS
 
 OPTIONS = ("--no-tls", "--max-prompts", "10000", "--fsync", "off", "--log-level", "warning")
 LATEST = 0.5
-"""The maximum number of seconds by which the phone decides after Neovim."""
+"""The maximum of the mean delay with which the phone decides after Neovim, in seconds."""
 
 
 @pytest.mark.thorough
@@ -116,7 +116,7 @@ class Race:
         if winner == "Neovim":
             expected = ["Kept: one change" if decision == "keep" else "Undone: one change"]
         else:
-            # The second message if Neovim received the decision before it processed the command.
+            # The second message appears if Neovim received the decision before it processed the command.
             expected = [f"phone already {done} this change.", "phone made decisions in this review."]
 
         def is_told() -> bool:

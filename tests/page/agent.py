@@ -1,8 +1,8 @@
-"""A demo agent for tests: it answers without delay and understands additional commands.
+"""A demo agent for tests: it answers almost without delay and understands additional commands.
 
 ``/limit SECONDS``: ends the turn as if the account's limit were reached until this time, in seconds since 1970.
 ``/calls JSON``: requests approval of several tool calls at once, a list of {name, input, [suggestions]}, and replies
-with the answers. "acp:" before a name marks a call of the Agent Client Protocol.
+with the answers. "acp:" before a name marks an Agent Client Protocol call.
 ``/say JSON``: replies with this text.
 ``/stream JSON``, [seconds, characters]: streams a text of this length in this time.
 ``/write JSON``, {path: content}: writes these files without asking. null deletes a file, a number is its new mode, and
@@ -153,7 +153,7 @@ _start = driver.Demo.start
 
 
 async def _starting(demo: driver.Demo, launch: Launch, emit: Callable[[Event], None]) -> Any:
-    """Starts the demo agent. Reports a call "acp:NAME" as a call NAME of the Agent Client Protocol."""
+    """Starts the demo agent. Reports a call "acp:NAME" as an Agent Client Protocol call with the name NAME."""
 
     def reported(event: Event) -> None:
         if isinstance(event, Question) and event.tool_name.startswith("acp:"):

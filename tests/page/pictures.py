@@ -1,7 +1,7 @@
 """Takes the screenshots of the web UI for the documentation.
 
-Run ``PYTHONPATH=tools python -m tests.page.pictures docs/images``. The browser, the web UI and the server are real; the
-agent is the demo agent.
+Run ``PYTHONPATH=tools python -m tests.page.pictures docs/images``. The browser, the web UI and the server are real. The
+agent is the demo agent or, in a terminal session, the real Claude Code with a stub as its model.
 """
 
 from __future__ import annotations

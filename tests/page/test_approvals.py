@@ -253,7 +253,7 @@ def test_the_editor_begins_at_the_first_change(browser: Browser, address: str, d
 
 
 def test_the_original_is_beside_the_edit(browser: Browser, address: str, directory: Path) -> None:
-    """The original is shown if there is room for both. Resizing the window changes neither text nor caret."""
+    """The original is beside the edit if there is room for both. Resizing keeps the text and the caret's position."""
     call = change(directory, CODE, CHANGED)
     left, right = f"{CARD} .cm-merge-a", f"{CARD} .cm-merge-b"
     with browser.person(address, width=1500) as person:
@@ -516,7 +516,7 @@ def test_no_request_freezes_the_page(browser: Browser, address: str, directory: 
         person.prompts("/calls " + json.dumps([call]))
         person.sees(f"{CARD} button.must")
         person.clicks(f"{CARD} button.must")
-        for _ in range(3):  # drawing 16,000 rows takes long, so each frame draws only some of them
+        for _ in range(3):  # drawing 16,000 rows takes a long time, so each frame draws only some of them
             with contextlib.suppress(AssertionError):
                 person.until(shown)
                 break

@@ -63,7 +63,7 @@ def asks(person: Person, *calls: dict[str, Any]) -> None:
 
 
 def asks_to_edit(person: Person, directory: Path, *, lines: int = 0) -> None:
-    """Makes the agent request an approval that a letter can accept. ``lines``: the length of a message above it."""
+    """Makes the agent send an approval request that a letter can accept. ``lines``: length of a message above it."""
     if lines:
         person.prompts(f"/lines {lines}")
         person.sees(".finished")

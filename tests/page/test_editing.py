@@ -128,7 +128,7 @@ KEYBOARD = """(() => {
   Object.defineProperty(visualViewport, 'height', { value: 60, configurable: true });
   visualViewport.dispatchEvent(new Event('resize'));
 })()"""
-"""Opens a keyboard like an iPhone's, which covers the page without changing its layout."""
+"""Simulates a keyboard like an iPhone's, which covers the page without changing its layout."""
 
 NO_KEYBOARD = "(() => { delete visualViewport.height; visualViewport.dispatchEvent(new Event('resize')) })()"
 

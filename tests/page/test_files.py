@@ -54,7 +54,7 @@ async def test_s2_14_a_file_is_found_and_read(browser: Browser, server: Server, 
 
 @pytest.fixture
 def changed(files: Path) -> Path:
-    """The project as a git work tree: one file is changed, one is new, and one is deleted with its directory."""
+    """The project as a git work tree: two files are changed, one is new, and one is deleted with its directory."""
     (files / "old").mkdir()
     (files / "old" / "gone.py").write_text("gone = True\n")
     git(files, "init", "-q")

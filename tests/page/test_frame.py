@@ -280,7 +280,7 @@ def test_a_long_title_leaves_the_name_of_the_folder_whole(browser: Browser, addr
 def test_on_a_desk_the_list_folds_and_stays_folded(browser: Browser, address: str) -> None:
     """Finding S3-36: the list of sessions could not be folded."""
     with browser.person(address) as person:
-        person.sees("h2", "blog")  # by then, the token in the address is stored
+        person.sees("h2", "blog")  # by then, the token from the address has been stored
         person.clicks(".fold")
         person.loses(".side")
         person("reload")

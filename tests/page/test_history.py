@@ -170,7 +170,7 @@ def test_calls_are_one_line_that_unfolds(reader: Person) -> None:
 
 
 def test_s3_30_calls_have_their_time(reader: Person) -> None:
-    """A group, a call in it and a to-do list show their times; the title is the whole date."""
+    """A group, a call in it and a to-do list show their times; the tooltips show the full date and time."""
     reader.clicks(row("Read 2 files"))
     reader.sees(row("make frobnicate"))
     for css in (".group > summary", ".group-rows .tool > summary", "p.tool"):

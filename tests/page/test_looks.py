@@ -1,4 +1,4 @@
-"""The findings S4 in docs/internals/page.md about the appearance of the web UI, as far as they can be measured."""
+"""The S4 findings in docs/internals/page.md about the appearance of the web UI, as far as they can be measured."""
 
 from __future__ import annotations
 

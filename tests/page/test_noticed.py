@@ -252,7 +252,7 @@ BREAKS = """(() => {
 def test_a_notification_says_that_an_answer_may_not_have_been_recorded(
     browser: Browser, server: Server, last: str, reason: str
 ) -> None:
-    """The connection is lost before the answer is sent, or after it, when the result is not known."""
+    """The connection is lost before the answer is sent, or afterwards, before the result arrives."""
     push = {"title": "blog needs you", "body": "npm test", "project": "p", "approval_id": "a", "whole": True}
     with browser.person(page_of(server)) as person:
         person("allow", what=["notifications"], url=page_of(server))

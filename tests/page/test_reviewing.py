@@ -1,4 +1,4 @@
-"""A person decides in the web UI on what runs have changed: hunk by hunk, by file, and all at once."""
+"""In the web UI, a person decides on what runs have changed: hunk by hunk, by file, and all at once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Work = dict[str, str | int | None]
 
 
 def poem(**changed: str) -> str:
-    """Returns the poem with some lines replaced, such as ``line_5="LINE 5"``."""
+    """Returns the poem with some lines replaced, for example with ``line_5="LINE 5"``. "" removes a line."""
     lines = list(LINES)
     for name, text in changed.items():
         lines[int(name.removeprefix("line_")) - 1] = text and f"{text}\n"
@@ -577,7 +577,7 @@ async def test_the_field_of_an_edit_is_in_view(
 async def test_a_file_of_the_list_stays_in_view_while_it_is_drawn(
     browser: Browser, server: Server, project: str
 ) -> None:
-    """The files above it are drawn, and its own lines are loaded, after it was brought into view."""
+    """The files above it are drawn, and its own lines are loaded, after it has been scrolled into view."""
     many = {f"a{number:02}.txt": "a line\n" * (1 + number % 7 * 9) for number in range(20)}
     await runs(server, project, {**many})
     with browser.person(address_of(server, project), width=1280, height=700) as person:

@@ -159,7 +159,7 @@ IDLE = (
     f"!document.querySelector('{CARD}:not(:has(.notice[role=alert]))') && !document.querySelector('.run .stop, .queued')"
     " || void document.querySelector('.run .stop')?.click()"
 )
-"""Whether nothing runs and nothing is asked. Stops a run."""
+"""Whether no run is active and no approval request is open. Stops an active run."""
 
 NOTHING_UNSEEN: dict[str, Any] = {"missing": [], "hidden": [], "must": 0}
 
@@ -625,7 +625,7 @@ READS_AND_GROWS = f"""(async () => {{
   await drawn();
   return document.querySelector('.scroller').scrollTop;
 }})()"""
-"""Presses "Read on", changes the height of the card in the same frame, and returns how far it is scrolled then."""
+"""Presses "Read on", changes the height of the card in the same frame, and returns the scroll position afterwards."""
 
 
 @pytest.mark.thorough
@@ -860,7 +860,7 @@ def plays(random: Random, browser: Browser, address: str, directory: Path, story
     story += [(width, height), settings, calls]
     with browser.person(address, width=width, height=height) as person:
         person.sees("#prompt")
-        person.until(IDLE)  # a prompt of the round before may still have been in the queue
+        person.until(IDLE)  # a prompt from the previous round may still be in the queue
         here = person.runs("location.hash")
         person.runs(FAST)
         person.runs(WATCH)
@@ -873,6 +873,6 @@ def plays(random: Random, browser: Browser, address: str, directory: Path, story
                 assert one == NOTHING_UNSEEN
         count = len(accepted(person))
         person.goes_to(here)  # keys may have opened another view
-        person.sees("#prompt")  # an edited request stays, with a notice, after it was withdrawn
+        person.sees("#prompt")  # an edited request stays, with a notice, after it has been withdrawn
         person.until(IDLE)
         return count

@@ -49,7 +49,7 @@ def test_what_was_streamed_is_not_drawn_again_as_a_message(browser: Browser, add
 
 
 def lexer() -> str:
-    """Returns the name of the file with the Markdown lexer, recognized by an error message of marked."""
+    """Returns the name of the file with the Markdown lexer, recognized by one of marked's error messages."""
     [found] = [file.name for file in programs.page().glob("part-*.js") if "Infinite loop on byte" in file.read_text()]
     return found
 

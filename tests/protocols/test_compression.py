@@ -1,4 +1,4 @@
-"""Compressed messages: only for clients that can read the shared form, and with a limit on their decompressed size."""
+"""Compressed messages: only for clients that can read the shared form, and with a limit on the decompressed size."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ async def test_people_get_a_short_screen(data: Path, code: Path) -> None:
 
 
 async def on_a_terminal(data: Path, *arguments: str | Path) -> str:
-    """What a person who starts the server in a terminal sees."""
+    """Starts the server in a terminal, and stops it. Returns what the terminal shows, without colors."""
     ours, theirs = pty.openpty()
     with os.fdopen(ours, "rb", buffering=0) as screen, tempfile.TemporaryFile() as errors:
         process = await asyncio.create_subprocess_exec(
@@ -144,7 +144,7 @@ async def test_a_person_is_shown_the_address_for_a_phone(data: Path) -> None:
 
 
 async def test_the_default_limits_of_a_message_apply(data: Path) -> None:
-    """The server that people start accepts messages of up to 1 MB, and only text."""
+    """``drawbridge serve`` accepts only text messages, of up to 1 MB."""
     async with serving(data, "--no-tls") as server:
         headers = {"Authorization": f"Bearer {server.token}"}
         wrong: list[tuple[str | bytes, int]] = [("x" * (MESSAGE_BYTES + 1), 1009), (b"{}", 1003)]
@@ -509,7 +509,7 @@ async def test_statistics_are_sent_until_a_client_declines_them(data: Path, code
         await client.ask("unsubscribe", {"topics": ["stats"]})
         client.passed()
         await client.ask("health_check")
-        await asyncio.sleep(0.2)  # four times the shortest interval
+        await asyncio.sleep(0.2)  # four times the interval of statistics
         assert [message["type"] for message in client.passed()] == ["health"]
 
 

@@ -20,7 +20,7 @@ Message = dict[str, Any]
 
 
 class WireClient:
-    """A connected client. ``received`` contains every message in order; ``receive`` continues where it stopped last."""
+    """A connected client. ``received`` contains every message in order; ``receive`` continues where it last stopped."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
@@ -72,13 +72,13 @@ class WireClient:
         return found
 
     async def next(self, patience: float = PATIENCE) -> Message:
-        """The next message, whatever it is."""
+        """Waits for the next message of any kind."""
         found = await self._find(lambda message: True, "anything", self._at, patience)
         self._at += 1
         return found
 
     def passed(self) -> list[Message]:
-        """The messages since the last ``receive``."""
+        """The messages that arrived since the last call of ``receive``, ``next`` or ``passed``."""
         new = self.received[self._at :]
         self._at = len(self.received)
         return new

@@ -188,8 +188,8 @@ def test_an_older_claude_is_not_told_what_it_does_not_know(setup: Setup, claude_
 
 
 def around(path: Path) -> dict[str, Any]:
-    """Edit the settings as a user may: add a hook beside ours and more groups, and change the order and white space. Returns
-    what must be left once our hooks are removed."""
+    """Edits the settings as a user may: adds a hook beside ours and more groups, and changes the order and white space.
+    Returns what must be left once our hooks are removed."""
     settings: dict[str, Any] = json.loads(path.read_text())
     event, groups = next(iter(settings["hooks"].items()))
     groups[0]["hooks"].insert(0, THEIRS)

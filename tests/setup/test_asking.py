@@ -60,7 +60,7 @@ class Terminal:
         os.write(self._terminal, words.encode())
 
     def interrupt(self) -> None:
-        """Interrupt the command as Ctrl+C does, again and again until it ends."""
+        """Interrupts the command as Ctrl+C does, again and again until it ends, but not longer than ``PATIENCE``."""
         end = time.monotonic() + PATIENCE
         while self._process.poll() is None and time.monotonic() < end:
             self._process.send_signal(signal.SIGINT)

@@ -249,7 +249,7 @@ def test_the_interpreter_is_the_one_below_all_environments_and_links() -> None:
 
 
 def fake_python(path: Path, version: tuple[int, int], base: str) -> None:
-    """Create a shim that claims to be ``version`` and to be based on the interpreter ``base``."""
+    """Creates a shim that claims to be ``version`` and to be based on the interpreter ``base``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f'#!/bin/sh\necho \'[[{version[0]}, {version[1]}], "{base}", "cpython-x"]\'\n')
     path.chmod(0o755)

@@ -56,7 +56,7 @@ def newest(monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def start(nvim: Path, *, wait: bool = True) -> dict[str, Any]:
-    """Start a Neovim with the user's own configuration, and return what ``LOOK`` reports about it."""
+    """Starts a Neovim with the user's own configuration, and returns what ``LOOK`` reports about it."""
     script = Path(os.environ["TMPDIR"]) / "look.lua"
     script.write_text(LOOK.replace("WAIT", str(wait).lower()))
     command = [str(nvim), "--headless", "-n", "-i", "NONE", "-c", f"luafile {script}"]
@@ -72,7 +72,7 @@ def packages(home: Path) -> Path:
 
 
 def ours(home: Path) -> set[str]:
-    """The names of everything below the user's data directory, except Neovim's own files."""
+    """The names of everything in Neovim's ``site`` directory and in Drawbridge's data directory."""
     data = home / ".local" / "share"
     names = everything_below(data) if data.exists() else {}
     return {name for name in names if name.startswith(("nvim/site", "drawbridge"))}

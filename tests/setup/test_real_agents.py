@@ -226,13 +226,13 @@ def damage() -> None:
 
 
 def remove() -> None:
-    """Remove the guard, as if only the agent's settings had been copied to another machine."""
+    """Removes the guard's stubs, as if only the agent's settings had been copied to another machine."""
     for file in installed.directory().glob("*.py"):
         file.unlink()
 
 
 def lose_python() -> None:
-    """Make the agent's settings name a Python that does not exist, as after an upgrade of the system's Python."""
+    """Makes the agent's settings name a Python that does not exist, as after an upgrade of the system's Python."""
     for file in (".claude/settings.json", ".gemini/settings.json", ".codex/hooks.json"):
         path = Path.home() / file
         if path.exists():

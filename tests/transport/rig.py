@@ -143,7 +143,7 @@ class ServerRig:
         self._clients: list[Client] = []
 
     async def client(self, source: str = "127.0.0.1") -> Client:
-        """Opens a connection. ``source``: its local address."""
+        """Opens a connection. ``source``: the client's address."""
         opened = await asyncio.open_connection("127.0.0.1", self.port, limit=2**20, local_addr=(source, 0))
         client = Client(*opened)
         self._clients.append(client)

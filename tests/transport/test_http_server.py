@@ -279,7 +279,7 @@ async def test_the_oldest_of_the_largest_crowd_is_cut_off(rig: ServerRig, monkey
 
 
 async def test_a_connection_that_does_not_end_gives_way(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here, the peers of two WebSockets do not answer the close frame. A new connection takes the place of one."""
+    """Here, the peers of two WebSockets do not answer the close frame. A new connection replaces one of them."""
     monkeypatch.setattr(door_module, "CLOSING_SECONDS", 3_600)
     rig.server.options = ServerOptions(connections=2)
     closing = [await rig.websocket(), await rig.websocket()]

@@ -1,4 +1,4 @@
-"""Other commands find this user's running servers by what these have announced."""
+"""Other commands find this user's running servers by what the servers have announced."""
 
 from __future__ import annotations
 

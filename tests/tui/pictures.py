@@ -1,7 +1,7 @@
 """Makes the screenshot of the terminal client for the documentation: ``python -m tests.tui.pictures docs/images``. With
-``--all``, makes one of every screen.
+``--all``, also makes screenshots of other screens, sizes and colors.
 
-The server is a real one. The agent is the demo agent, with the same text as in the screenshots of the web UI.
+The server is real. The agent is the demo agent, with the same text as in the screenshots of the web UI.
 """
 
 from __future__ import annotations

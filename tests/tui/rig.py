@@ -115,7 +115,9 @@ class Person:
         await self.pilot.press("enter")
 
     async def is_asked(self, words: str = "") -> ApprovalView:
-        """Waits until an approval request is shown that keys can answer, and returns it."""
+        """Waits until an approval request that keys can answer is shown, with ``words`` on the screen. Leaves the
+        prompt box, and returns the request's widget.
+        """
         await self.comes(lambda: (card := self.card) and card.is_ready and words in self.screen, f"a question {words}")
         card = self.card
         assert card is not None

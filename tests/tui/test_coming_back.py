@@ -17,7 +17,7 @@ from .rig import attached
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """The project's directory. The tests here do not share a server, because they kill it or its connections."""
+    """The project's directory. These tests do not share a server, because they kill their server or its connections."""
     return make_directory(tmp_path / "work" / "blog")
 
 

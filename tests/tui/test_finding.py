@@ -1,4 +1,4 @@
-"""The command finds the server automatically. If it can't, it reports clearly why."""
+"""``drawbridge attach`` finds the server automatically. If it can't, it reports clearly why."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_a_server_with_another_data_directory_is_found_if_it_is_the_only_o
                 await connects(Finder(elsewhere=True), "blog")
             assert one.url in str(error.value)
             assert two.url in str(error.value)
-            await connects(finder, "blog")  # it keeps the server that it has found
+            await connects(finder, "blog")  # the finder keeps using the server that it has found
     with pytest.raises(NoServer, match="No server answers"):
         await connects(finder, "blog")
 

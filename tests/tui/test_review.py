@@ -1,4 +1,4 @@
-"""The lines and texts with which a review is shown, and what the terminal client remembers of it."""
+"""The lines and texts that show a review, and what the terminal client remembers about it."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The home directory of a user, with a repository in ``blog`` and with settings for a server."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("DRAWBRIDGE_SERVE_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.setenv("DRAWBRIDGE_SERVE_PORT", str(free_port()))  # no other user's server listens there
+    monkeypatch.setenv("DRAWBRIDGE_SERVE_PORT", str(free_port()))  # another user's server may use the default port
     (tmp_path / "blog").mkdir()
     make_repository(tmp_path / "blog")
     return tmp_path

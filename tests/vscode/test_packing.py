@@ -1,4 +1,4 @@
-"""The ``.vsix`` that ``make vsix`` and ``drawbridge setup vscode`` pack. All other tests show that VS Code installs it."""
+"""The ``.vsix`` that ``make vsix`` and ``drawbridge setup vscode`` pack. ``rig`` installs it in a real VS Code."""
 
 from __future__ import annotations
 

@@ -269,7 +269,7 @@ async def test_a_budget_ends_it(claude: Claude, project: Path, model: MessagesSt
 async def test_a_resumed_conversation_starts_with_a_full_budget(
     claude: Claude, project: Path, model: MessagesStub
 ) -> None:
-    """All turns of one process share a budget, but a new process has all of it again. The server relies on both."""
+    """All turns of a process share a budget, but a new process starts with the full one. The server relies on both."""
     async with session(claude, project) as first:
         one = (await first.turn("Hello")).cost_usd
     assert one is not None

@@ -67,7 +67,7 @@ class Workstation(contextlib.ExitStack):
         return pane
 
     def gemini(self, *, recorded_as: tuple[str, str] | None = None) -> Gemini:
-        """Starts the CLI in another terminal and connects it. ``recorded_as``: the transcript's name and description."""
+        """Starts the CLI in another terminal and connects it. ``recorded_as``: a transcript's name and description."""
         if RECORD_INTO and recorded_as:
             return self.gemini_through(self.proxy(*recorded_as))
         gemini = self.lonely_gemini()

@@ -62,7 +62,7 @@ class GuardedWorkstation(Workstation):
         )
 
     def nvim(self, *files: Path, program: Path | None = None, plugin: bool = False, cwd: Path | None = None) -> Neovim:
-        """Starts ``drawbridge nvim``. With the plugin, waits for its bridge. ``program`` defaults to the newest Neovim."""
+        """Starts ``drawbridge nvim``. Waits for the bridge if ``plugin``. ``program`` defaults to the newest Neovim."""
         directory = cwd or self.project
         environment = claude_rig.environment(self.model) | {
             "DRAWBRIDGE_SOCKET_DIR": str(self.sockets),
@@ -89,7 +89,7 @@ class GuardedWorkstation(Workstation):
         return Neovim(pane, socket)
 
     def ask_claude(self, *turns: Block | list[Block], flags: tuple[str, ...] = (), cwd: Path | None = None) -> str:
-        """Runs one prompt with ``claude -p`` until the CLI ends. Returns all text that the model has received for it."""
+        """Runs one prompt with ``claude -p`` until the CLI ends. Returns all text that it has sent to the model."""
         before = len(self.model.requests)
         pane = self.start_claude(*turns, flags=flags, cwd=cwd)
         assert pane.wait_for_exit() == 0

@@ -17,7 +17,7 @@ LINES = "".join(f"line {number}\n" for number in range(1, 101))
 
 
 def edits(old: str, new: str) -> list[dict[str, Any]]:
-    """The edits from ``old`` to ``new``, computed as the guard does."""
+    """Returns the edits that turn ``old`` into ``new``, computed as the guard computes them."""
     before, after = text.split(old)[0], text.split(new)[0]
     return [
         {"start": hunk.old_start, "end": hunk.old_end, "lines": after[hunk.new_start : hunk.new_end]}
@@ -26,7 +26,7 @@ def edits(old: str, new: str) -> list[dict[str, Any]]:
 
 
 async def merged(at: Workstation, path: Path, new: str) -> Any:
-    """Merge what differs in ``new`` into the buffer, and return Neovim's answer."""
+    """Merges the edits that turn the buffer's text into ``new``. Returns Neovim's answer."""
     found = await at.asks("buffer_text", file_path=path)
     return await at.asks(
         "merge_buffer", file_path=path, version=found["version"], edits=edits(found["text"], new)

@@ -1,4 +1,4 @@
-// The parts of the DOM that Preact needs to draw, and that the web UI's modules need to be loaded, without a browser.
+// The parts of the DOM that Preact needs for drawing, and the web UI's modules for loading, without a browser.
 // Has to be imported before the web UI's modules.
 
 class Node {
@@ -95,7 +95,7 @@ Object.assign(globalThis, {
     createTextNode: (data) => new Text(String(data)),
   },
   matchMedia: () => ({ matches: false, addEventListener() {}, removeEventListener() {} }),
-  // Never runs the callback, so that effects do not run: tests see only the first render.
+  // Never runs the callback, so that effects do not run before Preact's timeout of 35 ms: tests see the first render.
   requestAnimationFrame: () => 0,
   cancelAnimationFrame: () => {},
 });

@@ -20,7 +20,7 @@ test('an agent has the name that the server sends', () => {
   const hello = { agent_words: [{ name: 'claude', label: 'Claude' }] };
   assert.equal(agentName('claude', hello), 'Claude');
   assert.equal(agentName('goose', hello), 'The goose agent');
-  assert.equal(agentName('claude'), 'Claude'); // before it has arrived
+  assert.equal(agentName('claude'), 'Claude'); // before the server's names have arrived
 });
 
 test('a project’s state is described by its most important part', () => {

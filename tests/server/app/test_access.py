@@ -126,8 +126,8 @@ async def test_the_token_lifts_that_limit(server: Server) -> None:
 
 
 async def test_requests_in_one_write_with_the_token_are_done(server: Server) -> None:
-    """The request is larger than a client without a token may send. The client sends it together with its token and does
-    not wait for an answer.
+    """The request is larger than a client without a token may send. The client sends its token and the request at once,
+    without waiting for an answer.
     """
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     client = Client(reader, writer)

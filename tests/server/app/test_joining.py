@@ -333,8 +333,8 @@ def test_whatever_a_client_does_it_gets_each_record_once(
 
 
 async def _wander(steps: list[str], folder: Path) -> None:
-    """Lets a client join, leave and send commands while an agent works. Checks that the client gets every record once and
-    in order.
+    """Lets a client join, leave and send commands while an agent works. Checks that the client gets every record once
+    and in order.
     """
     owner = Client("owner")
     async with serving(folder) as server:

@@ -1,5 +1,5 @@
-"""Frames that wait for a client: their total size is limited, their order is kept, and those of one turn of the event
-loop share a write. If the client is too slow, ephemeral frames are dropped first, then its connection is closed.
+"""Frames that wait for a client: their total size is limited, their order is kept, and small ones of one turn of the
+event loop share a write. If the client is too slow, ephemeral frames are dropped first, then its connection is closed.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 
 
 async def raw(server: Server, *messages: str | bytes) -> list[dict[str, Any]]:
-    """The answer to each message on one connection, which must still be usable afterwards."""
+    """Sends the messages on one connection, which must still be usable afterwards. Returns the answer to each."""
     async with connect(server.url, additional_headers=HEADERS, proxy=None) as connection:
         answers = []
         for message in messages:

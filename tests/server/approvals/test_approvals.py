@@ -1,4 +1,4 @@
-"""An agent asks: the first answer counts, all clients see it, and the agent gets it once."""
+"""An agent sends an approval request: the first decision counts, all clients see it, and the agent gets it once."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ EDITED = [
 async def test_an_edited_answer_is_marked_for_every_client(
     tmp_path: Path, given: dict[str, object], told: dict[str, object]
 ) -> None:
-    """The mark reaches the client that answers, one that is connected, and one that reads the history later."""
+    """The mark reaches the client that answers, another connected client, and one that reads the history later."""
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -358,7 +358,7 @@ async def test_no_question_outlives_its_run(end: str, tmp_path: Path) -> None:
 
 
 async def test_a_question_between_two_prompts_is_denied(tmp_path: Path) -> None:
-    """An agent may begin a turn by itself when a background command has ended. Without an answer, it would wait
+    """An agent may start a turn on its own when a background command has ended. Without an answer, it would wait
     forever.
     """
     phone = Client()

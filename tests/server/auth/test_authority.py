@@ -1,5 +1,5 @@
-"""A phone has to trust the server's certificate authority only once: the authority covers renewed certificates, but no
-other server.
+"""A phone has to trust the server's certificate authority only once: the authority also signs renewed certificates, but
+is not valid for other hosts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Each kind of bad input has its own code. The owner finds it in the log and the audit log with its sender, and the
+"""Each kind of bad input has its own error code and is recorded in the log and the audit log with its sender, and the
 server stays available.
 
-There is one row for each kind. No secret that a client sent appears in the audit log, in the log, or in an answer.
+``BAD`` has one row for each kind. No secret that a client sent appears in the log or in the audit log.
 """
 
 from __future__ import annotations
@@ -287,9 +287,7 @@ def at_a_server(tmp_path: Path) -> Entrance:
 
 
 def test_addresses_above_a_limit_cause_few_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise, each attempt that is allowed in between would cause another line about the next one that is
-    refused.
-    """
+    """Attempts that are allowed in between do not cause another line about the next refusal."""
     clock = Clock()
     monkeypatch.setattr(entrance, "now", clock)
     monkeypatch.setattr(entrance, "REQUESTS", (5, 1.0))

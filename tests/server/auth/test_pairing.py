@@ -113,7 +113,7 @@ async def test_two_simultaneous_pairings_are_one_device(server: Server) -> None:
 
 @contextlib.contextmanager
 def devices_locked(server: Server) -> Iterator[None]:
-    """Locks the file of devices, as another process does while it changes them."""
+    """Locks the devices file, as another process does while it changes the devices."""
     with (server.data / "devices.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -61,7 +61,7 @@ AN_EXAMPLE: dict[str, dict[str, Any]] = {
     "pair": {"code": "AAAA-AAAA"},
     "ssh_auth": {"nonce": "n", "host": "h", "signature": "s"},
 }
-"""The smallest valid data of each message type that needs any."""
+"""Valid data for each message type that requires any."""
 
 
 # the table
@@ -112,7 +112,7 @@ async def test_an_approver_removes_no_prompt_of_others(server: Server, owner: Wi
 
 @contextlib.asynccontextmanager
 async def asking(server: Server, owner: WireClient, prompt: str = "please change") -> AsyncIterator[dict[str, Any]]:
-    """A waiting approval request of the scripted agent."""
+    """Creates a project and yields an approval request from the scripted agent. Kills the agent at the end."""
     project = await server.project(owner)
     await owner.ask("project_join", project_id=project)
     await owner.ask("execute", {"prompt": prompt}, project)
@@ -248,7 +248,7 @@ def test_an_input_that_is_too_deep_to_compare_is_refused() -> None:
 
 @pytest.fixture
 async def two(server: Server, owner: WireClient) -> tuple[str, str]:
-    """A project that the confined device below may see, and one that it may not."""
+    """The ids of a project that the confined device below may see, and of one that it may not."""
     return await server.project(owner, "mine"), await server.project(owner, "secret")
 
 

@@ -1,4 +1,4 @@
-"""The certificate that the server creates, with its names, its lifetime and its key; and a server that uses it."""
+"""The certificate that the server creates: its names, its lifetime, its key, and a server that uses it."""
 
 from __future__ import annotations
 

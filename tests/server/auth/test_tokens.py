@@ -35,12 +35,12 @@ LONG_AGO = timedelta(days=-1)
 
 
 def changed(token: str) -> str:
-    """The token with another last character."""
+    """The token with a different last character."""
     return token[:-1] + ("A" if token[-1] != "A" else "B")
 
 
 async def refusal(server: Server, token: str) -> tuple[str, int | None]:
-    """The code that answers a first message with this token, and the close code."""
+    """Tries to sign in with this token in the first message. Returns the error code and the close code."""
     async with connect(server.url, proxy=None) as stranger:
         await stranger.send(json.dumps({"type": "auth", "data": {"token": token}}))
         said = json.loads(await stranger.recv())

@@ -154,7 +154,7 @@ def missing_object(project: Path, spy: str) -> None:
 
 @pytest.fixture
 def spy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The path of the file that the spy creates when it runs."""
+    """Creates the spy. Returns the path of the file that the spy creates when it runs."""
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))

@@ -16,7 +16,7 @@ from tests.server.checkpoints.rig import git, make_project
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """Returns a function that returns the calls of git since its own last call."""
+    """Returns a function that returns the arguments of each git command that was run since its last call."""
     log, folder, real = tmp_path / "calls", tmp_path / "bin", programs.git()
     folder.mkdir()
     (folder / "git").write_text(f'#!/bin/sh\necho "$@" >>{log}\nexec {real} "$@"\n')
@@ -60,7 +60,7 @@ async def changes(checkpoints: Checkpoints, name: str) -> dict[str, str]:
 
 
 async def before_the_turn(checkpoints: Checkpoints, calls: Callable[[], list[str]]) -> list[str]:
-    """The calls of git that a turn has to wait for."""
+    """Begins a second turn. Returns the git commands that it has to wait for."""
     calls()
     storing = asyncio.Event()
     store = checkpoints._store
@@ -148,7 +148,7 @@ async def test_files_that_a_run_ignores_are_in_no_later_checkpoint(checkpoints: 
 
 
 async def test_ignored_files_of_a_new_directory_stay_outside(checkpoints: Checkpoints, project: Path) -> None:
-    """The directory is new, so it is not among those whose files are listed while git runs."""
+    """The directory is new, so it is not one of the directories whose files are listed while git runs."""
     await a_turn(checkpoints, project)
     (project / "new").mkdir()
     (project / "new" / "letter.txt").write_text("by a person\n")

@@ -45,7 +45,7 @@ def test_every_type_is_on_the_page() -> None:
 
 
 def in_table(row: AnyRow) -> tuple[str, str]:
-    """The data and the answer of a command in its row of the documentation."""
+    """The data and the answer of a command, as its row in the documentation describes them."""
     line = next(line for line in PAGE.splitlines() if re.match(rf"\| [^|]*`{row.name}`", line))
     return line.split("|")[2], line.split("|")[3]
 

@@ -304,7 +304,7 @@ def test_a_file_that_was_added_is_edited_as_a_whole() -> None:
 
 
 def test_a_large_file_with_many_equal_hunks_is_decided_quickly() -> None:
-    """The time must not grow with the square of the number of hunks, and stays below five seconds."""
+    """The CPU time must not grow with the square of the number of hunks, and stays below five seconds."""
     count = 20_000
     old, new = "".join(f"{n}\nx\n" for n in range(count)), "".join(f"{n}\ny\n" for n in range(count))
     begun = time.process_time()

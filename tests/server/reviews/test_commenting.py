@@ -1,4 +1,5 @@
-"""Comments on a review: drafts are stored, follow their lines, are sent once as one prompt, and hunks answer them."""
+"""Comments on a review: drafts are stored, follow their lines, and are sent once as one prompt; later hunks answer them.
+"""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ from tests.waiting import PATIENCE, until
 
 @contextlib.asynccontextmanager
 async def pushing_from(folder: Path, url: str = "") -> AsyncIterator[Reviewed]:
-    """A project on the branch "work" of a repository whose remote "origin" has the branch "main". ``url``: the
-    configured address of the remote.
+    """A project on the "work" branch of a repository whose "origin" remote has a "main" branch. ``url``: the configured
+    address of the remote, by default its path.
     """
     async with committing_to(folder) as one:
         one.server.core.context.ceilings = Ceilings(commits=True, pushes=True)

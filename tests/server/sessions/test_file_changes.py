@@ -362,7 +362,7 @@ async def test_git_has_the_rights_of_an_agent(folder: Path, tmp_path: Path, monk
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A work tree that contains the project. Only texts that contain "public" may be shown, even from the last commit."""
+    """A work tree that contains the project. Only texts that contain "public" may be shown, current or committed."""
     here = tmp_path_factory.mktemp("changes").resolve()
     for name in ("code/src/in", "code/data", "outside"):
         (here / name).mkdir(parents=True)

@@ -214,7 +214,7 @@ async def read_again(
     path = data / "projects" / project / metadata.NAME
     path.write_text(json.dumps({**json.loads(path.read_text()), **waiting}))
 
-    # It has the writers of a real server, because real sockets may only be used in the event loop's thread.
+    # The real `Writers` fail outside of the event loop's thread, where sockets must not be used.
     later = Server(tmp_path, Limits(checkpoints=False, continue_limited=True), broadcast=Writers().broadcast)
     with pytest.MonkeyPatch.context() as broken:
         broken.setattr(metadata, "load", unreadable)

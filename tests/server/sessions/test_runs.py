@@ -537,8 +537,8 @@ async def test_an_agent_that_dies_before_its_conversation_exists(tmp_path: Path)
 
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_a_conversation_that_was_never_written_down(restarted: bool, tmp_path: Path) -> None:
-    """The agent reports the id of a conversation and is killed before it has stored the conversation, so the next prompt
-    begins another one. A conversation that was stored is resumed.
+    """The agent reports the id of a conversation and is killed before it has stored the conversation, so the next
+    prompt begins another one. A conversation that was stored is resumed.
     """
     phone = Client()
     async with contextlib.AsyncExitStack() as stack:
@@ -702,8 +702,8 @@ async def test_the_next_start_interrupts_unfinished_runs(tmp_path: Path) -> None
 
 
 async def test_a_turn_without_a_prompt_is_a_run(tmp_path: Path) -> None:
-    """Clients can follow and interrupt such a run, and answer its approval requests. Prompts wait until it has ended. It
-    takes no slot.
+    """Clients can follow and interrupt such a run, and answer its approval requests. Prompts wait until it has ended.
+    It takes no slot.
     """
     phone = Client()
     async with serving(tmp_path, Limits(runs_at_once=1, checkpoints=False)) as server:

@@ -1,4 +1,4 @@
-"""A turn that an idle agent has scheduled: how long its process is kept, what clients see, and how to cancel the turn."""
+"""A turn that an idle agent has scheduled: how long its process is kept, what clients see, and how it is canceled."""
 
 from __future__ import annotations
 

@@ -491,7 +491,7 @@ async def test_a_session_is_exported_to_read(tmp_path: Path) -> None:
 
 
 async def test_an_export_of_records_is_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The export is requested in pieces that are smaller than a record."""
+    """The export is sent in pieces that are smaller than a record."""
     monkeypatch.setattr(exporting, "PIECE", 70)
     phone = Client()
     async with serving(tmp_path) as server:

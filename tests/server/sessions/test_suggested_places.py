@@ -1,4 +1,4 @@
-"""Directories suggested for a new project: recent ones and git work trees nearby that are not part of a project."""
+"""Directories suggested for a new project: recent ones and git work trees below the roots, unless a project has them."""
 
 from __future__ import annotations
 

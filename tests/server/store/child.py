@@ -42,7 +42,7 @@ def full(directory: Path) -> None:
 
 
 def refused(history: module.History, size: int) -> HistoryNotWritten | None:
-    """Appends a record with ``size`` bytes of filler. Returns the error if it was refused, and None if it was written."""
+    """Appends a record with ``size`` bytes of filler. Returns the error if the record was refused, otherwise None."""
     try:
         fill(history, 1, size=size)
     except HistoryNotWritten as error:

@@ -45,8 +45,8 @@ def all_seqs(history: History) -> list[int]:
 
 
 def read_independently(directory: Path, *, torn_end: bool = False) -> list[dict[str, Any]]:
-    """The records in all files, sorted by number. Each line must be valid JSON. Text after the last line break of a file
-    is ignored if ``torn_end``, and fails the test otherwise.
+    """The records in all files, sorted by number. Each line must be valid JSON. Data after the last line break of a
+    file is ignored if ``torn_end``, and fails the test otherwise.
     """
     found = []
     for path in directory.glob("messages_*.jsonl"):

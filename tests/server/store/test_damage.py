@@ -1,5 +1,5 @@
-"""Files damaged by a crash, a disk or a person: intact records are read; damaged ones are reported and left as they
-are.
+"""Files damaged by a crash, a disk or a person: intact records are read, a torn last line is cut off, and other damage
+is reported and left as it is.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def lines_of(path: Path) -> list[bytes]:
 
 
 def replace_line(path: Path, number: int, by: bytes) -> None:
-    """Replaces the line ``number``, counted from 0, by ``by``, which may end in a line break."""
+    """Replaces the line ``number``, counted from 0, with ``by``. The next line is joined to it unless ``by`` ends in a
+    line break.
+    """
     lines = lines_of(path)
     lines[number] = by
     path.write_bytes(b"".join(lines))

@@ -1,4 +1,4 @@
-"""Disks that are full, fail, or are read-only; and a server that is killed."""
+"""Full, failing, and read-only disks, and a server that is killed."""
 
 from __future__ import annotations
 

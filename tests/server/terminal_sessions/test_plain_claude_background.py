@@ -42,7 +42,8 @@ def run_claude(rig: ServedWorkstation, *words: str) -> str:
 
 @pytest.fixture
 def daemon(rig: ServedWorkstation) -> Iterator[None]:
-    """Ends the daemon that runs background sessions after the test: the CLI starts it, and it outlives its sessions."""
+    """After the test, ends the daemon that runs background sessions: the CLI starts it, and it outlives the sessions.
+    """
     rig.set_up()
     yield
     run_claude(rig, "daemon", "stop", "--any")

@@ -1,4 +1,6 @@
-"""A server is killed or restarts while an agent in a terminal waits. There is one card, and its answer arrives once."""
+"""A server is killed or restarts while an agent in a terminal waits. Clients show one card, and its answer arrives
+once.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +61,7 @@ def ask(hook: Line, session: Session, given: Message = COMMAND, tool: str = "Bas
 
 @contextlib.asynccontextmanager
 async def asked(folder: Path, how: str) -> AsyncIterator[tuple[SocketRig, Session, Line, Message]]:
-    """A question that is asked at the first server. Afterwards, the server is gone, and the hook has received no
-    answer.
+    """Asks a question while the first server runs. Afterwards, the server is gone, and the hook's connection is closed.
     """
     async with contextlib.AsyncExitStack() as longer:
         async with first_server(folder, how) as rig:
@@ -248,7 +249,7 @@ async def test_a_question_of_a_terminal_that_has_left_ends_with_its_run(tmp_path
 
 @contextlib.asynccontextmanager
 async def opened_elsewhere(session: Session) -> AsyncIterator[int]:
-    """Another terminal opens the conversation, and does nothing. Yields its process id."""
+    """Opens the conversation in another terminal, which stays idle. Yields the id of its process."""
     process = await asyncio.create_subprocess_exec("sleep", "600")
     first, session.pid = session.pid, process.pid
     await session.reports("SessionStart", source="resume")
@@ -322,7 +323,9 @@ async def test_a_conversation_that_was_closed_stays_closed(tmp_path: Path, how: 
 
 
 async def test_an_answer_without_a_hook_is_overruled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client answers right after the restart of the server, but the agent's hook never comes back for the answer."""
+    """A client answers right after the server was restarted, but the agent's hook never reconnects to receive the
+    answer.
+    """
     monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 5.0)
     async with asked(tmp_path, "killed") as (_, _, _, question):
         pass
@@ -357,7 +360,7 @@ async def test_a_removed_session_does_not_return_after_a_restart(tmp_path: Path)
 
 
 async def test_a_server_without_the_question_is_asked(tmp_path: Path) -> None:
-    """The server has other data, and now serves this machine's terminals."""
+    """A server with other data now serves this machine's terminals."""
     async with asked(tmp_path, "killed") as (_, session, _, _):
         pass
     shutil.rmtree(tmp_path / "data")
@@ -417,7 +420,7 @@ async def test_a_real_hook_survives_killed_servers(home: Path) -> None:
         await process.wait()
 
 
-# questions of a bridge
+# questions from a bridge
 
 
 @contextlib.asynccontextmanager
@@ -428,7 +431,7 @@ async def bridge(rig: SocketRig, *pids: int) -> AsyncIterator[Line]:
 
 
 def proposed(line: Line, agent: str, pid: int | None = None) -> None:
-    """Sends the same proposal on this connection. The file does not exist."""
+    """Sends a proposal with the same id and text each time, for a file that does not exist."""
     texts = {"old_text": "", "new_text": "new\n"}
     said = {"id": "7", "agent": agent, "session": "s", "path": "/ws/a.py", "pid": pid, "question": f"{KNOWN_AS}-7"}
     line.send(type="proposed", **said, **texts)
@@ -518,8 +521,8 @@ def newer(directory: Path) -> Callable[[], None]:
 
 
 def unreadable(name: str) -> Callable[[Path], Callable[[], None]]:
-    """Returns a function that makes the file unreadable for everybody by a directory in its place. That function
-    returns another one, which restores the file.
+    """Returns a function that replaces the file with a directory, so that nobody can read it, and deletes the copy of
+    the metadata. That function returns another one, which restores the file.
     """
 
     def make(directory: Path) -> Callable[[], None]:
@@ -684,7 +687,7 @@ async def test_a_turn_that_failed_while_no_server_ran_has_failed(
 @HOW
 async def test_a_turn_that_ended_while_no_server_ran_is_over(tmp_path: Path, how: str) -> None:
     """The turn's question was answered in the terminal, and the Stop hook found no server. The conversation's file
-    shows both.
+    shows the answer and the end of the turn.
     """
     async with asked(tmp_path, how) as (_, session, _, _):
         session.writes(used("t1", COMMAND))

@@ -232,7 +232,7 @@ async def test_a_run_that_ended_before_a_restart_does_not_end_again(tmp_path: Pa
 
 
 async def test_a_copied_conversation_is_not_shown_as_new_runs(rig: SocketRig) -> None:
-    """The CLI writes the file of a fork with the first new prompt, after that prompt's hook has reported."""
+    """The CLI writes a fork's file only when the fork gets its first prompt, after that prompt's hook has reported."""
     session = Session(rig)
     await session.reports("SessionStart", source="fork")
     await session.reports("UserPromptSubmit", prompt="New")
@@ -328,8 +328,8 @@ async def test_a_prompt_typed_during_a_run_is_kept(rig: SocketRig) -> None:
 
 
 async def test_records_that_another_process_adds_are_left_out(rig: SocketRig) -> None:
-    """A run of a managed session continues the conversation. Records from before the start of this session belong to
-    it.
+    """A run of a managed session continues the conversation. Records from before the start of the terminal session
+    belong to the terminal session.
     """
     session = Session(rig)
     session.writes(prompt("Before", entrypoint="sdk-cli", promptId="old"), said("was here") | {"entrypoint": "sdk-cli"})
@@ -470,7 +470,7 @@ def _state(rig: SocketRig, session: Session) -> str:
 
 
 async def test_an_accepted_plan_is_sent_with_its_input(rig: SocketRig) -> None:
-    """Without its input, the CLI ignores that the plan was accepted (2.1.329)."""
+    """The CLI (2.1.329) ignores an answer that accepts a plan unless the answer contains the request's input."""
     session = Session(rig)
     for remember, mode in ((False, "default"), (True, "acceptEdits")):
         async with session.asks("ExitPlanMode", **PLAN) as (hook, question):
@@ -507,8 +507,8 @@ async def test_an_answer_that_does_not_reach_the_agent_is_overruled(
 
 
 async def test_a_later_dialog_does_not_overrule_another_answer(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The dialog may be about another call: that of a subagent is not in the conversation's file, and a denied one is
-    not asked about again.
+    """The dialog may be about another call: a subagent's call is not in the conversation's file, and the agent doesn't
+    ask again about a denied call.
     """
     monkeypatch.setattr(questions, "SETTLING_SECONDS", 0.0)
     session = Session(rig)

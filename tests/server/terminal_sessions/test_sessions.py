@@ -325,7 +325,9 @@ def prompt(text: str, **more: Any) -> Message:
 
 
 async def told(rig: SocketRig, session: Session) -> list[str]:
-    """The texts in the history, in order."""
+    """The prompts, each after "> ", and the agent's texts in the history, in order. A block without a text is
+    represented by its type.
+    """
     answer = await rig.does("get_messages", session.project, after_seq=0)
     texts = []
     for record in answer["data"]["messages"]:

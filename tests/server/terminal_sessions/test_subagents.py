@@ -1,4 +1,4 @@
-"""Questions of subagents, whose dialog the terminal shows only once the hook has ended."""
+"""Questions from subagents: the terminal shows the dialog for such a question only once the hook has ended."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[SocketRig]:
 
 
 def standing(rig: SocketRig, session: Session) -> Message:
-    """The session's state as clients would get it, without its mode. No client has to be connected."""
+    """The session's state as clients would receive it, without its mode. No client has to be connected."""
     found = rig.server.core.terminal_sessions.find(session.project)
     assert found is not None
     info: Message = msgspec.to_builtins(found.info())["desk"]
@@ -78,7 +78,7 @@ async def test_the_wait_for_a_client_is_bounded(rig: SocketRig, monkeypatch: pyt
 async def test_after_a_question_that_nobody_answered_the_next_wait_is_short(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The wait is long again once a client has answered."""
+    """Once a client has answered, the next wait lasts ``HOLD_SECONDS`` again."""
     monkeypatch.setattr(questions, "HOLD_SECONDS", 0.1)
     monkeypatch.setattr(questions, "HOLD_AGAIN_SECONDS", 3600.0)
     session = Session(rig)
@@ -86,7 +86,7 @@ async def test_after_a_question_that_nobody_answered_the_next_wait_is_short(
     async with session.asks(more=SUBAGENT, command="one") as (hook, _):
         assert await hook.receive() is None
     async with session.asks(more=SUBAGENT, command="two") as (hook, question):
-        # Without an unanswered question before, it would wait for ``HOLD_SECONDS``, which is the shorter time here.
+        # If the previous question had been answered, the hook would wait only ``HOLD_SECONDS``, the shorter time here.
         assert await hook.receives_nothing()
         await rig.answers(question)
         assert await hook.receive() == {"decision": {"behavior": "allow"}}
@@ -194,7 +194,7 @@ async def test_after_a_restart_the_wait_is_bounded_too(tmp_path: Path, monkeypat
 
 @contextlib.asynccontextmanager
 async def first_hook(session: Session) -> AsyncIterator[Line]:
-    """Opens the hook of a question that has an id, and so can be asked again at the next server."""
+    """Opens a hook that asks a question with an id, by which the next server recognizes the question."""
     async with Line.open() as line:
         payload = session.payload("PermissionRequest", tool_name="Bash", tool_input=COMMAND, **SUBAGENT)
         line.send(type="hook", pid=session.pid, payload=payload, question="0123456789abcdef")

@@ -19,14 +19,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import json
 import logging
 import os
 import re
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -36,6 +35,16 @@ from drawbridge.core.locks import UrgentLock
 from drawbridge.core.private_files import PRIVATE_FILE
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.checkpoints import git_index
+from drawbridge.server.checkpoints.commits import (
+    PATCH,
+    Filtered,
+    committed,
+    differences,
+    filtered_of,
+    listed_differences,
+    message_of,
+    shown_path,
+)
 from drawbridge.server.checkpoints.git import (
     Git,
     GitFailed,
@@ -56,8 +65,6 @@ from drawbridge.text import hunks, split
 
 logger = logging.getLogger("drawbridge.server")
 
-T = TypeVar("T")
-
 LARGEST_LIST: Final = 200_000
 """The maximum size of the list of files as JSON, in bytes, so that it fits into a frame together with the diff."""
 
@@ -75,13 +82,6 @@ INDEX: Final = "checkpoint.index"
 KEPT_RUNS: Final = 50
 """The number of runs of a project whose checkpoints are kept. Older checkpoints are dropped; git garbage-collects them
 later."""
-
-AUTHOR: Final = {
-    f"GIT_{role}_{what}": value
-    for role in ("AUTHOR", "COMMITTER")
-    for what, value in (("NAME", "Drawbridge"), ("EMAIL", "drawbridge@localhost"))
-}
-PATCH: Final = ("diff-tree", "-r", "--no-renames", "--ignore-submodules=all")
 
 FILTERED: Final = ("ls-files", "-s", "-z", "--", ".", ":(exclude,attr:!filter)", ":(exclude,attr:-filter)")
 """Lists the files of the index that have the ``filter`` attribute, with or without a value."""
@@ -123,15 +123,6 @@ class Changed(Exception):
         self.lines = dict(lines or {})
         named = [f"{path} (line {self.lines[path]})" if path in self.lines else path for path in self.paths[:NAMED]]
         super().__init__(", ".join(named) + (" and others" if len(self.paths) > NAMED else ""))
-
-
-class Filtered(msgspec.Struct, frozen=True):
-    """The files of a checkpoint that have a filter, from its commit's message. ``read``: files whose bytes in the work
-    tree are in the checkpoint; ``unread``: all others. Paths are relative to the project; bytes that are not UTF-8 are
-    surrogates."""
-
-    read: frozenset[str] = frozenset()
-    unread: frozenset[str] = frozenset()
 
 
 class _Left(msgspec.Struct, frozen=True):
@@ -669,7 +660,7 @@ class Checkpoints:
         """Undoes the run's changes in the index, which contains the current files. Raises ``Changed``."""
         options = ("--no-renames", "--ignore-submodules=all", "--relative", "-z")
         changed = await differences(git, before, after)
-        since = _entries(await git.read("diff-index", "--cached", *options, after, "--", "."))
+        since = listed_differences(await git.read("diff-index", "--cached", *options, after, "--", "."))
         prefix = (await git.read_once("rev-parse", "--show-prefix")).removesuffix("\n")
         lines: list[str] = []
         refused: dict[str, int | None] = {}
@@ -752,49 +743,6 @@ class Checkpoints:
             await git.run("update-ref", "-d", name)
 
 
-async def differences(git: Git, old: str, new: str) -> dict[str, tuple[str, str]]:
-    """The differences between two versions of the project: path, relative to the project → "mode blob" of both sides;
-    zeros for a side without the file. ``old``, ``new``: the ids of commits or trees."""
-    return _entries(await git.read_once(*PATCH, "--relative", "-z", old, new, "--", "."))
-
-
-async def filtered_of(git: Git, checkpoint: str) -> Filtered:
-    """The files with a filter in a checkpoint. Empty if the checkpoint does not exist, or was made by an earlier
-    version that did not record these files."""
-    return noted(await message_of(git, checkpoint), Filtered) or Filtered()
-
-
-async def message_of(git: Git, commit: str) -> str:
-    """The message of a commit; empty if the commit does not exist. ``commit``: its id, or a ref."""
-    return (await _commit(git, commit)).partition("\n\n")[2]
-
-
-async def tree_of(git: Git, commit: str) -> str:
-    """The id of a commit's tree; empty if the commit does not exist. ``commit``: its id, or a ref."""
-    return (await _commit(git, commit)).partition("\n")[0].removeprefix("tree ")
-
-
-async def _commit(git: Git, commit: str) -> str:
-    run = git.run if "/" in commit else git.once  # an id always names the same object; a ref can change
-    code, text, _ = await run("cat-file", "commit", commit)
-    return "" if code else text
-
-
-def noted(message: str, kind: type[T]) -> T | None:
-    """What the message of a commit contains below its title, as a ``kind``; None if it can't be converted."""
-    with contextlib.suppress(ValueError, RecursionError, msgspec.MsgspecError):
-        return msgspec.convert(json.loads(message.partition("\n\n")[2]), kind)
-    return None
-
-
-async def committed(git: Git, tree: str, title: str, filtered: Filtered, more: Mapping[str, Any] = {}) -> str:
-    """Makes a commit of a tree. Its message contains ``filtered`` and ``more``, which ``noted`` reads. Returns its
-    id."""
-    notes = {"read": sorted(filtered.read), "unread": sorted(filtered.unread), **more}
-    message = f"{title}\n\n{json.dumps(notes)}\n"
-    return (await git.read("commit-tree", tree, "-F", "-", stdin=message, environment=AUTHOR)).strip()
-
-
 def _check_known(unread: frozenset[str], changed: Iterable[str]) -> None:
     """Raises ``NoCheckpoint`` if the run changed a file whose previous content was not read."""
     lost = sorted(shown_path(path) for path in unread.intersection(changed))
@@ -840,18 +788,6 @@ def _marked(listed: str) -> list[tuple[str, str]]:
     """Parses the output of ``--name-status -z``: pairs of status and path."""
     words = listed.split("\0")
     return list(zip(words[::2], words[1::2], strict=False))
-
-
-def _entries(listed: str) -> dict[str, tuple[str, str]]:
-    """Parses git's raw diff format with ``-z``: path → "mode blob" of both sides; zeros for a side without the file."""
-    words = listed.split("\0")
-    sides = [word.removeprefix(":").split(" ") for word in words[::2]]
-    return {path: (f"{one[0]} {one[2]}", f"{one[1]} {one[3]}") for one, path in zip(sides, words[1::2], strict=False)}
-
-
-def shown_path(path: str) -> str:
-    """The path as clients see it. Bytes that are not UTF-8 are replaced, because only valid UTF-8 can be sent."""
-    return path.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _fitting(files: Iterable[ChangedFile]) -> Iterable[ChangedFile]:

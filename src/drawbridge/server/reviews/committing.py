@@ -21,7 +21,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from msgspec import Struct
 
 from drawbridge.server.checkpoints import git_index
-from drawbridge.server.checkpoints.checkpoints import PATCH, differences, filtered_of, shown_path
+from drawbridge.server.checkpoints.commits import PATCH, differences, filtered_of, shown_path
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.reviews.change_set import Overlapping, Version, merged, same
 from drawbridge.server.reviews.contents import Entry, loaded_texts, put, tree_with, version_of, with_contents

@@ -20,13 +20,9 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from drawbridge.server.checkpoints.checkpoints import (
-    NAMED,
-    REVIEW,
-    Changed,
-    Checkpoints,
+from drawbridge.server.checkpoints.checkpoints import NAMED, REVIEW, Changed, Checkpoints, When
+from drawbridge.server.checkpoints.commits import (
     Filtered,
-    When,
     committed,
     differences,
     filtered_of,

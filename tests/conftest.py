@@ -34,8 +34,8 @@ hypothesis.settings.register_profile("thorough", max_examples=100)  # for `make 
 
 
 for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
-    # A shell that starts pytest in the background ignores these signals, and every program that a test starts would
-    # inherit that.
+    # A shell that starts pytest in the background may have it ignore these signals, and every program that a test
+    # starts would inherit that.
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 

@@ -302,8 +302,8 @@ LOOSE_TASKS: dict[str, set[str]] = {
     "core.tasks": {"create_task"},  # the helper that owns tasks
     # Lets other clients run between two requests from one client. Its requests keep the order of its inbox.
     "server.app.connection": {"sleep(0)"},
-    # The frames of one turn of the event loop share one write; a long queue is written in several turns, so that what is
-    # still queued can be left out. The frames keep the order of a list.
+    # The frames of one turn of the event loop share one write; a long queue is written in several turns, so that
+    # ephemeral frames that are still queued can be left out. The frames keep the order of a list.
     "server.app.outbox": {"call_soon"},
 }
 

@@ -177,7 +177,7 @@ IN_CODE = re.compile(r"/\*.*?\*/|(?:^|\s)//[^\n]*|<!--.*?-->|'[^'\n]*'|\"[^\"\n]
 
 
 def texts_of_the_page(source: str) -> Iterator[str]:
-    """Yields comments and texts of at least three words. Values in templates are left out, and identifiers are too short."""
+    """Yields comments and texts of at least three words, so no identifiers. Values in templates are left out."""
     for found in IN_CODE.finditer(source):
         text = re.sub(r"\$\{[^}]*\}", "…", found.group())
         if text.count(" ") > 1:

@@ -93,8 +93,8 @@ local function is_normal(window)
     and vim.bo[vim.api.nvim_win_get_buf(window)].buftype == ''
 end
 
---- The window to show a file in: the current one, the previous one, or any other window of the tab page, if it may show a
---- file; otherwise nil.
+--- The window to show a file in: the first normal one among the current window, the previous one and the others of the tab
+--- page; nil if none is normal.
 local function normal_window()
   local candidates = { vim.api.nvim_get_current_win(), vim.fn.win_getid(vim.fn.winnr('#')) }
   vim.list_extend(candidates, vim.api.nvim_tabpage_list_wins(0))

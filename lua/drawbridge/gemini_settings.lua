@@ -33,7 +33,7 @@ function M.ide()
   return ide(M.file())
 end
 
---- Whether there are system-wide defaults for Gemini CLI: in a file, or in one that the environment names.
+--- Whether a file with system-wide defaults for Gemini CLI exists, or the environment names one.
 ---@return boolean
 function M.has_defaults()
   if (vim.env.GEMINI_CLI_SYSTEM_DEFAULTS_PATH or '') ~= '' then

@@ -158,7 +158,7 @@ function M.keep()
   require('drawbridge.changes').decide(':DrawbridgeKeep', 'keep', false)
 end
 
---- `:DrawbridgeUndo`: undoes the change at the cursor.
+--- `:DrawbridgeUndo`: undoes the change at the cursor, or the one on the current line of the quickfix list.
 function M.undo()
   require('drawbridge.changes').decide(':DrawbridgeUndo', 'undo', false)
 end

@@ -391,7 +391,7 @@ function M.withdraw(params)
   end
 end
 
---- Marks hunks in the inline view.
+--- Marks hunks in the inline view. Ignored if the text has changed since the bridge read it.
 function M.mark(params)
   local entry = find(params.id)
   if entry and (not params.tick or params.tick == vim.api.nvim_buf_get_changedtick(entry.proposed)) then
@@ -399,7 +399,8 @@ function M.mark(params)
   end
 end
 
---- Stores which lines and how many of them the proposed text adds and removes after an edit.
+--- Stores the changed rows and the numbers of added and removed lines after an edit of the proposed text. Ignored if the
+--- text has changed again.
 function M.count(params)
   local entry = find(params.id)
   if entry and params.tick == vim.api.nvim_buf_get_changedtick(entry.proposed) then

@@ -129,7 +129,7 @@ function M.shows_note(entry)
   return width_of(line) <= width and line:find(escaped(entry.note), 1, true) ~= nil
 end
 
---- The window's value of the option that shows the line, before it shows the line; to pass to `remove`.
+--- The window's value of the option before `on_proposed` or `on_old` replaces it; to pass to `remove`.
 ---@param window integer
 ---@return string
 function M.below(window)

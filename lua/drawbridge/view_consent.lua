@@ -1,5 +1,6 @@
 --- Whether a write of a proposal is the user's decision. `:w`, `:x`, `ZZ` and keys mapped to them, in the proposal's own
---- window, are; `:wa` and writes by an autosave plugin, a timer or another program are not, nor is a write of unknown origin.
+--- window, are, and so is a Yes when Neovim asks on closing whether to save; `:wa` and writes by an autosave plugin, a timer
+--- or another program are not, nor is a write of unknown origin.
 local M = {}
 
 -- Each command's shortest form and its full one.

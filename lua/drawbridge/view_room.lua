@@ -81,8 +81,8 @@ function M.prepare()
   end)
 end
 
---- Opens a tab page and goes there. It shows the current buffer, or that of another window if the current one shows a
---- terminal.
+--- Opens a tab page and goes there. It shows the current buffer or, if that is a terminal and other windows are not, one of
+--- their buffers.
 function M.open_tab()
   local terminals = {}
   for _, window in ipairs(REFRESHES_WIDE and vim.api.nvim_tabpage_list_wins(0) or {}) do

@@ -125,7 +125,7 @@ async def session(
 
 
 async def eventually(condition: Callable[[], Any], what: str) -> None:
-    """Waits until ``condition`` is true. Fails after ``PATIENCE`` seconds; ``what`` names the condition then."""
+    """Waits until ``condition`` is true. Fails after ``PATIENCE`` seconds, with ``what`` in the error message."""
     end = asyncio.get_running_loop().time() + PATIENCE
     while not condition():
         assert asyncio.get_running_loop().time() < end, f"{what} did not happen within {PATIENCE:g} s"

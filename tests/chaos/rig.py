@@ -1,5 +1,5 @@
 """What the chaos tests need: a seed that failures report, a server that may be killed at any moment, a client that
-follows a project all the same, and a reader of the files on disk that needs no server.
+keeps following a project, and a reader of the files on disk that needs no server.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ async def races(directory: Path, count: int) -> None:
 
 
 def quick(directory: Path) -> Path:
-    """Creates a ``claude`` that asks at once. Returns its path."""
+    """Creates a ``claude`` that runs the misbehaving agent, which starts quickly. Returns its path."""
     program = directory / "claude"
     answer = '[ "$1" = --version ] && echo "2.1.329 (Claude Code)" && exit'
     program.write_text(f'#!/bin/sh\n{answer}\nexec {sys.executable} {BAD_AGENT} as-told "$@"\n')

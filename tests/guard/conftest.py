@@ -19,7 +19,7 @@ from .editors import Editor, File
 
 HASH = "0123456789abcdef" * 4
 PATIENCE = 3_000
-"""The milliseconds that editors have to answer. They are many, because other tests may keep the machine busy."""
+"""How long editors have to answer, in milliseconds. It is long because other tests may keep the machine busy."""
 
 
 class Guard(contextlib.ExitStack):

@@ -12,7 +12,7 @@ Payload: TypeAlias = dict[str, Any]
 TRANSCRIPTS = Path(__file__).resolve().parents[1] / "transcripts" / "hooks"
 
 A = "/ws/a.py"
-"""The file that the recorded sessions are about."""
+"""The file that most of the recorded calls are about."""
 
 KEPT = {"modified": True, "current": True, "visible": True}
 """The state of an open file with unsaved work, which an agent must not change."""

@@ -298,7 +298,7 @@ def test_an_unmergeable_file_behind_others_is_let_through(guard: Guard, project:
 
 
 def test_without_the_previous_text_nothing_is_merged(guard: Guard, project: Path) -> None:
-    """The hook before the edit was not called, or was called by another version of the agent."""
+    """For example, the hook was not called before the edit."""
     buffer = Merging(project, "mine\n")
     guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
     told = context(guard.say(edited(str(buffer.file)), answer="merge"))

@@ -68,8 +68,8 @@ class Question:
         self.expected: Accepted | Rejected | type[Withdrawn] | str | None = None
 
     def expect(self, outcome: Accepted | Rejected | type[Withdrawn] | str) -> None:
-        """Notes the outcome of an event. The first event counts, but an agent that leaves before its answer gets
-        none.
+        """Records the expected outcome after an event. The first event counts, but an agent that leaves before its
+        answer gets none.
         """
         if outcome == CANCELLED and not self.task.done():
             self.expected = CANCELLED

@@ -69,7 +69,7 @@ class Person:
         self("fill", css=css, text=text)
 
     def sees(self, css: str, text: str | None = None) -> None:
-        """Waits until an element that matches is visible."""
+        """Waits until the first element that matches is visible."""
         self("sees", css=css, **({} if text is None else {"text": text}))
 
     def loses(self, css: str, text: str | None = None) -> None:

@@ -38,7 +38,7 @@ IN_VIEW = (
 
 
 def shows(css: str) -> str:
-    """Returns code that checks whether the whole button is in the window and nothing covers it."""
+    """Returns code that checks whether a button is within the height of the window and nothing covers its center."""
     return IN_VIEW.replace("{css}", css)
 
 

@@ -42,7 +42,7 @@ def at(css: str) -> str:
 
 
 def named(text: str) -> str:
-    """Returns code that checks whether a control with this text or name has the focus."""
+    """Returns code that checks whether a control whose text or name begins with ``text`` has the focus."""
     return (
         "((one) => (one.getAttribute('aria-label') ?? one.innerText).trim()"
         f".startsWith({json.dumps(text)}))(document.activeElement)"

@@ -194,7 +194,7 @@ LANDED = """(() => {
     requestAnimationFrame(landed);
   });
 })()"""
-"""Finds out whether the remaining button can be clicked in the frame in which it moves to the place of the other."""
+"""Resolves ``hit`` to whether the remaining button can be clicked in the frame in which it takes the other's place."""
 
 CAN_BE_CLICKED = (
     "(() => { const button = document.querySelector('.approval .accepts');"

@@ -63,7 +63,7 @@ class ModelRequest:
 
     @property
     def editor(self) -> dict[str, Any] | None:
-        """The latest editor context in ``news``: the full one or only ``{"changes": ...}``; None if ``news`` has none."""
+        """The latest editor context in ``news``, full or only ``{"changes": ...}``; None if ``news`` has none."""
         for part in reversed(self.news):
             words = part.get("text", "")
             if "editor context" in words and "```json" in words:

@@ -63,9 +63,7 @@ IS_SHOWN = """
 return #vim.tbl_filter(function(proposal) return proposal.shown end, require('drawbridge.review').pending()) > 0
 """
 TAKES_KEYS = "return not (package.loaded['drawbridge'] and require('drawbridge').status().ignores_keys)"
-"""A Lua chunk that returns whether the view accepts keys, since a view that has just opened ignores them for a
-moment.
-"""
+"""A Lua chunk that returns whether the view accepts keys: a view that has just opened ignores them for a moment."""
 
 
 class Neovim:

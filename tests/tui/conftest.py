@@ -54,7 +54,7 @@ def make_directory(path: Path) -> Path:
 
 @pytest.fixture
 async def server(lasting: Server, directory: Path) -> AsyncIterator[Server]:
-    """The server, with a project in ``directory``. All projects are deleted afterward."""
+    """The shared server, with a project in ``directory``. All its projects are deleted after the test."""
     await make_project(lasting, directory)
     yield lasting
     async with lasting.client() as client:

@@ -203,7 +203,7 @@ class VSCode:
         return wait_until(url, "code-server")
 
     def window(self, *folders: Path) -> Window:
-        """Opens a window that shows these folders, which may be none, and waits until it is ready."""
+        """Opens a window that shows these folders, or none, and waits until it is ready."""
         name = next(self._names)
         query = "ew=true"
         if len(folders) == 1:

@@ -166,13 +166,20 @@ async def test_an_idle_process_leaves_quickly(warm: Session) -> None:
 
 # Turns that it begins on its own.
 
+UNTIL_LATER = "until [ -e later ]; do sleep 0.05; done; seq 3"
+"""A command that ends after a test has created the file ``later``. A command that ended during the first turn would not
+cause a second one."""
+
 
 @recorded("own-turn", "A command in the background: when it ends, the CLI begins a turn, and a prompt comes meanwhile.")
-async def test_a_prompt_during_a_turn_of_its_own_is_answered_once(warm: Session, model: MessagesStub) -> None:
-    background = tool_use("Bash", command="sleep 0.3; seq 3", description="d", run_in_background=True)
+async def test_a_prompt_during_a_turn_of_its_own_is_answered_once(
+    warm: Session, model: MessagesStub, project: Path
+) -> None:
+    background = tool_use("Bash", command=UNTIL_LATER, description="d", run_in_background=True)
     model.will_say(background, text("Started."), [text("It has ended"), HOLD, text("with 3")], text("Second answer."))
     assert (await warm.turn("Start it")).ok
     assert warm.process.busy
+    (project / "later").touch()
     await eventually(lambda: "It has ended" in warm.heard.words, "its own turn")
 
     warm.process.prompt("Second")
@@ -184,12 +191,13 @@ async def test_a_prompt_during_a_turn_of_its_own_is_answered_once(warm: Session,
     assert not warm.process.busy
 
 
-async def test_a_prompt_answered_in_its_own_turn_is_done(warm: Session, model: MessagesStub) -> None:
-    background = tool_use("Bash", command="sleep 0.3; seq 3", description="d", run_in_background=True)
+async def test_a_prompt_answered_in_its_own_turn_is_done(warm: Session, model: MessagesStub, project: Path) -> None:
+    background = tool_use("Bash", command=UNTIL_LATER, description="d", run_in_background=True)
     model.will_say(
         background, text("Started."), tool_use("Bash", command="touch a", description="d"), text("Both done.")
     )
     assert (await warm.turn("Start it")).ok
+    (project / "later").touch()
     question = await warm.asked()
 
     warm.process.prompt("Second")

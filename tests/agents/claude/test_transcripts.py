@@ -1,4 +1,4 @@
-"""Replays recorded streams of the real CLI: they must be understood, and answered as in the recording.
+"""Replays recorded streams of the real CLI: each line must be parsed and answered as in the recording.
 
 The prompts, decisions and commands are reconstructed from the lines that we sent. test_real_claude describes how to record
 new transcripts.

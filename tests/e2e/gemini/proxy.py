@@ -23,7 +23,7 @@ HOP_BY_HOP = {"connection", "content-length", "keep-alive", "transfer-encoding"}
 
 
 class CuttingProxy(contextlib.AbstractContextManager["CuttingProxy"]):
-    """Announces itself with a discovery file beside the bridge's. A CLI that is given the proxy's port uses it."""
+    """Announces itself with a discovery file beside the bridge's. A CLI that is given the proxy's port finds it there."""
 
     def __init__(self, discovery: Path, *, transcript: Transcript | None = None, lends_token: bool = False) -> None:
         """``discovery``: the bridge's own discovery file. ``lends_token``: whether requests without a token get the
@@ -70,8 +70,8 @@ class CuttingProxy(contextlib.AbstractContextManager["CuttingProxy"]):
 
     @contextlib.contextmanager
     def gap(self) -> Iterator[None]:
-        """Closes only the event stream's connection. Holds a new stream until the context ends, or for ``LONGEST_GAP``
-        seconds.
+        """Closes only the event stream's connection. Holds a new stream until the context ends, but no longer than
+        ``LONGEST_GAP``.
         """
         self._passable.clear()
         self._cut_stream()
@@ -191,7 +191,7 @@ class _Handler(BaseHTTPRequestHandler):
                 event = {}
 
     def log_message(self, *_: object) -> None:
-        """Logs nothing, since a transcript contains the requests."""
+        """Logs nothing, since a transcript can record the requests."""
 
 
 def _answer(response: http.client.HTTPResponse) -> dict[str, Any]:

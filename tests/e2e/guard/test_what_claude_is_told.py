@@ -1,4 +1,6 @@
-"""What the model receives from the editor with a prompt, a new session and an edit, and that it is sent once."""
+"""What the model receives from the editor with a prompt, a new session and an edit. A selection and new diagnostics
+are sent only once.
+"""
 
 from __future__ import annotations
 

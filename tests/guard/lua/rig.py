@@ -74,7 +74,7 @@ class Workstation:
         await self.person.lua("vim.cmd(...)", command)
 
     async def keys(self, keys: str) -> None:
-        """Types keys that leave no command unfinished, and returns once Neovim has processed them, in whatever mode."""
+        """Types keys that leave no command unfinished, and returns once Neovim has processed them, in any mode."""
         if not self._typed:
             await self.person.lua("vim.cmd(...)", f"noremap {WORKED_OFF}|noremap! {WORKED_OFF}|let g:typed = 0")
         self._typed += 1

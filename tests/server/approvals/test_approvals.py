@@ -300,7 +300,7 @@ async def test_an_agent_that_takes_no_edits_gets_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("more", [{}, {"questions": []}, {"answers": {}}, {"answers": "Right"}], ids=str)
 async def test_questions_are_not_allowed_without_answers(tmp_path: Path, more: dict[str, Any]) -> None:
-    """Claude Code would ignore an approval without answers, or continue as if nobody had answered (2.1.329)."""
+    """Claude Code 2.1.329 would ignore an approval without answers, or continue as if nobody had answered."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

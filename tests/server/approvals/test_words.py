@@ -228,8 +228,8 @@ def test_always_is_in_words_with_its_place(suggestion: dict[str, Any], text: str
 
 
 def test_the_projects_own_directory_is_not_offered() -> None:
-    """Claude Code suggests this directory for `touch x`, but asks again the next time even if it was accepted
-    (2.1.329).
+    """Claude Code 2.1.329 suggests this directory for ``touch x``, but asks again the next time even if the user has
+    accepted it.
     """
 
     def offered(*paths: str) -> list[str]:

@@ -415,7 +415,7 @@ async def test_a_full_server_leaves_a_pairing_code_unused(tmp_path: Path, clock:
         again = devices.new_code(server.devices, "view", name="tablet")
         await clients[1].send(json.dumps(pair(again)))
         async with asyncio.timeout(PATIENCE):
-            while json.loads(await clients[1].recv())["type"] != "paired":  # the server has counted this connection by now
+            while json.loads(await clients[1].recv())["type"] != "paired":  # this connection is counted by now
                 pass
         await clients[0].close()
         await until(lambda: len(server.clients) == 3)

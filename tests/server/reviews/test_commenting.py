@@ -1,5 +1,4 @@
-"""Comments on a review: drafts are stored, follow their lines, and are sent once as one prompt; later hunks answer them.
-"""
+"""Comments on a review: drafts are stored, follow their lines and are sent once in a prompt, and hunks answer them."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ async def test_a_deleted_session_of_either_kind_leaves_the_list(tmp_path: Path) 
 
 
 async def test_a_thread_can_read_the_list_while_it_changes(tmp_path: Path) -> None:
-    """When the server retries projects that it couldn't read at its start, it reads the list in a thread."""
+    """An iteration over the list, which may continue in a thread, covers the sessions that existed when it began."""
     async with serving(tmp_path) as server:
         first = begun(server)
         reading = iter(server.core.all_sessions)

@@ -1,4 +1,4 @@
-"""Directories suggested for a new project: recent ones and git work trees below the roots, unless a project has them."""
+"""Directories suggested for a new project: recent ones and git work trees below the roots, except those in projects."""
 
 from __future__ import annotations
 

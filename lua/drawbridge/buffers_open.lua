@@ -1,4 +1,4 @@
---- Opens a file for an agent: loaded in the background, or shown to the user with a part of it selected.
+--- Opens a file for an agent: loads it in the background, or shows it to the user, with a part of it selected if requested.
 local buffers = require('drawbridge.buffers')
 local focus = require('drawbridge.view_focus')
 

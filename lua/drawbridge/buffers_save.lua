@@ -63,7 +63,7 @@ local function check(buffer, path)
   end
 end
 
--- With "!" Neovim does not ask; everything that it would ask about or refuse was checked before.
+-- With "!" Neovim does not ask; everything that it would ask about or refuse has been checked before.
 local WRITE = [[
   let g:drawbridge_problem = ''
   try

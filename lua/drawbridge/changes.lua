@@ -1,6 +1,6 @@
 --- The undecided changes of runs: shown as a quickfix list and in the files' buffers, and decided here by the user.
 ---
---- The server has the review. The bridge sends it here whenever it changes, and passes decisions to the server.
+--- The server stores the review. The bridge sends it here whenever it changes, and passes decisions to the server.
 local buffers = require('drawbridge.buffers')
 local link = require('drawbridge.link')
 local marks = require('drawbridge.changes_marks')

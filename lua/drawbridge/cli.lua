@@ -15,7 +15,7 @@ local M = {}
 ---@field words fun(arguments: string[]): string[] Returns the command to run.
 ---@field first_words? fun(arguments: string[]): string[] Returns additional arguments until the user has made a choice; may ask.
 ---@field environment fun(bridge: drawbridge.Bridge): table<string, string> Returns the variables that it needs besides `no_proxy`.
----@field flags string[] Its flags, for completion.
+---@field flags string[] The flags that are offered for completion.
 ---@field values table<string, string[]> The values that a flag accepts.
 
 local LOCAL = { 'localhost', '127.0.0.1', '::1' }

@@ -6,7 +6,7 @@ M.REVISION = 5
 
 local ALIVE_EVERY = 1000 -- ms between two checks; Neovim does not report that a channel has closed
 
-local ANCESTORS = 6 -- how many processes, from the one that called the hook upwards, are compared with the agents
+local ANCESTORS = 6 -- how many processes, from the one that called the hook upward, are compared with the agents
 
 ---@class drawbridge.Bridge
 ---@field channel integer?

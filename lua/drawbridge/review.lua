@@ -383,7 +383,7 @@ function M.proposed(params)
   end
 end
 
---- Withdraws a proposal without a decision. Unknown ids are ignored.
+--- Withdraws a proposal without a decision. Unknown IDs are ignored.
 function M.withdraw(params)
   local entry = find(params.id)
   if entry then

@@ -1,4 +1,4 @@
---- The line above a view that shows what it is and how to answer; Neovim 0.7 has only the line below.
+--- The line above a view that shows what is proposed and how to answer; in Neovim 0.7, the status line shows this.
 local seen = require('drawbridge.view_seen')
 
 local M = {}

@@ -41,8 +41,8 @@ local function terminals()
   return found
 end
 
---- A corner of the editor without a terminal for a box of that size, border included: its anchor, row and column. nil if
---- there is a terminal in each corner, unless `anyway`. `aside`: rows to leave free.
+--- A corner of the editor without a terminal for a box of that size, border included: its anchor, row and column. If each
+--- corner has a terminal: nil, or the top right corner if `anyway`. `aside`: rows to leave free.
 local function corner(rows, columns, height, width, aside, anyway)
   local top = 0
   if vim.o.showtabline == 2 or (vim.o.showtabline == 1 and #vim.api.nvim_list_tabpages() > 1) then

@@ -59,7 +59,7 @@ async def at_work(poem: Path, model: MessagesStub, *flags: str) -> AsyncIterator
 
 
 async def in_a_terminal(tmux: Tmux, poem: Path, model: MessagesStub, *arguments: str) -> claude_rig.Claude:
-    """Starts a ``claude`` in a terminal, as a person would beside the server."""
+    """Starts a ``claude`` in a terminal, as a user would beside the server."""
     return await asyncio.to_thread(
         claude_rig.Claude.start,
         tmux,

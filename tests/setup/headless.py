@@ -23,7 +23,7 @@ def claude_command(*flags: str, prompt: str = "Go.") -> list[str]:
 
 
 def claude(model: MessagesStub, project: Path, *flags: str, complains: str = "") -> None:
-    """Runs the ``claude`` CLI for one prompt. Its stderr must contain ``complains``, and be empty if that is empty."""
+    """Runs the ``claude`` CLI for one prompt. Its stderr must contain ``complains``, or be empty if that is empty."""
     ended = _run(claude_command(*flags), project, claude_rig.environment(model))
     assert complains in ended.stderr if complains else ended.stderr == "", ended.stderr
 

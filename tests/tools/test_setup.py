@@ -39,8 +39,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def ran(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The commands that the setup would run, as text. None of them runs; for the one that creates the virtual environment,
-    a fake environment is created."""
+    """The commands that the setup would run, as text. None of them runs; instead of the virtual environment, a fake one
+    is created."""
     commands: list[str] = []
 
     def run(command: list[str]) -> None:

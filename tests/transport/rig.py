@@ -22,7 +22,7 @@ TOKEN = "0123456789abcdef0123456789abcdef"
 
 
 def one_network(address: str) -> str:
-    """Replaces ``core.addresses.place``: all addresses 127.1.* count as one, like the addresses of one IPv6 network.
+    """Replaces ``core.addresses.place``: all 127.1.* addresses count as one, like the addresses of one IPv6 network.
 
     Tests can't use a real network, because the machine may have only one IPv6 address.
     """

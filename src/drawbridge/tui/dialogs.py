@@ -19,7 +19,7 @@ KEYS: Final = (
     ("a", "accept"),
     ("e", "edit it first: what you see is what is written"),
     ("r", "reject it with a reason"),
-    ("w", "always: the agent's own suggestion, in words"),
+    ("w", "always: apply what the agent suggests"),
     ("Ctrl-S", "accept with your edits; send your answers"),
     ("/", "go to the prompt box; Enter sends, Ctrl-J starts a new line"),
     ("Esc", "leave a field; go back"),

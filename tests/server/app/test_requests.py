@@ -335,7 +335,7 @@ async def test_a_binary_message_ends_the_connection_with_1003(server: Server, cl
     assert (await client.ask("health_check"))["type"] == "health"
 
 
-# errors of the core
+# errors from the core
 
 
 async def test_an_error_of_the_core_is_sent_to_its_client(server: Server, client: WireClient) -> None:

@@ -1,4 +1,4 @@
-"""A whole server in the test's process: real projects, the scripted agent, devices, and clients on real sockets."""
+"""A whole server in the test's process: real projects, the demo agent, devices, and clients on real sockets."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Server:
             yield client
 
     async def project(self, owner: WireClient, name: str = "code") -> str:
-        """Creates a directory and, in it, a project with the scripted agent. Returns the project's id."""
+        """Creates a directory and, in it, a project with the demo agent. Returns the project's id."""
         (self.roots / name).mkdir()
         made = await owner.ask("project_create", {"path": str(self.roots / name), "agent": "demo"})
         id: str = made["project_id"]

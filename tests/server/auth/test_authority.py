@@ -141,7 +141,7 @@ def test_a_damaged_authority_is_replaced_with_its_certificate(tmp_path: Path, ma
     again.context()
 
 
-# certificates of an earlier version
+# certificates from an earlier version
 
 
 def signs_itself(directory: Path, days: int) -> Certificate:

@@ -112,7 +112,7 @@ async def test_an_approver_removes_no_prompt_of_others(server: Server, owner: Wi
 
 @contextlib.asynccontextmanager
 async def asking(server: Server, owner: WireClient, prompt: str = "please change") -> AsyncIterator[dict[str, Any]]:
-    """Creates a project and yields an approval request from the scripted agent. Kills the agent at the end."""
+    """Creates a project and yields an approval request from the demo agent. Kills the agent at the end."""
     project = await server.project(owner)
     await owner.ask("project_join", project_id=project)
     await owner.ask("execute", {"prompt": prompt}, project)
@@ -379,7 +379,7 @@ async def test_a_confined_device_creates_projects_only_inside(
     (server.roots / "mine" / "link").symlink_to(server.roots / "secret")
     for path in (server.roots / "secret", server.roots / "mine" / "link", server.roots / "mine/../secret", "/x\0y"):
         assert code_of(await confined.ask("project_create", {"path": str(path)})) == "INVALID_PATH", path
-    # the server was started in the device's directory; "~" is another one
+    # the server was started in the device's directory, and "~" is a different directory
     monkeypatch.setenv("HOME", str(server.roots))
     monkeypatch.chdir(server.roots / "mine")
     assert code_of(await confined.ask("project_create", {"path": "~/secret"})) == "INVALID_PATH"

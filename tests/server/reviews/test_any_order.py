@@ -1,4 +1,4 @@
-"""Edits by an agent and by a person, and decisions, in any order, with real git: after each step the files and the
+"""Edits by an agent and by the user, and decisions, in any order, with the real git: after each step, the files and the
 review match the model.
 
 The files consist of slots between lines that nobody changes. Each edit gives a slot a new text or an empty one, so a
@@ -88,7 +88,7 @@ class World:
             await self.seen()
 
     async def step_person(self) -> None:
-        """Changes slots as a person would. A change in a slot without a hunk is not part of the review."""
+        """Changes slots as the user would. A change in a slot without a hunk is not part of the review."""
         open_slots = self.open_slots()
         before = dict(self.disk)
         self.change()

@@ -1,4 +1,4 @@
-"""Edits by an agent and by a person, decisions and reverted runs in any order, in memory: thousands of sequences in
+"""Edits by an agent and by the user, decisions and reverted runs in any order, in memory: thousands of sequences in
 seconds.
 
 ``test_any_order`` uses the real git and the whole review, for a few hundred sequences without reverted runs. Here the

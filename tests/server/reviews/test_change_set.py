@@ -224,7 +224,7 @@ def patch_of(change: FileChange, id: str) -> bytes:
 
 @given(texts, texts, st.data())
 def test_a_persons_changes_elsewhere_are_not_in_the_review(base: str, head: str, data: st.DataObject) -> None:
-    """A person inserts a line that touches no hunk. The hunks stay the same."""
+    """The user inserts a line that touches no hunk. The hunks stay the same."""
     first = changed("a", version(base), version(head))
     lines = lines_of(head)
     touched = {at for hunk in first.hunks for at in range(hunk.span.new_start, hunk.span.new_end + 1)}

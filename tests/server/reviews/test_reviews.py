@@ -821,7 +821,7 @@ async def test_the_end_of_the_server_waits_for_a_decision(tmp_path: Path, monkey
 
 
 async def test_a_turn_that_the_agent_begins_by_itself_is_reviewed(tmp_path: Path) -> None:
-    """Changes that a person made before the turn are not in the review."""
+    """Changes that the user made before the turn are not in the review."""
     async with reviewing(tmp_path) as one:
         await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
         one.replace("line 9\n", "by a person\n")

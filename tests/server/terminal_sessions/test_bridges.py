@@ -1,5 +1,4 @@
-"""Bridges at the private socket: a proposal and the hook for it become one approval request, which editors can decide.
-"""
+"""Bridges at the private socket: a proposal and the hook for it become one approval request, which editors can decide."""
 
 from __future__ import annotations
 

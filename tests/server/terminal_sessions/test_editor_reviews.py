@@ -1,5 +1,4 @@
-"""Reviews for editors at the private socket: which review an editor is shown, what it may decide, and what it is sent.
-"""
+"""Reviews for editors at the private socket: which review an editor is shown, what it may decide, and what it is sent."""
 
 from __future__ import annotations
 

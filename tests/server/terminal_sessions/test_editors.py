@@ -1,5 +1,4 @@
-"""One approval request in an editor and on a client of the server: the first answer counts, and the other side sees it.
-"""
+"""One approval request in an editor and on a client of the server: the first answer counts, and the other side sees it."""
 
 from __future__ import annotations
 

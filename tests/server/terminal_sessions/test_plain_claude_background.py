@@ -42,8 +42,7 @@ def run_claude(rig: ServedWorkstation, *words: str) -> str:
 
 @pytest.fixture
 def daemon(rig: ServedWorkstation) -> Iterator[None]:
-    """After the test, ends the daemon that runs background sessions: the CLI starts it, and it outlives the sessions.
-    """
+    """After the test, ends the daemon that runs background sessions: the CLI starts it, and it outlives the sessions."""
     rig.set_up()
     yield
     run_claude(rig, "daemon", "stop", "--any")

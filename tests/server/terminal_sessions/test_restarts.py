@@ -61,8 +61,7 @@ def ask(hook: Line, session: Session, given: Message = COMMAND, tool: str = "Bas
 
 @contextlib.asynccontextmanager
 async def asked(folder: Path, how: str) -> AsyncIterator[tuple[SocketRig, Session, Line, Message]]:
-    """Asks a question while the first server runs. Afterwards, the server is gone, and the hook's connection is closed.
-    """
+    """Asks a question while the first server runs. Afterwards, the server is gone, and the hook's connection is closed."""
     async with contextlib.AsyncExitStack() as longer:
         async with first_server(folder, how) as rig:
             session = Session(rig)

@@ -45,7 +45,7 @@ async function server(name, answer = () => null, welcomes = true) {
   };
 }
 
-/** Creates a link. `reports` has what it has reported so far; `report()` removes and returns the next report. */
+/** Creates a link. `reports`: its reports that no test has taken yet; `report()` takes the next, and waits for it. */
 function linked() {
   const waiting = [];
   const reports = [];

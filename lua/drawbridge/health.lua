@@ -197,7 +197,7 @@ local function check_claude()
   local program = config.words(config.get().terminal.command)
   if vim.fn.executable(program[1]) == 0 then
     return warn(("%s can't be run"):format(program[1]), {
-      'npm install -g @anthropic-ai/claude-code',
+      cli.agents.claude.install,
       'Or set its path: setup{ terminal = { command = "/path/to/claude" } }.',
     })
   end

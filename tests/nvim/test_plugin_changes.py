@@ -227,7 +227,7 @@ async def test_decisions_at_the_cursor_reach_the_server_and_the_other_clients(de
     desk.at(3)
     desk.editor.command("DrawbridgeKeep")
     desk.shows_signs("-line 8", "+line 11b")
-    desk.editor.says("Kept: one change in poem.txt. 2 changes left.")
+    desk.editor.says("Kept: 1 change in poem.txt. 2 changes left.")
     decided = await desk.decided()
     assert (decided["by"], decided["decision"], decided["left"]) == ("Neovim", "keep", 2)
     desk.editor.keys("]c")
@@ -567,7 +567,7 @@ async def test_keys_and_commands_belong_to_changes_alone(newest: Desk) -> None:
     desk.editor.wait("return vim.fn.maparg(']c', 'n') == ''")
 
 
-async def test_a_mapping_of_the_person_stays(newest: Desk) -> None:
+async def test_a_users_own_mapping_is_kept(newest: Desk) -> None:
     desk = newest
     desk.editor.lua("vim.keymap.set('n', ']c', 'G', { buffer = true })")
     await desk.run(change_poem)
@@ -622,7 +622,7 @@ async def test_every_kind_of_file_is_shown_and_undone(desk: Desk) -> None:
     line = desk.editor.wait(LINE_OF, "link")
     desk.editor.lua("vim.cmd('copen') vim.api.nvim_win_set_cursor(0, { ..., 0 })", line)
     desk.editor.command("DrawbridgeUndo")
-    desk.editor.says("Undone: one change in link")
+    desk.editor.says("Undone: 1 change in link")
     for name in ("new.txt", "song.txt", "end.txt"):
         line = desk.editor.wait(LINE_OF, name)
         desk.editor.lua("vim.cmd('copen') vim.api.nvim_win_set_cursor(0, { ..., 0 })", line)
@@ -662,7 +662,7 @@ async def test_hostile_names_and_texts_run_nothing(desk: Desk) -> None:
     desk.editor.wait(f"return #(function() {WORDS} end)() > 0")
     desk.editor.keys("]c")
     desk.editor.command("DrawbridgeUndo")
-    desk.editor.says("Undone: one change in %|silent")
+    desk.editor.says("Undone: 1 change in %|silent")
     desk.shows_list()
     assert sorted(path.name for path in desk.directory.iterdir()) == [".git", "old.txt", "poem.txt"]
     assert not any("\x1b" in line for line in desk.editor.log)

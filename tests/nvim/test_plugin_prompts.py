@@ -93,7 +93,7 @@ def test_nothing_is_typed_where_the_agent_shows_no_empty_box(editor: Neovim) -> 
     for kind, content, reason in [
         ("d", "", "shows something else"),
         ("w", "", "shows something else"),
-        ("b", "half typed", "started typing"),
+        ("b", "half typed", "started to type"),
     ]:
         agent_shows(editor, kind, content)
         answer = asked(editor, "paste", text="Do it")

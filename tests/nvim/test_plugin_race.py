@@ -114,7 +114,7 @@ class Race:
         """Waits until Neovim reports the decision and shows the file as it is afterward."""
         done = {"keep": "kept", "undo": "undid"}[decision]
         if winner == "Neovim":
-            expected = ["Kept: one change" if decision == "keep" else "Undone: one change"]
+            expected = ["Kept: 1 change" if decision == "keep" else "Undone: 1 change"]
         else:
             # The second message appears if Neovim received the decision before it processed the command.
             expected = [f"phone already {done} this change.", "phone made decisions in this review."]

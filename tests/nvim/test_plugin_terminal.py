@@ -305,7 +305,7 @@ class TestBoth:
         assert [column for _, column in found] == [column for _, column in positions]
         assert all(abs(row - wanted) <= 2 for (row, _), (wanted, _) in zip(found, positions, strict=True))
 
-    def test_each_has_a_tab_page_of_its_own(self, editor: Neovim) -> None:
+    def test_each_has_its_own_tab_page(self, editor: Neovim) -> None:
         start(editor, "position = 'tab'")
         self.both(editor)
         assert editor.lua("return #vim.api.nvim_list_tabpages()") == 3
@@ -467,7 +467,7 @@ class TestMissing:
             editor.command("DrawbridgeClaude")
             editor.keys("ix")
             editor.wait("return vim.bo.modified", why="the user continues to type")
-            editor.says(":DrawbridgeClaude: not started: no bridge within 5 seconds")
+            editor.says(":DrawbridgeClaude: not started: the bridge did not start")
             assert editor.lua("return #vim.api.nvim_list_wins()") == 1
 
 

@@ -147,7 +147,7 @@ async def test_without_a_name_nothing_can_be_committed(
         git(repository, "config", "user.useConfigOnly", "true")
         with browser.person(address_of(server, project), width=1280, height=900) as person:
             opens_commit(person, project)
-            person.sees("dialog .notice", "Nothing can be committed: git does not know your name and email.")
+            person.sees("dialog .notice", "The changes can't be committed: git does not know your name and email.")
             assert person.runs("document.querySelector('dialog button[type=submit]').disabled")
 
 

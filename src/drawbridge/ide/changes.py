@@ -315,7 +315,7 @@ def _done(event: ReviewDecided, before: Review | None) -> str:
         if event.file == file.name:
             return f"{done}: {review_words.changes(len(file.hunks) or 1)} in {file.shown}."
         if any(event.hunk == hunk.id for hunk in file.hunks):
-            return f"{done}: one change in {file.shown}."
+            return f"{done}: 1 change in {file.shown}."
     return f"{done}."
 
 

@@ -175,7 +175,7 @@ MODE = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
     ("suggestion", "text", "saved_in"),
     [
         (MODE, "Accept all edits for this session", ""),
-        ({**MODE, "mode": "auto"}, "Switch to the mode “auto” for this session", ""),
+        ({**MODE, "mode": "auto"}, "Switch to “auto” mode for this session", ""),
         (
             {
                 **RULE,
@@ -195,7 +195,7 @@ MODE = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
                 "rules": [{"toolName": "WebFetch", "ruleContent": "domain:x.example"}],
                 "destination": "userSettings",
             },
-            "Always allow web pages of `x.example` in all projects",
+            "Always allow web pages from `x.example` in all projects",
             "~/.claude/settings.json",
         ),
         (

@@ -366,7 +366,7 @@ async def test_a_commit_is_previewed(tmp_path: Path, monkeypatch: pytest.MonkeyP
         git(one.directory, "config", "--unset", "user.email")
         offer = (await one.get())["commit"]
         assert "author" not in offer
-        assert offer["problem"].startswith("Nothing can be committed: git does not know your name and email.")
+        assert offer["problem"].startswith("The changes can't be committed: git does not know your name and email.")
         one.server.core.context.ceilings = Ceilings()
         assert (await one.get())["commit"] is None
 

@@ -334,7 +334,7 @@ async def test_a_file_with_unsaved_changes_is_not_written(tmp_path: Path) -> Non
         checkpoints = one.server.core.projects.get(one.project).checkpoints
         checkpoints._find_unsaved = lambda paths: {path: unsaved[path] for path in paths if path in unsaved}
         id = id_of(await one.get(), "LINE 3\n")
-        text = "No file was changed: poem.txt has unsaved changes in Neovim. Save or discard them first."
+        text = "The files can't be changed: poem.txt has unsaved changes in Neovim. Save or discard them first."
         wishes: list[dict[str, Any]] = [{"decision": "undo"}, {"text": "line three\n"}]
         for wish in wishes:
             refused = await one.refused(hunks=[id], **wish)

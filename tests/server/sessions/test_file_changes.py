@@ -130,7 +130,7 @@ async def test_line_ends_that_git_converts_are_no_change(folder: Path, compariso
     assert (await comparisons.of(project_of(folder), "old.txt")).status is None
 
 
-async def test_the_index_of_the_person_is_not_changed(folder: Path, comparisons: Comparisons) -> None:
+async def test_the_users_index_is_not_changed(folder: Path, comparisons: Comparisons) -> None:
     index = folder / ".git" / "index"
     os.utime(folder / "old.txt")  # git would now refresh its index
     before = index.read_bytes(), index.stat().st_mtime_ns

@@ -236,7 +236,7 @@ async def test_data_that_can_not_be_moved_to_the_trash_is_kept(tmp_path: Path) -
         assert (info["id"], info["last_seq"]) == (project, len(kept))
 
 
-async def test_followers_hear_of_projects_they_have_not_joined(tmp_path: Path) -> None:
+async def test_followers_are_notified_of_projects_they_have_not_joined(tmp_path: Path) -> None:
     phone, watch = Client("phone"), Client("watch")
     async with serving(tmp_path) as server:
         server.core.follow(("projects", "approvals"), watch)
@@ -442,7 +442,7 @@ async def test_damaged_metadata_is_read_from_its_copy(damage: bytes, tmp_path: P
         assert (info["id"], info["session_id"]) == (project, session)
 
 
-async def test_what_can_not_be_read_at_all_is_put_aside_and_said(tmp_path: Path) -> None:
+async def test_an_unreadable_project_is_quarantined_and_reported(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone, "one")

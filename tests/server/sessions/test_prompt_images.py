@@ -141,7 +141,7 @@ async def test_a_request_that_arrives_twice_leaves_no_second_image(tmp_path: Pat
         await settled()
 
 
-async def test_a_request_that_is_cancelled_leaves_no_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_that_is_canceled_leaves_no_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The request is canceled while its prompt waits, for example until a conversation has been deleted."""
     phone = Client()
     async with serving(tmp_path) as server:

@@ -648,7 +648,7 @@ async def test_a_new_session_begins_another_conversation(tmp_path: Path) -> None
         process.ends()
 
 
-async def test_a_server_that_ends_tells_the_runs(tmp_path: Path) -> None:
+async def test_the_end_of_the_server_interrupts_runs(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

@@ -292,7 +292,7 @@ def _suggestion(one: Mapping[str, Any]) -> tuple[str, str]:
         case {"type": "setMode", "mode": "acceptEdits"}:
             return f"Accept all edits {where}", file
         case {"type": "setMode", "mode": str(mode)}:
-            return f"Switch to the mode “{mode}” {where}", file
+            return f"Switch to “{mode}” mode {where}", file
         case {"type": "addRules", "rules": [*rules], "behavior": str(behavior)} if behavior in BEHAVIORS and rules:
             return f"{BEHAVIORS[behavior]} {_joined([_rule(rule) for rule in rules])} {where}", file
         case {"type": "addDirectories", "directories": [*directories]} if directories:
@@ -307,7 +307,7 @@ def _rule(rule: object) -> str:
             prefix = content.removesuffix("*").rstrip(" :") if content.endswith((":*", " *")) else None
             return f"`{prefix} …`" if prefix else f"`{content}`"
         case {"toolName": "WebFetch", "ruleContent": str(content)} if content.startswith("domain:"):
-            return f"web pages of `{content.removeprefix('domain:')}`"
+            return f"web pages from `{content.removeprefix('domain:')}`"
         case {"toolName": str(name), "ruleContent": str(content)} if content:
             return f"`{name}({content})`"
         case {"toolName": str(name)}:

@@ -195,7 +195,7 @@ def commit_offer(message: str, author: str | Blocked, kept: Mapping[str, tuple[i
     lines = {shown_path(path): replies.Lines(*numbers) for path, numbers in kept.items()}
     fitting = {path: lines[path] for path in _fitting(sorted(lines))}
     if isinstance(author, Blocked):
-        return replies.CommitOffer(message=message, problem=f"Nothing can be committed: {author}.", lines=fitting)
+        return replies.CommitOffer(message=message, problem=f"The changes can't be committed: {author}.", lines=fitting)
     return replies.CommitOffer(message=message, author=clean(author), lines=fitting)
 
 

@@ -242,7 +242,7 @@ async def finished(client: WireClient) -> tuple[str, str | None]:
 
 
 @pytest.mark.thorough
-async def test_a_full_disk_is_said_and_when_there_is_room_it_goes_on(tmp_path: Path, small: Path) -> None:
+async def test_a_full_disk_is_reported_and_work_resumes_when_there_is_space(tmp_path: Path, small: Path) -> None:
     async with really_serving(small / "data", *bad_claude(tmp_path)) as server, server.client() as client:
         id = await opened(server, client, tmp_path)
         await client.ask("execute", {"prompt": "say hello"}, id)

@@ -60,9 +60,7 @@ function M.run()
   if running then
     return message.answer(':DrawbridgeInstall: an installation is already running')
   elseif program.find() then
-    return message.answer(
-      ':DrawbridgeInstall: the bridge is already installed; to update it, see :help drawbridge-install'
-    )
+    return message.answer(':DrawbridgeInstall: the bridge is already installed')
   elseif vim.fn.filereadable(script) == 0 or not python() then
     local missing = python() and script or 'python3'
     return message.answer(

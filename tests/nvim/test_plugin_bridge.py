@@ -155,7 +155,7 @@ class TestWithoutThePythonSide:
         editor.says(":DrawbridgeInstall: installed")
         editor.says(":DrawbridgeStart: the bridge listens on port")
         editor.command("DrawbridgeInstall")
-        editor.says(":DrawbridgeInstall: the bridge is already installed; to update it, see :help drawbridge-install")
+        editor.says(":DrawbridgeInstall: the bridge is already installed")
 
     def test_two_messages_at_once_do_not_stop_neovim(self, editor: Neovim) -> None:
         """For example, an installation that fails immediately causes two messages."""

@@ -19,7 +19,7 @@ const SETTLING = 100;
 /** Milliseconds between two checks whether VS Code has read a file again. */
 const LOOK_EVERY = 100;
 
-/** Milliseconds for which a replaced text waits for a refresh to store it; no command of an agent takes longer. */
+/** How long a replaced text is kept for a refresh to store, in milliseconds; no agent command takes longer. */
 const REPLACED_FOR = 10 * 60 * 1000;
 
 /**

@@ -85,7 +85,7 @@ function M.report(text, level, in_front)
 end
 
 --- Reports problems on one line: a single one in full, several by their first words. The log contains each in full.
----@param where string What the problems belong to.
+---@param where string Where the problems are, such as `setup{}`.
 ---@param problems string[] Each begins with a name.
 function M.problems(where, problems)
   if #problems == 1 then

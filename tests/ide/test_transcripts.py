@@ -1,7 +1,7 @@
 """Replays what the real ``claude`` CLI has sent: the bridge answers as it did when the session was recorded.
 
-What the user did and what the editor knew follows from the bridge's own recorded lines: where it sent FILE_SAVED, the
-user had accepted. To record the sessions again:
+What the user did and what the editor knew are derived from the lines that the bridge sent: where it sent FILE_SAVED,
+the user had accepted the change. To record the sessions again:
 ``DRAWBRIDGE_TEST_RECORD=tests/transcripts/claude-ide pytest tests/e2e``.
 """
 

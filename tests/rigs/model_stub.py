@@ -19,7 +19,7 @@ class Handler(BaseHTTPRequestHandler):
         self.post(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
     def post(self, body: dict[str, Any]) -> None:
-        """Replies to a POST request with the JSON content ``body``."""
+        """Replies to a POST request. ``body``: the request's JSON content."""
         raise NotImplementedError
 
     def reply(self, content_type: str, body: bytes, status: int = 200) -> None:

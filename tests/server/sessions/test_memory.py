@@ -16,7 +16,7 @@ FLAT = 24 * MB
 
 
 async def grown(server: Server, seconds: float) -> int:
-    """By how many bytes the server's resident memory grows at most within ``seconds`` seconds. The measurement begins
+    """The largest growth of the server's resident memory within ``seconds`` seconds, in bytes. The measurement begins
     one second after the call.
     """
     process = psutil.Process(server.process.pid)

@@ -10,7 +10,7 @@ import type { Numbers, Reviews } from '../state/reviews.ts';
 /** The same words as in the server's notifications. Whoever interrupts a run already knows that it has ended. */
 const OUTCOMES = { completed: 'Run finished', failed: 'Run failed', timeout: 'Run timed out' };
 
-/** Milliseconds for which the notification of a run's end waits for the numbers of the review, like the server's. */
+/** Milliseconds for which the notification of a run's end waits for the review's counts, like the server's. */
 const REVIEW_MS = 3000;
 
 type Notice = { title: string; body: string; address: string };
@@ -19,7 +19,7 @@ type Notice = { title: string; body: string; address: string };
  * The notification about a run's end; undefined if nobody has to be notified.
  *
  * @param name the project's name
- * @param review the numbers of the review; undefined if there is nothing to review
+ * @param review the review's counts; undefined if there is nothing to review
  */
 export function endNotice(outcome: string, id: string, name: string, review?: Numbers): Notice | undefined {
   const ended = OUTCOMES[outcome as keyof typeof OUTCOMES];

@@ -40,7 +40,7 @@ PATIENCE: Final = 3.0
 sent."""
 
 REVIEW_SECONDS: Final = 3.0
-"""The maximum number of seconds that the notification of a run's end waits for the numbers of the review, which follow
+"""The maximum number of seconds that the notification of a run's end waits for the review's counts, which follow
 the checkpoint after the run."""
 
 TIMEOUT: Final = 10.0
@@ -160,7 +160,7 @@ class Notifier:
         self._questions: dict[str, asyncio.TimerHandle] = {}
         """The timers of approval requests that nobody has been notified of yet, by approval id."""
         self._ends: dict[str, tuple[asyncio.TimerHandle, Announced]] = {}
-        """By project: a run's end that waits for the numbers of the review."""
+        """By project: a run's end that waits for the review's counts."""
         self._reviews: dict[str, ReviewChanged] = {}
         """By project: the numbers of its review, if it is open."""
 

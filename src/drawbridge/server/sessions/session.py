@@ -437,7 +437,7 @@ class SessionStore:
             self.save()
 
     def shares_review(self, other: SessionStore) -> None:
-        """Takes over the numbers of the review from another session in the same directory, since a directory has only
+        """Takes over the review's counts from another session in the same directory, since a directory has only
         one review."""
         self.data.review = other.data.review
 

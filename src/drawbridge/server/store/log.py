@@ -186,7 +186,7 @@ class Tail:
     def undisturbed(self) -> bool:
         """Whether the file has the length that the last write left, and only one name.
 
-        With two names (``cp -l``, a backup made of links), adding records would change the other file, too.
+        If it has two names (``cp -l``, a backup made with hard links), adding records would change the copy, too.
         """
         found = os.fstat(self.file)
         return found.st_size == self.segment.size and found.st_nlink == 1
@@ -289,7 +289,7 @@ class History:
 
     @property
     def damage(self) -> tuple[Damage, ...]:
-        """The damage that was found so far, in at most 100 places."""
+        """The damage that has been found so far, in at most 100 places."""
         return tuple(self._catalogue.damage.values())
 
     # Writing.

@@ -1,7 +1,7 @@
 """Serves the bridges on the private socket: they send the proposals of their agents, and receive requests to their
 editors.
 
-Claude Code's hook reports the question. The diff that Claude Code's bridge shows is a second surface of the same
+Claude Code's hook reports the approval request. The diff that Claude Code's bridge shows is a second surface of the same
 approval request, whichever of the two arrives first; they are matched by the agent's process, the path and the text.
 Gemini CLI has no such hook: its bridge's proposal is the question.
 """

@@ -53,7 +53,9 @@ def prepare_home(project: Path) -> None:
 
 
 def environment(stub: MessagesStub) -> dict[str, str]:
-    """Returns an environment that confines a program to the test's home directory. A CLI that the program starts sends its API requests to ``stub``."""
+    """Returns an environment that confines a program to the test's home directory. A CLI that the program starts sends
+    its API requests to ``stub``.
+    """
     places = {name: value for name, value in os.environ.items() if name in PLACES or name.startswith("XDG_")}
     return places | QUIET | {"ANTHROPIC_BASE_URL": stub.url, "ANTHROPIC_API_KEY": KEY}
 

@@ -46,7 +46,7 @@ def agents(named: Named) -> dict[str, Agent]:
 
 
 def built_in(name: str, path: str | None) -> Agent:
-    """The agent with the row ``name`` in ``catalog``. ``path``: its program; None for the usual one."""
+    """The agent whose row in ``catalog`` has this ``name``. ``path``: its program; None for the usual one."""
     driver = importlib.import_module(f"drawbridge.agents.{name}.driver")
     agent: Agent = driver.agent(path)
     return agent

@@ -202,7 +202,7 @@ class ReviewedComment(Struct, frozen=True):
 
 class Review(Struct, frozen=True):
     """The undecided changes of runs. ``version`` changes whenever anything in ``files`` does. ``title``: the numbers of
-    files and lines, in words. ``drafts`` changes whenever a comment that is a draft does."""
+    files and lines as text, such as "2 files +3 −1". ``drafts`` changes whenever a comment that is a draft does."""
 
     version: str
     title: str

@@ -169,7 +169,7 @@ def sweep(directory: str) -> list[str]:
 
 
 def left_behind(directory: str) -> list[str]:
-    """The files that ``sweep`` removes; a link comes after the file that it leads to."""
+    """The files that ``sweep`` removes; a link comes after the file that it points to."""
     found: list[str] = []
     try:
         names = sorted(os.listdir(directory))

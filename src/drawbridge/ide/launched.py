@@ -84,9 +84,8 @@ class Launched:
 
 
 def listen(wanted: int | None) -> socket.socket:
-    """A socket that listens on 127.0.0.1: on ``wanted`` or the next free port, or without ``wanted`` on a random free
-    one of ``PORTS``. Raises ``NoPort`` if none is free.
-    """
+    """A socket that listens on 127.0.0.1: on ``wanted`` or the next free port, or, without ``wanted``, on a random free
+    port in ``PORTS``. Raises ``NoPort`` if none is free."""
     first = wanted or PORTS[int.from_bytes(os.urandom(4), "big") % len(PORTS)]
     after = [port for port in PORTS if port > first]
     before = [port for port in PORTS if port < first]

@@ -46,8 +46,7 @@ def stored(side: Version | None) -> Version:
 
 class World:
     """``base`` and ``disk``: the text of each slot as of the last decision, and in the file. ``old`` and ``new``: the
-    versions that the code under test has made from them.
-    """
+    two versions in the review, which must always have the texts of ``base`` and ``disk``."""
 
     def __init__(self, seed: int, directory: Path | None = None) -> None:
         self.chance = random.Random(seed)

@@ -17,7 +17,7 @@ COMMENTS_BYTES: Final = 200_000
 
 
 class Remembered(Struct, frozen=True):
-    """A comment of the review. ``seq``: the number of the record that added it or, if several sessions share the
+    """A comment in the review. ``seq``: the number of the record that added it or, if several sessions share the
     review, the number of the change that added it. ``changes``: how often it has changed, including when it was added.
     ``begun``: whether the run that it was sent with has begun.
     """

@@ -641,7 +641,8 @@ class Checkpoints:
         unsaved = await asyncio.to_thread(self._unsaved, paths)
         if unsaved:
             raise UnsavedChanges(unsaved)
-        # The patch is made from the current files, so that each hunk applies at exactly one position, even if other parts of the file look the same.
+        # The patch is made from the current files, so that each hunk applies at exactly one position, even if other
+        # parts of the file look the same.
         patch = git.folder / "patch"
         await git.read(*PATCH, "-p", "--binary", "--full-index", f"--output={patch}", now, wanted, "--", ".")
         if patch.stat().st_size:

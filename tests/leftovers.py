@@ -62,9 +62,9 @@ def _what_stays(look: Callable[[], set[T]]) -> set[T]:
 
 
 def _processes_in(places: Sequence[str], after: int) -> set[int]:
-    """Returns processes with one of the directories in their environment or command line.
+    """Returns the IDs of other processes with one of the directories in their environment or command line.
 
-    Reads only process ids above ``after``, because this runs after every test.
+    Checks only IDs above ``after``, because this runs after every test.
     """
     mine = {int(name) for name in os.listdir(PROC) if name.isdigit() and int(name) > after} - {os.getpid()}
     return {pid for pid in mine if any(place in _read(pid, "environ") + _read(pid, "cmdline") for place in places)}
@@ -78,7 +78,7 @@ def _read(pid: int, what: str) -> str:
 
 
 def _newest_pid() -> int:
-    """Returns the most recently assigned process id, or 0 if it is unknown."""
+    """Returns the most recently assigned process ID, or 0 if it is unknown."""
     try:
         return int((PROC / "loadavg").read_text().split()[-1])
     except OSError:

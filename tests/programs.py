@@ -54,7 +54,8 @@ def nvim(oldest: tuple[int, ...] = ()) -> Path:
 def each_nvim() -> list[Any]:
     """Returns one parameter for each Neovim, for ``pytest.mark.parametrize`` or ``pytest.fixture(params=…)``.
 
-    The newest Neovim is tested in every run, the older ones with ``make thorough``.
+    The newest Neovim is tested in every run, the older ones with ``make thorough``. If none was found, the only
+    parameter skips the test; if the real programs are required, the call fails.
     """
     found = nvims()
     older = [pytest.mark.thorough]

@@ -27,9 +27,10 @@ PASSING_ON = ("core/private_files.py",)
 
 
 def cause(frame: FrameType | None) -> str | None:
-    """Returns the package's innermost function from ``frame`` outward, as "MODULE:FUNCTION", or None.
+    """Returns the package's innermost function from ``frame`` outward, as "MODULE:FUNCTION". Skips ``PASSING_ON``.
 
-    Imports, and source lines that asyncio's debug mode reads, have no cause, because they are not reported.
+    Returns None if there is no such function, and for calls that are not reported: those of the import system, and
+    asyncio's debug mode reading source lines.
     """
     while frame is not None:
         name = frame.f_code.co_filename

@@ -16,7 +16,7 @@ const LARGEST_TEXT = 4 * 1024 * 1024;
  */
 const SETTLING = 100;
 
-/** Milliseconds between two checks whether VS Code has read a file again. */
+/** Milliseconds between two checks of whether VS Code has read a file again. */
 const LOOK_EVERY = 100;
 
 /** How long a replaced text is kept for a refresh to store, in milliseconds; no agent command takes longer. */
@@ -120,7 +120,8 @@ class Bases {
   }
 
   /**
-   * Whether the file on disk differs from the one that the document is based on; false if it no longer exists.
+   * Whether the file on disk differs from the one that the document is based on; false if it no longer exists, or if
+   * the base is not known.
    *
    * @param {string} path
    * @param {Document | null | undefined} document
@@ -141,7 +142,8 @@ class Bases {
   }
 
   /**
-   * Whether the file contains a different text; if `text` is null, whether its stamp has changed.
+   * Whether the file contains a different text or, if `text` is null, whether its stamp has changed; false if the file
+   * does not exist.
    *
    * @param {string} path
    * @param {Document | null | undefined} document
@@ -175,7 +177,7 @@ class Bases {
   }
 
   /**
-   * The text that was replaced since the last call, if that is recent; it is returned only once.
+   * The text that was replaced since the last call, if that is recent, otherwise null; it is returned only once.
    *
    * @param {string} path
    * @param {Document} document

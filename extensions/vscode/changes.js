@@ -350,7 +350,7 @@ class Changes {
 
   /**
    * @param {Decision} decision
-   * @param {boolean} isHunk whether it is about one change, not about all changes in the file
+   * @param {boolean} isHunk whether the decision applies to one change instead of all changes in the file
    */
   async _decideAtCursor(decision, isHunk) {
     const editor = this._vscode.window.activeTextEditor;

@@ -107,7 +107,10 @@ class ServerLink {
     return this._isWelcome;
   }
 
-  /** Searches for a server, and resolves once one is connected, or there is none that supports reviews. */
+  /**
+   * Searches for a server. Resolves once a server that supports reviews is connected, or if none is available; an older
+   * server is recognized only after `WELCOME` milliseconds.
+   */
   async arrived() {
     await this.look();
     if (!this._isWelcome && this._socket) await new Promise((resolve) => this._arrivals.add(() => resolve(null)));

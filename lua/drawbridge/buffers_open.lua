@@ -10,8 +10,8 @@ local function refuse(message)
   error({ code = 'UNUSABLE_FILE', message = message }, 0)
 end
 
---- Loads a buffer and returns the error, if any. If a swap file shows that another editor has the file open, the buffer
---- becomes read-only; otherwise Neovim would fail halfway.
+--- Loads a buffer. Returns the error message, or nil. If there is a swap file (E325), as when another editor has the
+--- file open, the buffer is loaded without asking the user and becomes read-only.
 local function read(buffer)
   local ok, problem = pcall(vim.fn.bufload, buffer)
   if not ok and tostring(problem):find('E325') then
@@ -46,7 +46,8 @@ local function load(path)
   return buffer
 end
 
---- The row and the column (both from 0) of a byte (from 1) in the joined lines; `starts`: the first byte of each line.
+--- The row and the column (both from 0) of a byte in the joined lines. Bytes are counted from 1; `starts` contains the
+--- first byte of each line.
 local function place_of(starts, byte)
   local low, high = 1, #starts
   while low < high do
@@ -61,7 +62,8 @@ local function place_of(starts, byte)
 end
 
 --- The range from the first match of `start_text` to the next match of `end_text` after it, or only the first match if
---- `end_text` does not follow; both ends are inclusive. nil if `start_text` is not found.
+--- `end_text` is empty or does not follow. With `to_end_of_line`, the range extends to the end of its last line. Both
+--- ends are inclusive. nil if `start_text` is not found.
 ---@return {from: table, to: table}? range
 local function search(buffer, params)
   local lines = vim.api.nvim_buf_get_lines(buffer, 0, -1, false)
@@ -114,7 +116,7 @@ local function to_window_of(buffer)
   if window then
     vim.api.nvim_set_current_win(window)
   end
-  -- Without 'hidden' a changed buffer can't leave its window.
+  -- Without 'hidden', the window of a modified buffer can't show another buffer.
   if not window or not pcall(vim.api.nvim_win_set_buf, window, buffer) then
     vim.cmd('aboveleft split')
     if vim.fn.exists('+winfixbuf') == 1 then
@@ -138,7 +140,8 @@ local function present(buffer, range)
   end
 end
 
---- Opens a file. With `focus` it is shown as soon as the user is not typing.
+--- Opens a file. With `focus` it is shown as soon as the user is not typing. Raises an error if it can't be read.
+--- `found`: whether `start_text` was found; true if none was given.
 ---@param params {path: string, focus: boolean, start_text?: string, end_text?: string, to_end_of_line: boolean}
 ---@return {language: string, line_count: integer, found: boolean}
 function M.open(params)

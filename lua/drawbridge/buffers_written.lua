@@ -3,7 +3,7 @@ local buffers = require('drawbridge.buffers')
 
 local M = {}
 
-local MOST = 50 -- buffers of decided proposals whose files may still be written
+local MOST = 50 -- the maximum number of remembered buffers; beyond it, the oldest is forgotten
 
 local remembered = {} ---@type {id: string, target: drawbridge.Target}[]
 
@@ -26,7 +26,7 @@ function M.target(path)
   }
 end
 
---- Remembers the buffer of a decided or withdrawn proposal until the file is written.
+--- Remembers the buffer of a decided or withdrawn proposal until the file is written. Ignored without a `target`.
 ---@param id string
 ---@param target drawbridge.Target?
 function M.remember(id, target)

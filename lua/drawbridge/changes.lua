@@ -212,7 +212,7 @@ function M.open()
 end
 
 --- The file and the hunk that a command is about; if none is found, only the reason.
----@param whole boolean Whether it is about the whole file.
+---@param whole boolean Whether the command applies to the whole file.
 ---@return drawbridge.ReviewedFile?
 ---@return drawbridge.Hunk?
 ---@return string?

@@ -229,7 +229,7 @@ function M.split(line)
   return words
 end
 
---- Completion for the command line: the agent's flags in `flags`, and the values that may follow a flag.
+--- Completes the agent's arguments: directories or values after a flag that takes them, otherwise flags.
 ---@param agent 'claude'|'gemini'
 function M.complete(agent, lead, line, position)
   local cli = M.agents[agent]

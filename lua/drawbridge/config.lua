@@ -79,7 +79,8 @@ local size = {
 }
 local level = one_of('debug', 'info', 'warn', 'error')
 
--- name, kind, default. Options in `server` have no default: without a value the bridge uses its own settings file.
+-- name, kind, default. `command` and the options in `server` have no default here: if a `server` option is not set, the
+-- bridge's own settings file applies.
 local OPTIONS = {
   { 'auto_start', boolean, true },
   { 'debounce_ms', whole(0, 10000), 50 },
@@ -139,7 +140,7 @@ local function defaults()
   return options
 end
 
---- The number of letters to change, add, remove or swap with their neighbor to turn `a` into `b`.
+--- The minimum number of letters to change, add, remove or swap with their neighbors to turn `a` into `b`.
 local function distance(a, b)
   local rows = { [0] = {} }
   for j = 0, #b do

@@ -32,8 +32,8 @@ local function harmless(text)
   return (text:gsub('[%z\1-\8\11-\31\127]', ''))
 end
 
---- The prompt box of Claude Code: its text, squeezed, whether the user has typed it, and the lines below. nil if the screen
---- shows no box.
+--- The prompt box of Claude Code: its text, squeezed, whether the user has typed it, and the lines below. nil if the
+--- screen shows no box, or a dialog with choices.
 local function claude_box(lines)
   local rules = {}
   for number, line in ipairs(lines) do

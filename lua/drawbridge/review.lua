@@ -19,7 +19,7 @@ local M = {}
 ---@field agent string
 ---@field title string
 ---@field path string Empty for code.
----@field name string The path for display: relative to the current directory.
+---@field name string The path for display, as `buffers.shown_path` returns it; "code" for code.
 ---@field is_new boolean Whether the file does not exist yet.
 ---@field kind 'change'|'code'
 ---@field note string?

@@ -23,7 +23,8 @@ local state = {
   restarts = {}, ---@type integer[] When it was restarted automatically, in Unix seconds.
   launch_again = false, ---Whether to start the bridge again once phase "stopping" has ended.
 }
--- The port and the token stay the same until Neovim ends, so that agents find a restarted bridge automatically.
+-- The token stays the same until Neovim ends, and the port until the `server.port` option changes, so that agents find
+-- a restarted bridge automatically.
 local kept = { port = nil, token = nil, asked = nil } -- asked: the `server.port` option at the last start
 local waiting = {} ---@type fun(bridge: drawbridge.Bridge?, problem: string?)[]
 local hooked = false

@@ -48,9 +48,9 @@ local function is_silent()
   return silent ~= nil or (#M.unasked() > 0 and not asks)
 end
 
---- Whether the agent asks before it changes files, in words; nil while no Claude Code is connected. Claude Code does
---- not report its mode to editors. If the guard is installed, its hook reports the mode; otherwise this follows from
---- what the agent has done and, before that, from how it was started.
+--- Whether the agent asks before it changes files, in words; nil if nothing is known, as while Claude Code is not
+--- connected. Claude Code does not report its mode to editors. If the guard is installed, its hook reports the mode;
+--- otherwise this follows from what the agent has done and, before that, from how it was started.
 ---@return string?
 function M.asking()
   local silent, asks = reported()

@@ -52,7 +52,7 @@ local SHARED = {
   top = 'belowright vertical split',
 }
 
---- The window of another agent in this tab page.
+--- The window of another agent in this tab page, unless it is floating; nil if there isn't one.
 local function neighbor()
   for _, session in pairs(sessions) do
     local window = vim.fn.bufwinid(session.buffer)

@@ -33,7 +33,7 @@ The first word of a prompt ("completes": the turn ends successfully):
     close-stdout     closes its output and keeps running
     close-stdin      closes its input and keeps running
     flood [LINES]    sends LINES lines as fast as it can (default: without end), then completes
-    stderr BYTES     writes BYTES bytes to stderr, completes
+    stderr BYTES     writes BYTES bytes and a few words to stderr, completes
     child            starts a process in its own session that ignores signals, answers with its pid, completes
     child-and-die    like `child`, but exits with code 5, and the child keeps its pipes open
     escape           like `child`, but forked twice, in its own session and process group, with an empty environment
@@ -45,7 +45,7 @@ The first word of a prompt ("completes": the turn ends successfully):
     error WORDS      ends with an API error
     not-logged-in    ends with the error for a missing login
     own-turn         completes, then begins a turn on its own, which ends with the next prompt
-    background       completes while a command runs in the background
+    background       reports a task in the background, completes
     new-session      changes the id of the conversation, completes
     cost TOTAL       completes with that ``total_cost_usd``, and does not report what the turn cost
 """
@@ -109,7 +109,7 @@ def end(**changes: object) -> None:
 
 
 def ask(tool: str, given: object) -> Any:
-    """Returns the response to the question. Messages that arrive before it are obeyed."""
+    """Asks for a call of ``tool`` with the input ``given``. Returns the response; messages before it are obeyed."""
     id = question(subtype="can_use_tool", tool_name=tool, input=given, permission_suggestions=SUGGESTIONS)
     return answer_to(id)
 

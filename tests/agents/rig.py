@@ -69,7 +69,7 @@ class ReceivedEvents:
 
     @property
     def words(self) -> str:
-        """The text of all the agent's messages, one per line."""
+        """The text blocks of all the agent's messages, joined by newlines."""
         blocks = [
             block
             for message in self.messages

@@ -399,7 +399,7 @@ async def test_processes_of_another_agent_keep_running(agent: Session, tmp_path:
 
 @pytest.fixture(scope="module")
 def uvloop() -> Any:
-    """The uvloop module. Its first loop leaves a pipe open, so it is created before a test counts its open files."""
+    """The uvloop module. Its first loop leaves a pipe open, so the loop is created before a test counts open files."""
     module = pytest.importorskip("uvloop")
     module.new_event_loop().close()
     return module

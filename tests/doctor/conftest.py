@@ -73,7 +73,7 @@ def programs_on_path(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def agent(programs_on_path: Path) -> Callable[..., Path]:
-    """Returns a function that adds a program: ``agent("claude", "echo 2.1.329")`` creates a script of that name."""
+    """Returns a function that adds a program: ``agent("claude", "echo 2.1.329")`` creates a script with that name."""
 
     def made(name: str, script: str) -> Path:
         path = programs_on_path / name

@@ -1,4 +1,4 @@
-"""The machine: git, disk, settings, and another ``drawbridge`` on PATH."""
+"""The machine: git, Python, disk, settings, and another ``drawbridge`` on PATH."""
 
 from __future__ import annotations
 

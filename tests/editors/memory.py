@@ -79,7 +79,7 @@ class MemoryEditor:
         self.terminals: dict[int, list[str]] = {}
         self.reviews: list[Review | None] = []
         self.hung = False
-        """While this is True, every call raises ``EditorHung``."""
+        """While this is True, every call of the port except ``close`` raises ``EditorHung``."""
         self._folders = tuple(folders)
         self._selections: dict[str, Range] = {}
         self._before: dict[str, str | None] = {}  # text of the buffer when a proposal was shown

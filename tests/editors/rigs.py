@@ -215,7 +215,7 @@ class Terminal:
 
 
 class FolderRig(Rig):
-    """Questions are answered in the order in which they were asked."""
+    """Answers the open question, whatever ``proposal_id`` is: questions are asked one after another."""
 
     def __init__(self, folder: Path, terminal: Terminal) -> None:
         super().__init__(folder)

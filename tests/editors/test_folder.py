@@ -598,7 +598,7 @@ class TestEditing:
 
 
 def cells(line: str) -> int:
-    """The columns that a line takes on a terminal."""
+    """The number of columns that a line takes up on a terminal."""
     return sum(
         0 if unicodedata.combining(character) else 1 + (unicodedata.east_asian_width(character) == "W")
         for character in line

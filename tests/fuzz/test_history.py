@@ -131,8 +131,8 @@ def _bend_one(data: bytes, random: Random) -> bytes:
 
 
 def one_line(random: Random, lines: list[bytes]) -> None:
-    """Damages one line. A line that can still be parsed either can be shown to a client or raises ``NOT_OURS``, but no
-    other error.
+    """Damages one line. If it can still be parsed, showing it to a client and applying it to the stored memory raise no
+    errors except those in ``NOT_OURS``.
     """
     line = random.choice(lines)
     line = bent_line(line, random) if random.random() < 0.5 else damaged(line, random)

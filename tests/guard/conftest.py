@@ -1,4 +1,4 @@
-"""A guard with its own state directory and its own directory for the sockets of editors."""
+"""A guard with its own state directory and its own directory for editors' sockets."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def decision(answer: dict[str, Any], expected: str) -> str:
 def guard(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Guard]:
     for name in ("TEXT_DEADLINE", "NOTICE_DEADLINE"):
         monkeypatch.setattr(unsaved, name, PATIENCE)
-    sockets = home.parent / "s"  # short, because the socket's path may have 103 bytes at most
+    sockets = home.parent / "s"  # short, because a socket's path may be at most 103 bytes long
     sockets.mkdir()
     with Guard(sockets) as guard:
         yield guard

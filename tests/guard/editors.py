@@ -95,7 +95,7 @@ def hanging_up_halfway(mode: bytes, answer: bytes) -> Iterator[bytes]:
 
 
 def saying(data: bytes) -> Manner:
-    """Returns the manner of an editor that sends ``data``, whatever it was asked."""
+    """Returns the manner of an editor that sends ``data``, whatever the request is."""
 
     def manner(_mode: bytes, _answer: bytes) -> Iterator[bytes]:
         yield data
@@ -104,7 +104,8 @@ def saying(data: bytes) -> Manner:
 
 
 class Editor:
-    """One editor behind one socket. A context manager. ``files`` maps absolute paths to what ``snapshot`` returns for them.
+    """One editor behind one socket. A context manager. ``files`` maps the absolute path of each open file to those fields
+    of its state in ``snapshot`` that differ from the state of a saved file in the background.
 
     ``answers`` replace its usual answers: for each method a result, or a function of its parameters. A ``fresh`` Neovim has
     never been asked before, so it must be sent the Lua code first.

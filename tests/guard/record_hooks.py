@@ -97,7 +97,7 @@ class Place:
 
 
 def claude(place: Place) -> str:
-    """Records a one-shot run, a session in a terminal, since only a session watches files, and one that asks the user.
+    """Records a one-shot run, a session in a terminal (only a session watches files), and a session that asks the user.
     Returns the version.
     """
     program, a = str(programs.claude()), place.folder / "a.py"

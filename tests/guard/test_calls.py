@@ -125,7 +125,8 @@ def test_the_directory_of_a_command_is_where_it_runs() -> None:
     assert parse(elsewhere, "gemini").cwd == "/elsewhere"
 
 
-# Input that the recorded agents do not send any more or yet: agent and tool → the input, and how the guard parses it.
+# Input that the recorded agents no longer send or do not send yet: agent and tool → the input, and how the guard parses
+# it.
 OTHERS: dict[tuple[str, str], tuple[dict[str, Any], str, str]] = {
     ("claude", "MultiEdit"): ({"file_path": A, "edits": []}, E, A),
     ("claude", "NotebookEdit"): ({"file_path": A}, E, A),
@@ -178,7 +179,7 @@ def test_every_tool_is_tried_here() -> None:
 def test_a_path_is_absolute_but_otherwise_as_the_agent_reads_it(
     path: str, cwd: Any, whole: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The editor resolves links, since it may see another file system than the agent."""
+    """The editor resolves links, since it may see a different file system than the agent."""
     monkeypatch.chdir(tmp_path)
     payload = edit(path) | {"cwd": cwd}
     assert parse(payload).paths == [whole.replace("HERE", str(tmp_path))]

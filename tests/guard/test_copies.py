@@ -26,7 +26,9 @@ def kept(home: Path) -> Path:
 
 
 def copied(directory: Path, path: Path | str, content: str, *, ago: int = 0, pid: int = 4711) -> Path:
-    """Creates a copy of ``path`` with this content, dated ``ago`` milliseconds before ``NOW``, as an editor does."""
+    """Creates a copy of ``path`` with this content, as an editor does, dated ``ago`` milliseconds before ``NOW``.
+    Returns the path of the copy.
+    """
     copy = directory / f"{NOW - ago}.{pid}{path}"
     copy.parent.mkdir(parents=True, exist_ok=True)
     copy.write_text(content)

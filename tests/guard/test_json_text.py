@@ -1,5 +1,5 @@
 """JSON without the ``json`` package: ``parse`` returns the same values as ``json.loads`` with ``strict=False``, but
-rejects NaN and infinities.
+rejects the words ``NaN`` and ``Infinity``.
 """
 
 from __future__ import annotations

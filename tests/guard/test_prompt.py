@@ -155,7 +155,7 @@ def test_nonsense_is_no_selection(
     assert guard.log == []
 
 
-# Which editors a session is about.
+# Which editors count for a session.
 
 
 @pytest.mark.parametrize("where", ["", "sub", "..", "../other"])

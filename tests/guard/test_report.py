@@ -386,7 +386,7 @@ def test_an_invalid_answer_of_a_server_is_ignored(guard: Guard, line: bytes) -> 
 
 @contextlib.contextmanager
 def waiting(guard: Guard, home: Path, *before: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Starts a hook with an approval request, for which it waits for an answer. Kills it when the context ends."""
+    """Starts a hook that sends an approval request and waits for the answer. Kills it when the context ends."""
     words = [*before, *processes.fast_form(home, guard.settings)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
@@ -494,7 +494,7 @@ def test_a_question_without_a_server_goes_with_its_agent(guard: Guard, home: Pat
 
 
 def wait_for(payload: Payload) -> None:
-    """Creates the file that tells hooks that something waits for the session of this payload."""
+    """Creates the file that makes the hooks of this payload's session wait for what the server hands over."""
     (Path(private_socket.directory()) / f"{payload['session_id']}{report.WAITING}").touch()
 
 

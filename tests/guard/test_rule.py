@@ -68,7 +68,7 @@ def test_every_editor_with_unsaved_work_is_named(guard: Guard) -> None:
 
 
 def test_an_editor_that_knows_the_file_by_another_name_is_told_too(guard: Guard) -> None:
-    """One editor has the file open by a link, while VS Code resolves links in every name."""
+    """One editor has the file open through a link, while VS Code resolves links in every name."""
     guard.neovim({A: KEPT | {"name": "/link/a.py"}}, pid=1)
     clean = guard.vscode({A: {}, "/ws/b.py": {}}, pid=2)
     assert "/link/a.py has unsaved changes" in guard.denial(edit())

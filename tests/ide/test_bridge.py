@@ -179,7 +179,7 @@ async def test_the_editor_is_told_who_is_there(folder: Path) -> None:
 
 
 class Slow(MemoryEditor):
-    """An editor that finishes no announcement before ``free`` is set."""
+    """An editor that does not finish any announcement until ``free`` is set."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__([str(folder)])

@@ -1,7 +1,7 @@
 """Replays what the real Gemini CLI has sent: the bridge answers as it did when the session was recorded.
 
-What the user did and what the editor knew follows from the bridge's own recorded lines: where it sent ide/diffAccepted,
-the user had accepted. To record the sessions again:
+What the user did and what the editor knew are derived from the lines that the bridge sent: where it sent
+ide/diffAccepted, the user had accepted the change. To record the sessions again:
 ``DRAWBRIDGE_TEST_RECORD=tests/transcripts/gemini-ide pytest tests/e2e/gemini``.
 """
 
@@ -30,7 +30,7 @@ Said = dict[str, Any]
 
 
 class Person:
-    """Does in the in-memory editor what the user of the transcript did, so that the bridge sends the same messages."""
+    """Does in the in-memory editor what the user in the transcript did, so that the bridge sends the same messages."""
 
     def __init__(self, rig: BridgeRig) -> None:
         self._house = rig
@@ -167,7 +167,7 @@ async def test_the_bridge_answers_as_recorded(transcript: Path, rig: BridgeRig, 
                 write_as_the_cli_does(message)
             case {"exchange": exchange, "closed": True}:
                 await replay.close(exchange)
-                # What the next stream begins with happens before that stream is opened.
+                # The first event of the next stream had happened before that stream was opened.
                 for event in [later["event"] for later in lines[at:] if "event" in later][:1]:
                     await person.cause(event["data"])
                     caused.add(event["id"])

@@ -487,7 +487,7 @@ async def test_the_same_change_on_both_sides_is_no_collision(editor: Watched, re
         ("a\r\nb\r\nc\r\n", "a\r\nb\r\nC\r\n", "A\r\nb\r\nc\r\n", "A\r\nb\r\nC\r\n"),
         ("a\nb\nc", "a\nb\nC", "A\nb\nc", "A\nb\nC"),
         (BOM + "a\nb\nc\n", BOM + "a\nb\nC\n", BOM + "A\nb\nc\n", BOM + "A\nb\nC\n"),
-        ("a\nb\nc\n", "a\r\nb\r\nc\r\n", "A\nb\nc\n", "A\r\nb\r\nc\r\n"),  # the user changed the line ends
+        ("a\nb\nc\n", "a\r\nb\r\nc\r\n", "A\nb\nc\n", "A\r\nb\r\nc\r\n"),  # the user changed the line endings
         ("a\nb\nc\n", "a\nb\nC\n", "A\r\nb\r\nc\r\n", "A\r\nb\r\nC\r\n"),  # the agent changed them
     ],
 )

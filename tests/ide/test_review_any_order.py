@@ -143,7 +143,7 @@ class AnyOrder(RuleBasedStateMachine):
 
         self.run(start)
         asked = self.questions[-1]
-        # By the next turn, it has begun, and has replaced any open proposal with its title.
+        # By the next turn, the new proposal has begun and has replaced any open one with the same title.
         for replaced in self.open_ones(owner, title):
             if replaced is not asked:
                 replaced.expect(Withdrawn)
@@ -156,7 +156,7 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.editor.shown)
     @rule(data=st.data(), yes=st.booleans())
     def decide(self, data: st.DataObject, yes: bool) -> None:
-        """The user decides about one of the views shown, maybe one that is just being closed."""
+        """The user decides on one of the proposals shown, possibly one whose view is being closed."""
         id = data.draw(st.sampled_from(sorted(self.editor.shown)))
 
         def act() -> None:

@@ -35,7 +35,7 @@ Frame = dict[str, Any]
 
 
 class Person:
-    """Does in the in-memory editor what the user of the transcript did, so that the bridge sends the same frames."""
+    """Does in the in-memory editor what the user in the transcript did, so that the bridge sends the same frames."""
 
     def __init__(self, editor: MemoryEditor) -> None:
         self._editor = editor

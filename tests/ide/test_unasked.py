@@ -1,4 +1,4 @@
-"""If a connected agent writes a file without a proposal, the editor reloads it, and a notice says why no diff opened."""
+"""If a connected agent writes a file without a proposal, the editor reloads it and shows why no diff opened."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Neovim:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it waits for a key: "Press ENTER" or an unanswered question."""
+        """Whether Neovim waits for a key: at "Press ENTER" or at an unanswered question."""
         mode = self.call("nvim_get_mode")
         return bool(mode["blocking"]) or mode["mode"].startswith("r")
 

@@ -157,7 +157,7 @@ class Desk:
 
 
 def tells(editor: Neovim, text: str) -> None:
-    """Waits until the log contains a message, which is cut on a screen of this size."""
+    """Waits until the log contains a message that is too long for a screen of this size."""
     wait_until(lambda: any(text in line for line in editor.log), text, SECONDS)
     assert not editor.is_stuck
 

@@ -22,7 +22,7 @@ from .test_plugin_changes import BRIDGE, SECONDS, SIGNS
 
 OPTIONS = ("--no-tls", "--max-prompts", "10000", "--fsync", "off", "--log-level", "warning")
 LATEST = 0.5
-"""The maximum of the mean delay with which the phone decides after Neovim, in seconds."""
+"""The maximum mean delay between Neovim's decision and the phone's, in seconds."""
 
 
 @pytest.mark.thorough
@@ -80,7 +80,9 @@ class Race:
         self.line = f"by the agent {number}"
 
     async def run(self, random: Random, delay: float) -> str:
-        """Returns the winner. ``delay``: the seconds by which the phone is later."""
+        """Runs the race and returns the winner, "Neovim" or "phone". ``delay``: how much later the phone decides, in
+        seconds.
+        """
         before, after = self.file.read_text(), poem(self.line)
         hunk = await self._change(after)
         wishes = {name: random.choice(["keep", "undo"]) for name in ("Neovim", "phone")}

@@ -49,7 +49,7 @@ def gemini_settings(content: str) -> None:
 
 @pytest.fixture(params=programs.each_nvim())
 def editor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Neovim]:
-    """A Neovim with `claude` and `gemini` on PATH, exceptions from proxies, and one open file."""
+    """A Neovim with `claude` and `gemini` on PATH, proxy exceptions in its environment, and one open file."""
     clis(tmp_path)
     gemini_settings('{"ide": {"enabled": true}}')
     file = tmp_path / "a.txt"
@@ -72,7 +72,7 @@ def record_of(agent: str) -> Path:
 
 
 def started_with(agent: str = "claude") -> dict[str, str]:
-    """How the CLI was started: ``argv`` with | after each word, and its environment."""
+    """Waits until the CLI is started. Returns its environment, and its arguments as ``argv``, with | after each one."""
     record = record_of(agent)
     wait_until(record.exists, "the CLI is started")
     found = dict(line.partition("=")[::2] for line in record.read_text().splitlines())

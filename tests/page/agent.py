@@ -1,14 +1,16 @@
 """A demo agent for tests: it answers almost without delay and understands additional commands.
 
-``/limit SECONDS``: ends the turn as if the account's limit were reached until this time, in seconds since 1970.
+``/limit SECONDS``: ends the turn as if the account had reached its limit. The limit resets at this time, in seconds
+since 1970.
 ``/calls JSON``: requests approval of several tool calls at once, a list of {name, input, [suggestions]}, and replies
 with the answers. "acp:" before a name marks an Agent Client Protocol call.
 ``/say JSON``: replies with this text.
 ``/stream JSON``, [seconds, characters]: streams a text of this length in this time.
 ``/write JSON``, {path: content}: writes these files without asking. null deletes a file, a number is its new mode, and
 "base64:" precedes binary content.
-``/emit JSON``: writes these lines to the stream unchanged. The line {"hold": true} waits until a person interrupts,
-{"deaf": true} ignores the interrupt, and {"fail": text} ends the turn with this error.
+``/emit JSON``: writes these lines to the stream unchanged. The line {"hold": true} waits until a person interrupts, for
+up to ten minutes, {"deaf": true} waits for ten minutes and ignores an interrupt, and {"fail": text} ends the turn with
+this error.
 Comments on a review: replies that it has read them.
 
 The agent's list of sessions for a directory is the directory's ``.sessions.json``: {session_id, title, last_active}.
@@ -110,7 +112,7 @@ class Agent(script.Agent):
         return self._tell("Written.", pace=0)
 
     def _stream(self, seconds: float, length: int) -> str:
-        """Streams a text of ``length`` characters in this time, a hundred characters at a time."""
+        """Streams a text of ``length`` characters in about this time, a hundred characters at a time."""
         text = (PARAGRAPH * (length // len(PARAGRAPH) + 1))[:length]
         self._event(type="content_block_start", index=0, content_block={"type": "text", "text": ""})
         for start in range(0, length, 100):

@@ -97,7 +97,7 @@ class Agent:
 
 @contextlib.contextmanager
 def home_of_ada() -> Iterator[Path]:
-    """Creates a home directory whose name can be shown in a screenshot, and removes it afterwards."""
+    """Creates a home directory whose name can be shown in a screenshot, sets HOME to it, and removes it afterwards."""
     root = Path(tempfile.gettempdir()) / "ada"
     root.mkdir()
     (root / ".run").mkdir(mode=0o700)

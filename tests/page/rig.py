@@ -27,8 +27,8 @@ class Browser(BrowserProcess):
     def person(self, url: str, **how: Any) -> Iterator[Person]:
         """Opens ``url`` in a window with a new profile, and closes both when the context exits.
 
-        ``how``: width, height, dark, forced (the system's own colors), untrusting (ignores certificate errors), held (a
-        file whose request is held back until :meth:`Person.lets` is called).
+        ``how``: width and height (in pixels), dark, forced (forced colors), untrusting (ignores certificate errors),
+        held (a file whose request is held back until :meth:`Person.lets` is called).
         """
         person = Person(self, next(self._names))
         person("open", url=url, **how)
@@ -124,7 +124,7 @@ class Person:
         self.clicks(f".chip.{chip} .chip-menu [data-value='{value}']")
 
     def commands(self, text: str, first: str) -> None:
-        """Types into the command palette until ``first`` is selected, and chooses it."""
+        """Types ``text`` into the command palette, waits until ``first`` is selected, and chooses it."""
         self.presses("Control+k")
         self.sees(".palette input:focus")
         self("type", text=text)
@@ -137,6 +137,6 @@ class Person:
         self.sees(".approval.keyed")
 
     def complaints(self) -> list[str]:
-        """Returns the errors, warnings and dialogs in the browser since the last call."""
+        """Returns the errors, warnings and dialogs in this person's window since the last call."""
         found: list[str] = self("complaints")
         return found

@@ -1,4 +1,5 @@
-"""Devices with limited scopes have no controls for what they may not do; the server would refuse it anyway."""
+"""Devices: sign-in links, pairing, revoking, and scopes. A device has no controls for what its scope does not allow;
+the server would refuse it anyway."""
 
 from __future__ import annotations
 

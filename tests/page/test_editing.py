@@ -32,7 +32,10 @@ def can_accept(person: Person) -> bool:
 
 
 def scrolls_through_the_editor(person: Person) -> None:
-    """Scrolls with the top of the editor in view, and then with its bottom: a short window can't show both."""
+    """Scrolls the page with the editor at its beginning, then the editor, then the page with the editor at its end.
+
+    A short window can't show the whole editor.
+    """
     for _ in range(3):  # on a busy machine, the editor may not have drawn a part before it was out of view again
         person.runs(f"{EDITOR}.scrollTop = 0")
         person.runs(IN_STEPS.format(PAGE))

@@ -43,7 +43,7 @@ FRAMES = """new Promise((done) => {
   };
   requestAnimationFrame(step);
 })"""
-"""The duration of each frame, in milliseconds, while a reader scrolls up."""
+"""The durations of 100 frames, in milliseconds, while a reader scrolls up."""
 
 
 def test_the_parts_that_need_no_browser() -> None:
@@ -176,7 +176,10 @@ def test_axe_finds_nothing_to_complain_of(browser: Browser, server: Server, addr
 
 
 def kinds_of_calls(directory: Path) -> list[dict[str, object]]:
-    """Returns tool calls: a command with flags, a write through a link, a plan, several files, a long field."""
+    """Returns tool calls: a command with flags, a write through a link, a plan, several files, a long field.
+
+    Creates the link.
+    """
     (directory / "README.md").symlink_to(directory.parent / ".bashrc")
     diff = {"type": "diff", "path": str(directory / "a.py"), "oldText": "a\n", "newText": "b\n"}
     flagged = {

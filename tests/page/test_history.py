@@ -253,7 +253,7 @@ def test_code_can_be_copied_and_wrapped(reader: Person) -> None:
 
 
 def copies(reader: Person, css: str, expected: str) -> None:
-    """Presses a copy button. The text on the clipboard then contains ``expected``."""
+    """Presses a copy button, and waits until the text on the clipboard contains ``expected``."""
     reader.runs("navigator.clipboard.writeText('')")
     reader.clicks(css)
     reader.until(f"navigator.clipboard.readText().then((text) => text.includes({json.dumps(expected)}))")

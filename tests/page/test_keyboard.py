@@ -37,12 +37,14 @@ IN_DIALOG = "document.activeElement.closest('dialog') !== null"
 
 
 def at(css: str) -> str:
-    """Returns code that checks whether an element that matches has the focus."""
+    """Returns code that checks whether the focused element matches ``css``."""
     return f"document.activeElement.matches({json.dumps(css)})"
 
 
 def named(text: str) -> str:
-    """Returns code that checks whether a control whose text or name begins with ``text`` has the focus."""
+    """Returns code that checks whether the name of the focused control begins with ``text``, or its text if it has no
+    ``aria-label``.
+    """
     return (
         "((one) => (one.getAttribute('aria-label') ?? one.innerText).trim()"
         f".startsWith({json.dumps(text)}))(document.activeElement)"

@@ -159,7 +159,7 @@ IDLE = (
     f"!document.querySelector('{CARD}:not(:has(.notice[role=alert]))') && !document.querySelector('.run .stop, .queued')"
     " || void document.querySelector('.run .stop')?.click()"
 )
-"""Whether no run is active and no approval request is open. Stops an active run."""
+"""Whether no run is active, no prompt is queued, and no approval request is open. Stops an active run."""
 
 NOTHING_UNSEEN: dict[str, Any] = {"missing": [], "hidden": [], "must": 0}
 
@@ -656,7 +656,7 @@ def hostile(random: Random, directory: Path) -> dict[str, Any]:
     between = random.choice(["\n", " ", "\n\n\n", "\u00a0", " \\\n  ", "\t"])
 
     def some(count: int, between: str = between) -> str:
-        """Returns words that are in no other text."""
+        """Returns words that do not occur in any other text."""
         return between.join(f"q{next(numbers)}z" for _ in range(count))
 
     kind = random.choice([_runs, _runs, _writes, _writes, _plans, _plans, _of_acp, _of_acp, _other, _asks, _notebook])
@@ -774,7 +774,7 @@ READ_ON = f"""(async () => {{
     await new Promise((later) => requestAnimationFrame(later));
   }}
 }})()"""
-"""Presses "Read on" of each request as soon as it has settled, for at most 40 frames."""
+"""Presses the "Read on" button of each request as soon as the button has settled, for at most 40 frames."""
 
 
 def acts(random: Random, person: Person) -> str:

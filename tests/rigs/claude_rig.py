@@ -106,8 +106,8 @@ class Claude:
 
     def answer_dialog(self, question: str, key: str) -> None:
         """Answers a dialog of the CLI. A new dialog ignores keys for half a second, so that a key that was meant for
-        something else does not answer it. The key is pressed again only after ``ANSWER_IS_SEEN`` seconds: if the dialog
-        had closed by then, the key would go to the prompt box.
+        something else does not answer it. The key is pressed again only if the dialog is still shown after
+        ``ANSWER_IS_SEEN`` seconds: pressed any earlier, it could go to the prompt box.
         """
         self.pane.wait_for(question)
         press_at = time.monotonic() + DIALOG_SETTLES

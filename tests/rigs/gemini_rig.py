@@ -19,10 +19,10 @@ KEY = "a-key-for-nobody"
 """An API key that is sent to the stub only."""
 
 EDIT_DIALOG = r"Apply this change\?"
-"""What the CLI's own dialog asks about a change to a file."""
+"""What the CLI's own dialog asks about a change to a file, as a regular expression."""
 
 OPEN_FILES = r"\d+ open files? \(F4 to view\)"
-"""What the CLI's footer shows once the editor has reported what is open."""
+"""What the CLI's footer shows once the editor has reported what is open, as a regular expression."""
 
 LOST_SECONDS = 4.0
 """Seconds after which an Enter without an effect counts as lost."""
@@ -53,7 +53,9 @@ def prepare_home() -> None:
 
 
 def environment(stub: GeminiStub) -> dict[str, str]:
-    """Returns an environment that confines a program to the test's home directory, and a CLI it starts to ``stub``."""
+    """Returns an environment that confines a program to the test's home directory. A CLI that the program starts sends
+    its API requests to ``stub``.
+    """
     places = {name: value for name, value in os.environ.items() if name in PLACES or name.startswith("XDG_")}
     return places | QUIET | {"GOOGLE_GEMINI_BASE_URL": stub.url, "GEMINI_API_KEY": KEY}
 

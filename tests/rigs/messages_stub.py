@@ -1,6 +1,6 @@
-"""A stand-in for the Messages API on 127.0.0.1: it answers as a test has scripted and records the requests.
+"""A stand-in for the Messages API on 127.0.0.1: it gives the answers that a test scripts, and records the requests.
 
-It implements only what the ``claude`` CLI requests: ``POST /v1/messages`` (streamed),
+It implements only what the ``claude`` CLI requests: ``POST /v1/messages`` (streamed if the request asks for it),
 ``POST /v1/messages/count_tokens`` and ``HEAD /``.
 """
 
@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 from tests.rigs.model_stub import Handler, ScriptedModel, listed
 
 Block = dict[str, Any]
-"""A content block of the API: ``{"type": "text", ...}`` or ``{"type": "tool_use", ...}``, ``HOLD`` or a ``failure``."""
+"""A content block of the API (``{"type": "text", ...}`` or ``{"type": "tool_use", ...}``), ``HOLD``, or a ``failure``.
+"""
 
 HOLD: Block = {"type": "hold"}
 """The model pauses in the middle of its answer, until ``MessagesStub.go_on`` is called or the stub is closed."""
@@ -76,7 +77,7 @@ class ModelRequest:
 
     @property
     def tool_results(self) -> list[str]:
-        """The results of the tools that the model called, as text, in order."""
+        """The results of the tools that the model called in its last answer, as text, in order."""
         return [
             "\n".join(_words(block.get("content", "")))
             for message in self.news
@@ -123,7 +124,10 @@ class MessagesStub(ScriptedModel[ModelRequest]):
             super().will_say(*turns)
 
     def will_say_to(self, words: str, *turns: Block | list[Block]) -> None:
-        """Like ``will_say``, but for conversations whose first message contains ``words``, such as a subagent's prompt."""
+        """Scripts the next turns of conversations whose first message contains ``words``, such as a subagent's prompt.
+
+        Does not end a ``failure``.
+        """
         with self._changed:
             self._turns_of.setdefault(words, []).extend(listed(turns))
 

@@ -34,7 +34,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class StubServer:
-    """An HTTP server in its own thread, whose requests ``handler`` answers. A context manager."""
+    """An HTTP server in its own thread. ``handler`` answers its requests. A context manager."""
 
     def __init__(self, handler: type[Handler]) -> None:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -60,8 +60,8 @@ Request = TypeVar("Request")
 
 
 class ScriptedModel(StubServer, Generic[Request]):
-    """The base of stubs that answer each request of a conversation with the next scripted turn (a list of blocks) and
-    record the requests.
+    """The base class of stubs that answer each request of a conversation with the next scripted turn (a list of blocks)
+    and record the requests.
     """
 
     def __init__(self, handler: type[Handler]) -> None:

@@ -1,4 +1,4 @@
-"""A stand-in for the Responses API on 127.0.0.1: it answers as a test has scripted and records the requests.
+"""A stand-in for the Responses API on 127.0.0.1: it gives the answers that a test scripts, and records the requests.
 
 It implements only what Codex requests from a custom model provider: ``POST /v1/responses``, streamed.
 """
@@ -37,8 +37,8 @@ def shell(command: str) -> Item:
 
 
 class ResponsesStub(StubServer):
-    """Answers each request that offers tools with the next scripted item, and any other request with a fixed text. A
-    context manager.
+    """Answers each request that offers tools with the next scripted item. Answers any other request, and those after
+    the last item, with a fixed text. A context manager.
     """
 
     def __init__(self, *turns: Item) -> None:

@@ -44,8 +44,8 @@ class WireClient:
         await self.connection.send(json.dumps(message))
 
     async def ask(self, type: str, data: Message | None = None, project_id: str | None = None) -> Message:
-        """Sends a request. Returns the answer, which may be an error. Other messages that arrive meanwhile are received
-        as well.
+        """Sends a request. Returns the answer, which may be an error. ``receive`` and ``next`` still return this answer
+        and the other messages that arrive meanwhile.
         """
         request_id = f"request-{next(self._numbers)}"
         await self.send(type, data, project_id, request_id)
@@ -78,7 +78,7 @@ class WireClient:
         return found
 
     def passed(self) -> list[Message]:
-        """The messages that arrived since the last call of ``receive``, ``next`` or ``passed``."""
+        """The messages after the last one that ``receive``, ``next`` or ``passed`` has returned."""
         new = self.received[self._at :]
         self._at = len(self.received)
         return new

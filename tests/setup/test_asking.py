@@ -60,7 +60,7 @@ class Terminal:
         os.write(self._terminal, words.encode())
 
     def interrupt(self) -> None:
-        """Interrupts the command as Ctrl+C does, again and again until it ends, but not longer than ``PATIENCE``."""
+        """Interrupts the command as Ctrl+C does, repeatedly until it ends, for at most ``PATIENCE`` seconds."""
         end = time.monotonic() + PATIENCE
         while self._process.poll() is None and time.monotonic() < end:
             self._process.send_signal(signal.SIGINT)

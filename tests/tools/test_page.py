@@ -100,7 +100,7 @@ def test_an_old_node_is_not_used(
 def test_the_server_starts_without_a_network(
     sources: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Without Node.js and a registry to fetch it from, the error is printed and passed to the server, which shows it."""
+    """If Node.js is missing and can't be fetched, the error is printed and passed to the server, which shows it."""
     started: list[list[str]] = []
     monkeypatch.setattr(page, "NODE_PACKAGE", "no-such-package-of-drawbridge==0")
     monkeypatch.setenv("PIP_NO_INDEX", "1")

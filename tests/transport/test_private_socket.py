@@ -14,7 +14,7 @@ from drawbridge.transport import private_socket
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Returns the socket directory, which has a short path: a socket's path is limited to about 100 bytes."""
+    """Sets the socket directory and returns it. Its path is short: a socket's path is limited to about 100 bytes."""
     short = Path(os.environ["TMPDIR"]) / "state"
     monkeypatch.setenv("XDG_STATE_HOME", str(short))
     return short / "drawbridge" / "serve"

@@ -72,7 +72,9 @@ async def scenes(server: Server, target: Path, *, all_of_them: bool) -> None:
 
 
 def shoot(person: Person, file: Path) -> None:
-    """Saves a screenshot, without the fonts that a reader's browser would load from another site."""
+    """Saves a screenshot, with a fixed path in the bar and without the fonts that a reader's browser would load from
+    another site.
+    """
     for bar in person.app.screen.query(Bar):
         bar.show("toll-house", "demo · /home/ada/toll-house", person.app.client.connection)
     person.app.screen.refresh()

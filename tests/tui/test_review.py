@@ -217,8 +217,8 @@ def shows(app: App[None], words: str) -> bool:
 
 class Watched(ReviewView):
     looked_at: int | None = None
-    """The scroll position at which lines were last recorded. Tests wait for it before they scroll on: a page that is
-    scrolled past immediately is never drawn."""
+    """The scroll position at which lines were last recorded; None before that. Tests wait for it before they scroll on:
+    a page that is scrolled past immediately is never drawn."""
 
     def look(self) -> None:
         super().look()

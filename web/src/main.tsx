@@ -90,7 +90,10 @@ function go(address: string) {
   } else location.hash = address;
 }
 
-/** Uses a token or a pairing code in the address, and removes it from there. Returns whether it updated the view. */
+/**
+ * Uses a token, a sign-in code or a pairing code in the address, and removes it from there. Returns whether it updated
+ * the view.
+ */
 function takeSecrets() {
   const asked = new URLSearchParams(location.hash.replace(/^#\/?/, ''));
   const given = asked.get('token');

@@ -38,6 +38,6 @@ def is_text(attachment: Attachment) -> bool:
 
 
 def with_paths(text: str, attachments: Sequence[Attachment]) -> str:
-    """The prompt ``text``, followed by the paths and sizes of those ``attachments`` that are not embedded in it."""
+    """The prompt ``text``, followed by the paths and sizes of the ``attachments``, which are not embedded in it."""
     lines = [f"Attached file: {one.path} ({size(len(one.data))})" for one in attachments]
     return valid("\n\n".join([text, "\n".join(lines)]) if lines else text)

@@ -65,9 +65,9 @@ class Confinement(Struct, frozen=True):
 
 
 class Launch(Struct, frozen=True):
-    """How a process is started. With ``resume`` it continues the conversation ``session_id``; with ``fork_from`` it
-    starts with a copy of that conversation, otherwise with an empty one. The new conversation has the id ``session_id``
-    if the agent lets its caller choose the id.
+    """How a process is started. With ``resume``, it continues the conversation ``session_id``. Otherwise, it begins a
+    new conversation: with ``fork_from``, a copy of the conversation with that id. The new conversation has the id
+    ``session_id`` if the agent lets its caller choose the id.
 
     ``state``: what earlier processes have reported about a conversation that is resumed, if known. ``mark``: an id that
     no other agent process has; it is in the environment of this process and of everything that it starts.
@@ -83,7 +83,7 @@ class Launch(Struct, frozen=True):
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
     files: str | None = None
     """The directory of the files that prompts refer to by their paths (``Attachment.path``); None if prompts never do.
-    The agent may read these files without asking. The directory may not exist before the first of them is stored."""
+    The agent may read these files without asking. The directory might not exist until the first file is stored."""
 
 
 MODEL_NAME: Final = re.compile(r"(?!-)[!-~]{1,200}")
@@ -110,7 +110,7 @@ class Decision(Struct, frozen=True):
     remember: bool = False
 
 
-# Events of an agent. They are emitted in the order in which they happen.
+# An agent's events. They are emitted in the order in which they happen.
 
 
 class AgentLine(Struct, frozen=True, gc=False):
@@ -128,8 +128,8 @@ class AgentLine(Struct, frozen=True, gc=False):
 
 
 class SessionIdentified(Struct, frozen=True):
-    """The agent has reported the id of its conversation; it may also change that id on its own. Before this event, no
-    conversation can be resumed, even if the server chose the id (``Launch.session_id``)."""
+    """The agent has reported the id of its conversation; it may also change that id on its own. Before this event, a
+    new conversation can't be resumed, even if the server chose its id (``Launch.session_id``)."""
 
     session_id: str
 
@@ -194,9 +194,9 @@ class Question(Struct, frozen=True):
     """Whether an answer may change the input."""
     asked_by: AskedBy | None = None
     reason: str | None = None
-    """The reason for the question, in the agent's words."""
+    """The reason for the question, in the agent's words; None if the agent gave none."""
     blocked_path: str | None = None
-    """The path that needs permission."""
+    """The path that needs permission; None if the agent did not name one."""
     form: Form = "fields"
 
 
@@ -222,10 +222,10 @@ class Tokens(Struct, frozen=True):
 class TurnEnded(Struct, frozen=True):
     """The turn has ended. Exactly one such event follows each prompt, even if the process died or sent invalid output.
 
-    ``session_id``: the conversation; None if it is not known or can't be resumed yet. ``cost_usd``: the cost since the
-    end of the previous turn (None if unknown); ``tokens`` likewise. ``error`` (for people) and
-    ``code`` (of the client protocol): why the turn failed. ``retry_at``: when a used-up limit is reset, in seconds
-    since 1970, if the agent reported it.
+    ``session_id``: the conversation; None if it is not known or can't be resumed yet. ``cost_usd`` and ``tokens``: the
+    usage since the end of the previous turn; None if it is not known. ``error`` (a message for the user) and
+    ``code`` (of the client protocol): why the turn failed. ``retry_at``: when a used-up limit resets, in seconds since 1970, if the
+    agent reported it.
     """
 
     ok: bool
@@ -261,7 +261,7 @@ class Task(Struct, frozen=True, omit_defaults=True):
 class Retry(Struct, frozen=True, omit_defaults=True):
     """A request to the agent's API has failed, and the agent retries it after ``delay_ms`` milliseconds. ``attempt``:
     the number of this retry, of at most ``attempts``. ``reason``: the agent's word for the failure, such as
-    "authentication_failed"; ``status``: the HTTP status.
+    "authentication_failed"; ``status``: the HTTP status, None if it is not known.
     """
 
     attempt: int
@@ -312,8 +312,8 @@ class McpServer(Struct, frozen=True, omit_defaults=True):
 
 
 class AgentOffers(Struct, frozen=True, omit_defaults=True):
-    """What an agent offers. ``commands``: their names do not begin with "/". ``steer``: whether a message can be sent
-    into a running turn."""
+    """What an agent offers. ``commands``: their names do not begin with "/". ``steer``: whether a message can be added
+    to a running turn."""
 
     commands: tuple[Offer, ...] = ()
     agents: tuple[Offer, ...] = ()
@@ -381,7 +381,7 @@ class Replied(Struct, frozen=True):
 
 
 class Broken(Struct, frozen=True):
-    """This process is unusable and has to be ended. ``fault``: the reason, for people."""
+    """This process is unusable and has to be ended. ``fault``: the human-readable reason."""
 
     fault: str
 
@@ -424,7 +424,8 @@ class Dialect(Protocol):
     def interrupt(self) -> None: ...
 
     def set_mode(self, mode: str) -> str:
-        """Asks the agent for another mode. Returns the id of the ``Replied`` that follows."""
+        """Asks the agent for another mode. Returns the id of the ``Replied`` that follows. Raises ``AgentRefused`` if
+        the agent can't be asked, or is known not to have the mode."""
         ...
 
     def set_model(self, model: str) -> str: ...
@@ -482,7 +483,7 @@ class AgentProcess(Protocol):
         ...
 
     def steer(self, text: str, attachments: tuple[Attachment, ...], record: Callable[[], None]) -> None:
-        """Sends a message into the running turn. ``record`` is called once it is certain that the agent accepts the
+        """Adds a message to the running turn. ``record`` is called once it is certain that the agent accepts the
         message, and before it is sent. Raises, without sending anything, ``AgentRefused`` if the agent can't accept the
         message, ``BadArgument`` for an attachment that the agent can't read, and whatever ``record`` raises."""
         ...
@@ -501,7 +502,7 @@ class AgentProcess(Protocol):
 
 class Remembered(Struct, frozen=True):
     """A conversation that an agent stores. ``last_active``: seconds since 1970; ``title``: the agent's own title for
-    it, or its first prompt."""
+    it, or its first prompt; None if neither is known."""
 
     session_id: str
     last_active: float
@@ -588,7 +589,7 @@ class Agent(Protocol):
         ...
 
     async def start(self, launch: Launch, emit: Callable[[Event], None]) -> AgentProcess:
-        """Starts a process. ``emit`` is called from the event loop, with ``Exited`` last.
+        """Starts a process. ``emit`` is called on the event loop's thread, with ``Exited`` last.
 
         Raises ``AgentUnusable`` if the agent can't be started at all, or not with these options (VALIDATION_FAILED).
         """
@@ -617,7 +618,7 @@ class Reconstructs(Protocol):
 
 class AgentUnusable(Exception):
     """The agent can't be used. ``code``: an error code of the client protocol (AGENT_NOT_FOUND, AGENT_TOO_OLD, ...);
-    the text is for people."""
+    the text is a message for the user."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -625,9 +626,9 @@ class AgentUnusable(Exception):
 
 
 class AgentRefused(Exception):
-    """The agent refused a mode, a model, an effort or a message. The text is for people: the agent's own if it gave
+    """The agent refused a mode, a model, an effort or a message. The text is human-readable: the agent's own if it gave
     one."""
 
 
 class NotAtWork(AgentRefused):
-    """The agent has no running turn into which a message could be sent."""
+    """The agent has no running turn to which a message could be added."""

@@ -67,9 +67,9 @@ class Row:
         self.name = name
         """The name that is used in commands, settings, the client protocol and files."""
         self.title = title
-        """For people: the product's name."""
+        """The product's name, as users see it."""
         self.label = label
-        """For people, at the beginning of a sentence: "Claude wants to change …"."""
+        """The name at the beginning of a sentence for users: "Claude wants to change …"."""
         self.program = program
         """The name of its program on PATH. Empty: it does not need a program, so ``--agent-path`` can't set it."""
         self.places = places
@@ -101,7 +101,7 @@ class Row:
         self.tested = tested
         """The newest version that the tests have run with; docs/agents.md names it too."""
         self.login = login
-        """How a person logs in to it on the server's machine: the command, and what to do then. None: not known."""
+        """How a person logs in to it on the server's machine: the command, and what to do next. None: not known."""
 
 
 ROWS: Final = (
@@ -172,7 +172,7 @@ def label(name: str) -> str:
 
 
 def login(name: str) -> tuple[str, str]:
-    """How a person logs in to the agent on the server's machine: the command, and what to do then. If that is not
+    """How a person logs in to the agent on the server's machine: the command, and what to do next. If that is not
     known, returns the agent's name and a reference to its documentation."""
     row = AGENTS.get(name)
     return (row and row.login) or (name, "Log in there, as its documentation describes.")

@@ -55,8 +55,8 @@ class AskMode(NamedTuple):
 
 
 class AgentHooks(NamedTuple):
-    """The hooks of one agent. ``home``: the variable that names its directory, and the default directory. ``events``:
-    event → matcher; the first event is the one before an edit."""
+    """The hooks of one agent. ``home``: the environment variable that names its directory, and the default directory.
+    ``events``: event → matcher, or None for a hook without one; the first event is the one before an edit."""
 
     name: str
     home: tuple[str, str]

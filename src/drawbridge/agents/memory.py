@@ -1,9 +1,9 @@
 """Watches the memory of each agent and everything that it started, and ends an agent that exceeds the limit.
 
 Resident memory is counted. A limit on the address space would be cheaper but wrong: Node 22 reserves 750 MB of address
-space at its start, although it uses only 43 MB of memory, and with a limit below ten gigabytes it can't create even the
-smallest WebAssembly memory. Between two measurements an agent can exceed the limit: only the service manager can set a
-hard limit (``MemoryMax``), and then the kernel kills an agent before it kills the server.
+space when it starts, although it uses only 43 MB of memory, and with a limit below ten gigabytes it can't create even
+the smallest WebAssembly memory. Between two measurements an agent can exceed the limit: only the service manager can
+set a hard limit (``MemoryMax``). If that is exceeded, the kernel kills an agent before it kills the server.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Splits an agent's output into lines, checks and repairs their JSON, and makes text readable for people. Pure."""
+"""Splits an agent's output into lines, checks and repairs their JSON, and makes text human-readable. Pure."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Lines:
 
 
 def parsed(line: bytes, decoder: msgspec.json.Decoder[Kind]) -> tuple[Kind, bytes] | None:
-    """The decoded line, and the bytes to pass on: the line's own, with spaces for carriage returns, if they are valid,
-    otherwise repaired ones.
+    """The decoded line, and the bytes to pass on: the line's own, with each carriage return replaced by a space, if
+    they are valid, otherwise repaired ones.
 
     None if the line is not a JSON object. The decoder must accept any value in each field.
     """
@@ -142,8 +142,8 @@ class Tail:
 
     @property
     def text(self) -> str:
-        """The bytes as readable text: valid Unicode without terminal escape sequences and control characters, and
-        without whitespace at either end."""
+        """The bytes as readable text: valid Unicode without terminal escape sequences, without control characters other
+        than tabs and newlines, and without whitespace at either end."""
         return readable(bytes(self._kept[-self._limit :]).decode("utf-8", "replace"))
 
 

@@ -22,7 +22,7 @@ from drawbridge.agents.command.driver import Command
 VERSION: Final = re.compile(r"\d{1,6}\.\d{1,6}\.\d{1,6}([-+.][0-9A-Za-z.+-]{1,40})?")
 
 PACKAGE_DEPTH: Final = 4
-"""How many directories are searched for a program's package.json, beginning with the directory that contains it."""
+"""How many directories are searched for a program's package.json, beginning with the one that contains the program."""
 
 PACKAGE_BYTES: Final = 1_000_000
 
@@ -115,7 +115,7 @@ def _place(name: str, program: str) -> str | None:
 
 
 def problems(named: Named) -> list[str]:
-    """The problems with the settings, as messages for people, without a period at the end."""
+    """The problems with the settings, as messages for the user, without a period at the end."""
     found = []
     with_a_program = [row.name for row in catalog.ROWS if row.program]
     for name, path in map(_parts, named.paths):

@@ -13,8 +13,8 @@ RATE_LIMITED: Final = "AGENT_RATE_LIMITED"
 
 
 class Failure(Struct, frozen=True):
-    """Why a turn failed. ``text``: for people; ``retry_at``: when to try again, in seconds since 1970, if that is
-    known."""
+    """Why a turn failed. ``text``: a message for the user; ``retry_at``: when to try again, in seconds since 1970, if
+    that is known."""
 
     code: str
     text: str

@@ -15,7 +15,8 @@ from drawbridge.agents import supervisor
 from drawbridge.agents.base import Confinement
 
 START_SECONDS: Final = 10.0
-"""Seconds to wait for a supervisor, which starts in 15 ms, or in a few hundred milliseconds from a slow disk."""
+"""The maximum number of seconds to wait for a supervisor, which starts in 15 ms, or in a few hundred milliseconds from
+a slow disk."""
 
 
 class SupervisorPipe:

@@ -66,8 +66,8 @@ def script(shell: str, parser: argparse.ArgumentParser) -> str:
 def _commands(
     parser: argparse.ArgumentParser, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], list[Word]]]:
-    """The path of each command, such as ("setup", "claude"), and the words that may follow it. The first path is
-    empty."""
+    """The path of each command, such as ("setup", "claude"), and the words that may follow it. The first path, of
+    ``drawbridge`` itself, is empty."""
     words: list[Word] = []
     below = []
     for action in parser._actions:  # argparse has no public way to list them

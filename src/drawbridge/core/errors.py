@@ -4,9 +4,9 @@
 
     DrawbridgeError
     ├── CallerError          the caller has to change the request
-    │   ├── BadArgument          a missing or mistyped argument of a tool; names it
+    │   ├── BadArgument          an argument of a tool that is missing or has the wrong type; names it
     │   ├── BadSetting           a flag, environment variable or line of the settings file; names it
-    │   ├── UnusableFile         a path that can't be read as text: missing, a directory, binary, too large
+    │   ├── UnusableFile         a file or text that can't be used: missing, a directory, binary, not UTF-8, too large
     │   └── Refused              understood, but not allowed: an overlap with unsaved work, a tool that is disabled
     ├── PeerError            the other program broke its protocol
     │   └── BadMessage           bytes or a message that its protocol does not allow

@@ -76,7 +76,7 @@ class Terminal:
         self.colour = self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._encoding = getattr(stream, "encoding", None) or "utf-8"
         self.draws = self._encoding.lower().startswith("utf")
-        """Whether its encoding can represent every character (UTF-8 or another UTF)."""
+        """Whether the stream's encoding can represent every character (UTF-8 or another UTF)."""
         self.rule, self.bar = "─│" if self.draws else "-|"
 
     def write(self, text: str) -> None:

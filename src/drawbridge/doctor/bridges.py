@@ -95,7 +95,7 @@ def elsewhere() -> list[Finding]:
 
 
 def proxy(environ: Mapping[str, str]) -> list[Finding]:
-    """A finding if agents would connect to the bridge through a proxy, as ``:checkhealth drawbridge`` reports it."""
+    """A finding if agents would connect to the bridge through a proxy. ``:checkhealth drawbridge`` reports that too."""
     names = [name for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY") if environ.get(name)]
     exempt = ",".join(environ.get(name, "") for name in ("no_proxy", "NO_PROXY"))
     if not names or "127.0.0.1" in exempt or "*" in [part.strip() for part in exempt.split(",")]:

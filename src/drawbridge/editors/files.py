@@ -44,7 +44,8 @@ def read_text(path: str, limit: int = FILE_LIMIT) -> str | None:
 
 
 def check_text_file(path: str, limit: int = FILE_LIMIT) -> None:
-    """Raises ``UnusableFile`` if an editor can't show the file, judging by its size and its first bytes alone."""
+    """Raises ``UnusableFile`` if the file does not exist or an editor can't show it, judging by its type, its size and
+    its first bytes alone."""
     head = _read(path, limit, HEAD)
     if head is None:
         raise UnusableFile(f"{_shown(path)} does not exist.")

@@ -1,9 +1,9 @@
-"""A bridge without an editor: a directory, and a terminal in which the user reads and answers.
+"""The editor of a bridge that has none: a directory, and a terminal in which the user reads proposals and answers.
 
-Proposals are drawn as diffs one after another, each with the question y, n or e; "e" opens the proposed text in the
-user's own $VISUAL or $EDITOR, and the question is asked again for the edited text. A proposal that is longer than the
-terminal is drawn page by page, and "y" accepts it only after the last page. The question appears half a second after
-the page; keys that were typed before the question never count as an answer.
+Proposals are drawn as diffs, one after another. The user answers each with y, n or e; "e" opens the proposed text in
+the user's own $VISUAL or $EDITOR, and the question is asked again for the edited text. A proposal that is longer than
+the terminal is drawn page by page, and "y" accepts it only after the last page. The question appears half a second
+after the page; keys that were typed before the question never count as an answer.
 """
 
 from __future__ import annotations

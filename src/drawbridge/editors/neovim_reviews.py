@@ -180,7 +180,7 @@ class NeovimReviews:
         )
 
     async def _current(self, shown: _Shown) -> tuple[list[str], int]:
-        """The current proposed text, and its "changedtick"."""
+        """The lines of the proposed text as it is in the view, and the buffer's "changedtick"."""
         lines: list[str] = []
         first_tick: int | None = None
         while True:

@@ -90,7 +90,7 @@ class Session(asyncio.Protocol):
         self._end()
 
     def use_writer(self, transport: asyncio.WriteTransport) -> None:
-        """Writes to a different pipe from the one that is read."""
+        """Makes the session write to ``transport`` instead of the pipe that it reads from."""
         self._writer = transport
 
     # Called by asyncio.

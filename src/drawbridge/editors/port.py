@@ -164,8 +164,8 @@ class ReviewedHunk(Struct, frozen=True):
 
 
 class ReviewedFile(Struct, frozen=True):
-    """A file with undecided changes. ``path`` is absolute; ``name`` identifies the file in decisions about all of it;
-    ``shown`` is that name as harmless text.
+    """A file with undecided changes. ``path`` is absolute; ``name`` identifies the file in decisions that apply to the
+    whole file; ``shown`` is that name as harmless text.
 
     ``has_lines``: whether the hunks are about the lines that a buffer with this file shows; False for a link, for
     example. ``was_deleted``: whether it no longer exists. ``text``: the change in one short line, for a file without
@@ -182,11 +182,12 @@ class ReviewedFile(Struct, frozen=True):
 
 
 class ReviewedComment(Struct, frozen=True):
-    """A comment on a file of a review. ``path`` is absolute; ``shown`` is the file's name as harmless text.
+    """A comment on a file in a review. ``path`` is absolute; ``shown`` is the file's name as harmless text.
 
-    ``first`` to ``last``: its rows in the file, from 0. ``has_place``: whether the file still has these rows. ``text``:
-    the comment with its author, on one line. ``is_draft``: whether it has not been sent yet; ``is_waiting``: whether it
-    has been sent but not received by the agent.
+    ``first`` to ``last``: its rows in the file, from 0. ``has_place``: whether the current file has these rows; False
+    for a comment on removed lines and for an outdated one. ``text``: the comment with its author, on one line.
+    ``is_draft``: whether it has not been sent yet; ``is_waiting``: whether it has been sent but not received by the
+    agent.
     """
 
     id: str
@@ -202,7 +203,7 @@ class ReviewedComment(Struct, frozen=True):
 
 class Review(Struct, frozen=True):
     """The undecided changes of runs. ``version`` changes whenever anything in ``files`` does. ``title``: the numbers of
-    files and lines as text, such as "2 files +3 −1". ``drafts`` changes whenever a comment that is a draft does."""
+    files and lines as text, such as "2 files +3 −1". ``drafts`` changes whenever a draft comment changes."""
 
     version: str
     title: str
@@ -212,7 +213,7 @@ class Review(Struct, frozen=True):
 
 
 class Accepted(Struct, frozen=True, tag=True):
-    """The user wants exactly ``text`` to be written: the proposal, as it was or edited."""
+    """The user wants exactly ``text`` to be written: the proposal, unchanged or as the user has edited it."""
 
     text: str
 
@@ -271,7 +272,7 @@ class ReviewWanted(Struct, frozen=True):
 
 
 class ReviewOutdated(Struct, frozen=True):
-    """The user has saved a file of the review that is shown."""
+    """The user has saved a file in the review that is shown."""
 
 
 class ReviewDecided(Struct, frozen=True):
@@ -357,7 +358,7 @@ class Editor(Protocol):
         ...
 
     async def announce(self, state: BridgeState) -> None:
-        """Shows the state of the bridge (a status line, a message); called at each change."""
+        """Shows the state of the bridge, for example in a status line or a message; called after each change."""
         ...
 
     async def folders(self) -> tuple[str, ...]:
@@ -403,10 +404,12 @@ class Editor(Protocol):
         ...
 
     async def written(self, path: str, text: str, proposal_id: str) -> None:
-        """Shows a file as it is on disk after the agent has written an accepted proposal to it (``text``).
+        """Shows a file as it is on disk (``text``) after the agent has written it. ``proposal_id``: the proposal that
+        was accepted with this text; "" if the agent has written something else.
 
-        An unmodified buffer is reloaded. A buffer with unsaved changes receives ``text`` only if it has not changed
-        since ``show`` was called (the proposal's ``new_text`` contained those changes); otherwise it is left unchanged.
+        An unmodified buffer is reloaded. A buffer with unsaved changes receives ``text`` only if there is such a
+        proposal and the buffer has not changed since ``show`` was called (the proposal's ``new_text`` contained those
+        changes); otherwise it is left unchanged.
         """
         ...
 

@@ -1,5 +1,5 @@
-"""After a write: buffers without unsaved changes are reloaded, the others are left alone or merged, and the agent is
-informed."""
+"""After a write: buffers without unsaved changes are reloaded; in the others, the change is merged or the text is left
+alone. The agent is informed."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ MOST_ANCESTORS = 6
 
 
 def answer(call: calls.Call, sockets: Sockets, settings: Settings, environ: Mapping[bytes, bytes]) -> bytes:
-    """Reloads what an edit has written or, after another call, every open file that has changed on disk. After such a
-    call, a change that was already reported is not reported again.
+    """Reloads, in the editors, the files that an edit has written or, after another call, every open file that has
+    changed on disk. After such a call, a change that was already reported is not reported again. Returns the JSON text
+    for the agent.
     """
     copies = _copies(environ)
     common: dict[str, Any] = {"backups": copies} if copies else {}
@@ -107,7 +108,8 @@ def _about_unsaved(
 
 
 def _difference(one: UnsavedFile, settings: Settings, why: str) -> str:
-    """A diff of the two texts, for the agent to merge by hand, if they could not be merged (``why``); otherwise ""."""
+    """A diff of the two texts, for the agent to merge by hand, if they could not be merged (``why``); "" if they could,
+    or if there is no diff to show."""
     if not why:
         return ""
     from drawbridge.guard.refusal import shown_difference

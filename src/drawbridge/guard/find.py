@@ -32,7 +32,10 @@ FILE_TYPE = 0o170000
 
 
 def sockets(places: "tuple[str, ...] | None", environ: "Mapping[bytes, bytes]") -> "list[tuple[str, str]]":
-    """Path and kind (``NEOVIM`` or ``VSCODE``) of each editor socket of the user; ``places`` replaces the usual directories."""
+    """The path and kind (``NEOVIM`` or ``VSCODE``) of each of the user's editor sockets.
+
+    ``places``: the directories to search instead of the usual ones; ``$NVIM`` is always included.
+    """
     me = posix.geteuid()
     found = {}
     for path in _candidates(places, environ, me):
@@ -112,8 +115,8 @@ def _in_user_directory(place: str) -> "Iterator[str]":
 
 
 def _is_runtime_name(name: str) -> bool:
-    """Whether Neovim names a socket like this. A name without "nvim" counts only if its process is a Neovim, since
-    other programs use names of the same form.
+    """Whether ``name`` has the form that Neovim chooses for its sockets. A name without "nvim" counts only if its
+    process is a Neovim, since other programs use names of the same form.
     """
     word, *numbers = name.rsplit(".", 2)
     if len(numbers) != 2 or not all(number.isascii() and number.isdigit() for number in numbers):

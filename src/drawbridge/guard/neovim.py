@@ -1,4 +1,4 @@
-"""One request to one Neovim, as bytes: the part of msgpack-RPC that this needs, with JSON inside. Does no I/O.
+"""One request to one Neovim, as bytes: the part of msgpack-RPC that the guard needs, with JSON inside. Does no I/O.
 
 ``nvim_get_mode`` goes first, since Neovim answers it even while it waits at a prompt; then ``nvim_exec_lua``, which it
 answers as soon as it can. The Lua is in ``lua/``; docs/internals/protocols/guard.md describes the methods.

@@ -84,7 +84,8 @@ def notice_of_unknown(call: Call, *, asked: bool) -> str:
 
 
 def shown_difference(protected: Sequence[UnsavedFile], settings: Settings) -> str:
-    """The unsaved changes as unified diffs, cut at ``LARGEST_DIFFERENCE`` characters; "" if there are none to show."""
+    """The unsaved changes as unified diffs, cut at ``LARGEST_DIFFERENCE`` characters. Files that are hidden from agents
+    or can't be read in time are left out; "" if nothing remains."""
     hidden, whole, until = privacy(settings), "", monotonic() + DIFFERENCE_SECONDS
     for one in protected:
         if len(whole) <= LARGEST_DIFFERENCE and monotonic() < until and not hidden.hides(one.name):

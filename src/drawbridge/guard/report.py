@@ -1,7 +1,7 @@
 """Reports the hook events of a terminal session to the agent server on this machine, and waits for decisions on
 approval requests.
 
-Nothing happens unless a server listens. A permission request waits for an answer. Before a tool that may write, the
+Nothing happens unless a server is running. A permission request waits for an answer. Before a tool that may write, the
 hook waits until the server has a checkpoint of the files, which usually exists already. While a request from the main
 agent waits, the CLI's own dialog stays usable and the first decision counts; while a subagent's request waits, the
 terminal shows no dialog, so that wait is bounded (both measured on 2.1.329). If the server ends, the request is sent
@@ -74,7 +74,7 @@ def to_server(
     call: "calls.Call", servers: "list[str]", settings: "Settings", environ: "Mapping[bytes, bytes]"
 ) -> "bytes | None":
     """Reports the call. Returns a person's decision in the agent's format; None if the server sends none, so that the
-    guard continues. Never raises.
+    guard continues. Stores text that the server hands over in ``call.handed``. Never raises.
     """
     process = call.dialect.session(environ) if call.dialect.session and MARK not in environ else None
     if process is None:

@@ -70,7 +70,7 @@ def _wait(call: Call, protected: list[UnsavedFile], settings: Settings) -> tuple
 
 
 def _stamp(path: str) -> tuple[int, int, int] | None:
-    """Properties of the file that a save changes; None if it does not exist."""
+    """Properties of the file that a save changes; None if it does not exist or can't be examined."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):

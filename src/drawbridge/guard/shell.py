@@ -67,7 +67,8 @@ def _pattern(word: str) -> str:
 
 
 def _places(path: str) -> set[str | tuple[int, int]]:
-    """The target of a path, by name and, if it exists, by device and inode: symbolic and hard links are resolved."""
+    """The path itself, its target with links resolved and, if that exists, its device and inode, which hard links
+    share."""
     places: set[str | tuple[int, int]] = {os.path.normpath(path)}
     try:
         places.add(os.path.realpath(path))

@@ -90,7 +90,7 @@ class Changes:
             self._look()
 
     def _look(self) -> None:
-        """Reads the review again. Many calls in a row cause one request, after the one that is under way."""
+        """Reads the review again. Several calls in a row cause only one request, after the one that is in progress."""
         if self._project and not self._is_stale:
             self._is_stale = True
             self._start(self._follow, "following a review")
@@ -201,7 +201,8 @@ class Changes:
             await self._editor.notify(done(review))
 
     async def _show_again(self) -> None:
-        """Reads and shows the review after a refusal, since what is shown may no longer exist."""
+        """Reads and shows the review after a refusal, since what is shown may no longer exist. If it can't be read, no
+        review is shown."""
         try:
             review, _ = read(await self._link.review(project=self._project))
         except DrawbridgeError as error:

@@ -40,8 +40,8 @@ def gemini_directory(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def folders_with_separator(folders: Sequence[str]) -> list[str]:
-    """The folders whose names contain the path separator: Gemini CLI splits the list there, and has no way to escape
-    it."""
+    """The folders whose paths contain ``os.pathsep``: Gemini CLI splits its list of folders there, and has no way to
+    escape it."""
     return [folder for folder in folders if os.pathsep in folder]
 
 
@@ -161,7 +161,7 @@ class GeminiFile:
 
 
 def sweep(directory: str) -> list[str]:
-    """Removes the files of bridges whose process has ended *and* whose port is closed. Returns the paths."""
+    """Removes the files of bridges whose process has ended *and* whose port is closed. Returns their paths."""
     swept = left_behind(directory)
     for path in swept:
         remove_quietly(path)

@@ -12,8 +12,8 @@ from drawbridge.text import hunks
 
 
 class Draft(Struct, frozen=True):
-    """The user's text, the text that would be written, and the diff. ``note``: a sentence for the user about other
-    changes in the text. ``lines``: both texts, split into lines."""
+    """The user's text, the text that would be written, and the diff. ``note``: a note for the user, such as that the
+    text contains other changes; or None. ``lines``: both texts, split into lines."""
 
     old_text: str
     new_text: str

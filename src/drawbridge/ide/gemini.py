@@ -76,7 +76,7 @@ class GeminiSession:
         self.stream.open(exchange, last_id)
 
     def is_gone(self, now: float) -> bool:
-        """Whether the session's CLI must have ended; a CLI need not announce its end."""
+        """Whether the session's CLI must have ended; a CLI may end without announcing it."""
         if self.stream.has_reader:
             return False
         if self._ever_listened:

@@ -13,8 +13,8 @@ HEADERS: Final = [("Content-Type", sse.CONTENT_TYPE), ("Cache-Control", "no-stor
 
 BACKLOG_LIMIT: Final = 100
 BACKLOG_BYTES: Final = 32 * 1024 * 1024
-"""The maximum number and size of decisions that are kept for a stream that is interrupted or not read; the real CLI
-opens one proposal at a time."""
+"""The maximum number, and total size in bytes, of the decisions that are kept for a stream that is interrupted or not
+read; the real CLI opens one proposal at a time."""
 
 
 class EventStream:

@@ -106,8 +106,8 @@ def listen(wanted: int | None) -> socket.socket:
 
 
 def _token() -> str:
-    """Returns the token in ``DRAWBRIDGE_TOKEN``, with which an editor restarts its bridge, or else a random UUID
-    (AUTH-03). Raises ``BadSetting`` if the given token is not valid."""
+    """Removes ``DRAWBRIDGE_TOKEN``, with which an editor restarts its bridge, from the environment and returns it; a
+    random UUID if it is not set (AUTH-03). Raises ``BadSetting`` if the given token is not valid."""
     given = os.environ.pop("DRAWBRIDGE_TOKEN", None)
     if given is None:
         import uuid

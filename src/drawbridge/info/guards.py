@@ -48,7 +48,8 @@ class Guard:
 
 @dataclass(frozen=True)
 class Permissions:
-    """Claude Code's ``permissions.defaultMode`` in the settings files, and the file that it is from ("" for none)."""
+    """Claude Code's ``permissions.defaultMode`` in the settings files, and the file that sets it; both "" if none does.
+    ``asks``: whether Claude Code asks before it writes in that mode."""
 
     mode: str
     file: str
@@ -82,7 +83,7 @@ ASK_MODE: Final = {name: agent.ask_mode for name, agent in AGENTS.items() if age
 
 def permissions(directory: str) -> Permissions:
     """The mode in which an agent of ``ASK_MODE`` starts in the directory: from the settings file with the highest
-    precedence that sets one."""
+    precedence that sets one. If none does, the agent counts as not asking."""
     for name, mode in ASK_MODE.items():
         for file in reversed(_settings_files(AGENTS[name], directory)):
             if isinstance(found := value_at(file.content, *mode.mode), str):

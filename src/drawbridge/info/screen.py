@@ -31,7 +31,8 @@ remark."""
 
 
 class Line(NamedTuple):
-    """A line of the report. ``text`` is cut in its middle if the line is too long; ``note`` is aligned at the right."""
+    """A line of the report. ``text`` is cut in its middle if the line is too long; ``note`` is aligned at the right.
+    ``deep``: whether the line is indented below another one."""
 
     mark: str
     label: str
@@ -94,7 +95,8 @@ def _editors(report: Report) -> Iterator[Line]:
 
 
 def _files(editor: Editor, directory: str) -> Iterator[Line]:
-    """An editor's files, the current one first; for an editor elsewhere, only those with unsaved changes."""
+    """An editor's files, the current one first, then those with unsaved changes; for an editor elsewhere, only those
+    with unsaved changes. The last line counts the files that are not listed."""
     shown = 0
     for file in editor.files:
         if file.modified or (editor.here and shown < FILES_SHOWN):

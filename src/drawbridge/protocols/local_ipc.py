@@ -130,9 +130,9 @@ class PromptFailed(Struct, tag="untyped", frozen=True):
 
 
 class ReviewRequest(Struct, tag="review_get", frozen=True):
-    """Requests the review of a directory that contains the file ``path`` (empty if there is no file), the innermost
-    one first, or of the editor's directory ``folder``. A review with files comes before an empty one. With a
-    ``project``, requests the review of this session. Answered by ``ReviewAnswer``.
+    """Requests the review of the session ``project``. If that is empty, requests a review in the directories that
+    contain the file ``path``, beginning with the innermost one, and then in the editor's directory ``folder`` (either
+    may be empty): the first review with files or, if none has files, the first one. Answered by ``ReviewAnswer``.
     """
 
     id: str
@@ -237,8 +237,8 @@ class Withdraw(Struct, tag="withdraw", frozen=True):
 
 
 class ClientDecision(Struct, tag="answer", frozen=True):
-    """A client has decided on a proposal of the bridge's own agent: the bridge answers the agent and closes the
-    view."""
+    """A client has decided on a proposal of the bridge's own agent: the bridge answers the agent and closes the view.
+    ``by``: the name of whoever decided. ``text``: what is to be written; None if the proposal was rejected."""
 
     id: str
     by: str
@@ -271,8 +271,8 @@ class Welcome(Struct, tag="welcome", frozen=True):
 class ReviewAnswer(Struct, tag="review", frozen=True, kw_only=True):
     """The review of the session ``project`` in ``directory``: ``review`` is a ``Review`` of the client protocol.
 
-    If there is no review, ``code``, ``text`` and ``details`` are the reason, as in an error of the client protocol. In
-    that case, nothing was changed.
+    If the request failed, or the review could not be read afterwards, ``code``, ``text`` and ``details`` are the
+    reason, as in an error of the client protocol, and ``review`` is null.
     """
 
     id: str

@@ -1,4 +1,5 @@
-"""An open WebSocket without I/O (RFC 6455): whole messages in and out, bounded. ``websockets`` handles the frames."""
+"""An open WebSocket without I/O (RFC 6455): whole messages of limited size, in and out. ``websockets`` handles the
+frames."""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ def handshake(head: Head, subprotocol: str | None, *, compress: bool = False) ->
 
 
 def compression() -> ModuleType:
-    """Imports the module only when it is needed: a bridge never compresses, and has to start quickly."""
+    """The module ``protocols.compression``, imported only when it is needed: a bridge never compresses, and has to
+    start quickly."""
     from drawbridge.protocols import compression
 
     return compression

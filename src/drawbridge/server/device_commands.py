@@ -49,8 +49,8 @@ def rights(scope: Scope, projects: Sequence[str], expires: str | None) -> Rights
 
 
 def create(data: Path, name: str, given: Rights) -> int:
-    """Creates a device and prints only its token on stdout, so that a script can read it. Returns the exit code, like
-    all commands here.
+    """Creates a device and prints only its token on stdout, so that a script can read it. Returns the exit code, as
+    all commands in this module do. Raises the errors of ``Devices.add``.
     """
     device, token = Devices(data).add(name, given.scope, given.projects, given.lifetime)
     Audit(data).write("token_made", device=device.name, device_id=device.id, scope=device.scope)
@@ -62,7 +62,7 @@ def create(data: Path, name: str, given: Rights) -> int:
 
 
 def revoke(data: Path, which: str) -> int:
-    """Revokes the token of a device. ``which``: its name or ID."""
+    """Revokes the token of a device. ``which``: its name or ID. Raises the errors of ``Devices.revoke``."""
     device = Devices(data).revoke(which)
     Audit(data).write("token_revoked", device=device.name, device_id=device.id)
     _say(
@@ -144,7 +144,7 @@ ALONE: Final = (
 
 def pair(data: Path, name: str | None, rights: Rights) -> int:
     """Creates a pairing code and shows it. ``name``: the device's name; None lets the device choose it. Raises
-    ``NoServer``, before anything is written, if no server is running, and ``BadArgument`` if the name is not valid.
+    ``NoServer``, before anything is written, if no server is running, and the errors of ``new_code``.
     """
     server = running.find(data)
     if server is None:

@@ -99,12 +99,12 @@ class PromptAccepted(Struct, frozen=True):
     files: tuple[PromptFile, ...] = ()
     """The attachments that the agent opens by their paths."""
     review: Submission | None = None
-    """The review comments that it sends to the agent; None for other prompts."""
+    """The ids of the review comments that the prompt sends to the agent; None for other prompts."""
 
 
 class ApprovalRequested(Struct, frozen=True, omit_defaults=True):
     """An agent waits for a person's decision. The fields are as in ``PermissionRequest``. ``known_as`` identifies the
-    request of a terminal session when its hook sends it again.
+    request of a terminal session when its hook or bridge sends it again; otherwise empty.
     """
 
     approval_id: str
@@ -276,12 +276,12 @@ its record if it is recorded."""
 
 
 class Announced(Struct, frozen=True):
-    """An event in the directory ``path``. ``project_id``: its project or terminal session; None if it belongs to none.
+    """An event in the directory ``path``. ``project_id``: its project or terminal session; None if it has neither.
 
-    ``asker``: the id of the client whose request caused the event; its reply reports the event, and it receives nothing
-    else about it. ``quiet``: the event needs no attention, for example because it happened earlier: nobody is notified,
-    and only clients that have joined receive it. ``timestamp``: the time of a record that could not be written; None
-    for other events.
+    ``asker``: the id of the client whose request caused the event, and whose reply reports it, so that the client
+    receives nothing else about it; empty if there is no such client. ``quiet``: the event needs no attention, for
+    example because it happened earlier: nobody is notified, and only clients that have joined receive it.
+    ``timestamp``: the time of a record that could not be written; None for events that are only announced.
     """
 
     project_id: str | None
@@ -336,7 +336,7 @@ def _prompt(event: PromptAccepted) -> bytes:
 
 
 NOT_OURS: Final = (msgspec.MsgspecError, AttributeError, KeyError, OverflowError, TypeError, ValueError)
-"""The exceptions that reading a record can raise if Drawbridge did not write it."""
+"""The exceptions that reading a record can raise if it is damaged, or Drawbridge did not write it."""
 
 
 class Written(Struct):
@@ -378,8 +378,8 @@ class _OfPrompt(Struct):
     review: Submission | None = None
 
 
-# Records of earlier versions lack some of these fields. Numbers are bounded, because what is derived from a record is
-# stored and has to be readable again.
+# Records of earlier versions lack some of these fields. Numbers are bounded, because values derived from them are
+# stored and must be readable later.
 
 
 class _Started(RunStarted, frozen=True, kw_only=True):
@@ -446,7 +446,7 @@ def agent_lines(lines: Iterable[bytes]) -> list[bytes]:
 
 
 def read(line: bytes) -> Read:
-    """Reads a line of a history, after a restart of the server. Raises one of ``NOT_OURS``."""
+    """Reads an event back from a line of a history. Raises one of ``NOT_OURS``."""
     found = _written.decode(line)
     return Read(found.seq, datetime.fromisoformat(found.timestamp), _event(found))
 

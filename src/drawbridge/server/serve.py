@@ -66,7 +66,7 @@ logger = logging.getLogger("drawbridge.server")
 
 
 def run(settings: ServeSettings, find_unsaved: FindUnsaved) -> int:
-    """Runs the server until a signal ends it. Returns the exit code."""
+    """Runs the server until a signal ends it. Returns the exit code. Raises ``DrawbridgeError`` if it can't start."""
     logs.configure(settings.log_level, settings.log_format, settings.log_file)
     plan = Plan(settings)
     upgrade.check(plan.data)
@@ -275,7 +275,8 @@ async def _renew(plan: Plan, names: OwnNames, certificate: Certificate, tls: Any
 
 @contextlib.contextmanager
 def _own_data(directory: Path) -> Iterator[None]:
-    """Locks the data directory for this process. The kernel releases the lock however the process ends."""
+    """Locks the data directory for this process. The kernel releases the lock however the process ends. Raises
+    ``ServerRunning`` if another server uses the directory, and ``NotPrivate`` or ``NotWritable``."""
     make_private_directory(str(directory))
     file = os.open(directory / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -125,7 +125,7 @@ def load(
     environ: Mapping[str, str] = os.environ,
     check: Callable[[Settings], list[str]] | None = None,
 ) -> Settings:
-    """The settings that apply. Raises ``BadSetting``, which lists all problems at once.
+    """The settings of ``command``, from all sources. Raises ``BadSetting``, which lists all problems at once.
 
     ``flags["config"]`` names the file, if the command has such a flag. ``check`` returns the problems that only the
     command itself can find; it gets the default in place of each invalid value.

@@ -42,8 +42,8 @@ def _is_stub(path: PurePath, agent: str) -> bool:
 
 
 def add(document: Document, wanted: Mapping[str, Group], agent: str, made: Collection[Path]) -> Document:
-    """The settings with one Drawbridge hook for each event in ``wanted``, and no other Drawbridge hooks. Raises
-    ``Unfit``."""
+    """The settings with one Drawbridge hook for each event in ``wanted``, and no other Drawbridge hooks. ``made``: the
+    lists and objects that setup created, which are removed if they become empty. Raises ``Unfit``."""
     _check(document, wanted)
     for event in [event for event, _, _ in _guard_hooks(document, agent) if event not in wanted]:
         document = remove(document, agent, made, only=event)
@@ -96,8 +96,9 @@ def set_value(document: Document, path: Path, value: str) -> Document:
 
 
 def restore_value(document: Document, path: Path, value: str, former: str | None, made: Collection[Path]) -> Document:
-    """Undoes ``set_value(document, path, value)``. ``former``: the previous source text, None if there was no value. A
-    value that has been changed since then is kept."""
+    """Undoes ``set_value(document, path, value)``. ``former``: the previous source text, None if there was no value;
+    then the value's object is also removed if it becomes empty and setup ``made`` it. A value that has been changed
+    since then is kept."""
     container = path[:-1]
     if document.get(path) != value:
         return document

@@ -101,9 +101,9 @@ if {closed} and b'"{before}"' in given:
 print("{{}}")
 sys.exit()
 """
-"""What a stub runs if its copy is damaged: it writes one line to stderr and to the log instead of a traceback, and
-denies the call if the guard fails closed. The stub contains it as a string, because the stub is compiled at each
-call."""
+"""What a stub runs if its copy is damaged: it writes one line to stderr and to the log instead of a traceback and, if
+the guard fails closed, denies a call before a tool. The stub contains it as a string, because the stub is compiled at
+each call."""
 
 
 def directory() -> Path:
@@ -111,7 +111,7 @@ def directory() -> Path:
 
 
 def stub_path(agent: str, project: Path | None = None) -> Path:
-    """The path of an agent's stub; with ``project``, of the stub for that directory's settings."""
+    """The path of an agent's stub: the one for the user's settings or, with ``project``, for that directory's."""
     mark = f"-{hashlib.blake2b(os.fsencode(os.path.realpath(project)), digest_size=6).hexdigest()}" if project else ""
     return directory() / f"{agent}{mark}.py"
 

@@ -36,8 +36,8 @@ class Interpreter(NamedTuple):
 
 
 def choose() -> Interpreter:
-    """This interpreter without its virtual environment. If that can't be used, or is in a temporary or cache directory:
-    the first suitable one on PATH or in the system's directories.
+    """The interpreter that runs this process, without its virtual environment. If that can't be used, or is in a
+    temporary or cache directory: the first suitable one on PATH or in the system's directories.
 
     Raises ``NoProgram`` if none can be used.
     """

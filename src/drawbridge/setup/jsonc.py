@@ -160,7 +160,7 @@ class Document:
         return found[0] if found else "\n"
 
     def _unit(self) -> str:
-        """One level of indentation: the first one in the text."""
+        """One level of indentation: the first one in the text, or two spaces if nothing in it is indented."""
         ahead = [self._root]
         while ahead:
             node = ahead.pop(0)
@@ -180,7 +180,8 @@ class Document:
         return ":" + self._space(":")
 
     def _is_spread(self, node: Node) -> bool:
-        """Whether a value's contents are on separate lines; for an empty value, whether the document's contents are."""
+        """Whether a value's contents are on separate lines; for an empty value, whether the document's contents are
+        (True if the document is empty, too)."""
         if node.items:
             return "\n" in self.text[node.start : node.items[0].start]
         inside = self.text[node.start : node.end]
@@ -212,7 +213,7 @@ class Document:
             start = stop
 
     def _after_comments(self, start: int, end: int) -> int:
-        """The position after the last comment between two positions; ``start`` if there is none."""
+        """The position after the last comment between two positions; ``start`` if no comment is there."""
         return max((stop for _, stop, is_comment in self._gaps(start, end) if is_comment), default=start)
 
     def _commas(self, start: int, end: int) -> Iterator[int]:

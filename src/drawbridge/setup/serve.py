@@ -69,7 +69,7 @@ WantedBy=default.target
 
 
 class Service(Protocol):
-    """One platform's kind of service."""
+    """The user service, as one platform's service manager runs it."""
 
     path: Path
 
@@ -188,7 +188,7 @@ class Run:
 
 
 def service(platform: str = sys.platform, environ: Mapping[str, str] = os.environ, uid: int | None = None) -> Service:
-    """This machine's kind of service. Raises ``NoProgram`` if its service manager is not supported."""
+    """The service for this machine's service manager. Raises ``NoProgram`` if the platform is not supported."""
     if platform.startswith("linux"):
         return Systemd(environ)
     if platform == "darwin":

@@ -1,8 +1,8 @@
 """Packs a VS Code extension's folder into one ``.vsix`` file, without network access, Node.js or any package.
 
 A ``.vsix`` is a zip: the extension's files under ``extension/``, a manifest that the installer reads, and the content
-types that the Open Packaging Conventions require. It is stored without compression and with one fixed time, so that the
-same folder always gives the same bytes.
+types that the Open Packaging Conventions require. Its files are stored without compression and with one fixed time, so
+that the same folder always gives the same bytes.
 """
 
 from __future__ import annotations

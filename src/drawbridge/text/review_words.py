@@ -127,7 +127,8 @@ def _mode(mode: str | None) -> str:
 
 
 def gone_words(by: str | None = None, decision: str | None = None) -> str:
-    """What happened to a hunk that is no longer in the review."""
+    """What happened to a hunk that is no longer in the review. ``by``: the name of whoever decided on it; None or empty
+    if its lines have changed. ``decision``: None if it is not known."""
     if not by:
         return "This change is no longer in the review: its lines have changed."
     return (
@@ -208,7 +209,7 @@ HANDOVERS: Final = {
     "ended": "The session ended before the agent received the comments. They are drafts again.",
     "refused": "The agent now has more permissions than clients may use. The comments were not sent and are drafts again.",
 }
-"""The state of a ``Handover`` → what happened to its comments."""
+"""Maps the state of a ``Handover`` to what happened to its comments."""
 OUTDATED: Final = "These lines have changed since the comment was written:"
 COMMIT_LOST: Final = (
     "The connection was lost before the server responded. When you’re back online, the uncommitted files will be "

@@ -36,7 +36,7 @@ class ServerOptions(Struct, frozen=True):
 
     kernel_bytes: int | None = None
     """The maximum number of unsent bytes that the kernel buffers for a peer, if that can be set: bytes in the kernel
-    can no longer be dropped."""
+    can no longer be dropped. None for the system's default."""
 
     ping_seconds: float | None = None
     """Seconds between pings of each WebSocket, which is closed if its peer has sent nothing since the previous ping,
@@ -91,7 +91,7 @@ class WebSocket(Protocol):
 
 
 class Peer(Protocol):
-    """The application's side of one WebSocket. Its methods are called in the event loop's thread."""
+    """The application's side of one WebSocket. Its methods are called on the event loop's thread."""
 
     def received(self, text: str) -> None: ...
 
@@ -129,7 +129,7 @@ class HttpApp(Protocol):
     """An application that handles requests and WebSockets."""
 
     def admit(self, head: Head, upgrade: bool) -> Refusal | None:
-        """Checks the origin, host and token. Returns None if the request is accepted."""
+        """Checks the origin, host and token. Returns why the request is refused; None if it is accepted."""
         ...
 
     def subprotocol(self, head: Head) -> str | None:

@@ -102,7 +102,7 @@ class ApprovalView(Vertical, can_focus=True):
         self._found = self._difference()
         self._shown_at = time.monotonic()
         self._places: dict[str | None, tuple[Region, float]] = {}
-        """The name of a button → where it is on the screen, and since when (``time.monotonic``)."""
+        """Maps a button's name to its place on the screen and the time (``time.monotonic``) when it moved there."""
         self._waiting = 1
         self._height = FEWEST_LINES
         self._most = 0
@@ -170,7 +170,7 @@ class ApprovalView(Vertical, can_focus=True):
     # Called from outside.
 
     def count(self, waiting: int) -> None:
-        """Shows how many requests wait."""
+        """Shows how many requests are waiting, including this one."""
         if waiting != self._waiting:
             self._waiting = waiting
             self._draw()
@@ -258,7 +258,7 @@ class ApprovalView(Vertical, can_focus=True):
             self._give(Answer(allow=True, remember=True))
 
     def _shows_always(self) -> bool:
-        """Whether all of the button that describes what ``remember`` would change is on the screen."""
+        """Whether the button that describes what ``remember`` would change is completely visible."""
         button = self.query_one("Button.always")
         shown = on_screen(button, button.region)
         return bool(
@@ -478,7 +478,7 @@ class ApprovalView(Vertical, can_focus=True):
         return difference(proposal["old_text"], self._new_text()) if proposal else None
 
     def _first_change(self) -> int:
-        """The first added line of the new text, from 0; also 0 if no line is added."""
+        """The number, from 0, of the first added line in the new text; also 0 if no line is added."""
         lines = self._found.lines if self._found is not None else []
         return next((line.number - 1 for line in lines if line.kind == "added"), 0)
 

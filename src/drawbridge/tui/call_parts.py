@@ -18,7 +18,8 @@ OF_PROPOSAL: Final[Mapping[str, frozenset[str]]] = {
     "Write": frozenset({"file_path", "content"}),
     "NotebookEdit": frozenset({"notebook_path", "new_source", "cell_id", "cell_type", "edit_mode"}),
 }
-"""Tool → the fields of its input that the proposal's diff shows, unless a value has a type that the diff can't show."""
+"""Maps a tool to the fields of its input that the proposal's diff shows, unless a value has a type that the diff can't
+show."""
 
 EDIT: Final = OF_PROPOSAL["Edit"] - {"file_path"}
 """The fields of each element of a MultiEdit's ``edits``."""
@@ -30,7 +31,7 @@ ACP_WORDS: Final[Mapping[str, frozenset[str]]] = {
     "status": frozenset({"pending", "in_progress", "completed", "failed"}),
     "sessionUpdate": frozenset({"tool_call", "tool_call_update"}),
 }
-"""Fields of an ACP tool call → the protocol's own values, which need not be shown. Any other value is shown."""
+"""Maps fields of an ACP tool call to the protocol's own values, which need not be shown. Any other value is shown."""
 
 ACP_ID: Final = re.compile(r"[\w.:/-]{1,100}", re.ASCII)
 """Matches a ``toolCallId`` that need not be shown."""
@@ -67,8 +68,8 @@ def of_request(request: Mapping[str, Any], given: Any) -> list[Part]:
 def parts(
     tool: str, given: Any, proposal: Mapping[str, Any] | None = None, links: Any = None, *, is_acp: bool = False
 ) -> list[Part]:
-    """The parts of a tool call. ``proposal``: the change, if it is shown next to them. ``links``: paths that lead
-    through a symbolic link → their targets. ``is_acp``: ``given`` is a tool call of the Agent Client Protocol."""
+    """The parts of a tool call. ``proposal``: the change, if it is shown next to them. ``links``: maps paths that lead
+    through a symbolic link to their targets. ``is_acp``: ``given`` is a tool call of the Agent Client Protocol."""
     found = [
         Part("warning", f"{path} leads through a link. The file is {end}.")
         for path, end in (links.items() if isinstance(links, Mapping) else ())

@@ -211,14 +211,15 @@ class Client:
         return str(record["message"]["message"]["prompt"])
 
     async def around(self, seq: int) -> None:
-        """Loads the part of the history that contains the record ``seq``. Raises ``RequestError``."""
+        """Loads the part of the history that contains the record ``seq``, unless that record is in memory. Raises
+        ``RequestError``."""
         conversation = self.conversation
         if conversation is not None and not conversation.first <= seq <= conversation.last:
             conversation.jump(min(seq + PAGE // 2, conversation.cursor))
             await self.older()
 
     async def latest(self) -> None:
-        """Loads the end of the conversation. Raises ``RequestError``."""
+        """Loads the end of the conversation, unless it is in memory. Raises ``RequestError``."""
         if self.conversation is not None and not self.conversation.at_end:
             self.conversation = Conversation(self.conversation.id)
             await self._join()

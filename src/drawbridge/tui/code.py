@@ -1,4 +1,4 @@
-"""Code and diffs as lines of a terminal: colored by Pygments, wrapped to a width, with the words that differ marked."""
+"""Code and diffs as lines of a terminal: colored by Pygments, wrapped to a width, with changed words marked."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _folded(text: str, width: int) -> list[str]:
 
 
 class DiffLines:
-    """A diff at one width: its number of lines, and each line when it is needed.
+    """A diff, wrapped to one width, as a sequence of strips. A strip is drawn only when it is needed.
 
     ``proposal``: the path, the old text and the new text. ``width``: in columns. ``above``: how many lines of the whole
     old file and of the whole new file precede the two texts. ``highest``: the highest line number that has to fit, so

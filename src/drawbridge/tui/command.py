@@ -29,7 +29,7 @@ class NoReview(Exception):
 
 
 def run(project: str | None, settings: AttachSettings) -> int:
-    """Runs ``drawbridge attach`` until the user leaves, and returns the exit code. ``project``: the name, path or id of
+    """Runs ``drawbridge attach`` until the user quits, and returns the exit code. ``project``: the name, path or id of
     the project to show; None shows the list of projects. Raises ``NoServer`` or ``BadSetting``."""
     finder = _finder(settings, elsewhere=True)
     directory = os.path.realpath(project) if project and os.path.isdir(project) else ""

@@ -66,7 +66,7 @@ class Connection:
         self.name = name
         self.state: State = "connecting"
         self.problem = ""
-        """Why there is no connection, in words for the user; empty while there is one."""
+        """Why there is no connection, in words for the user; empty while the connection is open."""
         self.on_state: Callable[[], None] = lambda: None
         self.on_open: Callable[[], None] = lambda: None
         self.on_message: Callable[[Message], None] = lambda message: None

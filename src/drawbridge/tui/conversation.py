@@ -1,4 +1,4 @@
-"""The state of one project's conversation, derived only from records and live messages. Does no I/O.
+"""The state of one project's conversation, derived only from snapshots, records and live messages. Does no I/O.
 
 ``items`` are what the user sees, ordered by ``seq``: a part of the history without gaps. ``prepend`` adds an older
 part, and items far from the reader are released. ``cursor``: the ``seq`` up to which everything was received.

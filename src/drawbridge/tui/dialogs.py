@@ -140,7 +140,7 @@ class ProjectDialog(ModalScreen[NewProject | None]):
 
 
 class ConfirmDialog(ModalScreen[bool]):
-    """Asks the user to confirm an action. ``yes``: the label of the key ``y``."""
+    """Asks the user to confirm an action. ``yes``: the label of the ``y`` key. Returns whether the user agreed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "dismiss(True)", show=False),

@@ -119,7 +119,7 @@ class LinesView(ScrollView, can_focus=True):
         self.call_after_refresh(self.look)
 
     def redraw(self, draw: Callable[[int], Lines]) -> None:
-        """Replaces ``draw``, and shows the lines that it returns."""
+        """Replaces ``draw``, and shows the lines that it returns. All of them count as unseen."""
         self._draw, self._width, self._seen = draw, 0, 0
         self._lay_out()
         self.call_after_refresh(self.look)

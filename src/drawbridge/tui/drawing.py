@@ -391,7 +391,7 @@ class _Markdown(Markdown):
 
     def _has_surplus_cells(self) -> bool:
         """Whether a table has a row with more cells than its header. The surplus cells are not drawn, which
-        ``_letters`` does not show if they contain only signs."""
+        ``_letters`` does not detect if they contain only punctuation."""
         lines, columns = self.markup.split("\n"), 0
         for token in self.parsed:
             match token.type:

@@ -193,7 +193,7 @@ class History(ScrollView, can_focus=True):
     # Keys and the mouse.
 
     def action_step(self, by: int) -> None:
-        """Selects the next item, or the previous one."""
+        """Selects the next item (1) or the previous one (-1). If no item is selected, selects the last visible one."""
         places = [at for at, block in enumerate(self._blocks) if block.item is not None]
         if not places:
             return

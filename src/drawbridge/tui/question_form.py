@@ -23,7 +23,7 @@ from drawbridge.tui.diff_view import LOOK_SECONDS, is_covered, on_screen
 from drawbridge.tui.wording import block, one_line
 
 OF_QUESTION: Final[Mapping[str, type]] = {"question": str, "header": str, "multiSelect": bool, "options": list}
-"""The fields of a question that the form can show → their types."""
+"""Maps the fields of a question that the form can show to their types."""
 
 
 class QuestionForm(VerticalScroll):
@@ -177,7 +177,7 @@ class QuestionForm(VerticalScroll):
 
 
 class _Rows:
-    """The lines of a widget that have been on the screen since it has had this ``size``."""
+    """The lines of a widget that have been on the screen since the widget got this ``size``."""
 
     def __init__(self, size: Size, seen: set[int]) -> None:
         self.size = size

@@ -84,7 +84,8 @@ class Questions(Vertical):
             card.uncover()
 
     def _settle(self, card: ApprovalView, answer: Mapping[str, Any]) -> None:
-        """Closes a request that was resolved elsewhere or withdrawn, unless the user has written something."""
+        """Closes a request that was resolved elsewhere or withdrawn. If the user has written something, the request
+        stays on the screen and shows what happened."""
         if card.is_dirty:
             card.settle({**answer, "by": self._client.called(answer)} if answer.get("by") else answer)
         else:

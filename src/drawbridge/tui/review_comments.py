@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The lines ``first`` to ``last`` of a file, from 1."""
+    """The lines ``first`` to ``last``, from 1, of the old or the new file (``side``)."""
 
     side: Side
     first: int
@@ -163,7 +163,8 @@ class Writing:
         return self.text.strip() != draft["text"] or self.suggestion != _field_of(draft)
 
     def wish(self, place: Place, draft: Comment | None) -> dict[str, Any]:
-        """The data of the request that stores the text."""
+        """The data of the request that stores the text: as a new comment at ``place`` or, if ``draft`` is not None, as
+        a change to that draft."""
         suggestion = None if self.suggestion is None else review_words.suggested_text(self.quote, self.suggestion)
         words = {"text": self.text, **({} if suggestion is None else {"suggestion": suggestion})}
         if draft is not None:
@@ -190,7 +191,7 @@ def begun(part: Part, place: Place, quote: str) -> Writing:
 
 
 def changing(draft: Comment, part: Part | None) -> Writing:
-    """A change to a draft. ``part``: the part at which the draft is shown."""
+    """A change to a draft. ``part``: the part at which the draft is shown; None if its file has no parts."""
     offset = (
         int(draft["line"]) - start_of(part.hunk, draft["side"]) if part is not None and part.hunk is not None else 0
     )

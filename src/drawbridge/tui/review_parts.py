@@ -50,8 +50,8 @@ class Context(NamedTuple):
 
 class HunkLines(NamedTuple):
     """A hunk with the lines around it. ``texts``: the old and the new text, as far as they are shown. ``above``: how
-    many lines of the old and the new file precede them. ``end``: how the end of the last line changes, in words; empty
-    if it does not.
+    many lines of the old and the new file precede them. ``end``: how the newline at the end of the file changes, in
+    words; empty if it does not change.
     """
 
     lines: list[Line]

@@ -32,7 +32,7 @@ class Draft(NamedTuple):
 @dataclass(slots=True, eq=False)
 class Commit:
     """What the user has entered for a commit, and its result. ``without``: the paths of kept files that are left for
-    later; ``output``: git's output after a refusal; ``done``: a ``ReviewCommitted``."""
+    later; ``output``: git's output after a refusal; ``done``: a ``ReviewCommitted``, or None before the commit."""
 
     message: str = ""
     is_new_branch: bool = False
@@ -48,7 +48,7 @@ class Commit:
 class Push:
     """What the user has entered for a push, and its result. ``title``, ``body``: of the pull request; ``proposed``: the
     title and body that the server proposed last; ``output``: the output of git and its hooks after a refusal; ``done``:
-    a ``ReviewPushed``."""
+    a ``ReviewPushed``, or None before the push."""
 
     is_pull_request: bool = False
     title: str = ""

@@ -302,7 +302,7 @@ class ConversationScreen(Screen[None]):
         do(self, self._client.command("agent_interrupt", {"schedule": True} if self._cancels else {}))
 
     def action_stop_all(self) -> None:
-        """Stops the run, and removes the prompts that wait."""
+        """Stops the run, and removes all queued prompts."""
         do(self, self._client.command("agent_interrupt", {"all": True}))
 
     def action_queue(self) -> None:

@@ -662,7 +662,8 @@ class ReviewScreen(Screen[None]):
             self._view.go(part.key)
 
     def action_send_comments(self) -> None:
-        """Asks the user to confirm, and shows the number of comments. Only the drafts that exist now are sent."""
+        """Asks the user to confirm that all drafts are sent, and shows their number. If the drafts change in the
+        meantime, none is sent. If the user has not finished a comment, goes to it instead."""
         commenting = self._commenting
         count, version = len(commenting.drafts), commenting.version
         if (unsaved := commenting.unsaved) is not None:

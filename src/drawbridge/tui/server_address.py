@@ -25,7 +25,7 @@ FINGERPRINT: Final = re.compile(r"([0-9A-F]{2}:){31}[0-9A-F]{2}")
 @dataclass(frozen=True)
 class ServerAddress:
     """What is needed to connect to a server. ``fingerprint``: SHA-256 of the expected certificate, which then does not
-    need a trusted signature; None if it is verified in the usual way.
+    need a trusted signature; None if the certificate is verified in the usual way.
 
     ``token``: empty if there is no token file, since a server may not need one. ``token_file``: for error texts.
     """

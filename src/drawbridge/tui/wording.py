@@ -47,7 +47,7 @@ def mode(project: Mapping[str, Any], name: str, offers: Iterable[Mapping[str, An
 
 
 def one_line(text: object) -> str:
-    """``text`` as one line of harmless text that can be drawn after a space or a sign: an accent at its start, which
+    """``text`` as one line of harmless text that can be drawn after a space or a symbol: an accent at its start, which
     would combine with that character, is escaped."""
     return harmless(f" {text}")[1:]
 
@@ -205,7 +205,7 @@ def context_words(agent: Mapping[str, Any]) -> str:
 
 
 def tool_words(given: Mapping[str, Any], root: str) -> str:
-    """The most informative part of a call, on one line."""
+    """The most informative field of a call, on one line; empty if the call has none of the known fields."""
     questions = given.get("questions")
     first = questions[0] if isinstance(questions, list) and questions and isinstance(questions[0], dict) else {}
     names = ("file_path", "notebook_path", "path", "command", "pattern", "url", "description")
@@ -251,7 +251,7 @@ def first_words(answer: Mapping[str, Any]) -> str:
 
 
 def whole_text(message: Any) -> str:
-    """The complete text of a record."""
+    """The complete text of a record; JSON if the record contains no text."""
     inner = message.get("message") if isinstance(message, dict) else None
     content = inner.get("content", inner.get("prompt")) if isinstance(inner, dict) else None
     if isinstance(content, str):

@@ -7,6 +7,9 @@ diff comes before the question), ``change PATH|OLD|NEW`` (reports the call, asks
 command), ``wait`` (until the turn is canceled), ``read PATH`` (requests a file from the client), ``spend 0.5``
 (reports a cost), ``remember`` (repeats all prompts), ``mode_is`` (sends its mode), ``refuse`` (ends with a refusal),
 ``fail`` (ends with an error). It stores its conversations in ``conversations.json`` in its directory.
+
+With ``--lists``, conversations can be listed; with ``--resumes``, they can be resumed without being replayed. With
+``--locked``, new conversations require a login. With ``--elsewhere``, ``report`` also reports another call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sessions with an agent that is written with the Agent Client Protocol's official library."""
+"""Sessions with an agent that uses the Agent Client Protocol's official library."""
 
 from __future__ import annotations
 

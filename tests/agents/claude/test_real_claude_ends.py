@@ -120,7 +120,7 @@ async def test_a_server_that_is_killed_takes_the_agent_and_its_commands_with_it(
 async def test_a_server_that_is_killed_at_a_question_leaves_no_agent_that_continues(
     project: Path, model: MessagesStub
 ) -> None:
-    """On its own, the CLI takes the end of its input as a denial and asks its model how to continue."""
+    """The CLI would treat the end of its input as a denial and ask its model how to continue."""
     model.will_say(tool_use("Bash", command="touch log", description="d"), text("Then without."))
     server = await asyncio.create_subprocess_exec(
         sys.executable,

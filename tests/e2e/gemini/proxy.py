@@ -26,8 +26,8 @@ class CuttingProxy(contextlib.AbstractContextManager["CuttingProxy"]):
     """Announces itself with a discovery file beside the bridge's. A CLI that is given the proxy's port finds it."""
 
     def __init__(self, discovery: Path, *, transcript: Transcript | None = None, lends_token: bool = False) -> None:
-        """``discovery``: the bridge's own discovery file. ``lends_token``: whether requests without a token get the
-        bridge's.
+        """``discovery``: the bridge's own discovery file. ``transcript``: records the messages, if given.
+        ``lends_token``: whether requests without a token get the bridge's.
         """
         content = json.loads(discovery.read_text())
         self.streams = 0
@@ -128,7 +128,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    # HTTP/1.0 has one connection for each request, so cutting the event stream affects no other request.
+    # HTTP/1.0 uses one connection for each request, so cutting the event stream does not affect other requests.
     server: _Server
 
     @property

@@ -26,7 +26,8 @@ STUCK = "Press ENTER"
 
 
 class GuardedWorkstation(Workstation):
-    """Editors listen in the test's own directory, and the guard looks nowhere else."""
+    """Editors listen in ``sockets``, and the guard looks nowhere else unless a test sets it up with other directories.
+    """
 
     def __init__(self, project: Path, model: MessagesStub, tmux: Tmux) -> None:
         super().__init__(project, model, tmux)
@@ -83,7 +84,7 @@ class GuardedWorkstation(Workstation):
         """Starts ``nvim`` without naming a socket: it creates one in the runtime directory."""
         folder = Path(os.environ["XDG_RUNTIME_DIR"])
         command = [str(programs.nvim()), "-n", "-i", "NONE", "-u", "NONE", *map(str, files)]
-        environment = claude_rig.environment(self.model) | {"TMPDIR": str(folder)}  # Neovim 0.7 supports no other place
+        environment = claude_rig.environment(self.model) | {"TMPDIR": str(folder)}  # where Neovim 0.7 creates it
         pane = self.tmux.start("nvim", command, cwd=self.project, environment=environment)
         socket = wait_until(lambda: next(chain(folder.glob("nvim.*.0"), folder.glob("nvim??????/0")), None))
         return Neovim(pane, socket)

@@ -42,7 +42,7 @@ class Workstation:
         return path
 
     async def opened(self, name: str, content: str | bytes = "one\ntwo\nthree\n") -> Path:
-        """Creates a file and opens it in front of the user."""
+        """Creates a file and opens it as the user's current buffer. Returns its path."""
         path = self.file(name, content)
         await self.person.edits(path)
         return path
@@ -108,7 +108,7 @@ def kept(answer: Any) -> list[str]:
 async def sooner_or_later(
     look: Callable[[], Awaitable[T]], enough: Callable[[T], bool], what: str = "what was waited for"
 ) -> T:
-    """Calls ``look`` until ``enough`` is true for its result, and returns that result."""
+    """Calls ``look`` until ``enough`` is true for its result. Returns that result. Fails after ``PATIENCE`` seconds."""
     end = time.monotonic() + PATIENCE
     while not enough(found := await look()):
         assert time.monotonic() < end, f"{what} did not come within {PATIENCE:g} s"

@@ -200,7 +200,7 @@ async def test_a_merge_while_the_person_types_is_a_step_of_its_own(at: Workstati
         assert await at.text() == ["zero", "one", "two before"]
         await at.keys("u")
         assert await at.text() == ["one", "two before"]
-    else:  # 0.7 does not close the undo step while the user keeps typing
+    else:  # Neovim 0.7 does not close the undo step while the user keeps typing
         assert await at.text() == ["one", "two before and after"]
 
 

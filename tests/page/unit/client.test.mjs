@@ -392,7 +392,7 @@ test('going to the end stops a jump', async () => {
   assert.notEqual(client.conversation.first, 500);
 });
 
-/** A client and its project, which has a session `s` of 200 records. @param answers by type, instead of the server's */
+/** A client and its project, which has a session `s` of 200 records. @param answers by type, replacing the server's */
 const withSession = (answers = {}) =>
   world({
     ...server(

@@ -1,5 +1,5 @@
-// The parts of the DOM that Preact needs for drawing, and the web UI's modules for loading, without a browser.
-// Has to be imported before the web UI's modules.
+// The parts of the DOM that Preact needs to draw, and that the web UI's modules need to load, without a browser.
+// Must be imported before the web UI's modules.
 
 class Node {
   constructor() {

@@ -64,8 +64,8 @@ HALF_A_MESSAGE = giant_frame_head(917_504) + b"x" * 900_000
 
 @contextlib.asynccontextmanager
 async def crowd(server: Server, words: bytes, tls: ssl.SSLContext | None, at_once: int) -> AsyncIterator[None]:
-    """Yields once all members of the crowd have connected or given up. Those that are cut off reconnect. At most
-    ``at_once`` of them connect at a time.
+    """Yields once all members of the crowd have connected or given up. Those that are cut off reconnect, up to
+    ``RENEWALS`` times. At most ``at_once`` of them connect at a time.
     """
     address = urlsplit(server.url)
     came: set[int] = set()

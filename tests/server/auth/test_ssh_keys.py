@@ -61,7 +61,9 @@ def mpint(number: int) -> bytes:
 def signature(
     key: PrivateKey, message: bytes, *, namespace: str = NAMESPACE, algorithm: str = "sha512", sha1: bool = False
 ) -> str:
-    """Signs the message like ``ssh-keygen -Y sign``. Some keyword arguments make the signature invalid."""
+    """Signs the message like ``ssh-keygen -Y sign``. Returns the armored signature. Another ``namespace``, an
+    ``algorithm`` other than SHA-256 and SHA-512, or ``sha1`` with an RSA key makes it invalid for a login.
+    """
     blob = base64.b64decode(line(key).split()[1])
     digest = hashlib.new(algorithm, message).digest()
     head = packed(namespace.encode()) + packed(b"") + packed(algorithm.encode())
@@ -222,7 +224,7 @@ async def test_a_signature_for_an_odd_spelling_is_refused(server: Server, host: 
     "host", ["127.0.0.1:PORT", "localhost:PORT", "[::1]:PORT", "public.example", "public.example:99"]
 )
 async def test_a_signature_for_a_public_name_is_accepted(server: Server, host: str) -> None:
-    """At a public name, a proxy with a different port may be in front of the server."""
+    """The server's own names are accepted only with its port. At a public name, a proxy may use a different port."""
     async with connected(server.url) as client:
         assert await log_in(client, ADA, host=host.replace("PORT", str(server.port))) == "auth"
 

@@ -45,8 +45,8 @@ async def changed(project: Path, files: dict[str, bytes]) -> tuple[Checkpoints, 
 
 
 async def test_an_extension_that_is_not_known_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An extension is refused even if git itself supports it, because such a repository may not be readable through
-    links.
+    """An unknown extension is refused even if git itself supports it, because such a repository may not be readable
+    through links.
     """
     git(project, "config", "core.repositoryFormatVersion", "1")
     git(project, "config", "extensions.worktreeConfig", "true")

@@ -412,7 +412,7 @@ def filters_of_the_person(directory: Path, spy: str) -> None:  # noqa: F811
 
 
 def own_repository(directory: Path, spy: str) -> None:  # noqa: F811
-    """Creates a repository with hooks, fsmonitor and a filter."""
+    """Creates a repository with hooks, a filter, fsmonitor and an external diff, all of which run the spy."""
     git(directory, "init", "-q")
     for name, value in {"core.fsmonitor": spy, "filter.x.clean": spy, "diff.external": spy}.items():
         git(directory, "config", name, value)

@@ -488,7 +488,7 @@ async def test_a_device_is_notified_within_its_rights(tmp_path: Path, sender: Se
         await until(lambda: len(service.posted) == 2)
         devices.revoke("confined")
         told.published(run_finished("failed"))
-        told.published(at_blog(review(0)))  # nothing to review, so the end is notified at once
+        told.published(at_blog(review(0)))  # nothing to review, so the notification is sent at once
         subscribed(told, Browser(), f"{service.url}/owner")
         told.published(run_finished("failed"))
         await until(lambda: len(service.posted) == 3)
@@ -501,7 +501,7 @@ async def test_a_damaged_device_file_does_not_stop_notifications(tmp_path: Path,
     with Service(201).up() as service:
         subscribed(told, Browser(), service.url, device.id)
         told.published(run_finished("completed"))
-        told.published(at_blog(review(0)))  # nothing to review, so the end is notified at once
+        told.published(at_blog(review(0)))  # nothing to review, so the notification is sent at once
         (tmp_path / "devices.json").write_text("{")
         told.published(run_finished("failed"))
         await until(lambda: len(service.posted) == 2)

@@ -92,7 +92,7 @@ class World:
             await until(lambda person=person: max(person.seqs, default=0) == self.project.history.last_seq)  # type: ignore[misc]
 
     def busy_elsewhere(self) -> None:
-        """Lets another project take the only slot, or return it."""
+        """Lets another project take the only slot or wait for it. The next call makes it return the slot."""
         slots = self.server.core.context.slots
         if self._slot_back is None:
             granted: list[bool] = []

@@ -45,7 +45,9 @@ async def run(server: Server, client: Client, project: str, prompt: str, answer:
 
 
 def without_its_older_half(server: Server, project: str) -> History:
-    """Drops the oldest files of a project's history until at most half of its size is left. Returns the history."""
+    """Drops the oldest files of a project's history until at most half of its size, or only the newest file, is left.
+    Returns the history.
+    """
     history = server.core.projects.get(project).history
     history.drop(None, history.size // 2)
     return history

@@ -235,7 +235,7 @@ async def test_what_the_viewer_refuses_is_refused(folder: Path, comparisons: Com
 
 @pytest.mark.parametrize("path", ["../old.txt", ":/old.txt", ":(top)old.txt", ":/", "*.py", ":(glob)**", "-r"])
 async def test_nothing_above_the_project_is_shown(folder: Path, comparisons: Comparisons, path: str) -> None:
-    """The project is a directory inside the work tree, and the paths have a special meaning to git."""
+    """The project is a directory inside the work tree. Most of the paths have a special meaning to git."""
     (folder / "old.txt").unlink()
     (folder / "src" / "bridge.py").unlink()
     refused = await refusal(comparisons, folder / "src", path)

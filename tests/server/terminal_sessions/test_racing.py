@@ -26,7 +26,7 @@ from tests.waiting import PATIENCE, until
 from .rig import Message, Phone, ServedWorkstation
 
 DEAF_SECONDS = 0.6
-"""Seconds to wait, because a new dialog of the CLI ignores keys at first."""
+"""Seconds to wait before an answer, because a new dialog of the CLI ignores keys at first."""
 
 MANY = 100
 """The number of rounds in the slow test, enough for different winners."""
@@ -35,7 +35,7 @@ AHEAD = 0.3
 """Seconds before the earliest possible answer, so that both browsers receive the command to answer in time."""
 
 SPREAD = 0.12
-"""Seconds within which all of them answer."""
+"""Seconds within which Neovim, the terminal and both browsers answer."""
 
 CLICKS_AT = "setTimeout(() => document.querySelector('{0} footer .{1}')?.click(), {2} - Date.now())"
 """Clicks one of the card's buttons at a given time, in milliseconds since 1970."""
@@ -86,7 +86,7 @@ class Race:
         await asyncio.to_thread(self.neovim.wait_until_closed, number)
 
     def _prepare(self, number: int, card: str, mine: str) -> None:
-        """Waits until all of them show the question, and prepares their answers."""
+        """Waits until Neovim, the terminal and both browsers show the question, and prepares their answers."""
         self.neovim.wait_for_proposal(number)
         self.claude.pane.wait_for(EDIT_DIALOG)
         self.neovim.command(f"%s/agent/neovim/ | echo 'changed {number}'")

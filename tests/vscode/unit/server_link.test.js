@@ -45,7 +45,7 @@ async function server(name, answer = () => null, welcomes = true) {
   };
 }
 
-/** Creates a link. `reports`: its reports that no test has taken yet; `report()` takes the next, and waits for it. */
+/** Creates a link. `reports`: its reports that the test has not taken yet. `report()` waits for the next one. */
 function linked() {
   const waiting = [];
   const reports = [];

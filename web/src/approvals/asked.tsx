@@ -32,7 +32,7 @@ import { Plan } from './plan.tsx';
 import { Rest } from './rest.tsx';
 import { Value } from './value.tsx';
 
-/** The fields of each of a MultiEdit’s `edits`. */
+/** The fields of each edit in a MultiEdit. */
 const EDIT = ['old_string', 'new_string', 'replace_all'];
 
 /** Fields of the input that the proposal’s diff shows, unless a value has a type that the diff can’t show. */
@@ -65,7 +65,7 @@ export type Context = {
   /** The project's directory. */
   root: string;
   comments?: Comments;
-  /** The fields of the input that are being edited in editors below; unopened parts of them stay in view. */
+  /** The input fields that are being edited below. One with parts that have not been opened yet stays in view, too. */
   edited?: readonly string[];
 };
 

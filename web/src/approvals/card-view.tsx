@@ -34,7 +34,7 @@ class Boundary extends Component<{ children: ComponentChildren }, { failed: bool
   }
 }
 
-/** Nobody can press its hidden `must` button, so Accept stays disabled. */
+/** Shown in place of a request that fails to render. Its hidden `must` button keeps Accept disabled. */
 function Undrawable() {
   useMust();
   return (

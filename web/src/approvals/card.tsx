@@ -53,7 +53,7 @@ export class ApprovalCard {
   message: string;
   questions: Questions | undefined;
   comments: Collected;
-  /** Its position among the open requests, in words: "2 of 4". */
+  /** Its position among the open requests, in words: "2 of 4"; '' if it is the only one. */
   place: Signal<string> = signal('');
   /** How many buttons in the card have to be pressed before the request can be accepted. */
   unopened: Signal<number> = signal(0);
@@ -67,7 +67,7 @@ export class ApprovalCard {
   cut: Signal<Cut> = signal(undefined);
   /** The number of lines of the proposal not seen yet; undefined if 0, or while something above it is not seen. */
   unread: Signal<number | undefined> = signal(undefined);
-  /** If there is no proposal: about how many lines of the card have not been in sight; otherwise undefined. */
+  /** An estimate of how many lines of the card have not been in sight; undefined if the card shows a proposal. */
   rest: Signal<number | undefined> = signal(undefined);
   /** Whether files are shown whole; `showsTools`: whether the buttons for that are shown. */
   isFileWhole: Signal<boolean> = signal(false);
@@ -184,7 +184,7 @@ export class ApprovalCard {
     }
   }
 
-  /** The parts of the form of questions that are drawn now, by their names. */
+  /** The parts of the question form that are drawn now, by name. */
   get _parts() {
     const all = this.element.querySelectorAll<HTMLElement>('[data-part]');
     return new Map([...all].map((part) => [part.dataset.part ?? '', part]));
@@ -226,7 +226,7 @@ export class ApprovalCard {
     return questions !== undefined && this._leadsOn(questions, [questions.at.value]);
   }
 
-  /** Called when another question is shown in place of the one before. */
+  /** Called when another question has replaced the one that was shown. */
   stepped() {
     this.sight = new Sight();
   }
@@ -261,7 +261,7 @@ export class ApprovalCard {
     if (isReading) this.element.focus({ preventScroll: true });
   }
 
-  /** About how many lines of the card have not been in sight: a heading, for example, is taller than other lines. */
+  /** How many lines of the card have not been in sight: an estimate, since a heading is taller than other lines. */
   _linesLeft() {
     const asked = this.element.querySelector('.asked');
     const height = asked ? Number.parseFloat(getComputedStyle(asked).lineHeight) : Number.NaN;

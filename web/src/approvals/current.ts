@@ -335,8 +335,8 @@ export class Current<Card extends Decidable> {
 
   /**
    * Measures after the next frame. A busy browser may draw nothing for a while: what appeared and disappeared in the
-   * meantime was never in sight. Nor was what scrolled away before its frame was drawn: what counts is what is in the
-   * same place before and after.
+   * meantime was never in sight. Nor was what scrolled away before its frame was drawn: only what is in the same place
+   * before and after the frame is drawn counts.
    */
   _lookWhenDrawn() {
     this._frame ??= requestAnimationFrame(() => {
@@ -390,7 +390,7 @@ export class Current<Card extends Decidable> {
     return [content, { top: view.top, bottom: view.bottom - foot }, height(':scope > header'), 0, over];
   }
 
-  /** Disables the ways to answer for a moment after they appear or move, unless the user has scrolled. */
+  /** Disables the ways to answer for a moment after they appear or move, unless the user's scrolling moved them. */
   _settle(isScrolled: boolean) {
     const now = performance.now();
     const { scrollTop } = this._scroller;

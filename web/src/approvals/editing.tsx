@@ -20,7 +20,7 @@ const MOST = 1_000_000;
 /** The minimum width of the conversation, in pixels, at which the original can be shown beside the text. */
 const ROOM = 1100;
 
-/** Whether there is room for two editors around an element. */
+/** Whether the conversation that contains an element is wide enough for two editors side by side. */
 function useRoom(place: { current: HTMLElement | null }) {
   const [isWide, setWide] = useState(false);
   useLayoutEffect(() => {

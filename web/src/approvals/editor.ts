@@ -18,7 +18,7 @@ import { COLOURS, coloursFor, HIDDEN, LOOK } from '../text/codemirror.ts';
 import { isHarmless } from '../text/harmless.ts';
 import { Unseen } from './unseen.ts';
 
-/** How the comparison looks. */
+/** The styles of the comparison. */
 const COMPARED = EditorView.theme({
   '.cm-changedLine': { backgroundColor: 'var(--yes-wash) !important' },
   '.cm-changedText': { background: 'var(--yes-mark) !important', borderRadius: '2px' },
@@ -68,7 +68,7 @@ const COMPARED = EditorView.theme({
 
 const WORDS = EditorState.phrases.of({ '$ unchanged lines': '$ unchanged lines: Show' });
 
-/** Options of both comparisons: fast rather than exact, because they run on every key press. */
+/** Options of both comparisons. They favor speed over exactness, because a comparison runs on every key press. */
 const COMPARISON = {
   collapseUnchanged: { margin: 3, minSize: 6 },
   diffConfig: { scanLimit: 500, timeout: 50 },
@@ -192,7 +192,7 @@ export function openEditor({
   };
 }
 
-/** Whether the removed text is not compared, or is too long to be in sight whenever the text beside it is. */
+/** Whether removed text may be out of sight while the text beside it is in sight: it is too long, or not compared. */
 function hidesRemoved(original: string, view: EditorView) {
   const chunks = getChunks(view.state)?.chunks;
   if (original === '' || !chunks) return original !== '';

@@ -159,7 +159,7 @@ export const asksQuestions = ({ tool_name: tool, form, input, truncated }: any) 
   Array.isArray(input?.questions) &&
   input.questions.every(isObject);
 
-/** What the agent wants, and the file; undefined if there isn’t one. */
+/** What the agent wants, and the path of the file; the path is undefined if the request is not about one file. */
 export function titleOf(request: any, agent: string, root: string): [string, string | undefined] {
   const { tool_name: tool, proposal, input, title } = request;
   // The server's title shortens a longer tool name.

@@ -26,7 +26,7 @@ function moreOf(option: any) {
   );
 }
 
-/** The part of the form, or of a question, with the fields for which there is no other place. */
+/** The name of the part of the form, or of a question, with the fields that the form has no other place for. */
 export const MORE = 'more';
 
 /** The name of a part of the form that has to be read, for the question with this index. */
@@ -132,7 +132,10 @@ export class Questions {
     return now.some(({ chosen, own }) => chosen.length || own) ? now : undefined;
   }
 
-  /** The first part that has to be read before the questions are answered, or only those with these indexes. */
+  /**
+   * The first unread part of all questions, or of those with these indexes, that has to be read before they are
+   * answered; undefined if all such parts have been read.
+   */
   unread(indexes = this.all.map((_, index) => index)): string | undefined {
     const parts = [...(isEmpty(this.more) ? [] : [MORE]), ...indexes.flatMap((index) => this.all[index].parts(index))];
     return parts.find((part) => !this.read.has(part));

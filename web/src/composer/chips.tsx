@@ -129,7 +129,7 @@ function AgentChip({ client, project, may, choose, failed, name }: Props & { nam
   );
 }
 
-/** The offer for the agent's current model, the first offer if the model is not known; undefined if there isn’t one. */
+/** The offer for the agent's current model; the first offer if the model is not known. Undefined if there isn’t one. */
 function currentModel({ model }: AgentState, { models = [] }: AgentOffers): ModelOffer | undefined {
   return (
     models.find((one) => one.name === model) ??

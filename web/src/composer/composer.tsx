@@ -330,7 +330,7 @@ export class Composer {
     this.mark();
   }
 
-  /** Closes the list. */
+  /** Closes the list of suggestions, and drops results that have not arrived yet. */
   private forget() {
     this.asked++;
     if (this.found.value.length) this.offer([]);

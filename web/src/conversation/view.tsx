@@ -321,7 +321,7 @@ export class ConversationView {
     return withDays(rowsOf(items, Boolean(run) || desk?.state === 'working' || desk?.state === 'waiting'));
   }
 
-  /** Skips the work if no row has changed, which is usual while an answer streams. */
+  /** Updates the rows. Does nothing if none has changed, which is usual while an answer streams. */
   _drawRows(conversation: Conversation) {
     const { items, run } = conversation;
     const versions = items.reduce((sum, item) => sum + item.version, 0);
@@ -546,7 +546,7 @@ export class ConversationView {
   }
 }
 
-/** Enter unfolds the focused message. */
+/** Enter unfolds or folds the focused message. */
 function unfold(event: KeyboardEvent) {
   const target = event.target as HTMLElement;
   if (event.key !== 'Enter' || event.ctrlKey || event.metaKey || !target.classList.contains('item')) return;

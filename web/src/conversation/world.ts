@@ -22,7 +22,7 @@ export type World = {
   review?: (run: string) => boolean;
   openReview?: () => void;
   openFile?: OpenFile;
-  /** The element in which a text was drawn while it was streamed. */
+  /** Returns the element in which a text was drawn while it was streamed; undefined if it can't be reused. */
   adopt?: (text: string) => HTMLElement | undefined;
   /** The keys of what the user has unfolded. */
   unfolded: Set<string>;

@@ -1,4 +1,4 @@
-// One file, to read: its content, or what has changed in it since the last commit.
+// The view of one file: its content, or what has changed in it since the last commit.
 
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { useSignal } from '@preact/signals';

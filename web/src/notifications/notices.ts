@@ -63,7 +63,11 @@ export function watch(client: import('../protocol/client.ts').Client, reviews: R
   });
 }
 
-/** @param name the name of the project that is shown */
+/**
+ * Sets the title of the page and the number on the app's icon.
+ * @param waiting the number of approval requests that wait
+ * @param name the name of the project that is shown
+ */
 export function title(waiting: number, name?: string) {
   const words = `${waiting ? `(${waiting}) ` : ''}${name ? `${harmless(name)} · ` : ''}Drawbridge`;
   if (document.title === words) return;

@@ -35,7 +35,7 @@ export async function unsubscribe(client: import('../protocol/client.ts').Client
   await client.connection.ask('push_unsubscribe', { endpoint: subscription.endpoint }).catch(() => {});
 }
 
-/** Sends a notification to this browser only. Returns what its push service answered. */
+/** Sends a notification to this browser only. Returns whether its push service accepted it, and if not, why. */
 export async function test(
   client: import('../protocol/client.ts').Client,
 ): Promise<{ accepted: boolean; problem?: string }> {

@@ -76,11 +76,11 @@ export const plainLine = (text: string) =>
     .replace(/\*\*|`/g, '')
     .replace(/\[([^\][]+)\]\([^)\s]*\)/g, '$1');
 
-/** What is known about a mode: from the agent, if only it has the mode, otherwise from the server. */
+/** What is known about a mode: from the server or, if it does not know the mode, from the agent; else undefined. */
 export const modeOffer = (project: any, mode: string, offers: ModeOffer[] = []): ModeOffer | undefined =>
   [...offers, ...(project?.own_modes ?? [])].find((one) => one.name === mode);
 
-/** Whether the agent asks before it changes files. */
+/** Whether the agent asks before it changes files; true if that is not known. */
 export const asksFirst = (project: any, offers?: ModeOffer[]): boolean =>
   project?.asks !== false && modeOffer(project, project?.permission_mode, offers)?.asks !== false;
 
@@ -97,7 +97,7 @@ export const modesOf = (project: any, hello?: Pick<Hello, 'modes' | 'mode_offers
 
 const WEEK = 7 * 86_400_000;
 
-/** "14:05" for today, with the weekday for another day, and with the date if that day is a week or more ahead. */
+/** "14:05" for today; preceded by the weekday for another day, or by the date if that day is a week or more ahead. */
 export function clock(time: string, now = new Date()) {
   const when = new Date(time);
   const hours = when.toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit' });

@@ -108,7 +108,10 @@ export class Client extends EventTarget {
     this.connection.pair(code, name);
   }
 
-  /** Whether the server accepts messages of this type from this device; true as long as this is not known. */
+  /**
+   * Whether the server accepts messages of this type from this device. Until it has answered, its last known answer
+   * counts; true if there isn’t one.
+   */
   may(type: string) {
     return (this.hello?.features ?? kept.features())?.includes(type) ?? true;
   }
@@ -232,7 +235,7 @@ export class Client extends EventTarget {
       return false;
     const { first } = conversation;
     const { data } = await this.command('get_messages', { before_seq: first, limit: PAGE });
-    if (conversation.first !== first || conversation.before !== undefined) return false; // a jump came between
+    if (conversation.first !== first || conversation.before !== undefined) return false; // a jump intervened
     conversation.prepend(data.messages);
     this._tell('conversation');
     return data.messages.length > 0;

@@ -86,7 +86,7 @@ export class Board {
   _order: string[] = [];
   /** The part that comes into view once it is drawn. */
   _wanted: { key: string; takesFocus: boolean } | undefined;
-  /** The part that stays in view until the user scrolls, clicks or presses a key, or until a moment has passed. */
+  /** The part that stays in view until the user scrolls, clicks or presses a key; for at most `HELD` milliseconds. */
   _held: { key: string; until: number } | undefined;
   _sizes: ResizeObserver | undefined;
   _isMine = false;
@@ -209,7 +209,7 @@ export class Board {
     this.look();
   }
 
-  /** Makes a part the current one. */
+  /** Makes a part the current one; with `scrolls`, scrolls to it. Does nothing if the part is not in the review. */
   goTo(key: string, { scrolls = true, takesFocus = true } = {}) {
     const part = this.review.parts.peek().find((one) => one.key === key);
     if (!part) return;

@@ -94,7 +94,7 @@ function ask(decision: Decision, what: string, text: string, act: () => void) {
   ));
 }
 
-/** Decides on several parts together. Asks first if several are undone, or if any has not been fully in view. */
+/** Decides on several parts. Asks for confirmation if several are undone, or if any has not been fully in view. */
 function decideSome(review: OpenReview, decision: Decision, parts: readonly Part[], where: string, act: () => void) {
   const unseen = parts.filter(({ key }) => !review.of(key).isSeen).length;
   const isUndo = decision === 'undo';

@@ -1,4 +1,4 @@
-// How much there is to decide in each project's review, and to commit: what the links to the reviews show.
+// How much there is to decide and to commit in each project's review: what the links to the reviews show.
 
 import { type Signal, signal } from '@preact/signals';
 

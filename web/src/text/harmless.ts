@@ -75,7 +75,7 @@ export function inPieces(text: string): { text: string; strange: boolean }[] {
 
 const RUN = /[ \t]{80,}|(?:[ \t]{0,79}\n){6,}/g;
 
-/** Like `inPieces`, but replaces long runs of spaces or blank lines by a count, so that they can't hide other text. */
+/** Like `inPieces`, but replaces long runs of spaces or blank lines with a count, since they could hide other text. */
 export function inShortPieces(text: string) {
   const found: { text: string; strange: boolean }[] = [];
   let at = 0;

@@ -25,7 +25,7 @@ from drawbridge.agents.proposals import read_file
 logger = logging.getLogger("drawbridge.agents")
 
 LISTING_SECONDS: Final = 15.0
-"""Seconds for an agent to start and list its conversations."""
+"""The maximum number of seconds that an agent may take to start and list its conversations."""
 
 
 def usable(files: str | None) -> str | None:

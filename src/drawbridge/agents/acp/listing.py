@@ -22,8 +22,8 @@ list any."""
 
 
 class Listing:
-    """A ``Dialect``. Once the process has ended, ``found`` contains the conversations of ``directory``, at most
-    ``limit``, newest first."""
+    """The ``Dialect`` of a process that only lists conversations. Once the process has ended, ``found`` contains the
+    conversations of ``directory``, at most ``limit``, newest first."""
 
     turn_open = busy = asks = False
 

@@ -19,8 +19,8 @@ NARROW: Final = ("proceed_always_tool", "proceed_always")
 preferred if it offers several."""
 
 LEAVING_PLAN: Final = "ExitPlanMode"
-"""The tool name of a question about leaving plan mode, by which the owner can forbid that. Claude Code's tool has the
-same name."""
+"""The tool name of a question about leaving plan mode: the name of Claude Code's tool, by which the owner's ceilings
+recognize such a question."""
 
 LONGEST_NAME: Final = 200
 

@@ -17,7 +17,7 @@ from drawbridge.agents.base import MODEL_NAME, AgentUnusable, Launch, Options
 from drawbridge.agents.modes import BYPASS
 
 OLDEST: Final = catalog.AGENTS["claude"].oldest
-"""The first version with the stream format used here; also the minimum of the official SDKs."""
+"""The first version with the stream format used here; also the oldest version that the official SDKs support."""
 
 LONGEST_ARGUMENT: Final = 100_000
 """The maximum size of one argument, in bytes; Linux accepts 131,072."""

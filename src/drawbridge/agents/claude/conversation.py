@@ -164,7 +164,7 @@ class ClaudeConversation:
         self._state: object = None
         """The state that the CLI reports: "running", "requires_action" or "idle"; None if it reports none."""
         self._had_tasks = False
-        """Whether a subagent or background command was running when the prompt was sent, or has run since: then the
+        """Whether a subagent or background command was running when the prompt was sent, or has run since. If so, the
         turn's first result may not be its last."""
         self._last_result: tuple[Failure | None, bool] | None = None
         """The last result of the open turn: its failure (None if it succeeded), and whether it was interrupted. The
@@ -173,7 +173,7 @@ class ClaudeConversation:
         self._limited: float | None = None
         self._questions: dict[str, _OpenQuestion] = {}
         self._steered = False
-        """Whether a message was sent into the turn: then the turn's first result may not be its last."""
+        """Whether a message was added to the turn. If so, the turn's first result may not be its last."""
         self._reports = Reports(state)
         self._schedule = Schedule(jobs)
         self._directory: str | None = None
@@ -327,7 +327,7 @@ class ClaudeConversation:
 
     def _begun(self) -> list[Output]:
         """Handles the beginning of a turn. Returns ``TurnBegun`` for a turn that the CLI began itself, but only if the
-        CLI reports its state: otherwise the end of that turn would not be known."""
+        CLI has reported that it is working: otherwise, the end of that turn would not be known."""
         self._own_turn = self._prompt_id is None
         if not self._own_turn or self._begun_alone or self._state in (None, "idle"):
             return []
@@ -519,7 +519,7 @@ class ClaudeConversation:
     def interrupt(self) -> None:
         if self.busy:
             self._interrupted = self.turn_open
-            # Without this, the CLI would begin another turn with a message that was sent into the interrupted one.
+            # Without this, the CLI would begin another turn with a message that was added to the interrupted one.
             also = {"cancel_queued": True} if self._steered else {}
             self._command(subtype="interrupt", **also)
 

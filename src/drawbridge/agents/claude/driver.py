@@ -22,7 +22,8 @@ from drawbridge.core import subprocesses
 ROW: Final = catalog.AGENTS["claude"]
 
 VERSION_SECONDS: Final = 20.0
-"""Seconds to wait for the version: 2.1.329 prints it after 0.02 s or, the first time on a machine, after 3 s."""
+"""The maximum number of seconds to wait for the version: 2.1.329 prints it after 0.02 s or, the first time on a
+machine, after 3 s."""
 
 ANSWER_LIMIT: Final = 4096
 

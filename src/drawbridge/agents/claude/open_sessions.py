@@ -40,7 +40,7 @@ def _head(file: Path) -> bytes:
 
 
 def _runs(process: _Process) -> bool:
-    """Whether the process that wrote the file is still running. Ids are reused, so on Linux the start time must match,
+    """Whether the process that wrote the file is still running. PIDs are reused, so on Linux the start time must match,
     too."""
     if not process_alive(process.pid):
         return False

@@ -29,7 +29,7 @@ from drawbridge.agents.base import (
 from drawbridge.agents.reported import LONGEST_DESCRIPTION, MOST, count_of, decoded, each, name_of, text_of, todo_of
 
 STEERS: Final = "interrupt_cancel_queued_v1"
-"""The capability that ``steer`` requires. Without it, an interrupt would begin a turn with a message that was sent into
+"""The capability that ``steer`` requires. Without it, an interrupt would begin a turn with a message that was added to
 the interrupted turn."""
 
 SYNTHETIC: Final = "<synthetic>"

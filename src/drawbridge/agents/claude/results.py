@@ -70,8 +70,8 @@ class _LimitEvent(Struct):
 
 
 def limited_until(data: bytes) -> float | None:
-    """When the account's limit is reset, in seconds since 1970, from a ``rate_limit_event``. None if no limit was
-    reached or the time is unknown."""
+    """When the account's limit resets, in seconds since 1970, from a ``rate_limit_event``. None if no limit was reached
+    or the time is unknown."""
     try:
         limits = msgspec.json.decode(data, type=_LimitEvent).rate_limit_info
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -86,7 +86,7 @@ def was_aborted(result: Mapping[str, Any]) -> bool:
 
 
 def _said(result: Mapping[str, Any]) -> str:
-    """The agent's text about the failure, as one or more sentences for people."""
+    """The agent's text about the failure, as one or more human-readable sentences."""
     errors = result.get("errors")
     words = [word for word in errors if isinstance(word, str)] if isinstance(errors, list) else []
     words = [word for word in words if not word.startswith(_DIAGNOSTIC)]

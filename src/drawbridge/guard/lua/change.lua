@@ -1,6 +1,6 @@
 --- Shared by methods that read or replace a buffer's text: what a save would write; changes that keep marks and views.
 local LINE_ENDS = { unix = '\n', dos = '\r\n', mac = '\r' }
-local PAIRED = 200 -- lines of one edit; more are replaced together, and marks inside them are lost
+local PAIRED = 200 -- lines in one edit; if it has more, they are replaced together and lose the marks inside them
 local BOM = '\239\187\191'
 
 -- Encodings whose Neovim names mean something else in iconv, with their iconv names.

@@ -17,7 +17,7 @@ local function between(line, left, right)
   return table.concat(parts)
 end
 
---- The character that begins at `column` (counted from 1), with its combining characters.
+--- The character that begins at `column` (in bytes, counted from 1), with its combining characters.
 local function character_at(line, column)
   return fn.matchstr(line:sub(column, column + 99), '^.')
 end
@@ -93,7 +93,7 @@ local function live_selection()
   end
 end
 
---- The live selection; null if there is none, or if it is the last one that this agent session has received.
+--- The live selection; null if nothing is selected, or if it is the one that this agent session received last.
 local function selection(session)
   local found = live_selection()
   local print = found and fn.sha256(vim.json.encode(found))

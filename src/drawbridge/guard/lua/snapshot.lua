@@ -22,7 +22,7 @@ end
 
 local front = in_front()
 
---- The state of one file, which may be in several buffers.
+--- The state of one file, which may be in several buffers; null if it is in none.
 local function standing(bufs)
   local all
   for _, buf in ipairs(bufs) do

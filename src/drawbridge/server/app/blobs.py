@@ -111,7 +111,7 @@ class Blobs:
         return _content(self._used((device, blob_id)))
 
     def _used(self, key: Key) -> Path:
-        """The file of a finished blob, which is kept for another hour. Raises ``ClientError`` (BLOB_NOT_FOUND)."""
+        """The file of a finished blob. Counts as a use of the blob. Raises ``ClientError`` (BLOB_NOT_FOUND)."""
         blob = self._blobs.get(key)
         if blob is None or not blob.complete or blob.is_expired:
             raise no_blob()

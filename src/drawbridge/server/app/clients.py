@@ -42,7 +42,7 @@ TOO_OFTEN: Final = 4429
 
 class Client:
     """A connected client, as a ``Subscriber``. Until ``let_in`` is called, it has no permissions, and must sign in
-    within a few seconds.
+    within a time limit (``AUTH_SECONDS``, or ``SIGNING_SECONDS`` after a challenge).
 
     ``host``: the ``Host`` header of its request. ``certificate``: the SHA-256 of its connection's certificate; None
     without TLS. ``ended`` is called once, when the client is closed or its connection is lost.
@@ -68,7 +68,7 @@ class Client:
         self.topics: set[str] = set()
         self.identity: Identity | None = None
         self.nonce: str | None = None
-        """The nonce of the challenge that waits for a signature."""
+        """The nonce of the challenge that waits for a signature; None if there is no such challenge."""
         self.is_closed = self.is_dismissed = False
         self.outbox = Outbox(websocket, self._too_slow)
         self._websocket = websocket
@@ -229,7 +229,7 @@ class Clients:
 
     def add(self, client: Client, identity: Identity | None) -> None:
         """Adds a client whose connection has been opened. ``identity``: the identity of the token in its request; None
-        without a token."""
+        without a token. If there is no room for the client, its connection is closed."""
         if identity is not None:
             try:
                 self.let_in(client, identity)
@@ -244,7 +244,7 @@ class Clients:
     def _make_room(self, of: str) -> bool:
         """Makes room for one more client that has not signed in. If there are too many, closes one whose
         ``GRACE_SECONDS`` are over: the oldest one from the place ``of`` or, if the limit for all places together is
-        reached, from the place that has the most. Returns False if no client's ``GRACE_SECONDS`` are over.
+        reached, from the place with the most of them. Returns False if no client's ``GRACE_SECONDS`` are over.
         """
         mine = [stranger for stranger in self._strangers if stranger.place == of]
         if len(mine) >= PLACE_STRANGERS:

@@ -1,7 +1,7 @@
 """The commands that concern projects and their agents.
 
 Each method for a command returns the answer for the client that sent it, or raises ``ClientError``. Other clients
-receive the events that the command causes, as one frame for all.
+receive the events that the command causes. The frame of an event is encoded once for all of them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from drawbridge.server.terminal_sessions.sessions import TerminalSessions
 logger = logging.getLogger("drawbridge.server")
 
 COUNTING_SECONDS: Final = 2.0
-"""The maximum number of seconds that the ``usage`` command waits until the runs in older histories are counted."""
+"""The maximum number of seconds that the ``usage`` command waits for the runs in older histories to be counted."""
 
 _NO_WISH = msgspec.structs.asdict(Options())
 
@@ -184,7 +184,8 @@ class Core:
         return approval.request if approval is not None else None
 
     async def record(self, project_id: str, seq: int) -> bytes:
-        """One whole line of a history, which ``messages.history_blob`` refers to. Raises ``ClientError``."""
+        """The complete line of one record in a history. Clients request it with the id from ``messages.history_blob``.
+        Raises ``ClientError``."""
         page = await self.all_sessions.get(project_id).store.read(after_seq=seq - 1, limit=1)
         if not page.records or page.records[0].seq != seq:
             raise ClientError("BLOB_NOT_FOUND", "The history does not contain this record.", field="data.blob_id")

@@ -41,7 +41,7 @@ class ServerCommands:
     """One method for each command. It returns the reply for the client that sent the command, or raises
     ``ClientError``.
 
-    ``agents``: the names of the agents that can be run; ``with_image_input``: the agents that accept images.
+    ``agents``: the names of the server's agents, installed or not; ``with_image_input``: those that accept images.
     ``scopes``: the scope of each command. ``health`` returns the server's health. ``push``: None if the server does not
     send notifications to browsers. ``push_test`` sends a test notification, and returns the problem if there is one.
     ``machine``: the server's host name. ``devices``: None if the server does not accept devices. ``addresses`` returns
@@ -117,7 +117,8 @@ class ServerCommands:
 
     def _authenticated(self, identity: Identity, client: Client, name: str | None) -> Answer[replies.Authenticated]:
         """Signs a client in; a client that is already signed in keeps its identity. ``name``: the name that the owner's
-        client chooses, if any. Raises ``ClientError``."""
+        client chooses, if any. Raises ``ClientError`` if there is no room for the client, or if it is signed in with
+        another identity."""
         if client.identity is None:
             self._clients.let_in(client, identity)
         elif identity != client.identity:
@@ -195,8 +196,8 @@ class ServerCommands:
         return Answer(type="blob", data=piece(command.blob_id, data, command.offset, length))
 
     async def _of_session(self, blob_id: str, client: Client) -> bytes:
-        """A record of a history, an image that a record names, or an image of the review. Cached briefly, since clients
-        download it in pieces."""
+        """A record of a history, an image that a record names, or an image in the review. Cached briefly, since clients
+        download it in pieces. Raises ``ClientError``."""
         project_id, _, which = blob_id.partition(":")
         self._core.check_sees(client.known, project_id)
         if self._record is None or self._record[0] != blob_id:

@@ -134,8 +134,8 @@ class Page:
         return path in self._files
 
     def answer(self, head: Head) -> Answer:
-        """Responds to a GET or HEAD of a known path. Browsers revalidate each time, and unchanged files are not sent
-        again."""
+        """Responds to a GET or HEAD request for a known path. Browsers revalidate each time, and unchanged files are
+        not sent again."""
         file = self._files[head.path]
         headers = [("ETag", file.tag), ("Cache-Control", "no-cache"), ("Vary", "Accept-Encoding"), *SECURITY]
         if file.tag in head.tokens("if-none-match"):

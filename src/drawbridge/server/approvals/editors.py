@@ -94,7 +94,7 @@ class Editors:
 
     def published(self, announced: Announced) -> None:
         """The "editors" receiver of the event bus: an approval request that is resolved or withdrawn is closed in every
-        editor, and the editors that show reviews are notified when one has changed."""
+        editor, and the editors that show reviews are notified when a review or its comments have changed."""
         match announced.event:
             case ApprovalResolved(approval_id=approval_id, decision=decision):
                 self._close(approval_id, written=decision == "allow")
@@ -170,7 +170,8 @@ class Editors:
 
 
 def decision(approval: PendingApproval, text: str | None) -> Decision:
-    """The decision of a person who saw the change as text: exactly ``text`` is to be written; nothing if it is None."""
+    """The decision of a user who saw the change as text: the agent may write exactly ``text``. Denied if ``text`` is
+    None."""
     proposal = approval.request.proposal
     if text is None or proposal is None:
         return Decision(allow=False)
@@ -180,7 +181,7 @@ def decision(approval: PendingApproval, text: str | None) -> Decision:
 
 
 def changed_input(approval: PendingApproval, text: str) -> Raw | None:
-    """The input with which the tool writes ``text``; None if no input does."""
+    """The input with which the tool writes ``text``; None if the tool can't do that, or there is no proposal."""
     record = approval.request
     given = record.given
     if record.proposal is None or given is None:

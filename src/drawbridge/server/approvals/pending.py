@@ -66,7 +66,8 @@ class PendingApproval(Approval[Decision]):
         self.request = msgspec.structs.replace(self.request, **fields)
 
     def recorded(self, seq: int | None) -> None:
-        """Sets the record's number in the history. ``seq``: None if the record could not be written."""
+        """Sets the record's number in the history. ``seq``: None if the record could not be written; the number is then
+        0."""
         self.seq = seq or 0
 
     def verdict(self, client_id: str | None = None) -> Verdict:

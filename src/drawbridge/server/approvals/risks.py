@@ -16,7 +16,8 @@ from drawbridge.core.terminal_text import strange_places
 from drawbridge.server.protocol.messages import Risk
 
 Resolve: TypeAlias = Callable[[str], str]
-"""The target of an absolute path, with all symbolic links followed; a part that does not exist stays as it is."""
+"""Returns the target of an absolute path, with all symbolic links followed; a part that does not exist stays as it
+is."""
 
 TEXTS: Final = {
     "sudo": "Runs as another user",
@@ -36,14 +37,15 @@ TEXTS: Final = {
 """Maps the code of each risk to the text that clients show."""
 
 SCANNED: Final = 50_000
-"""The maximum number of characters of a command or a text that are searched. Searching more would take the server's
-time from other clients."""
+"""The maximum number of characters of a command or a text that are searched. Searching more would delay the
+replies to other clients."""
 
 EACH: Final = 5
 """The maximum number of marks with the same code in one text."""
 
 RESOLVED: Final = 50
-"""The maximum number of paths in one command whose links are followed."""
+"""The maximum number of paths in one command whose links are followed; any further path counts as inside the
+project."""
 
 _SUDO: Final = frozenset({"sudo", "doas", "pkexec"})
 _SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "ksh", "fish", "pwsh"})
@@ -94,7 +96,8 @@ class Mark(NamedTuple):
 
 
 def in_command(command: str, root: str, resolve: Resolve, field: str) -> list[Risk]:
-    """The risks in a shell command that starts in the directory ``root``. ``field``: its field in the tool's input."""
+    """The risks in a shell command that starts in the directory ``root``. ``field``: the field of the tool's input
+    that contains the command."""
     scanned = command[:SCANNED]
     tokens = [Token(found[0], found.start(), found.end()) for found in _TOKEN.finditer(scanned)]
     marks = [*_programs(tokens), *_writes(tokens, root, resolve), *_hidden(scanned)]
@@ -104,7 +107,7 @@ def in_command(command: str, root: str, resolve: Resolve, field: str) -> list[Ri
 
 
 def in_path(path: str, root: str, resolve: Resolve, field: str) -> list[Risk]:
-    """The risks of writing the file ``path``, which is absolute."""
+    """The risks of writing, moving or deleting the file with the absolute path ``path``."""
     marks = [Mark("outside_project", 0, len(path))] if not _is_inside(path, root, resolve) else []
     parts = path.split("/")
     if _SETTINGS & set(parts) or parts[-1] in _SETTINGS_FILES:
@@ -148,8 +151,8 @@ def _programs(tokens: Sequence[Token]) -> Iterator[Mark]:
 
 
 def _risk_of(token: Token, rest: Sequence[Token], tokens: Sequence[Token], at: int) -> tuple[str | None, Token | None]:
-    """The risk of a token, which may be a program with the arguments ``rest`` or a ``|`` (None without a risk); and the
-    last token that belongs to the risk (None if that is the token itself)."""
+    """The code of a token's risk; None without a risk. The token may be a program with the arguments ``rest``, or a
+    ``|``. Also returns the last token that belongs to the risk; None if that is the token itself."""
     first = rest[0] if rest else None
     match token.program:
         case program if program in _SUDO:
@@ -237,7 +240,8 @@ def _last_option(rest: Sequence[Token], letters: str, words: tuple[str, ...]) ->
 
 
 def _arguments(tokens: Sequence[Token], at: int) -> list[Token]:
-    """The words after the program at ``at``, up to the end of its command, but at most 100."""
+    """The words and redirection operators after the program at ``at``, up to the end of its command, but at most
+    100."""
     found: list[Token] = []
     for token in tokens[at + 1 : at + 101]:
         if token.text in _ENDS:
@@ -247,8 +251,8 @@ def _arguments(tokens: Sequence[Token], at: int) -> list[Token]:
 
 
 def _writes(tokens: Sequence[Token], root: str, resolve: Resolve) -> Iterator[Mark]:
-    """Marks the files outside the project that a command writes: by a redirection, or as arguments of a program that
-    writes."""
+    """Marks the files outside the project that a command writes: the targets of redirections, and the arguments of the
+    programs in ``_WRITES_ALL`` and ``_WRITES_LAST``."""
     inside: dict[str, bool] = {}
 
     def is_outside(token: Token, path: str) -> bool:
@@ -282,7 +286,7 @@ def _writes(tokens: Sequence[Token], root: str, resolve: Resolve) -> Iterator[Ma
 
 
 def _absolute(path: str, directory: str) -> str:
-    """The path as a shell in ``directory`` understands it, but the home directory stays ``~``."""
+    """The absolute path that a shell in ``directory`` would use for ``path``; the home directory stays ``~``."""
     for home in ("$HOME", "${HOME}"):
         path = path.replace(home, "~")
     return path if path.startswith("~") else posixpath.normpath(posixpath.join(directory, path))

@@ -36,7 +36,7 @@ class Approvals:
 
     ``root``: the project's directory. ``write`` records a decision, and raises ``DrawbridgeError`` if that fails;
     ``record`` records other events, and only logs a failure (both as in ``SessionStore``). ``verdicts``: how the
-    requests of earlier server processes ended. ``decide`` handles a decision from an editor like a client's.
+    requests of earlier server processes ended. ``decide`` handles a decision from an editor like one from a client.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class Approvals:
         return self._surfaces.get(approval.id, ())
 
     def request(self, approval: PendingApproval, agent: str, surface: Surface, *, offered: bool = True) -> None:
-        """Opens an approval request: an agent waits at ``surface``. ``agent``: the agent's name. ``offered``: whether
-        editors also show the request, if it proposes a change to a file. The editor in which the agent itself shows the
-        change is left out.
+        """Opens an approval request for which the agent waits at ``surface``. ``agent``: the agent's name. ``offered``:
+        whether editors also show the request, if it proposes a change to a file. The editor in which the agent itself
+        shows the change is left out.
         """
         request = approval.request
         found = words(request, agent, self._root, _real)
@@ -92,7 +92,8 @@ class Approvals:
             self._editors.offer(approval, agent, self._decide, surface.pid)
 
     def restore(self, approval: PendingApproval, agent: str, surface: Surface, *, offered: bool) -> None:
-        """Restores an approval request from before a restart, in any state. The request is not recorded again."""
+        """Restores an approval request from before a restart, without recording it again. If it was resolved or
+        withdrawn, only how it ended is remembered."""
         if not approval.is_open:
             self._remember(approval)
             return
@@ -102,7 +103,8 @@ class Approvals:
             self._editors.offer(approval, agent, self._decide, surface.pid)
 
     def add(self, approval: PendingApproval, surface: Surface) -> None:
-        """Adds a surface through which the agent has sent the same approval request."""
+        """Adds a surface through which the agent has sent the same approval request. Does nothing if the request is not
+        open."""
         if approval.id in self._surfaces:
             self._surfaces[approval.id].append(surface)
 
@@ -129,7 +131,7 @@ class Approvals:
     ) -> tuple[PendingApproval, Answer[messages.PermissionResolved], Surface]:
         """Accepts the first decision: it is recorded, the agent receives it through the first surface, and the other
         surfaces are closed. ``at``: the surface that delivers the decision itself, instead of the first one. Returns
-        the request, the answer for the client, and the surface that delivers the decision.
+        the request, the reply for the client, and the surface that delivers the decision.
 
         Raises ``ClientError`` for an unknown request, for a later decision, for one that does not fit the request, and
         for one that can't be written, since an agent must not receive a decision that is not in the history. In the
@@ -212,7 +214,7 @@ class Approvals:
         return ClientError("APPROVAL_RESOLVED", f"{verdict.by} has already answered.", details=given)
 
     def _close(self, approval: PendingApproval, client_id: str | None = None) -> list[Surface]:
-        """Removes the request from the open ones. Returns its surfaces."""
+        """Removes the request from the open requests, and remembers how it ended. Returns its surfaces."""
         del self._open[approval.id]
         self._remember(approval, client_id)
         return self._surfaces.pop(approval.id)
@@ -238,7 +240,7 @@ def _has_answers(given: msgspec.Raw | None) -> bool:
 
 def _edited(approval: PendingApproval, decision: Decision) -> dict[str, Any]:
     """The fields of a record that show whether the agent may do something other than what it asked for, and the file's
-    new text."""
+    new text, if that has at most ``SHOWN_TEXT`` characters. Empty if the agent may do only what it asked for."""
     if not decision.allow or decision.updated_input is None:
         return {}
     try:
@@ -268,7 +270,7 @@ _LONGEST_PATH: Final = 4_096
 """The maximum length of a text that may be a path, in characters."""
 
 _PATHS: Final = ("path", "file", "dir", "target", "source", "destination", "cwd")
-"""A field is taken to contain a path if its name contains one of these."""
+"""A field is taken to contain a path if its name contains one of these words, in upper or lower case."""
 
 _TEXTS: Final = frozenset(
     [
@@ -302,10 +304,10 @@ _DEPTH: Final = 4
 
 
 def link_targets(given: Mapping[str, Any] | None, root: str, *named: str | None) -> dict[str, str]:
-    """Maps each path that leads through a symbolic link, as it is written, to its target. No file is opened.
+    """Maps each path that leads through a symbolic link, as written in the request, to its target. No file is opened.
 
-    ``given``: the tool's input, in which any text may be a path; ``root``: the project's directory, from which relative
-    paths start; ``named``: other paths of the request, such as its proposal's.
+    ``given``: the tool's input, in which any text may be a path; ``root``: the project's directory, to which relative
+    paths refer; ``named``: other paths in the request, such as its proposal's.
     """
     found: dict[str, str] = {}
     paths: dict[str, None] = dict.fromkeys(filter(None, named))
@@ -335,7 +337,8 @@ def _texts(value: object, depth: int, name: str = "") -> Iterator[tuple[str, str
 
 
 def _normal(path: str) -> str:
-    """The path without ``.`` and ``..``. POSIX keeps two slashes at the start, which ``realpath`` turns into one."""
+    """The path without ``.`` and ``..``. ``normpath`` keeps two slashes at the start, which ``realpath`` turns into
+    one."""
     return "/" + os.path.normpath(path).lstrip("/")
 
 

@@ -90,7 +90,8 @@ FOREIGN_NAME: Final = Refusal(
 
 def owner_token(path: Path) -> str:
     """The token in the file. If the file is missing, it is created with a new token. Only the owner can read it (0600).
-    Raises ``BadSetting`` if the file can't be read or does not contain a token."""
+    Raises ``BadSetting`` if the file can't be read or does not contain a token, and ``NotPrivate`` if it can't be
+    created."""
     make_private_directory(str(path.parent))
     try:
         token = path.read_text("ascii").strip()
@@ -221,7 +222,7 @@ class Access:
 
     def shown(self, head: Head) -> Identity | None:
         """The identity of the token in the request's head; None if a token is required but missing. Raises
-        ``ClientError``."""
+        ``ClientError`` if the token is not valid."""
         if self._token is None:
             return owner("")
         if not head.all("authorization"):
@@ -232,7 +233,8 @@ class Access:
         return self.identify(given.strip())
 
     def identify(self, token: str) -> Identity:
-        """The identity of a token, compared in constant time. Raises ``ClientError``."""
+        """The identity of a token, which is compared in constant time. If no token is required, it is always the
+        owner's. Raises ``ClientError`` if the token is not valid."""
         if self._token is None or same(token, self._token):
             return owner("")
         notified = self._notified(token)

@@ -46,15 +46,16 @@ class Audit(Struct, Generic[C, R], frozen=True):
 
 
 def done(audit: Audit[C, R], command: C, answer: Answer[R], asked: ApprovalRequested | None) -> dict[str, Any]:
-    """The fields of the audit log entry for a command that was executed."""
+    """The fields of the audit log entry for a command that was executed, except the ones about the sender."""
     project_id = answer.project_id or getattr(command, "project_id", None)
     return {"project_id": project_id, **audit.fields(command, answer.data, asked)}
 
 
 def refused(error: ClientError, name: str | None, command: commands.Command | None) -> dict[str, Any] | None:
-    """The fields of the audit log entry for a command that was refused; None if the refusal is not in ``SECURITY``.
+    """The fields of the audit log entry for a command that was refused, except the ones about the sender; None if the
+    code of the refusal is not in ``SECURITY``.
 
-    ``name``, ``command``: None if the message could not be parsed.
+    ``name`` is the type of the command. Both ``name`` and ``command`` are None if the message could not be parsed.
     """
     if error.code not in SECURITY:
         return None

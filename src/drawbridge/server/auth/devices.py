@@ -92,7 +92,7 @@ class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
 class Code(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A pairing code, which can be turned into a device once. ``lifetime``: seconds for which the device's token is
     valid; None without a limit. ``expires``: when the token of the device that made the code expires (None if it does
-    not); the new device's token expires no later.
+    not, or no device made the code); the new device's token expires no later.
 
     ``made_by``: the id of the device, or the fingerprint of the SSH key, that made the code; None for the owner. A code
     is valid only as long as its maker is.
@@ -150,13 +150,13 @@ class Devices:
         self, name: str, scope: Scope, projects: Sequence[str] | None = None, lifetime: timedelta | None = None
     ) -> tuple[Device, str]:
         """Adds a device. Returns it and its token, which is not stored. Raises ``BadArgument`` if the name is not valid
-        or is taken."""
+        or is taken, and the errors of ``changed``."""
         with self.changed() as file:
             return added(file, name, scope, projects, now() + lifetime if lifetime else None)
 
     def revoke(self, which: str, *, by_name: bool = True) -> Device:
         """Revokes a device by its id or, with ``by_name``, its name, and the pairing codes that it made. Raises
-        ``BadArgument`` if there is no such device, or its token was already revoked."""
+        ``BadArgument`` if there is no such device, or its token was already revoked, and the errors of ``changed``."""
         with self.changed() as file:
             for place, device in enumerate(file.devices):
                 if which in (device.id, device.name if by_name else None) and device.revoked is None:
@@ -244,8 +244,8 @@ class Devices:
         """Yields the file's contents, and writes them when the block ends without an error.
 
         ``lasting``: whether the file is synced to disk, so that a power failure does not restore a revoked device.
-        ``patience``: seconds to wait for another process's lock. Raises ``NotPrivate`` if that takes longer, and
-        ``BadSetting`` as ``look`` does.
+        ``patience``: seconds to wait for another process's lock. Raises ``NotPrivate`` if that takes longer or the
+        file can't be written, and ``BadSetting`` as ``look`` does.
         """
         make_private_directory(str(self._directory))
         lock = os.open(self._directory / "devices.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)

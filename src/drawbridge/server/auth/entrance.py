@@ -49,8 +49,8 @@ ALL_WRONG_CODES: Final = (1_000, 10.0)
 others out:
 
 - Guessing: a code is one of 2**40 and is valid for 10 minutes, in which at most 1,000 + 600 * 10 = 7,000 guesses are
-  possible: one code in 157 million is found. Somebody who tries for a whole year in which a code is always valid finds
-  one with a probability of 0.03%.
+  possible. They find a code with a probability of 1 in 157 million. Somebody who tries for a whole year in which a code
+  is always valid finds one with a probability of 0.03%.
 - Locking others out: using up the limit takes 300 addresses that guess all the time (one address may guess once in 30
   seconds). With a total limit of 10, one address would be enough.
 """
@@ -164,14 +164,14 @@ class Entrance:
 
     def shown(self, head: Head) -> Identity | None:
         """The identity of the token in the request's head; None if a token is required but missing. Raises
-        ``ClientError``."""
+        ``ClientError`` if the token is not valid."""
         if not head.all("authorization"):
             return self._access.shown(head)
         with self._counted(self.address(head)):
             return self._access.shown(head)
 
     def by_token(self, token: str, address: str) -> Identity:
-        """The identity of a token. Raises ``ClientError``."""
+        """The identity of a token. Raises ``ClientError`` if the token is not valid."""
         with self._counted(address):
             return self._access.identify(token)
 
@@ -207,8 +207,9 @@ class Entrance:
         return self._access.certificate()
 
     def by_signature(self, answer: SshAuth, nonce: str | None, certificate: str | None, address: str) -> Identity:
-        """The identity of the key that has signed the challenge. ``nonce``: the nonce of the connection's last
-        challenge; ``certificate``: the SHA-256 of the certificate that the connection uses.
+        """The identity of the key that has signed the challenge. ``nonce``: the nonce of the connection's open
+        challenge; None if it has no open challenge. ``certificate``: the SHA-256 of the certificate that the connection
+        uses; None without TLS.
 
         Raises ``ClientError``.
         """
@@ -288,7 +289,8 @@ class Entrance:
         return None
 
     def denied(self, identity: Identity, *, by: str, address: str, code: str, **fields: Any) -> None:
-        """Logs and audits a request that the signed-in client is not allowed to make. ``by``: the client's name."""
+        """Logs and audits a request that the signed-in client is not allowed to make, within limits (``DENIALS``).
+        ``by``: the client's name."""
         refused = self._denials.take(identity.device_id or place(address), now())
         if refused is None:
             logger.warning("denied %s (%s): %s", address, by, code)

@@ -51,7 +51,7 @@ class Buckets:
         return refused
 
     def look(self, key: str, now: float) -> Refused | None:
-        """What ``take`` would return, without counting an attempt. A refusal counts as reported (``first``)."""
+        """Returns what ``take`` would, without counting an attempt. ``first`` is False in the refusals that follow."""
         bucket = self._bucket(key, now)
         if bucket.tokens >= 1:
             bucket.reported = False

@@ -28,8 +28,9 @@ DECIDES: Final[Scope] = "approve"
 """The scope that is needed to decide on approval requests."""
 
 RUNS: Final[Scope] = "run"
-"""The scope that is needed to decide on an approval request without restrictions: with any other input, or for more
-than one call, which amounts to starting a run. It is also needed to change the queue."""
+"""The scope that is needed to decide on an approval request without restrictions: to change more of the input than
+``approve`` may, or to allow more than one call, which amounts to starting a run. It is also needed to change the
+queue."""
 
 TEXTS: Final = frozenset({"content", "edits", "new_source", "new_string", "old_string"})
 """The fields that ``approve`` may change in the input of a proposal: the text, but not the file's path.
@@ -44,8 +45,9 @@ ASKS_THE_PERSON: Final = "AskUserQuestion"
 class Identity(Struct, frozen=True, kw_only=True):
     """The identity of a connection. ``projects``: the directories whose projects it may see; None for all projects.
 
-    ``device_id`` and ``key`` (the fingerprint of an SSH key) are None for the owner's own token. ``only``: the project
-    and the approval request that a notification's token is for; None for all other tokens.
+    ``device_id``: None for the owner and for SSH keys. ``key``: the fingerprint of the SSH key; None without one.
+    ``only``: the ids of the project and of the approval request that a notification's token is for; None for all other
+    tokens.
     """
 
     name: str
@@ -57,7 +59,7 @@ class Identity(Struct, frozen=True, kw_only=True):
 
     @property
     def device(self) -> str | None:
-        """The id of its device, or the fingerprint of its SSH key; None for the owner's own token."""
+        """The id of its device, or the fingerprint of its SSH key; None for the owner."""
         return self.device_id or self.key
 
     @property
@@ -65,8 +67,9 @@ class Identity(Struct, frozen=True, kw_only=True):
         return self.device is None
 
     def sees(self, path: Path | None) -> bool:
-        """Whether it may see a project at ``path`` (None if the path is not known). The target of ``path`` is checked
-        too, because the directory may have been replaced by a link to a directory that the client may not see."""
+        """Whether it may see a project at ``path``. If the path is not known (None), only a client that may see all
+        projects may. The target of ``path`` is checked too, because the directory may have been replaced by a link to a
+        directory that the client may not see."""
         if self.projects is None:
             return True
         return path is not None and self._includes(path) and self._includes(Path(os.path.realpath(path)))

@@ -202,7 +202,8 @@ def _packed(data: bytes) -> bytes:
 
 
 class _Fields:
-    """Reads the strings in SSH data (RFC 4251) one after another. Raises ``BadSignature`` if they do not match."""
+    """Reads the strings in SSH data (RFC 4251) one after another. Raises ``BadSignature`` if the data is too short or,
+    in ``end``, if some of it was not read."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -184,8 +184,8 @@ class Certificate:
         self.certificate, self.key = certificate, key
         self._directory = directory
         self.authority: bytes | None = None
-        """The public certificate (PEM) of the server's own authority, as it was last read; None if that authority has
-        not issued the certificate."""
+        """The public certificate (PEM) of the server's own authority, as ``check`` last read it; None before that, or
+        if that authority has not issued the certificate."""
         self.shown: str | None = None
         """The SHA-256, in hexadecimal, of the certificate that new connections get; None before it is loaded. The file
         may be newer."""
@@ -202,18 +202,19 @@ class Certificate:
         return context
 
     def check(self) -> None:
-        """Reads the authority again. Raises ``BadSetting`` if the certificate and the key can't be used. New
-        connections still get the previous certificate.
+        """Checks the certificate and the key in the files, and reads the authority again. Raises ``BadSetting`` if they
+        can't be used. New connections still get the previous certificate.
         """
         self._load(_server_context())
         self.authority = authority_of(self._directory) if self._directory is not None else None
 
     def load_into(self, context: ssl.SSLContext) -> None:
-        """Makes new connections use this certificate from now on. Raises ``BadSetting``."""
+        """Makes new connections use the files' current contents. Raises ``BadSetting`` if they can't be used."""
         self.shown = self._load(context)
 
     def _load(self, context: ssl.SSLContext) -> str:
-        """Returns the SHA-256 of the certificate, in hexadecimal."""
+        """Loads the files into ``context``. Returns the SHA-256 of the certificate, in hexadecimal. Raises
+        ``BadSetting`` if they can't be used."""
         try:
             context.load_cert_chain(self.certificate, self.key, password=_no_password)
             return _read(self.certificate).fingerprint(hashes.SHA256()).hex()
@@ -232,7 +233,8 @@ def _server_context() -> ssl.SSLContext:
 
 def own_certificate(directory: Path, names: Sequence[str], now: datetime | None = None) -> Certificate:
     """The certificate in ``directory``. It is created if it is missing, and renewed if it expires soon, is damaged,
-    lacks a name, or is neither self-signed nor issued by the current authority (``own_authority``)."""
+    lacks a name, or is neither self-signed nor issued by the current authority (``own_authority``). Raises
+    ``NotPrivate`` if a file can't be written."""
     make_private_directory(str(directory))
     found = Certificate(directory / "cert.pem", directory / "key.pem", directory)
     now = now or datetime.now(UTC)
@@ -316,5 +318,5 @@ def _read(path: Path) -> x509.Certificate:
 
 
 def _no_password() -> str:
-    """Prevents OpenSSL from asking at the terminal."""
+    """Raises ``ValueError``, which prevents OpenSSL from asking for a password in the terminal."""
     raise ValueError("the key is protected by a password")

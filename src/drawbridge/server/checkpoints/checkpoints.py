@@ -2,10 +2,10 @@
 
 A checkpoint is a commit that only a private ref points to (``refs/drawbridge/<project>/<run>/before`` and ``…/after``),
 in the repository of the project's git work tree or, without one, in a private one (``private.py``). It is made with its
-own index, so the user's index, branches and stash are never touched. git runs confined and without the repository's
-configuration (``git.py``). A checkpoint contains neither what git ignores nor nested repositories (including
-submodules). If such a file existed before a run, reverting the run does not change it, even if the run made git track
-it.
+own index, so the user's index, branches and stash are never touched. git runs confined, and the repository's
+configuration can't make it run a program (``git.py``). A checkpoint contains neither what git ignores nor nested
+repositories (including submodules). If such a file existed before a run, reverting the run does not change it, even if
+the run made git track it.
 
 Filters (Git LFS, git-crypt) never run. A checkpoint contains the bytes that a file with a filter has in the work tree,
 so that the file is shown and reverted exactly. Because that requires reading these files for every checkpoint, only the
@@ -103,7 +103,8 @@ _NAMES: Final[dict[str, Literal["added", "changed", "deleted"]]] = {
 When: TypeAlias = Literal["before", "after"]
 
 Stored: TypeAlias = Callable[[Git, str, When, str], Awaitable[None]]
-"""Called with each checkpoint that was stored: git, the run's id, when it was taken, and the commit's id."""
+"""Called after each checkpoint is stored, with git, the run's id, whether the checkpoint is from before or after the
+run, and the commit's id."""
 
 REVIEW: Final = "review"
 """What the refs of a project's review contain in place of a run's id (``refs/drawbridge/<project>/review/…``). These
@@ -114,8 +115,8 @@ class Changed(Exception):
     """Files that were to be written have other changes in the same places. The text names up to ``NAMED`` of them.
     Nothing was written.
 
-    ``paths`` are relative to the project. ``lines``: the line where the conflict begins in a file, from 1, if it is a
-    conflict in lines.
+    ``paths`` are relative to the project. ``lines``: path → the line where the conflict begins, from 1; only
+    for conflicts in lines.
     """
 
     def __init__(self, paths: Sequence[str], lines: Mapping[str, int] | None = None) -> None:
@@ -197,7 +198,7 @@ class Checkpoints:
         self._left: _Left | None = None
         self._settings: Settings | None = None
         """git's settings in the last operation that did not take a checkpoint; None if there was no such operation, or
-        no git for it."""
+        git was not available to it."""
         self._busy = UrgentLock()
         """Held during an operation: a client may request the changes of a run whose last checkpoint is still being
         taken. A run does not wait for what clients have requested, except for the operation that is under way."""
@@ -215,7 +216,8 @@ class Checkpoints:
         return opened(self._directory, self._confinement, self._memory, self._endings, known, self._find)
 
     def _find(self, directory: Path) -> Repository | None:
-        """The repository for the checkpoints, or None. Blocking. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """The repository for the checkpoints; None if the directory can't have any. Blocking. Raises ``NoCheckpoint``,
+        ``GitFailed`` or OSError."""
         return find(directory) if self._private is None else self._private.repository()
 
     async def stored(self) -> None:
@@ -237,7 +239,7 @@ class Checkpoints:
                 raise
 
     async def close(self) -> None:
-        """Cancels what ``begin`` has started and returns when its processes have ended."""
+        """Cancels what ``begin`` has started and returns when the processes of all operations have ended."""
         await self._storing.close()
         await self._endings.wait()
 
@@ -366,8 +368,8 @@ class Checkpoints:
         return self._theirs[1]
 
     async def _resume(self, git: Git) -> bool:
-        """Updates the index of the last checkpoint to the current files. A run usually waits for no git commands
-        other than these. Returns False if that index no longer exists."""
+        """Copies the index of the last checkpoint to git's index and updates it to the current files. A run usually
+        waits for no other git commands. Returns False if the index can't be copied."""
         try:
             # git recognizes unchanged files by their times, and does not read them again. It also compares these times
             # with the time of the index file, which therefore has to be copied, too.
@@ -397,7 +399,7 @@ class Checkpoints:
         return _Before(run_id, git.settings, frozenset(listed.split("\0")), None)
 
     def _look_beside(self, git: Git, run_id: str, known: Mapping[str, git_index.Listing]) -> _Before | None:
-        """Like ``_beside``, without git; None for an index that only git can read. Blocking."""
+        """Like ``_beside``, without git; None if only git can read the index, or its paths are too long. Blocking."""
         directory, root = self._directory.resolve(), git.repository.root
         index = git_index.read(git.index, git.settings.id_bytes)
         if index is None:
@@ -630,7 +632,8 @@ class Checkpoints:
         return (await git.read("write-tree")).strip(), filtered
 
     async def check_size(self, git: Git) -> None:
-        """Raises ``NoCheckpoint`` if the directory is too large for checkpoints."""
+        """Raises ``NoCheckpoint`` if the directory was found to be too large for checkpoints and still is, and
+        ``GitFailed``."""
         if self._private is not None and git.repository.private:
             await self._private.check_size(git)
 
@@ -722,8 +725,9 @@ class Checkpoints:
                 await self._remove(git, await self._names(git))
 
     async def _drop_old(self, git: Git, active: str) -> None:
-        """Drops the checkpoints of older runs, and of runs that ended without a second checkpoint. ``active``: the
-        latest run. Its checkpoints and the checkpoints of other active runs are kept."""
+        """Drops the checkpoints of older runs (of all earlier runs if the private repository is full), and of runs that
+        ended without a second checkpoint. ``active``: the latest run. Its checkpoints and the checkpoints of other
+        active runs are kept."""
         private = self._private if git.repository.private else None
         is_full = private is not None and await asyncio.to_thread(private.is_full)
         names = await self._names(git)

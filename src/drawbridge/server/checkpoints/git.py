@@ -48,7 +48,7 @@ from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.checkpoints.repository import Repository, find, is_odd, line_of, odd_below, odd_file
 
 SECONDS: Final = 30.0
-"""Seconds for one command."""
+"""Seconds that one command may take."""
 
 SETTINGS_SECONDS: Final = 5.0
 """Seconds to read the configuration. An agent can write it, and can make it include a pipe that nobody writes to."""
@@ -171,7 +171,7 @@ class Settings(Struct, frozen=True):
     """The part of the configuration that git receives. ``words``: the arguments for its command line; ``format``: the
     object format; ``id_bytes``: the size of an object id, in bytes. ``files``: the files that the configuration was
     read from, or would be if they existed, and the lists of ignored files and attributes outside the work tree, each
-    with a value that changes when the file does; None if these files are not known or are too many.
+    with a value that changes when the file does; None if these files are not known or there are too many.
     """
 
     words: tuple[str, ...]
@@ -188,8 +188,8 @@ class Settings(Struct, frozen=True):
 
 
 def program() -> str | None:
-    """The path of git; None if it is not installed. Relative entries of PATH are not used, because the current
-    directory may be the project."""
+    """The path of git; None if it is not installed, or is found through a relative entry of PATH, which may be in the
+    project."""
     found = shutil.which("git")
     return found if found is not None and os.path.isabs(found) else None
 
@@ -465,7 +465,7 @@ async def opened(
     known: Settings | None = None,
     find: Callable[[Path], Repository | None] = find,
 ) -> AsyncIterator[Git | None]:
-    """git for one operation in ``directory``; None if it is not in a work tree or git is not installed. ``endings``:
+    """git for one operation in ``directory``; None if ``find`` returns None or git is not installed. ``endings``:
     the tasks in which the processes are ended, so that this is completed even if the operation is canceled; these tasks
     must not be canceled. ``known``: the settings of an earlier operation, so that git need not be started to read them.
     ``find``: finds the repository of ``directory``.

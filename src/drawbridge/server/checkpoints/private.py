@@ -54,7 +54,8 @@ LARGEST_FILE: Final = 10 * MB
 """The maximum size of a file, in bytes. A larger file is left out, unless the previous checkpoint contains it."""
 
 MOST_LARGE: Final = 1_000
-"""The maximum number of large files and nested repositories that are left out one by one."""
+"""The maximum number of large files and nested repositories that are left out one by one. A directory with more is too
+large."""
 
 MOST_FILES: Final = 20_000
 MOST_BYTES: Final = 300 * MB
@@ -158,14 +159,14 @@ class PrivateRepository:
             raise self._too_large[1]
 
     async def check_size(self, git: Git) -> None:
-        """If the directory was too large, checks it again. Raises ``TooLarge`` if it is still too large, or
-        ``GitFailed``."""
+        """If the directory was too large, checks it again. Raises ``TooLarge`` if it is still too large, and
+        the errors of ``Git.read``."""
         if self._too_large is not None:
             await self.selection(git)
 
     async def selection(self, git: Git) -> str:
         """The pathspecs of the files that belong to a checkpoint, as git's input, each followed by NUL. Raises
-        ``TooLarge`` or ``GitFailed``."""
+        ``TooLarge`` and the errors of ``Git.read``."""
         try:
             async with asyncio.timeout(LIST_SECONDS):
                 words = ("ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard", "--", ".")

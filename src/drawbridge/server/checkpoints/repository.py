@@ -28,7 +28,7 @@ LARGEST_REFS: Final = 100 * MB
 """The maximum size of git's ``packed-refs``, in bytes."""
 
 OF_OBJECTS: Final = ("objects/info", "objects/pack")
-"""The directories in which git opens every file of certain kinds, such as indexes of packs."""
+"""The directories in which git opens every file of certain kinds, such as pack indexes."""
 
 PATTERNS: Final = (".gitignore", ".gitattributes")
 """The files that git reads in each directory of a work tree."""

@@ -25,7 +25,7 @@ LONGEST_NAME: Final = 60
 """The maximum number of characters that are shown of a project's or a tool's name."""
 
 OUTCOMES: Final = {"completed": "Run finished", "failed": "Run failed", "timeout": "Run timed out"}
-"""The text for each outcome. Interrupted and killed runs are left out, because the user who ended them knows."""
+"""The text for each outcome. Interrupted and killed runs are left out, because usually a user has ended them."""
 
 
 SHELL: Final = "Bash"
@@ -34,13 +34,14 @@ LONGEST_COMMAND: Final = 120
 """The maximum length of a command that a phone shows in full, in characters."""
 
 RIGHT_TO_LEFT: Final = frozenset({"R", "AL", "AN"})
-"""The bidirectional classes of letters and numbers that a system draws from right to left."""
+"""The bidirectional classes of letters that a system draws from right to left, and of Arabic digits, which can also
+change the order of the characters around them."""
 
 
 class Notice(Struct, frozen=True):
     """A notification. ``approval_id``: the open approval request that it is about; empty for other notifications.
-    ``command``: the command that the request is about, if a notification can show it in full. ``review``: whether the
-    notification is about the review, and opens it.
+    ``command``: the command that the request is about; empty if a notification can't show it in full. ``review``:
+    whether the notification is about the review, and opens it.
     """
 
     project_id: str
@@ -142,6 +143,6 @@ def webhook_request(notice: Notice) -> tuple[dict[str, str], bytes]:
 
 
 def _name(text: str) -> str:
-    """The name without characters that could do harm in a header, shortened for a small screen."""
+    """The name with a replacement for each character that could do harm in a header, shortened for a small screen."""
     shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
     return shown if len(shown) <= LONGEST_NAME else f"{shown[: LONGEST_NAME - 1]}…"

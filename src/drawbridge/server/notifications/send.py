@@ -154,15 +154,16 @@ class Notifier:
         self._review_seconds = review_seconds
         self._tokens = AnswerTokens()
         self._refused: dict[str, str] = {}
-        """By push service: why it has permanently refused the last push."""
+        """The push services that have permanently refused their latest push, and the reasons."""
         self._next_tests: dict[str | None, float] = {}
-        """By device: when it may send another test, on the monotonic clock; infinite during a test."""
+        """When each device may send another test, on the monotonic clock; infinite during a test. The key None is
+        the owner's."""
         self._questions: dict[str, asyncio.TimerHandle] = {}
         """The timers of approval requests that nobody has been notified of yet, by approval id."""
         self._ends: dict[str, tuple[asyncio.TimerHandle, Announced]] = {}
-        """By project: a run's end that waits for the review's counts."""
+        """The ends of runs that wait for the review's counts, by project."""
         self._reviews: dict[str, ReviewChanged] = {}
-        """By project: the numbers of its review, if it is open."""
+        """The numbers of the open reviews, by project."""
 
     def published(self, announced: Announced) -> None:
         """The "notices" receiver of the event bus. Never blocks."""
@@ -203,7 +204,7 @@ class Notifier:
             self._notify_of_end(project_id)
 
     def _notify_of_end(self, project_id: str) -> None:
-        """Sends the notification of a run's end, if one waits."""
+        """Sends the notification of a run's end, if one is waiting."""
         if project_id not in self._ends:
             return
         later, announced = self._ends.pop(project_id)
@@ -252,7 +253,8 @@ class Notifier:
             self._next_tests[browser.device_id] = time.monotonic() + TEST_PAUSE
 
     def _tested(self, browser: Subscription) -> str | None:
-        """Sends the test, in the sender's thread. Returns the problem, as ``test`` does."""
+        """Sends the test notification, in the sender's thread. Returns the problem; None if the push service has
+        accepted the notification."""
         try:
             self._post(browser, Notice("test", "Drawbridge", "Notifications work."))
         except Failed as error:

@@ -163,7 +163,8 @@ class AttachmentOf(Struct, frozen=True):
 
 class Execute(ProjectCommand, kw_only=True):
     """``queue`` false: the command fails with PROCESS_ACTIVE if a run is active or waits, instead of adding the prompt
-    to the queue. ``steer``: sends the prompt to the agent during the active run, instead of beginning another run.
+    to the queue. ``steer``: sends the prompt to the agent during the active run, instead of beginning another run; the
+    command fails with PROCESS_NOT_FOUND if no run is active.
     """
 
     prompt: Text
@@ -179,7 +180,8 @@ class AgentKill(ProjectCommand):
 
 
 class AgentInterrupt(ProjectCommand, kw_only=True):
-    """``all``: also removes the queued prompts, no matter who sent them, which requires the ``run`` scope.
+    """Interrupts the active run or, if no run is active, cancels one that waits for a limit to reset. ``all``: also
+    removes the queued prompts, no matter who sent them, which requires the ``run`` scope.
     ``schedule``: cancels what the idle agent has scheduled, and does not interrupt a run.
     """
 

@@ -103,8 +103,9 @@ class Accepted(Struct, frozen=True, omit_defaults=True):
 
 
 class RunChanges(Struct, frozen=True, omit_defaults=True):
-    """``diff``: a unified diff; ``truncated``: the diff, or ``files``, does not fit into a message. ``directory``:
-    where the agent worked, if that is outside the project or in another git work tree inside it."""
+    """``diff``: a unified diff; ``truncated``: ``diff`` or ``files`` is incomplete, because it does not fit into a
+    message. ``directory``: where the agent worked, if that is outside the project or in another git work tree inside
+    it."""
 
     run_id: str
     files: tuple[ChangedFile, ...]
@@ -384,8 +385,8 @@ class Place(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Places(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The reply to ``place_list``. ``home``: the home directory of the server's user, if projects may be in it;
-    ``more``: the search for repositories has ended early.
+    """The reply to ``place_list``. ``home``: the home directory of the server's user, if projects may be in it and
+    the client may see it; ``more``: the search for repositories has ended early.
     """
 
     places: list[Place]

@@ -59,7 +59,7 @@ class Hunk(Struct, frozen=True):
     """A part of a change that is kept, undone or edited as a whole.
 
     ``kind``: some lines, the whole file (it was added or deleted, or its lines can't be compared), its mode, or its
-    name. ``span``: its lines in both versions, 0-based; the id does not depend on it.
+    name. ``span``: its lines in both versions, 0-based (none for a mode or a name); the id does not depend on it.
     """
 
     id: str

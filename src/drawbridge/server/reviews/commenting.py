@@ -32,7 +32,7 @@ def submission_key(drafts: str, text: str) -> str:
 
 
 class KeptComments(Protocol):
-    """Where the comments of a review are stored."""
+    """Where the comments on a review are stored."""
 
     @property
     def known(self) -> Mapping[str, Remembered]: ...

@@ -33,7 +33,7 @@ IDENTITY_SECONDS: Final = 30.0
 """Seconds that git may take to read the user's name from its configuration."""
 
 IDENTITY: Final = re.compile(r"^(.*<.*>) [0-9]+ [+-][0-9]{4}$", re.MULTILINE)
-"""A line of ``git var GIT_AUTHOR_IDENT``."""
+"""Matches a line that ``git var GIT_AUTHOR_IDENT`` prints."""
 
 UNDER_WAY: Final = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "BISECT_LOG")
 """Files and directories that exist in git's directory while a merge, cherry-pick, revert, rebase or bisection is not
@@ -230,7 +230,8 @@ async def _tree_of(git: Git, head: Head) -> str:
 
 async def _merged(git: Git, entries: Mapping[str, tuple[Entry, Entry, Entry]]) -> dict[str, Version | None]:
     """Applies changes to files. ``entries``: for each path, the version before the change, the current version, and the
-    version after the change. Returns, by path, the new versions of the files that change. Raises ``Blocked``."""
+    version after the change. Returns the new versions of the files that change, by path. Raises ``Blocked`` or
+    ``GitFailed``."""
     texts = await loaded_texts(git, [entry for three in entries.values() for entry in three])
     new: dict[str, Version | None] = {}
     overlapping = []
@@ -252,7 +253,7 @@ async def _merged(git: Git, entries: Mapping[str, tuple[Entry, Entry, Entry]]) -
 @contextlib.asynccontextmanager
 async def _locked(git: Git, index: Path) -> AsyncIterator[Path]:
     """Locks the user's index as git does. The lock file is removed at the end unless it has become the index. Raises
-    ``Blocked`` if the index is already locked."""
+    ``Blocked`` if the index is already locked, or ``GitFailed``."""
     lock = index.with_name(index.name + ".lock")
     try:
         made = await asyncio.to_thread(_create, lock)
@@ -288,7 +289,8 @@ def _remove(lock: Path, made: tuple[int, int]) -> None:
 async def _prepare_index(
     git: Git, lock: Path, now: Mapping[str, tuple[Entry, Entry]], new: Mapping[str, Version | None]
 ) -> None:
-    """Writes the user's index, with the changes that are committed, to the lock file. Raises ``Blocked``."""
+    """Writes the user's index, with the changes that are committed, to the lock file. Raises ``Blocked`` or
+    ``GitFailed``."""
     index, copy = lock.with_name("index"), git.folder / "person"
     known = await asyncio.to_thread(git_index.read, index, git.settings.id_bytes)
     if known is None:

@@ -94,8 +94,9 @@ async def with_contents(git: Git, versions: Mapping[str, Version | None]) -> dic
 
 
 async def tree_with(git: Git, start: str, new: Mapping[str, Version | None]) -> str:
-    """The tree of ``start`` with other versions of some files. A file also replaces a directory with its path, or a
-    file that is where one of its directories has to be. Raises ``GitFailed``."""
+    """The tree of ``start`` with other versions of some files; a version that is None removes the file. A file also
+    replaces a directory with its path, or a file that is where one of its directories has to be. Raises
+    ``GitFailed``."""
     own = {"GIT_INDEX_FILE": str(git.folder / "review")}
     await git.read("read-tree", start, environment=own)
     await put(git, new, own)
@@ -103,7 +104,8 @@ async def tree_with(git: Git, start: str, new: Mapping[str, Version | None]) -> 
 
 
 async def put(git: Git, new: Mapping[str, Version | None], index: Mapping[str, str]) -> None:
-    """Puts versions of some files into the index that the environment ``index`` names. Raises ``GitFailed``."""
+    """Puts versions of some files into the index that the environment ``index`` names; a version that is None removes
+    the file. Raises ``GitFailed``."""
     prefix = (await git.read_once("rev-parse", "--show-prefix")).removesuffix("\n")
     none = f"0 {'0' * 2 * git.settings.id_bytes}"
     # Deleted files come first, because a directory may have to be created in their place.

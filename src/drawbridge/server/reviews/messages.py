@@ -142,7 +142,7 @@ def not_pushed(error: CannotPush | NotPushed) -> ClientError:
 
 
 def push_offer(found: Target | CannotPush) -> replies.PushOffer | None:
-    """What clients see of a possible push; None if there is no remote, or no branch with commits to push."""
+    """What clients see of a possible push; None without a git work tree, a remote, or a branch with commits."""
     match found:
         case CannotPush(reason="remote"):
             return replies.PushOffer(problem=f"The branch can't be pushed: {found}.")

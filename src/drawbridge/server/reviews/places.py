@@ -1,4 +1,4 @@
-"""Where the comments of a review are now, and which hunks have changed the commented lines since the comments' run
+"""Where the comments in a review are now, and which hunks have changed the commented lines since the comments' run
 began."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The comments of a review as the server stores them, by their ids, in the order in which they were written. Pure."""
+"""The comments on a review as the server stores them: by id, in the order in which they were written. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drawbridge.server.protocol.messages import ReviewComment
 MOST_COMMENTS: Final = 200
 
 COMMENTS_BYTES: Final = 200_000
-"""The maximum size of all comments of a review as JSON, in bytes: the message with the review contains them."""
+"""The maximum size of all comments on a review as JSON, in bytes: the message with the review contains them."""
 
 
 class Remembered(Struct, frozen=True):
@@ -46,7 +46,7 @@ def sized(comments: Mapping[str, Remembered], comment: ReviewComment) -> tuple[i
 
 def change(comments: dict[str, Remembered], id: str, comment: ReviewComment | None, seq: int) -> None:
     """Stores a comment that was written or changed; None removes it. ``seq``: as in ``Remembered``, if the comment is
-    new. Makes room by dropping the oldest resolved comments."""
+    new. If there are too many comments, drops the oldest resolved ones."""
     if comment is None:
         comments.pop(id, None)
         return

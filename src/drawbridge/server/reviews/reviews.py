@@ -6,9 +6,9 @@ what was kept but not committed. All three are commits with private refs
 (``refs/drawbridge/<project or directory>/review/base``, ``…/head`` and ``…/start``), so they outlive the server.
 
 The title of head names the run that it is about: ``run_1 before`` and ``run_1 now`` during that run, ``run_1 after``
-once it has ended. What changes during a run is the agent's work; what changes at any other time was changed by somebody
-else, and is absorbed into base and start. A run that ended while no server was running counts as ended the next
-time that the review is read.
+once it has ended. What changes during a run counts as the agent's work; what changes at any other time counts as
+somebody else's, and is absorbed into base and start. A run that ended while no server was running counts as ended the
+next time that the review is read.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class NoLines(Exception):
 
 class Open(Struct, frozen=True):
     """The review at one moment. ``version`` changes whenever anything in ``files`` does. ``private``: whether it is
-    kept in a private repository."""
+    stored in a private repository."""
 
     files: tuple[FileChange, ...] = ()
     private: bool = False
@@ -188,7 +188,7 @@ class Review:
         await self._set(git, start, base, commit)
 
     async def current(self, git: Git, checkpoints: Checkpoints) -> Open:
-        """The review of the files as they are now. Raises ``GitFailed``."""
+        """The review of the files as they are now. Raises ``NoCheckpoint`` or ``GitFailed``."""
         return (await self._look(git, checkpoints))[1]
 
     async def stored(self, git: Git) -> Open:
@@ -241,8 +241,9 @@ class Review:
     async def commit(
         self, git: Git, checkpoints: Checkpoints, message: str, branch: str | None, files: Collection[str]
     ) -> Committed:
-        """Commits what was kept, or only the kept changes to ``files`` unless it is empty. Raises the errors of
-        ``committing.commit``; in that case, nothing was changed except for what a hook itself has changed."""
+        """Commits the changes to ``files`` that were kept; all that were kept if ``files`` is empty. Raises
+        ``NoCheckpoint`` or the errors of ``committing.commit``; in that case, nothing was changed except for what a
+        hook itself has changed."""
         trees, _ = await self._look(git, checkpoints)
         if trees is None:
             raise NothingToCommit
@@ -271,7 +272,8 @@ class Review:
             await self._set(git, start, trees.base, trees.head)
 
     async def text_of(self, git: Git, checkpoints: Checkpoints, path: str, side: Side) -> Version:
-        """One side of a file of the review as it is now. Raises ``HunkGone``, ``NoLines`` or ``GitFailed``."""
+        """One side of a file of the review as it is now. Raises ``HunkGone``, ``NoLines``, ``NoCheckpoint`` or
+        ``GitFailed``."""
         review = await self.current(git, checkpoints)
         file = next((file for file in review.files if file.path == path), None)
         if file is None:
@@ -300,8 +302,8 @@ class Review:
         await git.read("update-ref", "--no-deref", f"{self._refs}/comments", commit)
 
     async def _look(self, git: Git, checkpoints: Checkpoints) -> tuple[_Trees | None, Open]:
-        """Updates head to the files as they are now. Returns the review's commits (None if there are none) and the
-        review."""
+        """Updates head to the files as they are now. Returns the review's commits (None if ``_trees`` finds none) and
+        the review. Raises ``NoCheckpoint`` or ``GitFailed``."""
         trees = await self._trees(git)
         if trees is None:
             await checkpoints.check_size(git)
@@ -346,13 +348,14 @@ class Review:
         return notes.decided if notes else {}
 
     async def _absorb(self, git: Git, trees: _Trees, now: str) -> str:
-        """The base that also contains what somebody else changed from head to ``now``, a commit or a tree: a new commit
-        if that changes a file."""
+        """The base with what somebody else changed from head to ``now``, a commit or a tree: a new commit if that
+        changes a file, otherwise the same base."""
         new = await self._absorbed(git, trees.base, trees.head, now)
         return await self._new_base(git, trees.base, new, await self._decided(git, trees)) if new else trees.base
 
     async def _absorb_kept(self, git: Git, trees: _Trees, base: str) -> str:
-        """The start that also contains what somebody else changed from the previous base to ``base``."""
+        """The start with what somebody else changed from the previous base to ``base``; ``base`` if nothing was
+        kept."""
         if not await differences(git, trees.start, trees.base):
             return base
         new = await self._absorbed(git, trees.start, trees.base, base)

@@ -61,7 +61,7 @@ class Audience:
         self._catching_up.setdefault(project_id, {})[client.id] = client
 
     def end_catching_up(self, project_id: str, client: Subscriber) -> None:
-        """``client`` has stopped catching up, whether or not it has succeeded."""
+        """``client`` is no longer catching up, whether or not it has received everything."""
         self._catching_up.get(project_id, {}).pop(client.id, None)
 
     def leave(self, project_id: str, client: Subscriber) -> None:
@@ -83,7 +83,8 @@ class Audience:
         self._catching_up.pop(project_id, None)
 
     def follow(self, topics: Sequence[str], client: Subscriber) -> None:
-        """``client`` receives the events of these topics from now on. Unknown topics ("stats") are ignored."""
+        """``client`` receives the events of these topics from now on. Unknown topics, such as "stats", are
+        ignored."""
         for topic in topics:
             if topic in self._topics:
                 self._topics[topic][client.id] = client
@@ -115,8 +116,9 @@ class Audience:
 
     def published(self, announced: Announced) -> None:
         """The "clients" receiver of the event bus. Clients that have joined the session receive every event, except
-        while they are catching up; clients that have not joined receive the events of the topics that they follow. The
-        client whose request caused the event gets a reply instead."""
+        while they are catching up; clients that have not joined receive the events of the topics that they follow, but
+        no quiet ones. In both cases, they have to be allowed to see the session's directory. The client whose request
+        caused the event gets a reply instead."""
         event, project_id = announced.event, announced.project_id or ""
         # Clients that are catching up receive this, too: a removed session has no more records to send.
         is_over = isinstance(event, ProjectGone)

@@ -50,8 +50,8 @@ HARMLESS: Final[Mapping[str, str]] = {
 """Options without a ceiling → why. A test requires each option to be either in ``COVERED`` or here."""
 
 LEAVING_PLAN: Final = "ExitPlanMode"
-"""The tool by which Claude Code asks to leave plan mode. Unless the decision remembers a mode, the driver of Claude
-Code answers with the "default" mode."""
+"""The tool by which Claude Code asks to leave plan mode. Unless the decision remembers suggestions, Claude Code's
+driver answers with the "default" mode."""
 
 
 LEAST_USD: Final = 0.01
@@ -251,7 +251,7 @@ def mode_fits(ceilings: Ceilings, mode: str, *, own_modes: bool = False) -> bool
 
 def reported_mode_fits(ceilings: Ceilings, mode: str, *, own_modes: bool) -> bool:
     """Whether a mode that an agent reports is allowed. A known mode other than ``BYPASS`` is allowed if it asks at
-    least as much as one of the modes that clients may choose."""
+    least as much as one of the modes that clients may choose; any other mode if clients may choose it."""
     known = word(mode)
     if known in _LENIENCE and known != BYPASS:
         return _LENIENCE[known] <= max(_LENIENCE[allowed] for allowed in ceilings.modes)

@@ -36,7 +36,8 @@ PAUSE_SECONDS = 60.0
 same delay."""
 
 LOOK_SECONDS: Final = 60.0
-"""The maximum number of seconds between two checks of the time: the clock may be set, and the machine may sleep."""
+"""The maximum number of seconds between two checks of the time: the clock may be adjusted, and the machine may be
+suspended."""
 
 REFUSED_SECONDS: Final = 600.0
 """Seconds until the next attempt after a refusal (too many runs, no disk space, outside the hours)."""
@@ -45,7 +46,7 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class Continuing:
-    """The plan of one project. ``data``: its metadata. ``wanted``: whether the owner has enabled continuing.
+    """The plan of one project. ``data``: the project's metadata. ``wanted``: whether the owner has enabled continuing.
     ``execute`` accepts a prompt, or raises ``ClientError`` or ``DrawbridgeError``. ``is_busy`` returns whether a run is
     active or waiting.
     """
@@ -63,7 +64,7 @@ class Continuing:
         self._is_busy = is_busy
         self._timer: asyncio.TimerHandle | None = None
         self._begun: str | None = None
-        """The last run that continued automatically; ``_times``: how many there were in a row."""
+        """The id of the last run that continued automatically. ``_times``: how many such runs there were in a row."""
         self._times = 0
 
     @property
@@ -74,7 +75,8 @@ class Continuing:
         return waiting.at if waiting is not None and self._wanted else None
 
     def ended(self, run: Run, finished: messages.RunFinished, retry_at: float | None) -> None:
-        """Called once a run's end is recorded. Plans its continuation if a limit has stopped it."""
+        """Called once a run's end is recorded. Plans to continue the run if a limit has stopped it, and no other run is
+        active or waiting."""
         self._times = self._times + 1 if run.id == self._begun else 0
         now = time.time()
         if not self._wanted or finished.code != LIMITED or retry_at is None or self._is_busy():

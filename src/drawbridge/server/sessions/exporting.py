@@ -1,5 +1,5 @@
-"""Exports a history, or one session with the parts that only its agent has stored, as Markdown for people or JSON Lines
-for programs, in pieces."""
+"""Exports a history, or one session with the parts that only its agent has stored, as human-readable Markdown or as
+JSON Lines for programs, in pieces."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def _piece(
 
 
 def _records(session: Session, stretch: Stretch, agent: Agent | None, at: int) -> Iterator[tuple[int, Record]]:
-    """The records of the stretch after the position ``at``, each with the position up to which the stretch is then
-    written. Blocking."""
+    """The records of the stretch after the position ``at``, each with the position after which the next one is read.
+    Blocking."""
     if stretch.part is not None:
         for record in _recorded(session.history, stretch.part, at):
             yield record.seq, record
@@ -134,14 +134,14 @@ def jsonl(record: Record) -> str:
 
 
 class Markdown:
-    """Writes records as Markdown, for people."""
+    """Writes records as human-readable Markdown."""
 
     def __init__(self, history: History, waited: Mapping[str, Waited]) -> None:
         self._history = history
         self._waited = waited
 
     def record(self, record: Record) -> str:
-        """Returns the record as Markdown, or an empty text if it contains nothing for people. Blocking."""
+        """Returns the record as Markdown, or an empty string if the export does not show such records. Blocking."""
         found = _decoded(record)
         if found is None:
             return ""
@@ -176,7 +176,7 @@ class Markdown:
 
 
 def _decoded(record: Record) -> dict[str, Any] | None:
-    """The record as JSON; None if it contains a number that is out of range, or is nested too deeply."""
+    """The decoded record; None if it contains a number that is out of range, or is nested too deeply."""
     try:
         found: dict[str, Any] = msgspec.json.decode(record.line)
     except (msgspec.DecodeError, RecursionError):

@@ -41,7 +41,8 @@ DIFF: Final = ("diff", "--no-index", "--no-ext-diff", "--no-textconv", "--no-col
 
 
 class _Committed(Struct, frozen=True):
-    """A file in the last commit. ``size``: in bytes; ``name``: the name by which git finds its content."""
+    """A file in the last commit. ``size``: in bytes, 0 for a nested repository; ``name``: the name by which git finds
+    its content."""
 
     mode: str
     size: int
@@ -49,7 +50,7 @@ class _Committed(Struct, frozen=True):
 
 
 class Comparisons:
-    """Files compared with the last commit, for clients."""
+    """Compares files with the last commit, for clients."""
 
     def __init__(self, confinement: Confinement, memory: MemoryWatch) -> None:
         self._confinement = confinement

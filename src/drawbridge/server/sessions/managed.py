@@ -180,7 +180,7 @@ class ManagedSession(Session):
 
     @property
     def pids(self) -> list[int]:
-        """The ids of its agent's processes."""
+        """The PIDs of its agent's processes, including those that are ending."""
         return self._worker.pids
 
     def is_using(self, session_id: str) -> bool:
@@ -227,8 +227,8 @@ class ManagedSession(Session):
         return msgspec.structs.replace(self._accepted(order.run_id, seq, order), then=self._next)
 
     def steer(self, order: Order, asker: Subscriber) -> Answer[Accepted]:
-        """Sends a message into the active run. It is in the history when this returns. Raises ``ClientError`` or
-        ``DrawbridgeError`` without changing anything."""
+        """Adds a message to the active run. It is in the history when this returns. A repeated request is not sent
+        again. Raises ``ClientError`` or ``DrawbridgeError`` without changing anything."""
         known = self.memory.run_of(order.request_id or "", order.prompt)
         run = self.run
         if known is not None:
@@ -478,7 +478,8 @@ class ManagedSession(Session):
         self._report_state(base.AgentState(model=self._agent_state.model, effort=self._agent_state.effort))
 
     async def revert(self, run_id: str, asker: Subscriber) -> Answer[messages.RunReverted]:
-        """Reverts everything that a run changed, or nothing. The revert is recorded and published like every event."""
+        """Reverts everything that a run changed, or nothing. The revert is recorded and published like every event.
+        Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         self.check_at_rest()
         async with self._reverting:
             try:
@@ -513,7 +514,8 @@ class ManagedSession(Session):
 
     async def submit_review(self, order: Order, drafts: str, text: str, asker: Subscriber) -> Answer[Accepted]:
         """Sends all drafts as one prompt, like ``execute``. ``order``: the order without its prompt; ``drafts``: the
-        version that the user has seen; ``text``: the beginning of the prompt. Raises the same errors as ``comment``."""
+        version of the drafts that the user has seen; ``text``: the beginning of the prompt. Raises the same errors as
+        ``comment``."""
         key = submission_key(drafts, text)
         known = self.accepted_before(order.request_id, key)
         if known is not None:
@@ -732,7 +734,7 @@ class ManagedSession(Session):
             self._worker.stop_soon(run)
 
     def _reported(self, report: Report) -> None:
-        """Handles a report of the agent's process. Reports arrive in the order in which things happened."""
+        """Handles a report from the worker. Reports arrive in the order in which things happened."""
         match report:
             case base.AgentLine():
                 self._line(report)
@@ -887,7 +889,8 @@ class ManagedSession(Session):
         self._next()
 
     async def close(self, reason: str) -> None:
-        """Shuts down: stops the runs, ends the processes and closes the history."""
+        """Shuts down the session: stops the runs, ends the processes and closes the history. ``reason``: why open
+        approval requests are withdrawn."""
         waiting = self.queue.clear()
         self.continuing.close()
         if self.run is not None and not self.run.stop("interrupted"):

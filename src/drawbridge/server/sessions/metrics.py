@@ -1,4 +1,4 @@
-"""Metrics since the server started: how runs ended, how long they took, what they cost. Pure."""
+"""Metrics since the server started: how runs ended, how long they took, and what they cost. Pure."""
 
 from __future__ import annotations
 

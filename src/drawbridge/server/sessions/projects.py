@@ -310,7 +310,7 @@ class Maintenance:
         """When the next cleanup is due, in seconds on the monotonic clock."""
 
     async def round(self) -> None:
-        """One round of maintenance, which is due every ``MAINTENANCE_SECONDS``."""
+        """Does one round of maintenance. Called every ``MAINTENANCE_SECONDS``."""
         if time.monotonic() >= self._clean_at:
             # Set before the cleanup: if it fails, the rounds until the next one must still measure the disk.
             self._clean_at = time.monotonic() + CLEANING_SECONDS

@@ -57,7 +57,7 @@ def request_key(request_id: str, text: str) -> str:
 
 
 def titled(prompt: str) -> str:
-    """The title of a session with this first prompt."""
+    """The title of a session with this first prompt: one line of at most ``LONGEST_TITLE`` characters."""
     return " ".join(clean(prompt[: LONGEST_TITLE * 10]).split())[:LONGEST_TITLE]
 
 
@@ -105,7 +105,7 @@ class Memory(Struct):
     last_outcome: str | None = None
     cost_usd: float = 0.0
     title: str = ""
-    """The first prompt of the conversation, or its title if it was begun elsewhere."""
+    """The first prompt of the conversation, shortened (see ``titled``), or its title if it was begun elsewhere."""
     titled_by: str = ""
     """The run whose prompt is the ``title``. Empty if there is no such run, or if an older server accepted the
     prompt."""

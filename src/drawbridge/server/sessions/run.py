@@ -92,7 +92,7 @@ class Run:
         self.elsewhere: str | None = None
         """The directory in which the agent has worked, if changes in it are not changes to the project."""
         self.started_at = 0.0
-        """Seconds on the monotonic clock."""
+        """When the run started, in seconds on the monotonic clock; 0 if it has not started."""
 
     @property
     def id(self) -> str:

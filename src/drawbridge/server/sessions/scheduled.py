@@ -1,4 +1,4 @@
-"""The turns that an idle agent has scheduled, and until when its process is needed for them. Pure.
+"""The turns that an agent has scheduled, and how long its process is needed for them. Pure.
 
 All times are in seconds since 1970.
 """

@@ -115,7 +115,8 @@ class Searching:
             raise _unusable(session, error) from None
 
     async def waited(self, session: Session) -> dict[str, Waited]:
-        """Maps runs to what happened to their prompts in the queue; empty if the index can't be read."""
+        """What happened to each prompt that was edited in the queue or removed from it, by run id; empty if the index
+        can't be read."""
         await self.complete(session)
         try:
             return await asyncio.to_thread(session.index.waited)
@@ -125,7 +126,7 @@ class Searching:
 
     async def entries(self, sessions: Sequence[Session], limit: int) -> SessionsFound:
         """The sessions in these histories, most recently active first: at most ``limit``, and only as many as fit into
-        a message."""
+        a message. Raises ``ClientError`` if an index can't be read."""
         await self._update_all(sessions)
         found: list[SessionEntry] = []
         for session in sessions:
@@ -140,7 +141,7 @@ class Searching:
         return SessionsFound(shown, len(found) > len(shown), _are_behind(sessions))
 
     async def search(self, sessions: Sequence[Session], command: Search) -> SearchResults:
-        """The texts that match, newest first. Raises ``ClientError``."""
+        """A page of the texts that match, newest first. Raises ``ClientError``."""
         cursor = _Cursor.read(command.before)
         await self._update_all(sessions)
         found: list[tuple[Hit, Session]] = []

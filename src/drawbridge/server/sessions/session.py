@@ -121,7 +121,8 @@ class Session(ABC):
 
     @abstractmethod
     async def review_image(self, blob: str, largest: int) -> bytes:
-        """A version of an image that the review shows. Raises the same errors as ``Reviewing.image``."""
+        """The content of an image that the review shows. ``blob``: git's id of the content; ``largest``: the maximum
+        size, in bytes. Raises the same errors as ``Reviewing.image``."""
 
     @abstractmethod
     async def decide_review(self, wish: Wish, asker: Subscriber) -> Answer[Review]:

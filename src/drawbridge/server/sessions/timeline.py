@@ -125,7 +125,7 @@ async def page(
         room -= sum(len(bytes(one)) for one in got)
         at = _next(at, before)
         if before is not None and not got:
-            break  # enough was searched for one reply
+            break  # enough has been searched for one reply
     return SessionMessagesPage(key, tuple(found), at.text if at is not None else None)
 
 

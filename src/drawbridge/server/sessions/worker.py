@@ -35,12 +35,13 @@ from drawbridge.text.counts import counted
 logger = logging.getLogger("drawbridge.server")
 
 LOOK_BACK_SECONDS: Final = 5.0
-"""Seconds that ``Worker.close`` waits for the last checkpoint."""
+"""The maximum number of seconds that ``Worker.close`` waits for the last checkpoint."""
 
 LONGEST_ERROR = 2_000
 
 LOOK_SECONDS: Final = 60.0
-"""The maximum number of seconds between two checks of the schedule: the clock may be set, and the machine may sleep."""
+"""The maximum number of seconds between two checks of the schedule: the clock may be adjusted, and the machine may be
+suspended."""
 
 DEFECT: Final = "The run was stopped because of an internal server error. The server's log has the details."
 
@@ -89,7 +90,7 @@ Report: TypeAlias = (
 
 class _Listener:
     """Receives the events of one process. ``worker`` is set to None once the events are to be ignored. ``forget`` is
-    called when the process has exited, even then."""
+    called when the process has exited, even if its events are ignored."""
 
     def __init__(self, worker: Worker, forget: Callable[[], None]) -> None:
         self.worker: Worker | None = worker
@@ -151,7 +152,8 @@ class Worker:
         self._leaving: list[base.AgentProcess] = []
         self._run: Run | None = None
         self._given: Run | None = None
-        """The last run whose prompt the process was given."""
+        """The last run whose prompt the process was given, or whose turn the agent began itself; None if there is no
+        such run."""
         self._last_output = 0.0
         self._asked_since: float | None = None
         self._asked_seconds = 0.0
@@ -224,7 +226,7 @@ class Worker:
 
     async def _check_unused(self, agent: str, session_id: str) -> None:
         """Raises ``AgentUnusable`` if another process, for example in a terminal, has opened the idle process's
-        conversation: both would write to one record. The start of a process includes this check."""
+        conversation: both would write to the same file. The start of a process includes this check."""
         found = self._context.agents.get(agent)
         if found is None or found.sessions is None:
             return
@@ -384,7 +386,7 @@ class Worker:
 
     @property
     def pids(self) -> list[int]:
-        """The ids of its processes: the current one, and any that are ending."""
+        """The PIDs of its processes: the current one, and any that are ending."""
         return [process.pid for process in (self._process, *self._leaving) if process is not None]
 
     def answer(self, question_id: str, decision: base.Decision) -> None:
@@ -407,7 +409,7 @@ class Worker:
             self._process.interrupt()
 
     def steer(self, text: str, attachments: tuple[base.Attachment, ...], record: Callable[[], None]) -> None:
-        """Sends a message into the turn of the active run with ``AgentProcess.steer``, and raises the same errors. Also
+        """Adds a message to the turn of the active run with ``AgentProcess.steer``, and raises the same errors. Also
         raises ``NotAtWork`` if the agent does not have the run's prompt yet, or its process has ended.
         """
         if self._process is None or self._run is None or self._run is not self._given:
@@ -417,8 +419,9 @@ class Worker:
     async def change(
         self, *, permission_mode: str | None = None, model: str | None = None, effort: str | None = None
     ) -> None:
-        """Sets the mode, the model and the effort of the current process. The mode is sent even if it has not changed:
-        an agent may have left it on its own or because of a decision. Raises ``AgentRefused``.
+        """Sets the mode, the model and the effort of the current process, if there is one; None for those that do not
+        change. The mode is sent even if it has not changed: an agent may have left it on its own or because of a
+        decision. Raises ``AgentRefused``.
         """
         async with self._changing:
             process, kind = self._process, self._kind

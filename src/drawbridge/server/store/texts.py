@@ -1,4 +1,4 @@
-"""The texts in a record of a history that users can search, and what the record changes about the agent's conversation.
+"""The texts that users can search for in a record of a history, and how the record changes the agent's conversation.
 Pure.
 
 Agents' lines are read if they have the form of Claude Code's messages; the lines of other agents are converted to that
@@ -30,7 +30,7 @@ LONGEST: Final[Mapping[Kind, int]] = {
 half from its end, where errors are."""
 
 LONGEST_LINE: Final = 8 * 1024 * 1024
-"""The maximum length of a record that is searched for texts, in bytes. A longer one is usually an image."""
+"""The maximum length of a record that is searched for texts, in bytes. A longer one usually contains an image."""
 
 LONGEST_NAME: Final = 200
 REMOVED: Final = "record_removed"
@@ -41,7 +41,7 @@ _DEEPEST: Final = 4
 
 
 class Text(Struct, frozen=True):
-    """A text of a record. ``tool``: the name of the tool, for a tool call. ``main``: whether it is from the main agent,
+    """A text in a record. ``tool``: the name of the tool, for a tool call. ``main``: whether it is from the main agent,
     not a subagent. ``run``: for a prompt that begins a run, the run's id."""
 
     kind: Kind
@@ -52,9 +52,9 @@ class Text(Struct, frozen=True):
 
 
 class Marker(Struct, frozen=True):
-    """The conversation changes with this record. ``session_id`` is empty if it is not known yet; ``begins``: another
-    conversation begins here, even if its id is the same. ``fork_from``: the id of the conversation that it was forked
-    from; empty if it was not. ``title``: the title of a conversation that was begun elsewhere."""
+    """How a record changes the agent's conversation. ``session_id`` is empty if it is not known yet; ``begins``:
+    another conversation begins here, even if its id is the same. ``fork_from``: the id of the conversation that it was
+    forked from; empty if it is not a fork. ``title``: the conversation's title, if it is already known."""
 
     session_id: str
     begins: bool
@@ -175,7 +175,7 @@ def content(line: bytes) -> Content:
 
 
 def clean(text: str) -> str:
-    """The text, with each control character except tabs and line breaks replaced by a space."""
+    """The text with "\\n" instead of "\\r\\n", and a space instead of any other control character except tabs."""
     return _CONTROLS.sub(" ", text.replace("\r\n", "\n"))
 
 

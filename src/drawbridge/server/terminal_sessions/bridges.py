@@ -1,8 +1,9 @@
-"""Serves the bridges on the private socket: they send the proposals of their agents, and receive requests to their
+"""Serves the bridges on the private socket: they send the proposals of their agents, and receive requests for their
 editors.
 
-Claude Code's hook reports the approval request. The diff that Claude Code's bridge shows is a second surface of the same
-approval request, whichever of the two arrives first; they are matched by the agent's process, the path and the text.
+Claude Code's hook reports the approval request. The diff that Claude Code's bridge shows is a second surface of the
+same approval request, whichever of the two arrives first; they are matched by the agent's process, the path and the
+text.
 Gemini CLI has no such hook: its bridge's proposal is the question.
 """
 
@@ -95,8 +96,8 @@ class Bridges:
     def requested(
         self, session: TerminalSession, event: hook_events.HookEvent, surface: Surface, proposal: Proposal | None
     ) -> None:
-        """Opens an approval request for a hook's question. If a bridge has already reported the same proposal, its view
-        in the editor becomes a second surface of the request."""
+        """Opens an approval request for a hook's question, unless it was asked before. If a bridge has already
+        reported the same proposal, its view in the editor becomes a second surface of the request."""
         approval = session.apply(event, surface, proposal)
         for shown in self._shown.values():
             if approval is not None and shown.approval is None and shown.is_same(surface.pid, proposal):
@@ -112,7 +113,8 @@ class Bridges:
     # One bridge.
 
     async def serve(self, editor: Editor, first: wire.FromPeer, reader: asyncio.StreamReader) -> None:
-        """Runs until the bridge disconnects."""
+        """Serves a bridge until it disconnects. ``first``: the first line that it sent. Raises ``ValueError`` for an
+        invalid line."""
         try:
             self._handle(editor, first)
             while line := await reader.readline():

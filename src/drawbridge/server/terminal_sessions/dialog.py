@@ -84,7 +84,7 @@ class TerminalOnly:
 
 
 class Overruled(Struct, frozen=True):
-    """A client's decision that did not take effect. ``reason``: the explanation for people."""
+    """A client's decision that did not take effect. ``reason``: the explanation that clients show."""
 
     approval: PendingApproval
     reason: str

@@ -49,8 +49,8 @@ class Receiver(Protocol):
         ...
 
     def within_limits(self, mode: str | None) -> bool:
-        """Whether a client could have started the agent in this mode. If not, may raise ``ClientError`` with the reason
-        instead."""
+        """Whether a client could have started the agent in this mode. If not, returns False or raises ``ClientError``
+        with the reason."""
         ...
 
 
@@ -104,8 +104,8 @@ class Handover:
 
     def give(self, event: HookEvent) -> Left | None:
         """Returns the comments that this event's hook must hand over, and stores them as given. Returns None if the
-        hook must not hand over any. If comments are returned, the caller must report to ``received`` whether the hook
-        has received them."""
+        hook must not hand over any, or they can't be stored. If comments are returned, the caller must report to
+        ``received`` whether the hook has received them."""
         left = self._left
         if left is None or left.state != "waiting":
             self._comments.unmark(self._session.id)  # the mark may be from a server that was killed

@@ -75,7 +75,7 @@ class Processes:
         """Whether this process is known but its permission mode is not."""
         return any(one.pid == pid and one.permission_mode is None for one in self.all)
 
-    # Each of the next methods returns whether something has changed.
+    # Each of the following methods returns whether something has changed.
 
     def reported(self, process: Process, path: str, *, is_ended: bool) -> bool:
         """Notes that a hook of this process has reported, with the path of the conversation's file. ``is_ended``:

@@ -37,7 +37,7 @@ from drawbridge.server.sessions.records import Memory, request_key
 logger = logging.getLogger("drawbridge.server")
 
 BEGIN_SECONDS: Final = 10.0
-"""Seconds that the agent may take to start on a typed prompt. Its hooks run before that."""
+"""Seconds that the agent may take to start on a typed prompt, including the time that its hooks take."""
 
 PASTE_MARK: Final = re.compile(r'</?pasted_content id="\w*">')
 """The tags that Claude Code puts around a long paste (2.1.329)."""
@@ -136,8 +136,8 @@ class Terminals:
 
 
 class Sent(Struct, frozen=True):
-    """A prompt from a client. ``by``: the client's name. ``turn``: the agent's turn, once it has begun. ``review``: the
-    comments that the prompt consists of, if any."""
+    """A prompt from a client. ``by``: the client's name. ``turn``: the id of the agent's turn, once it has begun; empty
+    before. ``review``: the comments that the prompt consists of, if any."""
 
     text: str
     by: str
@@ -318,8 +318,8 @@ class Prompts:
         return sent.text
 
     def record(self, entry: transcript.Prompt, run: str) -> PromptAccepted:
-        """A prompt of ``run`` that is in the conversation's file, as it is stored in the history. Also notes what
-        ``begun`` does."""
+        """A prompt of ``run`` that is in the conversation's file, as it is stored in the history. Like ``begun``,
+        also notes that the agent has started on it."""
         text = self.begun(run, entry.text)
         sent = self.sent
         if sent is None or sent.turn != run:

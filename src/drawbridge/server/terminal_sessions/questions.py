@@ -84,7 +84,7 @@ class Questions:
         self._session = session
         self._can_be_answered = can_be_answered
         self._known: Latest[str, PendingApproval] = Latest()
-        """Approval requests by the ids that the hooks give their questions."""
+        """Approval requests by the ids that hooks and bridges give their questions."""
         self._held: dict[str, asyncio.TimerHandle] = {}
         """The timers that hand over subagents' approval requests to the terminal, by the requests' ids."""
         self._decided_at = 0.0
@@ -151,7 +151,7 @@ class Questions:
     # Hooks that reconnect after a restart.
 
     def known(self, question: str) -> PendingApproval | None:
-        """The approval request for the question with this id of a hook; None if it is new."""
+        """The approval request for a question that a hook or bridge identifies by ``question``; None if it is new."""
         return self._known.get(question) if question else None
 
     def is_another(self, event: hook_events.HookEvent, surface: Surface) -> bool:
@@ -304,5 +304,5 @@ def is_main_of(approval: PendingApproval, run: str | None) -> bool:
 
 
 def _is_hidden(asked_by: AskedBy | None) -> bool:
-    """Whether the agent's dialog does not appear before its hook has ended."""
+    """Whether the dialog of the agent that asks appears only after its hook has ended."""
     return asked_by is not None and asked_by.agent_type not in OWN_DIALOG

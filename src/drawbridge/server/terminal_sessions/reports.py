@@ -47,9 +47,8 @@ def _now() -> bool:
 
 
 class Reports:
-    """The reports about one session. They are processed in order of arrival, each after the lines that the
-    conversation's file contains by then. Also checks whether the agent is still running, because its end may not be
-    reported.
+    """Processes the reports about one session in order of arrival, each after the lines that the conversation's file
+    contains by then. Also checks whether the agent is still running, because its end may not be reported.
     """
 
     def __init__(self, session: TerminalSession, beginning_with: Callable[[str], str | None]) -> None:

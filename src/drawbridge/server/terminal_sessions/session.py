@@ -279,7 +279,8 @@ class TerminalSession(Session):
 
     def within_limits(self, mode: str | None = None) -> bool:
         """Whether a client could have started a run in this agent's mode. ``mode``: the mode that it reports now; None
-        for the last one that it has reported. If not, may raise ``ClientError`` with the reason instead."""
+        for the last one that it has reported. If a client could not have, returns False or raises ``ClientError`` with
+        the reason."""
         mode = mode or self.permission_mode
         if mode is None and not self._context.ceilings.skip_permissions:
             raise ClientError("PERMISSION_DENIED", UNKNOWN_MODE)
@@ -320,7 +321,7 @@ class TerminalSession(Session):
         ``handed``: the comments that the hook has handed over to the agent. ``pid``: the agent's process."""
         self._reporting = surface.pid if surface is not None else pid
         if event.is_new_process and not event.permission_mode and self.processes.forget_mode(self._reporting):
-            # The mode in the conversation's file is still that of the previous process.
+            # The conversation's file still contains the mode of the previous process.
             self.save()
         self._set_mode(self._reporting, event.permission_mode)
         agent, activity = event.agent_id, self._activity

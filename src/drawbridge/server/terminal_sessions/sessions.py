@@ -41,7 +41,8 @@ from drawbridge.server.terminal_sessions.session import TerminalSession
 logger = logging.getLogger("drawbridge.server")
 
 MOST: Final = 50
-"""The maximum number of sessions; if there are more, ended ones are removed, the least recently active first."""
+"""The maximum number of sessions. To make room for a new one, an ended one is removed, the least recently active first.
+If none has ended, the new one is not shown."""
 
 RETURN_SECONDS: Final = 20.0
 """Seconds that hooks and bridges have to reconnect after the server has started; they try at least every 2 s."""
@@ -173,7 +174,7 @@ class TerminalSessions:
         self._reports[session] = Reports(session, self._beginning_with)
 
     def report(self, agent: str, event: hook_events.HookEvent, process: Process) -> Reports | None:
-        """Returns the reports about the event's session, which is added if it is not known; None if the session is not
+        """Returns the ``Reports`` of the event's session, which is added if it is not known; None if the session is not
         shown. ``agent``: the agent whose hook has sent the event. ``process``: that agent's process.
 
         The CLI's daemon starts background sessions in advance; they are not shown until they are used.
@@ -194,7 +195,8 @@ class TerminalSessions:
         self, id: str, path: str, agent: str, session_id: str, *, background: bool = False
     ) -> TerminalSession | None:
         """Adds a session, or restores it if it could not be read before, and notifies the clients that follow all
-        projects. Returns None if that fails. ``session_id``: the agent's own id for the conversation."""
+        projects. Returns None if that fails or there is no room for it. ``session_id``: the agent's own id for the
+        conversation."""
         if not metadata.ID.fullmatch(id):
             return None
         if id in self._unreadable:

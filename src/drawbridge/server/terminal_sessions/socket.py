@@ -216,8 +216,8 @@ def _apply(reports: Reports, event: hook_events.HookEvent, pid: int, handed: Lef
 
 
 def _read(line: bytes) -> wire.FromPeer:
-    """Decodes a line. Raises ``ValueError``. msgspec does not accept lone halves of surrogate pairs, but agents send
-    them."""
+    """Decodes a line. Raises ``ValueError``. A line that msgspec does not accept is repaired if possible: agents send
+    lone halves of surrogate pairs."""
     try:
         return wire.decode_from_peer(line)
     except ValueError:

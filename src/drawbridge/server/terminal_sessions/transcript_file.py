@@ -23,7 +23,7 @@ LONGEST_LINE: Final = 16 * 1024 * 1024
 
 
 class NotItsFile(Exception):
-    """Raised if a path can't be that of the session's Claude Code transcript."""
+    """A path can't be the path of the session's Claude Code transcript."""
 
 
 def checked(path: str, session_id: str, config: str = "") -> str:
@@ -57,8 +57,8 @@ class TranscriptFile:
         self._skipping = False
 
     def read(self) -> tuple[list[bytes], bool]:
-        """Returns new lines, and whether more can be read now. No lines if the file does not exist. Blocking. Raises
-        ``OSError``."""
+        """Returns the next complete lines, and whether more can be read now. No lines if the file does not exist.
+        Blocking. Raises OSError."""
         try:
             file = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""One turn of an agent at a terminal, and what it has left running in the background. Pure.
+"""One turn of an agent in a terminal, and what it has left running in the background. Pure.
 
 The CLI identifies a turn by the id of a prompt. When a background task ends, the CLI sends the agent a prompt with a
 new id. That prompt belongs to the turn that began the task: the turn is over when the agent has stopped and no task is

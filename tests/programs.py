@@ -132,7 +132,7 @@ def chromium(*, whole: bool = False) -> Path:
     """
     names = ["chromium"] if whole else ["chromium-headless-shell", "chromium"]
     found = next((one for name in names for one in _on_path(name)), None)
-    return found or missing("Chromium is missing: install the package chromium")
+    return found or missing("Chromium is missing: install the `chromium` package")
 
 
 def playwright() -> Path:

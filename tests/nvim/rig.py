@@ -59,7 +59,7 @@ class Person:
         while not (found := await self.lua(condition, *arguments)):
             if time.monotonic() > deadline:
                 messages = await self.lua("return vim.fn.execute('messages')")
-                raise AssertionError(f"it never came to be: {condition}\nNeovim says: {messages}")
+                raise AssertionError(f"this never became true: {condition}\nNeovim says: {messages}")
             await asyncio.sleep(POLL)
         return found
 
@@ -78,7 +78,7 @@ async def settled(look: Callable[[], bool], why: str, *, timeout: float = PATIEN
     """Returns once ``look`` returns true. Raises ``AssertionError`` after ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
     while not look():
-        assert time.monotonic() < deadline, f"it never came to be: {why}"
+        assert time.monotonic() < deadline, f"this never became true: {why}"
         await asyncio.sleep(POLL)
 
 

@@ -124,4 +124,4 @@ class Claude:
         try:
             wait_until(answered)
         except TimeoutError:
-            raise AssertionError(f"the dialog takes no {key!r}") from None
+            raise AssertionError(f"the dialog ignored {key!r}") from None

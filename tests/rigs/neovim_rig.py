@@ -133,7 +133,7 @@ class Neovim:
     def wait_for_proposal(self, number: int = 1) -> None:
         """Waits until the ``number``-th proposal of this session is shown and accepts keys."""
         self.wait_for(f"return seen.opened == {number}", what=f"showed no proposal {number}")
-        self.wait_for(IS_SHOWN, what=f"took no keys for proposal {number}")
+        self.wait_for(IS_SHOWN, what=f"did not accept keys for proposal {number}")
 
     def wait_until_closed(self, number: int = 1) -> None:
         """Waits until ``number`` views of proposals have closed."""
@@ -146,7 +146,7 @@ class Neovim:
 
     def command(self, words: str) -> None:
         """Types an Ex command as a user would, and returns once it has run."""
-        self.wait_for(TAKES_KEYS, what="took no keys")
+        self.wait_for(TAKES_KEYS, what="did not accept keys")
         self.pane.press("Escape")
         self.pane.type(f":{words}")
         self._wait_for_command_line(open=True)

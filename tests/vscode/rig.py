@@ -53,7 +53,7 @@ def wait_until(look: Callable[[], T | None], what: str, *, timeout: float = PATI
     """Calls ``look`` until it returns something truthy, and returns that. ``timeout`` is in seconds."""
     end = time.monotonic() + timeout
     while not (found := look()):
-        assert time.monotonic() < end, f"{what} did not come within {timeout:g} s"
+        assert time.monotonic() < end, f"{what} did not appear within {timeout:g} s"
         time.sleep(0.01)
     return found
 

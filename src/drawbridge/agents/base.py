@@ -224,8 +224,8 @@ class TurnEnded(Struct, frozen=True):
 
     ``session_id``: the conversation; None if it is not known or can't be resumed yet. ``cost_usd`` and ``tokens``: the
     usage since the end of the previous turn; None if it is not known. ``error`` (a message for the user) and
-    ``code`` (of the client protocol): why the turn failed. ``retry_at``: when a used-up limit resets, in seconds since 1970, if the
-    agent reported it.
+    ``code`` (of the client protocol): why the turn failed. ``retry_at``: when a used-up limit resets, in seconds since
+    1970, if the agent reported it.
     """
 
     ok: bool

@@ -91,7 +91,7 @@ async def test_no_process_remains_after_the_end(warm: Session, model: MessagesSt
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(sys.platform != "linux", reason="nothing tells a process of its parent's death there")
+@pytest.mark.skipif(sys.platform != "linux", reason="a process is not notified of its parent's death there")
 async def test_a_server_that_is_killed_takes_the_agent_and_its_commands_with_it(
     project: Path, model: MessagesStub
 ) -> None:
@@ -116,7 +116,7 @@ async def test_a_server_that_is_killed_takes_the_agent_and_its_commands_with_it(
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(sys.platform != "linux", reason="nothing tells a process of its parent's death there")
+@pytest.mark.skipif(sys.platform != "linux", reason="a process is not notified of its parent's death there")
 async def test_a_server_that_is_killed_at_a_question_leaves_no_agent_that_continues(
     project: Path, model: MessagesStub
 ) -> None:

@@ -111,7 +111,7 @@ async def sooner_or_later(
     """Calls ``look`` until ``enough`` is true for its result. Returns that result. Fails after ``PATIENCE`` seconds."""
     end = time.monotonic() + PATIENCE
     while not enough(found := await look()):
-        assert time.monotonic() < end, f"{what} did not come within {PATIENCE:g} s"
+        assert time.monotonic() < end, f"{what} did not happen within {PATIENCE:g} s"
         await asyncio.sleep(0.01)
     return found
 

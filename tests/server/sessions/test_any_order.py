@@ -1,4 +1,4 @@
-"""What holds for every project, run and approval request, in whatever order things happen."""
+"""What holds forevery project, run and approval request, in whatever order things happen."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class World:
             if self.process is not None and self.process.turn_open:
                 self.process.ends()
             await settled(turns=5)
-        raise AssertionError(f"{self.project.run.state} for ever")
+        raise AssertionError(f"{self.project.run.state} forever")
 
 
 async def step(what: str, world: World) -> None:

@@ -124,7 +124,8 @@ local function same_line(before, index)
   return math.max(1, math.min(index, #listed))
 end
 
---- Fills the quickfix list. `is_new`: creates a new list, unless the current one is already the list of changes.
+--- Fills the quickfix list. `is_new`: whether to create a new list, unless the current one is already the list
+--- of changes.
 local function fill(is_new)
   local before, items = listed, {}
   listed = {}

@@ -133,8 +133,8 @@ local function in_time(params)
   end
 end
 
---- Pastes a prompt into the empty box; raises an error if the box is not empty or not shown. Neither windows nor modes
---- change.
+--- Pastes a prompt into the empty box; raises an error if the box is not empty or not shown, or if `before` has passed.
+--- Neither windows nor modes change.
 ---@param params {pid: integer, text: string, before: number} `before`: the latest time, in Unix seconds.
 function M.paste(params)
   local session = session_of(params.pid)

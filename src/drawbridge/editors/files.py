@@ -27,7 +27,8 @@ _KINDS = {
 
 
 def read_text(path: str, limit: int = FILE_LIMIT) -> str | None:
-    """The whole file, exactly: line endings are not converted, a byte-order mark is U+FEFF. None if the file does not exist.
+    """The whole file, exactly: line endings are not converted, a byte-order mark is U+FEFF. None if the file does not
+    exist.
 
     Raises ``UnusableFile`` if it is not a regular file (then it is not opened, since a pipe could block), can't be
     read, is binary (contains a NUL byte), is not UTF-8 or has more than ``limit`` bytes.

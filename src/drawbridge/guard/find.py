@@ -115,8 +115,8 @@ def _in_user_directory(place: str) -> "Iterator[str]":
 
 
 def _is_runtime_name(name: str) -> bool:
-    """Whether ``name`` has the form that Neovim chooses for its sockets. A name without "nvim" counts only if its
-    process is a Neovim, since other programs use names of the same form.
+    """Whether ``name`` has the form that Neovim chooses for its sockets. A name that does not begin with "nvim." counts
+    only if its process is a Neovim, since other programs use names of the same form.
     """
     word, *numbers = name.rsplit(".", 2)
     if len(numbers) != 2 or not all(number.isascii() and number.isdigit() for number in numbers):

@@ -54,7 +54,7 @@ class DiscoveryFile(Protocol):
         """Writes the file, or updates it when the folders change; the port and the token stay the same. Does nothing
         after ``remove``.
 
-        Raises ``NotPrivate`` with the directory that can't be used and the reason.
+        Raises ``NotPrivate`` with the path that can't be used and the reason.
         """
         ...
 

@@ -63,7 +63,7 @@ def left_behind(environ: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def _discovery_files(environ: Mapping[str, str]) -> Iterator[tuple[str, str, int]]:
-    """Agent, path and port of each discovery file."""
+    """The agent, the path and the port of each of this user's discovery files."""
     for row in (row for row in catalog.ROWS if row.bridge):
         place, pattern = PLACES[row.bridge]
         directory = place(environ)

@@ -57,7 +57,8 @@ class Uninstall:
 
 
 def plan(program: str | None, *, remove: bool) -> Plan:
-    """The plan for the extension. ``program``: the editor's command (default: the first of ``PROGRAMS`` on PATH)."""
+    """The plan for the extension. ``program``: the editor's command (default: the first of ``PROGRAMS`` on PATH). Raises
+    ``NoProgram`` if there is no such command, and ``ProgramFailed`` if it fails."""
     found, folder = _find(program), extension_directory()
     package = json.loads((folder / "package.json").read_text("utf-8"))
     identity = f"{package['publisher']}.{package['name']}"

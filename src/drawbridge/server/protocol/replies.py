@@ -262,7 +262,8 @@ class SessionEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
     any. ``title``: the name that a user gave the session (then ``named``), otherwise its first prompt, or the title
     that the agent has stored if the session was begun elsewhere. ``state``: the state of the ``current`` session, which
     the next run continues ("waiting": for a decision); "finished" for any other. ``last_line``: the last line of the
-    agent's latest text. ``added`` and ``removed``: numbers of lines, as far as the agent has reported them.
+    main agent's latest text. ``added`` and ``removed``: numbers of lines, as far as the agent has reported them.
+    ``approvals``: the number of open approval requests.
     ``first_seq`` and ``last_seq``: the session's first and last record; records of other sessions may be in between.
     ``terminal``: a person has started the session in a terminal.
     """

@@ -108,8 +108,8 @@ class ServerLink:
         """Reports a proposal that the editor shows. ``new_text``: the agent's text; ``drafted``: that text merged with
         unsaved changes.
 
-        The proposal is stored while it is open, for a server that starts later. A proposal with very long text is not
-        sent to a server.
+        The proposal is stored while it is open, for a server that starts later. A proposal with very long text is
+        neither sent nor stored. Proposals that came from the server are ignored.
         """
         if owner is self:
             return

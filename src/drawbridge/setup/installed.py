@@ -217,7 +217,7 @@ def _package() -> Path:
 
 def _compile(copy: Path, interpreter: Interpreter) -> None:
     """Compiles the copy for this interpreter, unless that has been done, and tests whether it runs. Raises
-    ``ProgramFailed`` if it does not."""
+    ``ProgramFailed`` if it does not, or if that takes longer than a minute."""
     root = copy / "drawbridge"
     if (root / "__pycache__" / f"__init__.{interpreter.tag}.pyc").exists():
         return

@@ -243,7 +243,7 @@ def _options(wanted: Path, notes: list[str]) -> str:
 
 
 def _configuration(folder: Path) -> dict[Path, str]:
-    """The user's own configuration files, without comments."""
+    """The texts of the user's own configuration files, at most ``MOST_FILES``, without comments."""
     texts = {}
     for file in islice((file for file in folder.rglob("*") if file.suffix in (".lua", ".vim")), MOST_FILES):
         with contextlib.suppress(OSError):

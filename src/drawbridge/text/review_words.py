@@ -65,7 +65,8 @@ def lines_of(text: str) -> list[str]:
 
 
 def end_words(removed: str, added: str) -> str:
-    """Describes a change to the newline at the end of a file; empty if that has not changed."""
+    """Describes a change to the newline at the end of a file; empty if that has not changed, or if a hunk has only
+    removed or only added lines."""
     ends = removed.endswith("\n"), added.endswith("\n")
     if not removed or not added or ends[0] == ends[1]:
         return ""

@@ -151,7 +151,8 @@ class Client:
         input: Message | None = None,
         remember: bool = False,
     ) -> None:
-        """Sends a decision on an open approval request. Raises ``RequestError``."""
+        """Sends a decision on an open approval request. Raises ``RequestError``, unless the server has already recorded
+        the same decision from this terminal."""
         data: Message = {"approval_id": approval_id, "decision": "allow" if allow else "deny"}
         data |= {"message": message} if message else {}
         data |= {"remember": True} if remember else {}

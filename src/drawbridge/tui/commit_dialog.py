@@ -74,7 +74,8 @@ class Committing:
         return str(self.offer.get("problem", ""))
 
     def begin(self) -> None:
-        """Prepares the dialog that is being opened: clears the result of the last commit, and proposes a message."""
+        """Prepares the dialog that is being opened: clears the result of the last commit, and proposes a message unless
+        the user has written one."""
         if self.state.done is not None:
             self._client.reviews.commits[self._project] = Commit()
         state = self.state

@@ -256,7 +256,7 @@ def part_of(comment: Comment, parts: Iterable[Part]) -> Part | None:
 def arranged(
     comments: Iterable[Comment], writings: Iterable[Writing], parts: Sequence[Part], me: str
 ) -> dict[str, Remarks]:
-    """The comments on each part, by the part's key. ``me``: this client's name."""
+    """The comments and unsaved texts on each part, by the part's key. ``me``: this client's name."""
     comments = list(comments)
     by_id = {str(one["comment_id"]): one for one in comments}
     changed = {one.comment_id: one for one in writings if one.comment_id in by_id}

@@ -87,7 +87,7 @@ def duration(milliseconds: float) -> str:
 
 
 def when(timestamp: str) -> datetime | None:
-    """A time from the server; None if it is not a valid time."""
+    """A time from the server, in UTC if it names no time zone; None if it is not a valid time."""
     try:
         found = datetime.fromisoformat(timestamp)
     except (ValueError, TypeError):
@@ -164,7 +164,7 @@ def listed_state(project: Mapping[str, Any]) -> str:
 
 def waits_until(project: Mapping[str, Any]) -> str:
     """Why and when an idle project continues automatically: a rate limit has stopped it, or its agent has scheduled
-    something. Empty if it does not continue."""
+    something. Empty if it is not idle or does not continue."""
     if project.get("state") == "EXECUTING":
         return ""
     if resumes := project.get("continues_at"):

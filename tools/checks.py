@@ -86,7 +86,7 @@ def _has(what: str, there: bool, remedy: str) -> bool:
     if not there and os.environ.get("DRAWBRIDGE_REQUIRE_PROGRAMS") == "1":
         raise SetupError(f"{what} are missing (DRAWBRIDGE_REQUIRE_PROGRAMS is set): {remedy}")
     if not there:
-        log(f"skipped: {what}; to have them: {remedy}")
+        log(f"skipped: {what}; to install them: {remedy}")
     return there
 
 

@@ -91,7 +91,7 @@ def find_node() -> Node:
 def _node_in(folder: Path) -> Node:
     node = folder / "bin" / "node"
     if not _major(str(node)):
-        raise PageError(_no_node(f"the one of {NODE_PACKAGE} does not start here"))
+        raise PageError(_no_node(f"the Node.js in {NODE_PACKAGE} does not start here"))
     return Node(str(node), [str(node), str(folder / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")])
 
 

@@ -2,7 +2,7 @@
 
     setup     make .venv with what Drawbridge needs
     serve     run the agent server; it prints the address of its web UI
-    demo      the same with a temporary project and a scripted agent; needs no account
+    demo      like serve, with a temporary project and a scripted agent; needs no account
     test      check, then every test except the thorough and slow ones
     nvim      only the tests that use Neovim, with the one on PATH
     thorough  the tests with real programs that take several seconds each; CI runs them, too

@@ -213,7 +213,7 @@ class TurnBegun(Struct, frozen=True):
 
 
 class Tokens(Struct, frozen=True):
-    """The numbers of tokens that models have read, including those from a cache, and written."""
+    """The numbers of tokens that models have read (including tokens from a cache) and written."""
 
     input: int = 0
     output: int = 0

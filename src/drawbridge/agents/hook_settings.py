@@ -77,7 +77,8 @@ class AgentHooks(NamedTuple):
     shared_file: str = ""
     """The project's settings file that is under version control, if ``project_file`` is the user's own."""
     managed: tuple[str, str] | None = None
-    """The paths of the administrator's settings file: on every system except macOS, and on macOS."""
+    """The paths of the administrator's settings file: on every system except macOS, and on macOS. None if the agent
+    has no such file."""
     comments: bool = False
     byte_order_mark: bool = False
     milliseconds: bool = False

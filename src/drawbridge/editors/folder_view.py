@@ -60,8 +60,8 @@ class Canvas(Terminal):
     """A terminal on which proposals are drawn."""
 
     def size(self) -> os.terminal_size:
-        """The columns and lines of this stream's terminal, which may be a different one from stdout's; 80 and 24 if they
-        are not known."""
+        """The columns and lines of this stream's terminal, which may be a different one from stdout's; 80 and 24 if
+        they are not known."""
         try:
             size = os.get_terminal_size(self._stream.fileno())
         except (OSError, ValueError):

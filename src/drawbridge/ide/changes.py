@@ -124,7 +124,8 @@ class Changes:
         await self._editor.notify(" ".join(filter(None, (_summary(review, answer.directory), more))))
 
     async def _follow(self) -> None:
-        """Shows the review as it is now, if it has changed."""
+        """Shows the review as it is now, if it has changed; no review if the server refuses. If the server can't be
+        reached, the shown review stays."""
         self._is_stale, deciders = False, self._deciders
         self._deciders = set()
         if not self._project:

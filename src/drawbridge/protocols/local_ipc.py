@@ -88,8 +88,8 @@ class Proposed(Struct, tag="proposed", frozen=True):
 
 
 class EditorDecision(Struct, tag="decided", frozen=True):
-    """The user has decided on a proposal in the editor. ``text``: None if it was rejected. Answered by
-    ``DecisionAck``."""
+    """The user has decided on a proposal in the editor. ``text``: what is to be written; None if the proposal was
+    rejected. Answered by ``DecisionAck``."""
 
     id: str
     text: str | None
@@ -247,7 +247,7 @@ class ClientDecision(Struct, tag="answer", frozen=True):
 
 class DecisionAck(Struct, tag="ruling", frozen=True):
     """The answer to an ``EditorDecision``. ``won``: the editor's decision counts; otherwise another decision came
-    first."""
+    first, or the server does not know the proposal."""
 
     id: str
     won: bool

@@ -88,7 +88,7 @@ def framed(data: bytes) -> bytes:
 
 
 class WebSocketConnection:
-    """The protocol of one open WebSocket, server side. When ``finished``, close the transport once the bytes have been
+    """The server's side of one open WebSocket. When ``finished`` is true, close the transport once the bytes have been
     sent."""
 
     def __init__(self, message_limit: int, *, binary_as_text: bool = True, compressed: bool = False) -> None:

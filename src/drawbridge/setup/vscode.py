@@ -57,8 +57,8 @@ class Uninstall:
 
 
 def plan(program: str | None, *, remove: bool) -> Plan:
-    """The plan for the extension. ``program``: the editor's command (default: the first of ``PROGRAMS`` on PATH). Raises
-    ``NoProgram`` if there is no such command, and ``ProgramFailed`` if it fails."""
+    """The plan for the extension. ``program``: the editor's command (default: the first of ``PROGRAMS`` on PATH).
+    Raises ``NoProgram`` if there is no such command, and ``ProgramFailed`` if it fails."""
     found, folder = _find(program), extension_directory()
     package = json.loads((folder / "package.json").read_text("utf-8"))
     identity = f"{package['publisher']}.{package['name']}"
@@ -93,7 +93,8 @@ def _find(program: str | None) -> str:
 
 
 def _run(program: str, *arguments: str) -> str:
-    """The output of a command. Raises ``ProgramFailed`` with the last line of that output."""
+    """The output of a command. Raises ``ProgramFailed`` with the last line of that output, or with the reason if the
+    command can't be run or takes too long."""
     command = [program, *arguments]
     try:
         ended = subprocess.run(

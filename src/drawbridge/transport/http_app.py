@@ -129,7 +129,8 @@ class HttpApp(Protocol):
     """An application that handles requests and WebSockets."""
 
     def admit(self, head: Head, upgrade: bool) -> Refusal | None:
-        """Checks the origin, host and token. Returns why the request is refused; None if it is accepted."""
+        """Checks the head of a request, such as its origin, host, path and token. Returns why the request is refused;
+        None if it is accepted."""
         ...
 
     def subprotocol(self, head: Head) -> str | None:

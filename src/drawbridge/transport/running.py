@@ -28,8 +28,9 @@ ANSWER_SECONDS: Final = 0.5
 
 
 class Running(Struct, frozen=True, kw_only=True):
-    """What a server has announced. ``pages``: addresses of its web UI, the best one for other devices first;
-    ``loopback``: whether only this machine can reach them.
+    """What a server has announced. ``url``: the address of its WebSocket; ``pages``: addresses of its web UI, the best
+    one for other devices first; ``loopback``: whether only this machine can reach them; ``fingerprint``: SHA-256 of its
+    TLS certificate, None if it does not use TLS.
 
     ``began``: when its process started (seconds since 1970), to distinguish it from a later process with the same PID.
     """

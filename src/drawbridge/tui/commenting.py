@@ -113,8 +113,8 @@ class Commenting:
         return one
 
     def at(self, key: str | None) -> Writing | None:
-        """The unsaved text that was begun at the part with this ``key``, or whose draft is shown there. None if there is
-        no such text, or if ``key`` is None."""
+        """The unsaved text that was begun at the part with this ``key``, or whose draft is shown there. None if there
+        is no such text, or if ``key`` is None."""
         for one in self.writings:
             draft = self.draft_of(one)
             shown = self.part_of(draft) if draft is not None else None

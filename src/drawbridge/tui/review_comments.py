@@ -157,7 +157,8 @@ class Writing:
         )
 
     def is_unsaved(self, draft: Comment | None) -> bool:
-        """Whether it contains anything that the server does not have. ``draft``: the draft that it changes."""
+        """Whether it contains anything that the server does not have. ``draft``: the draft that it changes; None for a
+        new comment."""
         if draft is None:
             return self.is_complete
         return self.text.strip() != draft["text"] or self.suggestion != _field_of(draft)

@@ -26,8 +26,7 @@ STUCK = "Press ENTER"
 
 
 class GuardedWorkstation(Workstation):
-    """Editors listen in ``sockets``, and the guard looks nowhere else unless a test sets it up with other directories.
-    """
+    """Editors listen in ``sockets``, and the guard looks nowhere else unless a test sets it up with other directories."""
 
     def __init__(self, project: Path, model: MessagesStub, tmux: Tmux) -> None:
         super().__init__(project, model, tmux)

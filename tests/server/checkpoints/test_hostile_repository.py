@@ -14,7 +14,7 @@ from typing import TypeAlias
 import pytest
 
 from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints
-from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint, program
 from drawbridge.server.reviews.reviews import Decision, HunkGone, Open, Review, ReviewMoved, Wish
 from tests.server.checkpoints.rig import RUN, git, make_project
 
@@ -211,3 +211,16 @@ async def test_no_program_of_the_repository_runs_for_a_review(name: str, tmp_pat
         await checkpoints.take("run_2", "before")
     assert not spy.exists(), spy.read_text()
     assert decided == (0 if name == "missing_object" else 3)
+
+
+def test_a_git_in_the_current_directory_is_never_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, other = tmp_path / "project", tmp_path / "bin"
+    for folder in (own, other):
+        folder.mkdir()
+        (folder / "git").touch(mode=0o755)
+    monkeypatch.chdir(own)
+    for relative in (".", "", "../project"):
+        monkeypatch.setenv("PATH", f"{relative}:{other}")
+        assert program() == str(other / "git")
+        monkeypatch.setenv("PATH", relative)
+        assert program() is None

@@ -11,7 +11,7 @@ export type AgentList = { agents: AgentInfo[] };
 /** One JSON object from an agent's output or, with `direction` "client", a user's prompt. `timestamp`: as in the history. */
 export type AgentMessage = { messages: any[]; session_id: string; direction: "claude" | "client" | "server"; timestamp?: string | null; truncated?: Truncated | null };
 
-/** What an agent offers. `commands`: their names do not begin with "/". `steer`: whether a message can be sent into a running turn. */
+/** What an agent offers. `commands`: their names do not begin with "/". `steer`: whether a message can be added to a running turn. */
 export type AgentOffers = { commands?: Offer[]; agents?: Offer[]; skills?: string[]; mcp_servers?: McpServer[]; models?: ModelOffer[]; steer?: boolean };
 
 /** The state that an agent currently reports. `context_tokens`: the last known size of its context, out of `context_window`, both in tokens. `compacting`: whether it is compacting its context. `tasks`: only running ones. */
@@ -20,7 +20,7 @@ export type AgentState = { model?: string | null; effort?: string | null; contex
 /** The texts about an agent that clients show. `label`: its name at the beginning of a sentence. */
 export type AgentWords = { name: string; label: string; login: Login };
 
-/** A change that `remember` would make, in words. `suggestion`: the index in `suggestions` of the suggestion that the change comes from. `saved_in`: the file in which the agent saves the change; empty if the change lasts only as long as the session, or the file is not known. */
+/** A change that `remember` would make. `text` describes it to the user. `suggestion`: the index of the suggestion in `suggestions` that the change comes from. `saved_in`: the file in which the agent saves the change; empty if the change lasts only as long as the session, or the file is not known. */
 export type Always = { text: string; suggestion: number; saved_in?: string };
 
 /** The subagent that asks a question (see `Question.asked_by`, which is None if the main agent asks). `agent_type`: its kind, for example "general-purpose". */
@@ -129,7 +129,7 @@ export type PairCreated = { code: string; scope: "admin" | "approve" | "run" | "
 /** The reply to `pair`: the only message from the server that contains a token. If the client had not signed in, its connection continues as the new device's. */
 export type Paired = { client_id: string; client: string; token: string; device: DeviceOf };
 
-/** A question from an agent that waits for a person's decision. `input` and `suggestions` are the agent's JSON. `form` "acp": the input is a tool call of the Agent Client Protocol; "fields": its members are the fields of a tool. `changeable`: the decision may contain an `updated_input`. `link_targets`: the paths in the request that lead through a symbolic link, with their targets. `asked_by`: the subagent that asks. `reason`: why the agent asks, in its own words. `blocked_path`: the path that the agent must not use without asking. `kind`, `title`, `risks` and `always` describe the request to the user, in the same words in all clients. `remember` applies everything in `always`. `editable`: the fields of `input` that clients offer for editing. `summary`: the text of a notification, such as "Run a command", without a path or any other part of the input. */
+/** A question from an agent that waits for a person's decision. `input` and `suggestions` are the agent's JSON. `form` "acp": the input is a tool call of the Agent Client Protocol; "fields": the input consists of the tool's fields. `changeable`: the decision may contain an `updated_input`. `link_targets`: the paths in the request that lead through a symbolic link, with their targets. `asked_by`: the subagent that asks; null if the main agent asks. `reason`: why the agent asks, in its own words. `blocked_path`: the path that the agent must not use without asking. `kind`, `title`, `risks` and `always` describe the request to the user, in the same words in all clients. `remember` applies everything in `always`. `editable`: the fields of `input` that clients offer for editing. `summary`: the text of a notification, such as "Run a command", without a path or any other part of the input. */
 export type PermissionRequest = { approval_id: string; run_id: string; tool_name: string; input: any; suggestions: any; created_at: string; seq: number; proposal?: ProposalOf | null; changeable?: boolean; link_targets?: { [name: string]: string }; asked_by?: AskedBy | null; reason?: string | null; blocked_path?: string | null; kind?: "command" | "create" | "delete" | "edit" | "fetch" | "move" | "notebook" | "overwrite" | "plan" | "question" | "read" | "search" | "tool" | null; title?: Title | null; risks?: Risk[]; always?: Always[]; editable?: string[]; summary?: string; form?: "acp" | "fields"; truncated?: Truncated | null };
 
 /** `by` is a name that several clients may have; `client_id` is the connection that decided, as in its `hello`. `edited`: allowed with a different input from the agent's. Then `new_text` is the resulting text of the file, if the approval request is about a change to a file; otherwise `updated_input` is that input. Either is left out if it is too large. A `message` that is too large for a frame is cut and ends in "…". */
@@ -140,7 +140,7 @@ export type PermissionWithdrawn = { approval_id: string; reason: string };
 /** A directory in which a project can be created. `source`: why it is suggested. */
 export type Place = { path: string; source: "recent" | "repository" };
 
-/** The reply to `place_list`. `home`: the home directory of the server's user, if projects may be in it; `more`: the search for repositories has ended early. */
+/** The reply to `place_list`. `home`: the home directory of the server's user, if projects may be in it and the client may see it; `more`: the search for repositories has ended early. */
 export type Places = { places: Place[]; home?: string | null; more?: boolean };
 
 /** The reply to the client that deleted the project; other clients receive `update/project_deleted`. */
@@ -155,7 +155,7 @@ export type ProjectJoined = { id: string; path: string; state: "ERROR" | "EXECUT
 
 export type ProjectList = { projects: ProjectInfo[] };
 
-/** `update/project_state`: always the whole state. `queued`: the number of prompts that wait. */
+/** `update/project_state`: all fields, not only those that have changed. `run_id`: the active run, if any; `queued`: the number of prompts in the queue. */
 export type ProjectState = { id: string; path: string; state: "ERROR" | "EXECUTING" | "IDLE"; session_id: string; agent: string; created_at: string; last_active: string; message_count: number; last_seq: number; approvals: Waiting[]; desk?: DeskInfo | null; first_seq?: number; cost_usd?: number; first_message_time?: string | null; last_message_time?: string | null; permission_mode?: string; modes?: string[]; own_modes?: ModeOffer[]; asks?: boolean; continues_at?: string | null; scheduled_until?: string | null; title?: string; problem?: string | null; review?: ReviewNumbers | null; run_id?: string | null; queued?: number };
 
 /** A queued prompt was changed. `prompt`: the new text. `by`, `client_id`: the client that changed it. */
@@ -191,16 +191,16 @@ export type Record = { seq: number; timestamp: string; direction: "claude" | "cl
 /** The blank record that replaces a record when its session is deleted. */
 export type RecordRemoved = {};
 
-/** A request to the agent's API has failed, and the agent retries it after `delay_ms` milliseconds. `attempt`: the number of this retry, of at most `attempts`. `reason`: the agent's word for the failure, such as "authentication_failed"; `status`: the HTTP status. */
+/** A request to the agent's API has failed, and the agent retries it after `delay_ms` milliseconds. `attempt`: the number of this retry, of at most `attempts`. `reason`: the agent's word for the failure, such as "authentication_failed"; `status`: the HTTP status, None if it is not known. */
 export type Retry = { attempt: number; attempts: number; reason: string; status?: number | null; delay_ms?: number };
 
 /** The review of a session. `version` changes with anything in `files`; `more`: the number of files that do not fit into the message. `comments` have their current line numbers; `drafts`: a version that changes whenever a draft does. `kept`: the paths of files with kept changes that are not in the last commit, as many as fit into the message. `commit`: null if nothing was kept, or if the owner of the server does not allow commits. `push`: null without a remote or a branch with commits, or if the owner does not allow pushes. `handover`: the comments that were left with a terminal session; null if there are none, or if the agent has them. `repository`: where the versions of the files are stored: in the repository of the `project`, or in a `private` one in the server's data, if the directory is not in a git work tree. */
 export type Review = { state: "none" | "open"; version: string; files: ReviewFile[]; more: number; repository: "private" | "project"; comments?: ReviewComment[]; drafts?: string; kept?: string[]; commit?: CommitOffer | null; push?: PushOffer | null; handover?: Handover | null };
 
-/** How much there is to decide in the review: the numbers of `files`, `hunks`, and lines `added` and `removed`. `by`, `client_id`: the client that decided on something; null if a run, or somebody else, has changed files. */
+/** How much there is to decide in the review: the numbers of `files`, `hunks`, and lines `added` and `removed`. `by`, `client_id`: the client that decided on something; null if nobody has decided, for example if a run has changed files. */
 export type ReviewChanged = { state: "decided" | "open"; files: number; hunks: number; added: number; removed: number; by?: string | null; client_id?: string | null };
 
-/** A comment on the lines `line` to `end_line` (from 1) of a file in the review: of its `new` text, or of its `old` one, before the agent's changes. `quote`: these lines, as they were shown; `blob`: git's id of the text that they are from. `suggestion`: a text that the agent is to replace them with. `state`: a `draft` until it is submitted; `waiting` until the agent of a terminal session gets it; `sent` with the run `run_id`. `outdated`: the lines have changed since, so `line` and `end_line` are their previous numbers. */
+/** A comment on the lines `line` to `end_line` (from 1) of a file in the review: of its `new` text, or of its `old` one, before the agent's changes. `quote`: these lines, as they were shown; `blob`: git's id of the text that they are from. `suggestion`: a text that the agent is to replace them with. `state`: a `draft` until it is submitted; `waiting` until the agent of a terminal session gets it; `sent` with the run `run_id`; `resolved` by `resolved_by`. `outdated`: the lines have changed since, so `line` and `end_line` are their previous numbers. */
 export type ReviewComment = { comment_id: string; by: string; path: string; side: "new" | "old"; line: number; end_line: number; quote: string; blob: string; text: string; suggestion?: string | null; state?: "draft" | "resolved" | "sent" | "waiting"; run_id?: string | null; resolved_by?: string | null; outdated?: boolean };
 
 /** A user has written, changed, removed, resolved or reopened a comment. `comment`: its new state; null if it was removed. */
@@ -224,18 +224,18 @@ export type ReviewImage = { blob_id: string; media_type: string };
 /** How much there is to decide in a review. `added`, `removed`: numbers of lines. */
 export type ReviewNumbers = { files: number; hunks: number; added: number; removed: number };
 
-/** A user has pushed `commit`, the last commit of the current branch, to the `branch` of the `remote`. `output`: the end of what git, its hooks and the program for pull requests printed. `pull_request`: the address of the pull request that was created or existed already; `problem`: why none was created, as human-readable text; empty if none was requested. */
+/** A user has pushed `commit`, the last commit of the current branch, to the `branch` of the `remote`. `output`: the end of what git, its hooks and the program for pull requests printed. `pull_request`: the address of the pull request that was created or existed already, if it is known; `problem`: why none was created, as human-readable text; empty if one was created, or none was requested. */
 export type ReviewPushed = { commit: string; remote: string; branch: string; output: string; by: string; client_id?: string | null; pull_request?: string | null; problem?: string };
 
-/** A part of the input to look at twice: `start` to `end` of the text in `field`, in UTF-16 code units; both are 0 if the whole field is meant. `field`: the field's name in `input`, with a dot before a nested name; empty if the part is not in a single field. */
+/** A part of the input that deserves a second look: `start` to `end` of the text in `field`, in UTF-16 code units; both are 0 if the whole field is meant. `field`: the field's name in `input`, with a dot before a nested name; empty if the part is not in a single field. */
 export type Risk = { code: string; text: string; field?: string; start?: number; end?: number };
 
-/** `diff`: a unified diff; `truncated`: the diff, or `files`, does not fit into a message. `directory`: where the agent worked, if that is outside the project or in another git work tree inside it. */
+/** `diff`: a unified diff; `truncated`: `diff` or `files` is incomplete, because it does not fit into a message. `directory`: where the agent worked, if that is outside the project or in another git work tree inside it. */
 export type RunChanges = { run_id: string; files: ChangedFile[]; diff: string; truncated: boolean; directory?: string | null };
 
 export type RunFinished = { run_id: string; outcome: "completed" | "failed" | "interrupted" | "killed" | "timeout"; duration_ms: number; cost_usd?: number | null; error?: string | null; code?: string | null; retry_at?: string | null; removed_by?: string | null; client_id?: string | null; input_tokens?: number | null; output_tokens?: number | null; directory?: string | null };
 
-/** A run that is active (`position` 0) or waits in the queue. `prompt` is the beginning of the run's prompt; `cut` if there is more. The record `seq` of the history has the whole prompt; after an edit, the new text is in a later `prompt_edited` record. `by` and `client_id`: the client that sent the prompt. `attachments`: the number of the prompt's attachments. */
+/** A run that is active (`position` 0) or waits in the queue. `prompt` is the beginning of the run's prompt; `cut`: there is more. The record with the number `seq` has the whole text: the prompt itself or, after an edit, the `prompt_edited`. `by` and `client_id`: the client that sent the prompt. `attachments`: the number of the prompt's attachments. In a terminal session, only `run_id`, `position`, `prompt`, `cut` and `started_at` are set. */
 export type RunInfo = { run_id: string; position: number; prompt: string; started_at?: string | null; request_id?: string | null; cut?: boolean; by?: string; client_id?: string; attachments?: number; seq?: number };
 
 /** The changes of the run were reverted. */
@@ -253,13 +253,13 @@ export type SearchResult = { project_id: string; seq: number; created_at: string
 /** The results, newest first. `next`: what to send as `before` for the next page; null after the last page. `building`: the index of a history is being built, so results may be missing. */
 export type SearchResults = { results: SearchResult[]; next?: string | null; building?: boolean };
 
-/** The conversation that the next run continues; with `fork_from`, a new one with the context of that conversation. `agent`: the conversation's agent, if a client has chosen it. `title`: the conversation's title, if it is already known. */
+/** `session_id`: the conversation that the next run continues; empty if it begins a new one. `fork_from`: the conversation whose context the new one gets, if any. `agent`: the conversation's agent, if a client has chosen the conversation. `title`: the conversation's title, if it is already known. */
 export type SessionChanged = { session_id: string; fork_from?: string | null; agent?: string | null; title?: string | null };
 
-/** The session's records were deleted. `agent_copy`: the agent has its own transcript, which was not deleted. */
+/** The session's records were moved to the server's trash. `agent_copy`: the agent has its own transcript, which was not deleted. */
 export type SessionDeleted = { session_id: string; by: string; agent_copy?: boolean };
 
-/** A session in a project's history, or a terminal session. `session_id`: the agent's id of the conversation, or one that begins with "log_" if the agent has not reported any. `title`: the name that a user gave the session (then `named`), otherwise its first prompt, or the title that the agent has stored if the session was begun elsewhere. `state`: the state of the `current` session, which the next run continues ("waiting": for a decision); "finished" for any other. `last_line`: the last line of the agent's latest text. `added` and `removed`: numbers of lines, as far as the agent has reported them. `first_seq` and `last_seq`: the session's first and last record; records of other sessions may be in between. `terminal`: a person has started the session in a terminal. */
+/** A session in a project's history, or a terminal session. `session_id`: the agent's id for the conversation, or one that begins with "log_" if the agent has not reported any. `title`: the name that a user gave the session (then `named`), otherwise its first prompt, or the title that the agent has stored if the session was begun elsewhere. `state`: the state of the `current` session, which the next run continues ("waiting": for a decision); "finished" for any other. `last_line`: the last line of the main agent's latest text. `added` and `removed`: numbers of lines, as far as the agent has reported them. `approvals`: the number of open approval requests. `first_seq` and `last_seq`: the session's first and last record; records of other sessions may be in between. `terminal`: a person has started the session in a terminal. */
 export type SessionEntry = { project_id: string; path: string; agent: string; session_id: string; title: string; state: "ended" | "failed" | "finished" | "waiting" | "working"; created_at: string; last_active: string; prompts: number; first_seq: number; last_seq: number; current?: boolean; named?: boolean; terminal?: boolean; fork_from?: string | null; last_line?: string; added?: number; removed?: number; approvals?: number };
 
 /** A conversation that the agent has stored; `current`: the next run continues it. */

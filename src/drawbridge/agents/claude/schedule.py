@@ -67,7 +67,8 @@ class Schedule:
         self._calls: dict[str, str] = {}
         """The id of a call that has no result yet → its tool. Only the latest calls are kept."""
         self._wake_up: float | None = None
-        """The time of the wake-up, in seconds since 1970. A new one replaces the previous one."""
+        """The time of the wake-up, in seconds since 1970; None if none is scheduled. A new one replaces the previous
+        one."""
         self._jobs = dict(jobs or {})
         """The id of a job → the last time that it begins a turn, which may have passed. Only the jobs with the latest
         times are kept."""

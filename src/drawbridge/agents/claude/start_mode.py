@@ -25,7 +25,8 @@ RUNTIMES: Final = ("node", "bun", "deno")
 
 
 def of_process(pid: int, directory: Path) -> str | None:
-    """The mode in which the process ``pid`` was started in ``directory``; None if it can't be determined. Blocking."""
+    """The mode in which the process ``pid`` started, given that it started in ``directory``; None if it can't be
+    determined. Blocking."""
     try:
         process = psutil.Process(pid)
         words = process.cmdline()[1:]

@@ -122,7 +122,7 @@ class ServerCommands:
         if client.identity is None:
             self._clients.let_in(client, identity)
         elif identity != client.identity:
-            text = "The token belongs to another device. The connection stays signed in as before."
+            text = "This connection is already signed in with another identity, and stays so."
             raise ClientError("UNAUTHORIZED", text, "data.token")
         if name is not None and identity.is_owner:
             client.name = name

@@ -124,7 +124,7 @@ GAUGES: Final = {
     "clients": "Connected clients.",
     "subscriptions": "Projects that clients have joined, and topics that they follow.",
     "projects": "Projects.",
-    "running": "Projects with a run.",
+    "running": "Projects with an active run.",
 }
 """Maps fields of ``Health`` to the descriptions of their metrics."""
 
@@ -152,7 +152,9 @@ class _Numbers(Collector):
         yield runs
         counts = accumulate(metrics.buckets)
         buckets = list(zip([*map(str, BOUNDS), "+Inf"], counts, strict=True))
-        yield HistogramMetricFamily("drawbridge_run_seconds", "How long they took.", buckets, metrics.seconds)
+        yield HistogramMetricFamily(
+            "drawbridge_run_seconds", "Duration of the runs that have ended, in seconds.", buckets, metrics.seconds
+        )
         yield CounterMetricFamily(
             "drawbridge_cost_usd", "Cost of runs in US dollars, as reported by agents.", value=metrics.cost_usd
         )

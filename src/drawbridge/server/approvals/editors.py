@@ -171,13 +171,14 @@ class Editors:
 
 def decision(approval: PendingApproval, text: str | None) -> Decision:
     """The decision of a user who saw the change as text: the agent may write exactly ``text``. Denied if ``text`` is
-    None."""
+    None, or if the tool can't write it."""
     proposal = approval.request.proposal
     if text is None or proposal is None:
         return Decision(allow=False)
     if text == proposal.new_text:
         return Decision(allow=True)
-    return Decision(allow=True, updated_input=changed_input(approval, text))
+    changed = changed_input(approval, text)
+    return Decision(allow=changed is not None, updated_input=changed)  # never the agent's text in place of the user's
 
 
 def changed_input(approval: PendingApproval, text: str) -> Raw | None:

@@ -44,8 +44,8 @@ EACH: Final = 5
 """The maximum number of marks with the same code in one text."""
 
 RESOLVED: Final = 50
-"""The maximum number of paths in one command whose links are followed; any further path counts as inside the
-project."""
+"""The maximum number of paths in one command whose links are followed; the first one after these is marked as
+unchecked."""
 
 _SUDO: Final = frozenset({"sudo", "doas", "pkexec"})
 _SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "ksh", "fish", "pwsh"})
@@ -252,16 +252,20 @@ def _arguments(tokens: Sequence[Token], at: int) -> list[Token]:
 
 def _writes(tokens: Sequence[Token], root: str, resolve: Resolve) -> Iterator[Mark]:
     """Marks the files outside the project that a command writes: the targets of redirections, and the arguments of the
-    programs in ``_WRITES_ALL`` and ``_WRITES_LAST``."""
+    programs in ``_WRITES_ALL`` and ``_WRITES_LAST``. Marks the part that was not checked because it has too many."""
     inside: dict[str, bool] = {}
+    unchecked: list[Token] = []
 
     def is_outside(token: Token, path: str) -> bool:
         if path in _HARMLESS_TARGETS or not path or path.startswith("&"):
             return False
         absolute = _absolute(path, directory)
-        if absolute not in inside and len(inside) < RESOLVED:
+        if absolute not in inside:
+            if len(inside) == RESOLVED:
+                unchecked.append(token)
+                return False
             inside[absolute] = _is_inside(absolute, root, resolve)
-        return not inside.get(absolute, True)
+        return not inside[absolute]
 
     directory = root
     for at, token in enumerate(tokens):
@@ -283,6 +287,8 @@ def _writes(tokens: Sequence[Token], root: str, resolve: Resolve) -> Iterator[Ma
             yield from (Mark("outside_project", one.start, one.end) for one in paths if is_outside(one, one.text))
         elif token.program in _WRITES_LAST and len(paths) > 1 and is_outside(paths[-1], paths[-1].text):
             yield Mark("outside_project", paths[-1].start, paths[-1].end)
+    if unchecked:
+        yield Mark("unchecked", unchecked[0].start, unchecked[-1].end)
 
 
 def _absolute(path: str, directory: str) -> str:

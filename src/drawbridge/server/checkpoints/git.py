@@ -188,10 +188,10 @@ class Settings(Struct, frozen=True):
 
 
 def program() -> str | None:
-    """The path of git; None if it is not installed, or is found through a relative entry of PATH, which may be in the
-    project."""
-    found = shutil.which("git")
-    return found if found is not None and os.path.isabs(found) else None
+    """The path of git; None if it is not installed. Relative entries of PATH are ignored, since the current directory may
+    be the project."""
+    entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return shutil.which("git", path=os.pathsep.join(entry for entry in entries if os.path.isabs(entry)))
 
 
 class Git:

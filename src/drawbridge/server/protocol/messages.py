@@ -284,10 +284,10 @@ class PromptFile(Struct, frozen=True, omit_defaults=True):
 class RunInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A run that is active (``position`` 0) or waits in the queue.
 
-    ``prompt`` is the beginning of the run's prompt; ``cut``: there is more. The record ``seq`` of the history has the
-    whole prompt; after an edit, the new text is in a later ``prompt_edited`` record. ``by`` and ``client_id``: the
-    client that sent the prompt. ``attachments``: the number of the prompt's attachments. In a terminal session, only
-    ``run_id``, ``position``, ``prompt`` and ``started_at`` are set.
+    ``prompt`` is the beginning of the run's prompt; ``cut``: there is more. The record with the number ``seq`` has the
+    whole text: the prompt itself or, after an edit, the ``prompt_edited``. ``by`` and ``client_id``: the client that
+    sent the prompt. ``attachments``: the number of the prompt's attachments. In a terminal session, only ``run_id``,
+    ``position``, ``prompt``, ``cut`` and ``started_at`` are set.
     """
 
     run_id: str

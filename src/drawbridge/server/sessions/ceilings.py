@@ -283,8 +283,8 @@ def _model(ceilings: Ceilings, asked: str | None) -> str | None:
 
 
 def _fallback(ceilings: Ceilings, asked: str | None) -> str | None:
-    """Checks and returns the models: Claude Code accepts several, separated by commas (2.1.329). Raises ``ClientError``
-    if clients may not choose one of them."""
+    """Checks the models in ``asked``, which is None if none were chosen, and returns it: Claude Code accepts several
+    models, separated by commas (2.1.329). Raises ``ClientError`` if clients may not choose one of them."""
     for one in () if asked is None else asked.split(","):
         checked_model(ceilings, one.strip(), "data.options.fallback_model")
     return asked
@@ -337,8 +337,8 @@ class Budgets:
         forget_old(self._of_days)
 
     def left(self, directory: str, now: datetime) -> float | None:
-        """What a run of this project may still cost; None for no limit. Raises ``ClientError`` (BUDGET_EXCEEDED) if
-        less than ``LEAST_USD`` is left."""
+        """What a run of this project may still cost, in US dollars; None for no limit. Raises ``ClientError``
+        (BUDGET_EXCEEDED) if less than ``LEAST_USD`` is left."""
         left = None
         for name, limit, spent in (
             ("project", self._project, self._of_projects.get(directory, 0.0)),

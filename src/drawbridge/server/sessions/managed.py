@@ -293,9 +293,9 @@ class ManagedSession(Session):
         self._next()
 
     def _accept(self, order: Order, asker: Subscriber | None, *, queue: bool) -> int | None:
-        """Adds the prompt to the history and to the queue; the caller has to call ``_next`` afterwards. Returns the
-        number of its record for the reply to ``asker``. If this raises ``ClientError`` or ``DrawbridgeError``, the
-        prompt is neither in the history nor in the queue.
+        """Adds the prompt to the history and to the queue; the caller has to call ``_next`` afterwards. Returns what
+        ``SessionStore.write`` returns for the reply to ``asker``. If this raises ``ClientError`` or
+        ``DrawbridgeError``, the prompt is neither in the history nor in the queue.
         """
         if self.busy and not queue:
             raise ClientError("PROCESS_ACTIVE", "The agent is already working in this project.", retryable=True)
@@ -410,7 +410,8 @@ class ManagedSession(Session):
         self.store.record(ended)
 
     def edit_prompt(self, run_id: str, prompt: str, asker: Subscriber) -> None:
-        """Changes the text of a prompt in the queue. The new text is in the history when this returns."""
+        """Changes the text of a prompt in the queue. The new text is in the history when this returns. Raises
+        ``ClientError`` or ``DrawbridgeError`` without changing anything."""
         run = self.queue.find(run_id)
         self._context.disk.check(self.id)
         title = self.title
@@ -443,7 +444,8 @@ class ManagedSession(Session):
 
     async def kill(self, asker: Subscriber) -> Answer[messages.ExecutionKilled]:
         """Ends the run with its process; returns when both have ended. The record is written only then, so that the
-        answer, which replaces the record for ``asker``, arrives in the order of the records.
+        answer, which replaces the record for ``asker``, arrives in the order of the records. Raises ``ClientError`` if
+        no run is active.
         """
         run = self._running()
         fields = messages.ExecutionKilled(self.id, "IDLE", run.id)
@@ -459,7 +461,7 @@ class ManagedSession(Session):
         return messages.updated("execution_killed", fields, self.id, seq)
 
     async def new_session(self, asker: Subscriber) -> Answer[messages.SessionReset]:
-        """Makes the next prompt begin a new conversation."""
+        """Makes the next prompt begin a new conversation. Raises ``ClientError`` like ``check_at_rest``."""
         self.check_at_rest()
         self.continuing.forget()
         fields, seq = self._conversation.reset(asker)
@@ -583,7 +585,7 @@ class ManagedSession(Session):
 
     async def resume(self, session_id: str, title: str | None, *, fork: bool) -> None:
         """Makes the next prompt continue the conversation ``session_id`` or, with ``fork``, a copy of it. ``title``:
-        the conversation's title, if known."""
+        the conversation's title, if known. Raises ``ClientError`` like ``check_at_rest``."""
         self.check_at_rest()
         self.continuing.forget()
         self._conversation.resume(session_id, title, self.data.agent, fork=fork)

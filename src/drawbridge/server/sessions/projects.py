@@ -87,7 +87,8 @@ class Projects:
 
     def load(self) -> None:
         """Restores all projects in the idle state. Damaged projects are moved to quarantine; projects that can't be
-        read at present are retried later."""
+        read at present are retried later. Raises ``NotPrivate`` if a directory for projects can't be created or made
+        private."""
         for name in ("projects", "trash", "quarantine"):
             make_private_directory(str(self._data / name))
         due = self._due()
@@ -228,7 +229,7 @@ class Projects:
 
     def trash_file(self, project: ManagedSession) -> Path:
         """Creates a directory in the trash for the records of one session. Returns the path of a file in it that does
-        not exist yet. Blocking."""
+        not exist yet. Raises ``NotPrivate``. Blocking."""
         directory = self._data / "trash" / f"{project.id}-session-{time.time_ns()}" / "logs"
         make_private_directory(str(directory))
         return directory / "messages.jsonl"

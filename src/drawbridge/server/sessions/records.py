@@ -230,8 +230,8 @@ class Memory(Struct):
             forget_old(self.days)
 
     def _not_sent(self, run_id: str) -> None:
-        """Notes that the run has ended. If it never started, the agent did not receive the comments that were sent with
-        it, so they become drafts again."""
+        """Called when the run has ended or was removed. If it never started, the agent did not receive the comments
+        that were sent with it, so they become drafts again."""
         for id in self._sent_with(run_id):
             if not self.comments[id].begun:
                 self.comments[id] = self.comments[id].now(state="draft", run_id=None)

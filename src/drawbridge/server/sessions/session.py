@@ -140,7 +140,7 @@ class Session(ABC):
 
     @abstractmethod
     async def push_review(self, command: commands.ReviewPush, asker: Subscriber) -> Answer[messages.ReviewPushed]:
-        """Pushes the current branch, and creates a pull request if one is given. Repeating the ``request_id`` of a
+        """Pushes the current branch, and creates a pull request if one is requested. Repeating the ``request_id`` of a
         recent push does not push again. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or
         OSError."""
 
@@ -291,9 +291,9 @@ class Session(ABC):
     def decide(
         self, approval_id: str, decision: Decision, by: Subscriber, at: Surface | None = None
     ) -> Answer[messages.PermissionResolved]:
-        """Decides on an approval request. The first decision is recorded, reported to the other clients and sent to the
-        agent, once. ``at``: the surface on which the decision was made, which delivers it itself. Raises
-        ``ClientError``.
+        """Decides on an approval request. Only the first decision counts: it is recorded, reported to the other clients
+        and sent to the agent. ``at``: the surface on which the decision was made, if that delivers the decision itself.
+        Raises ``ClientError``.
         """
         approval, answer, asked_by = self.approvals.decide(approval_id, decision, by, at)
         self._approval_closed(approval, asked_by)
@@ -389,8 +389,8 @@ class SessionStore:
         return self._publish(self.append(event, asker.id if asker is not None else ""))
 
     def record(self, event: Recorded, asker: Subscriber | None = None, *, quiet: bool = False) -> int | None:
-        """Like ``write``, but if the history can't be written, the event is published without a number, and the run
-        continues."""
+        """Like ``write``, but if the history can't be written, the event is published without a number, the run
+        continues, and None is returned."""
         try:
             stored = self.append(event, asker.id if asker is not None else "", quiet=quiet)
         except DrawbridgeError as error:

@@ -490,8 +490,8 @@ class Worker:
                 await self._leave(process)
 
     def _let_go(self) -> base.AgentProcess | None:
-        """Detaches the process and returns it, for the caller to end with ``_leave``. Its events are ignored from now
-        on."""
+        """Detaches the process, if there is one, and returns it, for the caller to end with ``_leave``. Its events are
+        ignored from now on."""
         process = self._process
         if process is not None:
             self._leaving.append(process)

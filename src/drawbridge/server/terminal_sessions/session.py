@@ -215,7 +215,13 @@ class TerminalSession(Session):
             return None
         began = datetime.now(UTC) - timedelta(seconds=time.monotonic() - self.turn.began)
         prompt = self.turn.prompt[:SHOWN_PROMPT]
-        return messages.RunInfo(run_id=self.turn.id, position=0, prompt=prompt, started_at=instant(began))
+        return messages.RunInfo(
+            run_id=self.turn.id,
+            position=0,
+            prompt=prompt,
+            started_at=instant(began),
+            cut=len(self.turn.prompt) > SHOWN_PROMPT,
+        )
 
     async def review(self) -> Answer[Review]:
         return await self.reviewed.review(self.id)

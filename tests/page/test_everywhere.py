@@ -140,9 +140,9 @@ def test_on_the_narrowest_phone_nothing_is_cut_off(browser: Browser, server: Ser
         person.clicks(".composer .yes")  # Enter begins a new line on a phone
         person.sees(".approval .line.added")
         assert person.runs(WIDER) == []
-        person.clicks(".approval button:has-text('Edit')")
+        person.clicks_until(".approval button:has-text('Edit')", ".approval button:has-text('Back')")
         assert person.runs(WIDER) == []
-        person.clicks(".approval button:has-text('Back')")
+        person.clicks_until(".approval button:has-text('Back')", ".approval button:has-text('Edit')")
         person.clicks(".back")
         person.sees(".project .state", "Needs you")
         assert person.runs(WIDER) == []

@@ -51,6 +51,7 @@ SERVER_MAY = {
     "server.store.index": "locks a new file of the log, which the next record is written into",
     "server.store.log": "appends to the log, and makes a new file and its link: clients see only what is in the log",
     "server.terminal_sessions.processes": "when a process began, for which the kernel does not wait",
+    "server.terminal_sessions.questions": "whether a process is alive, for which the kernel does not wait",
     "server.terminal_sessions.session": "a small file, at the end of a turn and around a prompt: a prompt is typed once",
     "server.terminal_sessions.sessions": "makes the empty history of a new session before its next hook is read",
     "editors.files": "at most 2 MB of a file that an agent asks to change: the approval comes before the agent's next lines",

@@ -89,7 +89,7 @@ async def test_half_a_prompt_delays_a_view(program: Path, tmp_path: Path) -> Non
         await sees(pane, "❯ and then")
         await proposes(rig)
         await sees(pane, r"proposes a change to hello\.txt", r"Ctrl-\\ Ctrl-N opens it")
-        await looks_again(rig)  # nothing must happen, although no key is typed
+        await looks_again(rig)  # nothing may open, even though nobody is typing
         assert await rig.person.lua(SHOWN) is False
         assert await rig.person.lua(ON_SCREEN) is False
         await types(pane, " stop")

@@ -208,7 +208,8 @@ def of_somebody(home: Path) -> Path:
 @pytest.mark.parametrize("user", ["root", "somebody"])
 @pytest.mark.parametrize("answer", ["y", "n"])
 def test_a_first_start_in_neovim_asks_once_and_connects(rig: Workstation, answer: str, user: str) -> None:
-    """Gemini CLI's own question about connecting fails, because it looks for an installer that Neovim does not have."""
+    """A Yes to Gemini CLI's own question about connecting would fail, because it looks for an installer that does not
+    exist for Neovim."""
     home = Path(os.environ["HOME"])
     settings = home / ".gemini" / "settings.json"
     first = json.loads(settings.read_text())

@@ -128,7 +128,7 @@ def test_a_damaged_line_hides_only_itself(
     assert seqs(history.read(since=NOON)) == expected
     offset = sum(map(len, lines_of(path)[:line]))
     assert history.damage == (Damage(path.name, offset, len(new)),)
-    assert f"{len(new)} bytes at {offset}" in caplog.text
+    assert f"{len(new)} bytes at offset {offset}" in caplog.text
     assert path.read_bytes() == damaged
     assert history.append("claude", b"1", at(31)).seq == 31
 

@@ -228,7 +228,7 @@ async def test_request_id_survives_restart(tmp_path: Path, begun: bool) -> None:
         assert await editor.line.receives_nothing()
 
 
-# refused prompts, of which nothing is typed
+# refused prompts: nothing is typed into the terminal
 
 
 async def test_an_agent_in_no_known_terminal_gets_no_prompt(rig: SocketRig) -> None:

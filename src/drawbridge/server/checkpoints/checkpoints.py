@@ -380,8 +380,8 @@ class Checkpoints:
         return True
 
     def _last_index(self, git: Git) -> Path:
-        """The file with the index of the last checkpoint: in a private repository, so that it is removed together with
-        the objects; otherwise in ``folder``."""
+        """The file with the index of the last checkpoint. It is in the repository if that is private, so that it is
+        removed together with the objects; otherwise in ``folder``."""
         assert self._folder is not None
         return (git.repository.own if git.repository.private else self._folder) / INDEX
 

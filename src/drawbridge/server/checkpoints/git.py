@@ -307,7 +307,7 @@ class Git:
         self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None, writes: bool = False
     ) -> tuple[int, str, str]:
         """Runs git. Returns its exit code, output and error output. In the output, bytes that are not UTF-8 are
-        surrogates. ``writes``: whether git writes to the work tree; if so, it always gets its full time.
+        surrogates. ``writes``: whether git writes to the work tree; if so, its time limit is never shortened.
 
         Raises ``NoCheckpoint`` if git has waited for a file, such as a pipe; ``GitFailed`` if git did not end in time
         for another reason, was killed, or printed too much."""

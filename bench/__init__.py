@@ -1,4 +1,5 @@
-"""Benchmarks, mostly as ratios within one run. ``make bench`` prints them; docs/internals/benchmarks.md has a copy."""
+"""Benchmarks; most results are ratios within one run. ``make bench`` prints them; docs/internals/benchmarks.md has a
+copy."""
 
 import sys
 from pathlib import Path

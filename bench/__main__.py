@@ -11,7 +11,7 @@ PARTS = ("bridge", "history", "agents", "server", "reviews", "page")
 def main(named: list[str]) -> int:
     for part in named or PARTS:
         if part not in PARTS:
-            print(f"bench: there is no part {part}, only {', '.join(PARTS)}", file=sys.stderr)
+            print(f"bench: unknown part {part}; the parts are {', '.join(PARTS)}", file=sys.stderr)
             return 2
         # Each part has its own process, so that it can't affect the memory and environment of the next one.
         code = subprocess.run([sys.executable, "-m", f"bench.{part}"], check=False).returncode

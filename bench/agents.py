@@ -1,4 +1,4 @@
-"""The server's overhead for an agent: a warm turn of the real ``claude`` through the server, compared with bare pipes.
+"""The server's overhead for an agent: a warm turn of the real ``claude`` through its driver, compared with bare pipes.
 
 ``python -m bench.agents``; the model is the tests' stub. There is also a row for the demo agent, and one for parsing lines.
 """

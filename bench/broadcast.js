@@ -1,5 +1,6 @@
-// Node.js's usual WebSocket server (ws), sending the same bytes to all its clients: the yardstick of bench/fanout.py.
-// Arguments: directory of ws, clients, frames, bytes of a frame, frames a turn of the loop, milliseconds between turns.
+// Node.js's usual WebSocket server (ws), which sends the same bytes to all its clients: the yardstick of
+// bench/fanout.py. Arguments: the directory of ws, and the numbers of clients, frames, bytes per frame, frames per turn
+// of the event loop, and milliseconds from one turn to the next.
 const [, , directory, clients, frames, bytes, turn, pause] = process.argv;
 const { WebSocketServer } = require(`${directory}/node_modules/ws`);
 const server = new WebSocketServer({ host: '127.0.0.1', port: 0, perMessageDeflate: false });
@@ -21,7 +22,8 @@ async function room() {
   while ([...server.clients].some((client) => client.bufferedAmount > 65536)) await asleep(1);
 }
 
-// Sends `turn` frames in each turn of the loop, a turn every `pause` milliseconds, without a pause if it falls behind.
+// Sends `turn` frames in one turn of the event loop every `pause` milliseconds, without a pause if it falls behind.
+// Returns the CPU seconds that this took.
 async function measure(count) {
   const before = process.cpuUsage();
   const began = process.hrtime.bigint();

@@ -16,7 +16,7 @@ from drawbridge.server.protocol import messages
 
 PROGRAMS = ROOT / ".cache" / "programs"
 BYTES = 725
-"""The size of a frame's message: an agent's usual line."""
+"""The size of a frame's message, in bytes: about as long as a typical line from an agent."""
 
 ROUNDS = 3
 FRAMES = 2_000
@@ -80,7 +80,7 @@ def overhead() -> int:
 async def rows(row: Row, directory: Path) -> None:
     made = own_certificate(directory / "tls", ["localhost", "127.0.0.1"])
     tls = str(made.certificate), str(made.key)
-    for label, turn, goal in (("one frame a turn", 1, "<= 0.6 x"), ("saturated, 20 a turn", 20, "<= 0.3 x")):
+    for label, turn, goal in (("one frame per turn", 1, "<= 0.6 x"), ("saturated, 20 per turn", 20, "<= 0.3 x")):
         kinds: dict[str, list[float]] = {"node": [], "bare": [], "ours": [], "ours asyncio": [], "ours TLS": []}
         for _ in range(ROUNDS):
             for kind, costs in kinds.items():

@@ -126,7 +126,7 @@ def reading(directory: Path) -> None:
 
 
 def projects(directory: Path) -> None:
-    """Opens a hundred projects. Their files are links to those of one project, since opening does not read the
+    """Opens a hundred projects. Their files are links to one project's files, because opening does not read the
     records."""
     template = directory / "0"
     filled(template, 100_000, LINE)

@@ -53,7 +53,7 @@ TYPED = """new Promise((done) => {
   };
   next();
 })"""
-"""Milliseconds from typing a letter to the end of the frame that shows it."""
+"""Milliseconds from typing a letter to the end of the frame that shows it, for each of 60 letters."""
 
 
 def row(what: str, value: str, goal: str = "") -> None:
@@ -159,7 +159,7 @@ def worked() -> Iterator[dict[str, Any]]:
 
 
 async def with_session(server: Server, directory: Path) -> str:
-    """A project whose agent has worked for a while, and now asks for permission. Returns its ID."""
+    """Creates a project whose agent has worked for a while, and now asks for permission. Returns the project's ID."""
     project = await project_in(server, directory)
     async with server.client() as client:
         await client.ask("project_join", project_id=project)

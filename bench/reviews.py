@@ -21,7 +21,7 @@ from tests.server.processes import Server
 from bench.page import milliseconds, row, serving
 
 FILES, HUNKS = 200, 10
-"""The size of the run: 2,000 hunks in total."""
+"""The number of files that the run changes, and the number of hunks in each file."""
 TIMES = 15
 LINES = 30 * HUNKS
 

@@ -148,8 +148,8 @@ class BridgedNeovim:
         await self._nvim.wait()
 
     async def open_and_fill(self, path: Path, lines: list[str]) -> float:
-        """How many seconds it takes to ``:edit`` the file and to put the lines into a new buffer, in portions of the
-        bridge's size."""
+        """How many seconds it takes to ``:edit`` the file and to put the lines into a new buffer, in portions as large
+        as the bridge's."""
         began = time.perf_counter()
         await self._rpc.call("nvim_command", f"edit! {path}")
         buffer = await self._rpc.call("nvim_create_buf", False, True)

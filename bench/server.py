@@ -148,7 +148,7 @@ async def executions(directory: Path) -> None:
                 pass
             if number == 0:
                 began = time.perf_counter()  # from now on, the agent is warm
-        row("server: executions a minute (demo, warm)", f"{99 / (time.perf_counter() - began) * 60:,.0f}", ">= 600")
+        row("server: executions per minute (demo, warm)", f"{99 / (time.perf_counter() - began) * 60:,.0f}", ">= 600")
 
 
 async def persistence(directory: Path) -> None:
@@ -173,7 +173,7 @@ async def persistence(directory: Path) -> None:
             await ask(socket, "permission_response", answer, project)
             took.append((time.perf_counter() - began) * 1000)
             await message_with(socket, '"run_finished"')
-    row("server: a decision, answered once it is kept (p50, p99)", spread(took), "p99 <= 10 ms")
+    row("server: a decision, answered once it is stored (p50, p99)", spread(took), "p99 <= 10 ms")
 
 
 def timed_save(place: Path, metadata: Metadata) -> float:

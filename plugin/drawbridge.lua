@@ -32,7 +32,7 @@ command('UndoFile', 'undo_file', 'Undo all changes to the file')
 
 vim.api.nvim_create_user_command('DrawbridgeAccept', function(given)
   require('drawbridge').accept(given.bang)
-end, { bang = true, desc = 'Accept the proposal as it is on the screen; with !, even if it was not shown to its end' })
+end, { bang = true, desc = 'Accept the proposal as shown; with !, even if not all of it was shown' })
 
 vim.api.nvim_create_user_command('DrawbridgeSend', function(given)
   if given.range == 0 then

@@ -23,8 +23,8 @@ FOREIGN_PREFIXES = ("ANTHROPIC_", "CLAUDE", "DRAWBRIDGE_", "GEMINI_", "GIT_", "M
 FOREIGN = {"EDITOR", "MYVIMRC", "PAGER", "VISUAL", "ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
 KEPT_PREFIXES = ("DRAWBRIDGE_TEST_", "DRAWBRIDGE_REQUIRE_PROGRAMS")
 
-# Textual reads it when it is imported. The pilot waits until nothing has been drawn for a while, which is shorter when
-# frames follow each other faster (see `_quick_pilot` in tests/tui/conftest.py).
+# Textual reads this variable when it is imported. The pilot waits until the process has been idle for longer than one
+# frame, so shorter frames shorten that wait (see `_quick_pilot` in tests/tui/conftest.py).
 os.environ["TEXTUAL_FPS"] = "240"
 
 hypothesis.settings.register_profile("here", deadline=None, max_examples=25)
@@ -34,7 +34,8 @@ hypothesis.settings.register_profile("thorough", max_examples=100)  # for `make 
 
 
 for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
-    # pytest was started in a shell's background. Every program of a test would inherit that the signal is ignored.
+    # A shell that starts pytest in the background may have it ignore these signals, and every program that a test
+    # starts would inherit that.
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
@@ -82,7 +83,7 @@ def _turn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(autouse=True)
 def home(_turn: None, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The test's own empty HOME, with TMPDIR and XDG directories beside it. The path is short enough for sockets. Fails
+    """The test's own empty HOME, with TMPDIR and XDG_RUNTIME_DIR beside it. The path is short enough for sockets. Fails
     the test if it leaves threads, processes or open files behind.
     """
     before = Snapshot()
@@ -114,7 +115,7 @@ def _private_directory() -> Iterator[Path]:
 
 
 def _live_in(directory: Path, patch: pytest.MonkeyPatch) -> None:
-    """Sets up ``directory`` like a new machine: HOME and TMPDIR exist, but no program has created files in them."""
+    """Sets up ``directory`` like a new machine: HOME, TMPDIR and XDG_RUNTIME_DIR exist, but are empty."""
     there = {"HOME": "home", "TMPDIR": "tmp", "XDG_RUNTIME_DIR": "run"}
     absent = {"CLAUDE_CONFIG_DIR": "home/.claude", "XDG_CONFIG_HOME": "home/.config", "XDG_CACHE_HOME": "home/.cache"}
     absent |= {"XDG_DATA_HOME": "home/.local/share", "XDG_STATE_HOME": "home/.local/state"}

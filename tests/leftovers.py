@@ -1,4 +1,6 @@
-"""Finds what a test leaves behind: threads and, on Linux only, other processes and open files of this process."""
+"""Finds what a test leaves behind: threads and, on Linux only, other processes and this process's open sockets, pipes
+and event queues.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,12 @@ T = TypeVar("T")
 PROC = Path("/proc")
 
 GRACE = 20.0
-"""Seconds that threads and processes may take to end after a test."""
+"""Seconds that threads, processes and asyncio tasks may take to end after a test."""
 
 
 class Snapshot:
-    """The threads, files and processes that exist now. ``new`` returns those that were added since then and are still
-    there.
+    """The threads, open files and processes at the time of its creation. ``new`` returns those that were added since
+    then and still exist.
     """
 
     def __init__(self) -> None:
@@ -30,8 +32,8 @@ class Snapshot:
         self._pid = _newest_pid()
 
     def new(self, places: Sequence[str]) -> list[str]:
-        """Returns a line for each leftover. Kills leftover processes, which are those that use one of the directories
-        in ``places``.
+        """Returns a line for each leftover. Kills leftover processes: new ones with one of the directories in
+        ``places`` in their environment or command line.
         """
         lines = [f"process {name}" for name in self._processes(places)]
         lines += [f"thread {thread.name}" for thread in _what_stays(lambda: set(threading.enumerate()) - self._threads)]
@@ -60,9 +62,9 @@ def _what_stays(look: Callable[[], set[T]]) -> set[T]:
 
 
 def _processes_in(places: Sequence[str], after: int) -> set[int]:
-    """Returns processes with one of the directories in their environment or command line.
+    """Returns the IDs of other processes with one of the directories in their environment or command line.
 
-    Reads only process ids above ``after``, because this runs after every test.
+    Checks only IDs above ``after``, because this runs after every test.
     """
     mine = {int(name) for name in os.listdir(PROC) if name.isdigit() and int(name) > after} - {os.getpid()}
     return {pid for pid in mine if any(place in _read(pid, "environ") + _read(pid, "cmdline") for place in places)}
@@ -76,7 +78,7 @@ def _read(pid: int, what: str) -> str:
 
 
 def _newest_pid() -> int:
-    """Returns the last process id that was assigned, or 0 if it is unknown."""
+    """Returns the most recently assigned process ID, or 0 if it is unknown."""
     try:
         return int((PROC / "loadavg").read_text().split()[-1])
     except OSError:

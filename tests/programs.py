@@ -1,9 +1,10 @@
 """The real programs that the tests use, and what to do if one is missing.
 
-The environment can name them (``DRAWBRIDGE_TEST_NVIMS``: paths, separated by colons; ``DRAWBRIDGE_TEST_CLAUDE``,
-``DRAWBRIDGE_TEST_GEMINI`` and ``DRAWBRIDGE_TEST_CODEX``: one path; ``DRAWBRIDGE_TEST_ACP``: a folder). Otherwise they are
-looked up in ``.cache/programs`` (``make programs``) and on PATH. A test whose program is missing is skipped with a message
-that names it; with ``DRAWBRIDGE_REQUIRE_PROGRAMS=1``, as in CI, it fails.
+The environment can name some of them (``DRAWBRIDGE_TEST_NVIMS``: paths, separated by colons;
+``DRAWBRIDGE_TEST_CLAUDE``, ``DRAWBRIDGE_TEST_GEMINI`` and ``DRAWBRIDGE_TEST_CODEX``: one path;
+``DRAWBRIDGE_TEST_ACP``: a folder). The others are looked up in ``.cache/programs`` (``make programs``), on PATH, or in
+both. A test whose program is missing is skipped with a message that names it; with
+``DRAWBRIDGE_REQUIRE_PROGRAMS=1``, as in CI, it fails.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ NO_NVIM = f"Neovim is missing: install it, or {FETCH}"
 
 
 def nvims() -> list[Path]:
-    """Returns every Neovim that was found, oldest first, each version once. Empty if there is none."""
+    """Returns every Neovim that was found, oldest first, each version once. Empty if none was found."""
     named = os.environ.get("DRAWBRIDGE_TEST_NVIMS", "")
     found = [Path(path) for path in named.split(":")] if named else [*_on_path("nvim"), *FETCHED.glob("nvim-*/nvim")]
     by_version = {nvim_version(path): path for path in reversed(found)}
@@ -39,7 +40,9 @@ def nvims() -> list[Path]:
 
 
 def nvim(oldest: tuple[int, ...] = ()) -> Path:
-    """Returns the newest Neovim, for tests that do not depend on the version. It must not be older than ``oldest``."""
+    """Returns the newest Neovim, for tests that do not depend on the version. It counts as missing if it is older than
+    ``oldest``.
+    """
     found = nvims()
     if not found:
         missing(NO_NVIM)
@@ -51,7 +54,8 @@ def nvim(oldest: tuple[int, ...] = ()) -> Path:
 def each_nvim() -> list[Any]:
     """Returns one parameter for each Neovim, for ``pytest.mark.parametrize`` or ``pytest.fixture(params=…)``.
 
-    The newest Neovim is tested in every run, the older ones with ``make thorough``.
+    The newest Neovim is tested in every run, the older ones with ``make thorough``. If none was found, the only
+    parameter skips the test; if the real programs are required, the call fails.
     """
     found = nvims()
     older = [pytest.mark.thorough]
@@ -110,7 +114,7 @@ def mcp_conformance() -> Path:
 
 
 def mcp_client() -> Path:
-    """Returns the path of a Python with the official MCP client."""
+    """Returns the path of a Python interpreter that has the official MCP client."""
     python = FETCHED / "mcp-client" / "bin" / "python"
     return python if python.exists() else missing(f"The official MCP client is missing: {FETCH}")
 
@@ -123,12 +127,12 @@ def code_server() -> Path:
 
 def chromium(*, whole: bool = False) -> Path:
     """Returns the path of Chromium. Unless the ``whole`` browser is needed, this is chromium-headless-shell if it is
-    installed, which is made for machines without a screen: it has the same engine and opens a page in half the time,
-    but shows no notifications.
+    installed. That program is made for machines without a screen: it has the same engine and opens a page in half the
+    time, but does not show notifications.
     """
     names = ["chromium"] if whole else ["chromium-headless-shell", "chromium"]
     found = next((one for name in names for one in _on_path(name)), None)
-    return found or missing("Chromium is missing: install the package chromium")
+    return found or missing("Chromium is missing: install the `chromium` package")
 
 
 def playwright() -> Path:
@@ -144,7 +148,7 @@ def axe() -> Path:
 
 
 def node() -> Path:
-    """Returns the path of a recent Node.js, which does not depend on the system's own."""
+    """Returns the path of the Node.js that ``make programs`` installs, even if the system has its own."""
     program = FETCHED / "node" / "node"
     return program if program.exists() else missing(f"Node.js is missing: {FETCH}")
 

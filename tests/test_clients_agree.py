@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from drawbridge.agents import catalog
 from drawbridge.server.protocol.messages import IN_TERMINAL
-from drawbridge.server.terminal_sessions import dialog, session
+from drawbridge.server.terminal_sessions import dialog, questions
 from drawbridge.text import review_words
 from drawbridge.tui import commit_dialog, wording
 from tests import programs
@@ -21,9 +20,15 @@ from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parent.parent
 
-AGENTS = [*catalog.AGENTS, "goose"]
 REASONS = [
-    *(session.ELSEWHERE, session.GONE, session.ENDED, session.NOT_DELIVERED, session.NO_LONGER_WAITED, IN_TERMINAL),
+    *(
+        questions.ELSEWHERE,
+        questions.GONE,
+        questions.ENDED,
+        questions.NOT_DELIVERED,
+        questions.NO_LONGER_WAITED,
+        IN_TERMINAL,
+    ),
     dialog.OVERRULED.format("allowed"),
 ]
 ANSWERS: list[dict[str, Any]] = [
@@ -102,11 +107,10 @@ SCRIPT = """
 await import(process.argv[1] + '/dom.mjs');
 document.createElementNS = (_, name) => document.createElement(name);
 const page = await import(process.argv[1] + '/modules.mjs');
-const { agentName, goneWords, liftedWords, settledWords, standing, titleOf, wordsOf } = page;
+const { goneWords, liftedWords, settledWords, standing, titleOf, wordsOf } = page;
 const { linesWords, suggestedField, suggestedText } = page;
-const { agents, answers, gone, hunks, limits, places, projects, quotes, request } = JSON.parse(process.argv[2]);
+const { answers, gone, hunks, limits, places, projects, quotes, request } = JSON.parse(process.argv[2]);
 const words = {
-  agents: agents.map(agentName),
   answers: answers.map((one) => settledWords(one, request).words),
   limits: limits.map((one) => liftedWords(one)),
   gone: gone.map(goneWords),
@@ -121,19 +125,14 @@ console.log(JSON.stringify(words));
 
 @cache
 def page() -> Any:
-    """Returns the web UI's texts for all of the examples above and its names of modes."""
-    asked = {"agents": AGENTS, "answers": ANSWERS, "limits": LIMITS, "projects": PROJECTS, "request": REQUEST}
+    """Returns the web UI's texts for the examples above, by the kind of example."""
+    asked = {"answers": ANSWERS, "limits": LIMITS, "projects": PROJECTS, "request": REQUEST}
     asked |= {"gone": GONE, "hunks": HUNKS, "places": PLACES, "quotes": QUOTES}
     given = json.dumps(asked)
     command = [str(programs.node()), "--input-type=module", "--eval", SCRIPT, str(programs.page_units()), given]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
-
-
-@pytest.mark.parametrize("agent", AGENTS)
-def test_an_agent_has_one_name(agent: str) -> None:
-    assert page()["agents"][AGENTS.index(agent)] == wording.agent_title(agent)
 
 
 @pytest.mark.parametrize("number", range(len(ANSWERS)), ids=[str(one.get("reason", one)) for one in ANSWERS])

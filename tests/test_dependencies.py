@@ -48,7 +48,7 @@ def distributions(module: str) -> set[str]:
 
 
 def test_every_third_party_import_is_declared() -> None:
-    """A package that is installed only because another one needs it may disappear with any release."""
+    """A package that is installed only because another one needs it may disappear with any release of the other."""
     missing = {module: files for module, files in imported().items() if not distributions(module) & set(declared())}
     assert missing == {}
 

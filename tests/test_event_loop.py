@@ -1,7 +1,7 @@
 """The event loops of the bridge and the server never wait for a file or a process. Both run in asyncio's debug mode.
 
-The tests measure no times. Instead, ``watched_program`` reports whatever the loop's thread opens, renames, removes or
-starts. The exceptions are listed below, each with its reason.
+The tests do not measure times. Instead, ``watched_program`` reports each call in the loop's thread that may wait. The
+exceptions are listed below, each with its reason.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ SERVER_MAY = {
     "server.store.index": "locks a new file of the log, which the next record is written into",
     "server.store.log": "appends to the log, and makes a new file and its link: clients see only what is in the log",
     "server.terminal_sessions.processes": "when a process began, for which the kernel does not wait",
+    "server.terminal_sessions.questions": "whether a process is alive, for which the kernel does not wait",
     "server.terminal_sessions.session": "a small file, at the end of a turn and around a prompt: a prompt is typed once",
     "server.terminal_sessions.sessions": "makes the empty history of a new session before its next hook is read",
     "editors.files": "at most 2 MB of a file that an agent asks to change: the approval comes before the agent's next lines",
@@ -77,7 +78,7 @@ def findings(report: Path) -> list[str]:
 
 
 def beyond(found: set[str], allowed: dict[str, str]) -> set[str]:
-    """Returns the findings in modules that are not allowed. A finding has the form "EVENT MODULE:FUNCTION"."""
+    """Returns the findings in modules that are not in ``allowed``. A finding has the form "EVENT MODULE:FUNCTION"."""
     return {finding for finding in found if finding.split()[1].partition(":")[0] not in allowed}
 
 
@@ -186,7 +187,7 @@ async def test_the_servers_loop_never_waits_for_a_file(folder: Path, report: Pat
             piece = base64.b64encode(b'{"command":"true"}').decode()
             await client.ask("blob_put", {"blob_id": "blob", "offset": 0, "data": piece, "last": True})
             await client.ask("blob_get", {"blob_id": "blob"})
-            # A phone gets the certificate of the authority, is paired, and reconnects with its token.
+            # A phone downloads the authority's certificate, is paired, and reconnects with its token.
             page = server.url.replace("wss:", "https:").removesuffix("/ws")
             await asyncio.to_thread(lambda: urllib.request.urlopen(f"{page}/ca.crt", context=server.tls).read())
             pairing_code = await asyncio.to_thread(new_code, Devices(server.data), "approve")

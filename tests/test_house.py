@@ -114,7 +114,7 @@ def parsed(file: Path) -> ast.Module:
 
 
 def imports(file: Path) -> Iterator[str]:
-    """Yields the full names of all that a module imports, including imports in functions and only for types."""
+    """Yields the full names of everything that a module imports, in functions and only for types as well."""
     for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
@@ -150,7 +150,7 @@ def reached(name: str) -> set[str]:
 
 
 def test_no_modules_import_each_other() -> None:
-    """Imports in functions and only for types count as well. ``CycleError`` names the modules of the cycle."""
+    """Imports in functions and imports only for types count as well. ``CycleError`` names the modules of the cycle."""
     TopologicalSorter({name: known(name) for name in modules()}).prepare()
 
 
@@ -185,7 +185,7 @@ def test_the_lists_name_only_existing_modules(name: str) -> None:
 
 @pytest.mark.parametrize("name", those_in(("guard",)))
 def test_the_guard_imports_only_what_setup_copies(name: str) -> None:
-    """The module that it loads by an agent's name, ``agents/NAME/hook.py``, imports nothing."""
+    """The module that the guard loads by an agent's name, ``agents/NAME/hook.py``, imports only types."""
     copied = ("guard", "text", "agents.catalog", *(f"core.{part}" for part in ("errors", "privacy", "terminal_text")))
     assert [other for other in reached(name) - {"agents"} if not belongs(other, copied)] == []
 
@@ -233,7 +233,9 @@ def test_each_row_of_the_catalog_has_the_folder_it_promises(row: catalog.Row) ->
 
 
 def test_no_module_compares_with_an_agents_name() -> None:
-    """Differences are properties of the catalog row or functions in the agent's folder. A record's direction is a wire name."""
+    """Differences are properties of the catalog row or functions in the agent's folder. Comparisons with a record's
+    ``direction`` are allowed, because it is a wire name.
+    """
     folders = tuple(f"agents.{folder}" for folder in agent_folders())
     for name, file in modules().items():
         if not belongs(name, folders):
@@ -298,10 +300,10 @@ def test_only_the_bridge_imports_both_agents_and_editors() -> None:
 
 LOOSE_TASKS: dict[str, set[str]] = {
     "core.tasks": {"create_task"},  # the helper that owns tasks
-    # Lets other clients run between two requests of a client. The order of its requests is that of its inbox.
+    # Lets other clients run between two requests from one client. Its requests keep the order of its inbox.
     "server.app.connection": {"sleep(0)"},
-    # The frames of one turn of the event loop share one write; a long queue is written in several turns, so that what is
-    # still queued can be left out. The order of the frames is that of a list.
+    # The frames of one turn of the event loop share one write; a long queue is written in several turns, so that
+    # ephemeral frames that are still queued can be left out. The frames keep the order of a list.
     "server.app.outbox": {"call_soon"},
 }
 
@@ -317,7 +319,7 @@ def task_groups(tree: ast.Module) -> set[str]:
 
 
 def loose_tasks(tree: ast.Module) -> set[str]:
-    """Finds tasks without a group or ``BackgroundTasks``, and steps that rely on the order of event loop turns."""
+    """Returns the calls that start tasks without a group or ``BackgroundTasks``, or rely on the order of loop turns."""
     groups, found = task_groups(tree), set[str]()
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
@@ -332,7 +334,7 @@ def loose_tasks(tree: ast.Module) -> set[str]:
 
 @pytest.mark.parametrize("name", sorted(modules()))
 def test_every_task_has_an_owner(name: str) -> None:
-    """An exception that is no longer needed fails as well and must be removed from the list."""
+    """An exception that is no longer needed fails the test as well, and must be removed from the list."""
     assert loose_tasks(parsed(modules()[name])) == LOOSE_TASKS.get(name, set())
 
 
@@ -369,7 +371,7 @@ def endless_loops(tree: ast.Module) -> list[int]:
 
 @pytest.mark.parametrize("name", those_in(("server",)))
 def test_periodic_work_of_the_server_survives_an_error(name: str) -> None:
-    """``BackgroundTasks.repeat`` starts the next round after an error. Another loop would not run again until a restart."""
+    """``BackgroundTasks.repeat`` starts the next round after an error. Any other loop would not run until a restart."""
     assert endless_loops(parsed(modules()[name])) == []
 
 
@@ -395,7 +397,7 @@ ASSIGNED_FROM_OUTSIDE = {
     "server.app.server_commands: client.name": "auth may name the client",
     "server.app.server_commands: client.nonce": "of one challenge",
 }
-"""Assignments to attributes of other objects that are allowed, each with the reason."""
+"""Allowed assignments to attributes of other objects, each with the reason."""
 
 
 def assigned_from_outside(name: str) -> set[str]:
@@ -439,7 +441,7 @@ def test_every_error_code_is_explained_and_no_other() -> None:
 
 
 def written_files() -> Iterator[Path]:
-    """Yields the files that people wrote, without hidden and generated ones."""
+    """Yields the text files that people wrote: no hidden or generated files, and no images."""
     folders = ("src", "tests", "tools", "bench", "docs", "lua", "plugin", "doc", "extensions", "web", ".ci")
     for file in chain(ROOT.iterdir(), *((ROOT / folder).rglob("*") for folder in folders)):
         made = (
@@ -467,7 +469,7 @@ def tree_of_the_architecture() -> set[str]:
 
 
 def test_every_folder_is_in_the_tree_of_the_architecture() -> None:
-    """This applies to the folders of the package and of the server. Folders below them need not be listed."""
+    """The direct subfolders of the package and of the server are listed. Deeper folders need not be."""
     package = SRC / "drawbridge"
     folders = {child for child in [*package.iterdir(), *(package / "server").iterdir()] if child.is_dir()}
     # An older checkout leaves bytecode in folders that no longer exist.
@@ -493,7 +495,7 @@ def without_code(page: Path) -> str:
 
 
 def links(page: Path) -> list[tuple[str, str]]:
-    """Returns the page's links and images within this repository as path ("" for the page itself) and anchor."""
+    """Returns the page's links and images within this repository as (path, anchor). The page's own path is ""."""
     targets = re.findall(r"""(?:\]\(|(?:src|href)=")(?!https?:|mailto:)([^)\s"]+)""", without_code(page))
     return [(path, anchor) for path, _, anchor in (target.partition("#") for target in targets)]
 
@@ -562,7 +564,7 @@ TESTED_ELSEWHERE = {
     "agents/codex": "tests/agents/test_one_shot.py",
     "agents/command": "tests/agents/test_one_shot.py",
 }
-"""Source folders without a folder or file of tests of the same name, each with its tests."""
+"""Source folders that have no test folder or test file of the same name, each with the file that tests it."""
 
 
 def folders_with(pattern: str, top: Path) -> set[str]:
@@ -571,7 +573,7 @@ def folders_with(pattern: str, top: Path) -> set[str]:
 
 
 def test_the_tests_mirror_the_sources() -> None:
-    """Each folder of tests has the path of the folder or module that it tests, or is listed in ``OTHER_TESTS``."""
+    """Each test folder has the path of the folder or module that it tests, or is listed in ``OTHER_TESTS``."""
     tested = {folder for folder in folders_with("*.py", TESTS) if folder.split("/")[0] not in OTHER_TESTS}
     package = SRC / "drawbridge"
     assert {at for at in tested if not (package / at).is_dir() and not (package / f"{at}.py").is_file()} == set()

@@ -1,4 +1,4 @@
-"""`make nvim` runs only the tests that use a Neovim, because their results may depend on its version."""
+"""`make nvim` runs only the test files that use a Neovim, because their results may depend on its version."""
 
 from __future__ import annotations
 

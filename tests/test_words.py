@@ -1,4 +1,4 @@
-"""Texts for people, such as errors and log lines, do not contain translated idioms that were replaced before."""
+"""User-facing texts, such as errors and log lines, do not contain translated idioms or sentences that were replaced."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ Leave out
 Asks nobody
 goes on with a copy
 """
-"""Former texts of the web UI, one per line, without their final period and without inserted values."""
+"""Previous texts of the web UI, one per line, without their final period and without inserted values."""
 
 CLIENT = sorted((ROOT / "src" / "drawbridge" / "tui").glob("*.py"))
 
@@ -177,7 +177,7 @@ IN_CODE = re.compile(r"/\*.*?\*/|(?:^|\s)//[^\n]*|<!--.*?-->|'[^'\n]*'|\"[^\"\n]
 
 
 def texts_of_the_page(source: str) -> Iterator[str]:
-    """Yields comments and texts of at least three words. Values in templates are left out, and identifiers are too short."""
+    """Yields comments and texts of at least three words, so no identifiers. Values in templates are left out."""
     for found in IN_CODE.finditer(source):
         text = re.sub(r"\$\{[^}]*\}", "…", found.group())
         if text.count(" ") > 1:

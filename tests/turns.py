@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 CROWDING = frozenset({"browser", "vscode"})
-"""Fixtures whose tests take turns, like tests with the marker ``turns``."""
+"""Fixtures whose tests take turns, like tests with the ``turns`` marker."""
 
 
 def takes_turns(node: pytest.Item) -> bool:
@@ -23,9 +23,9 @@ def takes_turns(node: pytest.Item) -> bool:
 
 @contextlib.contextmanager
 def turn(directory: Path) -> Iterator[None]:
-    """Waits until no other process with the same ``directory`` has a turn.
+    """Waits until no other process that uses ``directory`` has a turn, and takes the turn until the context exits.
 
-    A process that waits gets the next turn. Otherwise, a test could time out while another process runs many such
+    A process that is already waiting goes first. Otherwise, its test could time out while this process runs many such
     tests.
     """
     with (directory / "turn.lock").open("w") as held:

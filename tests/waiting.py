@@ -11,11 +11,11 @@ PATIENCE = 60.0
 long something takes have their own, shorter limits."""
 
 TEST_PATIENCE = 300.0
-"""The time limit for one test with its fixtures, in seconds. A test that needs more has the marker ``timeout``."""
+"""The time limit for one test with its fixtures, in seconds. A test that needs more has a ``timeout`` marker."""
 
 
 async def until(condition: Callable[[], Any], what: str = "what was waited for") -> None:
-    """Returns as soon as ``condition`` is true."""
+    """Returns as soon as ``condition`` is true. Fails with a message about ``what`` after ``PATIENCE`` seconds."""
     end = asyncio.get_running_loop().time() + PATIENCE
     while not condition():
         assert asyncio.get_running_loop().time() < end, f"{what} did not happen within {PATIENCE:g} s"

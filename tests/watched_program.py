@@ -1,4 +1,4 @@
-"""Runs ``drawbridge`` and reports each file or process that the thread of a running event loop opens.
+"""Runs ``drawbridge`` and reports calls in an event loop's thread that may wait for a file, a process or the network.
 
 Run it as ``python tests/watched_program.py COMMAND…``. It writes each finding as one line to the file that
 ``DRAWBRIDGE_TEST_BLOCKING`` names: the audit event and the function of the package that caused it.
@@ -27,9 +27,10 @@ PASSING_ON = ("core/private_files.py",)
 
 
 def cause(frame: FrameType | None) -> str | None:
-    """Returns the innermost function of the package from ``frame`` outwards.
+    """Returns the package's innermost function from ``frame`` outward, as "MODULE:FUNCTION". Skips ``PASSING_ON``.
 
-    Returns None for imports and for source lines that asyncio's debug mode reads, because those are not reported.
+    Returns None if there is no such function, and for calls that are not reported: those of the import system, and
+    asyncio's debug mode reading source lines.
     """
     while frame is not None:
         name = frame.f_code.co_filename

@@ -35,13 +35,14 @@ class SetupError(Exception):
 
 
 class Unavailable(SetupError):
-    """Something could not be fetched or stored. Its exit code (from sysexits.h) differs from that of a failed test."""
+    """Something could not be fetched or stored. The exit code, from sysexits.h, is different from a failed test's."""
 
     code = 69
 
 
 def ensure(kind: str) -> Path:
-    """The interpreter of a ``.venv`` that contains at least the ``kind`` ("runtime" or "dev") packages."""
+    """Sets up ``.venv`` with at least the ``kind`` ("runtime" or "dev") packages, unless that has been done. Returns
+    its interpreter."""
     if not _is_current(kind):
         with _only_one():
             if not _is_current(kind):
@@ -130,7 +131,7 @@ def _fingerprint(kind: str) -> str:
 
 @contextlib.contextmanager
 def _only_one() -> Iterator[None]:
-    """One setup at a time for this checkout; a second one waits for the first."""
+    """Allows one setup at a time for this checkout; a second one waits for the first."""
     CACHE.mkdir(exist_ok=True)
     with (CACHE / "setup.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -44,7 +44,7 @@ def check() -> None:
     if _has("luacheck", luacheck is not None, "apt-get install lua-check") and luacheck is not None:
         _run_silently([luacheck, "--quiet", "--no-color", "lua", "plugin"])
         for name, chunk in _guard_chunks():
-            # A chunk contains all helpers of its parts, and uses only some.
+            # A chunk contains all helpers of its parts, but uses only some of them.
             _run_silently([luacheck, "--quiet", "--no-color", "--no-unused", "--filename", name, "-"], stdin=chunk)
 
 
@@ -86,7 +86,7 @@ def _has(what: str, there: bool, remedy: str) -> bool:
     if not there and os.environ.get("DRAWBRIDGE_REQUIRE_PROGRAMS") == "1":
         raise SetupError(f"{what} are missing (DRAWBRIDGE_REQUIRE_PROGRAMS is set): {remedy}")
     if not there:
-        log(f"skipped: {what}; to have them: {remedy}")
+        log(f"skipped: {what}; to install them: {remedy}")
     return there
 
 

@@ -52,7 +52,7 @@ def table(command: str) -> Iterator[str]:
         yield from (setting_row(command, setting) for setting in known)
         yield from (f"| {shown(flag)} | | {flag.help} |\n" for flag in flags(parser, known))
     elif targets:
-        yield "| flag | of | what |\n|---|---|---|\n"
+        yield "| flag | for | what |\n|---|---|---|\n"
         yield from target_rows(targets)
     else:
         yield "| flag | what |\n|---|---|\n"
@@ -96,8 +96,8 @@ def setting_row(command: str, setting: Setting) -> str:
 
 
 def target_rows(targets: dict[str, argparse.ArgumentParser]) -> Iterator[str]:
-    """The rows for the flags, with those that all targets have first. The guard's settings are left out: they have
-    their own table."""
+    """The rows for the targets' flags; a flag that more targets have comes first. The guard's settings are left out,
+    because they have their own table."""
     seen = {flag.dest: flag for parser in targets.values() for flag in flags(parser, settings_of("hook"))}
     of = {dest: [name for name, parser in targets.items() if dest in map(_dest, flags(parser, ()))] for dest in seen}
     for dest in sorted(seen, key=lambda dest: -len(of[dest])):

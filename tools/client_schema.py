@@ -62,7 +62,7 @@ def schema(rows: Iterable[AnyRow] = COMMANDS) -> dict[str, Any]:
 
 
 def _components(kinds: Mapping[str, Any], *more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The definitions that the kinds need, with those of ``more``, and each kind in terms of them."""
+    """The definitions that ``kinds`` and ``more`` need, and for each of the ``kinds`` a schema that refers to them."""
     refs, components = msgspec.json.schema_components([*kinds.values(), *more], ref_template=REFERENCE)
     return _tidy(components), dict(zip(kinds, _tidy(refs), strict=False))
 

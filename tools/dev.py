@@ -16,7 +16,7 @@ NEWER = ("python3.14", "python3.13", "python3.12", "python3.11")
 
 
 def newer_python():
-    """The path of a Python on PATH that is new enough and starts; None if there is none."""
+    """The path of a Python on PATH that is new enough and starts; None if none is found."""
     for name in NEWER:
         for folder in os.environ.get("PATH", "").split(os.pathsep):
             path = os.path.join(folder, name)

@@ -13,7 +13,7 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--failures-to", type=Path, metavar="FILE", help="write failed tests to FILE, a JSON object a line"
+        "--failures-to", type=Path, metavar="FILE", help="write failed tests to FILE, one JSON object per line"
     )
 
 

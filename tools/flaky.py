@@ -56,8 +56,8 @@ def listed(file: Path) -> list[str]:
 def campaign(pytest: Sequence[str], arguments: Sequence[str]) -> int:
     """Runs a selection many times, and prints each test that failed, with its number of failures and its first output.
 
-    ``arguments``: ``--rounds N``, ``--load L`` (busy processes beside it) and arguments for pytest. Returns 1 if a test
-    failed.
+    ``arguments``: ``--rounds N``, ``--load L`` (busy processes beside it) and arguments for pytest. Returns 0 if no
+    test failed, 1 if one did, or pytest's exit code if not all tests ran.
     """
     parser = argparse.ArgumentParser(prog="tools/dev.py flaky", description=campaign.__doc__, add_help=False)
     parser.add_argument("--rounds", type=int, default=5)

@@ -62,7 +62,8 @@ def is_built() -> bool:
 
 
 def units(tests: Iterable[Path]) -> Path:
-    """Builds each of the ``tests`` as a module for Node.js, and returns their directory. Raises :class:`PageError`."""
+    """Builds each of the ``tests`` as a module for Node.js, unless they are up to date. Returns their directory. Raises
+    :class:`PageError`."""
     files = sorted(tests)
     stamp = UNITS.with_suffix(".stamp")
     fingerprint = _fingerprint([*_sources(), *files])
@@ -90,12 +91,12 @@ def find_node() -> Node:
 def _node_in(folder: Path) -> Node:
     node = folder / "bin" / "node"
     if not _major(str(node)):
-        raise PageError(_no_node(f"the one of {NODE_PACKAGE} does not start here"))
+        raise PageError(_no_node(f"the Node.js in {NODE_PACKAGE} does not start here"))
     return Node(str(node), [str(node), str(folder / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")])
 
 
 def has_node() -> bool:
-    """Whether there is a Node.js on PATH that can build the web UI."""
+    """Whether npm and a Node.js that can build the web UI are on PATH."""
     node = shutil.which("node")
     return bool(node and shutil.which("npm") and _major(node) >= OLDEST_NODE)
 
@@ -123,7 +124,7 @@ def _no_node(why: str) -> str:
 
 @contextlib.contextmanager
 def _only_one() -> Iterator[None]:
-    """One build at a time for this checkout; a second one waits for the first."""
+    """Allows one build at a time for this checkout; a second one waits for the first."""
     CACHE.mkdir(exist_ok=True)
     with (CACHE / "page.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -131,7 +132,7 @@ def _only_one() -> Iterator[None]:
 
 
 def _with_packages() -> Node:
-    """Installs the packages of web/package-lock.json, and returns Node.js and npm."""
+    """Installs the packages of web/package-lock.json, unless they are up to date. Returns Node.js and npm."""
     node = find_node()
     lock = SOURCES / "package-lock.json"
     stamp = SOURCES / "node_modules" / ".drawbridge"
@@ -165,7 +166,7 @@ def audit() -> str:
     try:
         found = json.loads(done.stdout)["vulnerabilities"]
     except (ValueError, KeyError):
-        return "The page's packages were not audited: this registry does not answer `npm audit`."
+        return "The web UI's packages were not audited: this registry does not support `npm audit`."
     if found:
         reports = ", ".join(f"{name} ({one.get('severity')})" for name, one in sorted(found.items()))
         raise PageError(f"npm audit reports {reports}. Update web/package.json, then run `npm install` in web/.")

@@ -32,8 +32,8 @@ def types(schema: dict[str, Any]) -> str:
         elif name.startswith("server."):
             messages.append(f"  {name.removeprefix('server.')}: {_type(data)};")
     for title, words, rows in (
-        ("Commands", "What a client asks: the `type` of a command and its `data`.", commands),
-        ("Messages", "What the server sends, but for updates: `type` and `data`.", messages),
+        ("Commands", "What a client requests: the `type` of a command and its `data`.", commands),
+        ("Messages", "What the server sends, except updates: `type` and `data`.", messages),
         ("Updates", "The updates that the server sends: `update_type` and `data.data`.", updates),
     ):
         body = "\n".join(sorted(rows))

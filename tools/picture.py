@@ -3,7 +3,7 @@
     python tools/picture.py [diff] [guard]
 
 The images are written to docs/images. This needs the programs that the end-to-end tests need (tests/programs.py defines
-where it looks for them), and uses its own home directory.
+where it looks for them), and uses a temporary home directory.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def main() -> None:
 
 
 def at_home(take: Callable[[Path], str]) -> str:
-    """Calls ``take`` with a temporary home directory. Everything that it starts has ended afterwards."""
+    """Calls ``take`` with a temporary home directory, which is deleted afterwards. Returns the result."""
     with tempfile.TemporaryDirectory(prefix="db-", ignore_cleanup_errors=True) as folder:
         home = Path(folder)
         os.environ |= {"HOME": folder, "CLAUDE_CONFIG_DIR": f"{folder}/.claude"}

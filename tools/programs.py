@@ -90,7 +90,8 @@ def wanted() -> Iterator[Program]:
 
 
 def _scripted(name: str, *arguments: str, version: str = "", recipe: str = "") -> Program:
-    """The program that ``tools/install-NAME.sh DIR ARGUMENTS…`` installs; its version is in the first assignment."""
+    """The program that ``tools/install-NAME.sh DIR ARGUMENTS…`` installs. ``version``: by default, the first version
+    number that the script assigns to a variable."""
     file = TOOLS / f"install-{name}.sh"
     text = file.read_text(encoding="utf-8")
 
@@ -102,7 +103,7 @@ def _scripted(name: str, *arguments: str, version: str = "", recipe: str = "") -
 
 
 def _install_mcp_client(directory: Path) -> None:
-    """Installs the official MCP client for Python, in its own environment, since it needs some thirty packages."""
+    """Installs the official MCP client for Python, in its own environment, because it needs about thirty packages."""
     bootstrap.make_venv(directory)
     bootstrap.run([str(directory / "bin" / "python"), "-m", "pip", "install", "--quiet", f"mcp=={MCP_CLIENT}"])
 
@@ -158,7 +159,7 @@ def _nothing_half_made(directory: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _only_one(program: Program) -> Iterator[None]:
-    """One fetch of a program at a time on this machine; a second one waits, and finds it installed."""
+    """Allows one fetch of a program at a time on this machine; a second one waits, and finds the program installed."""
     store().mkdir(parents=True, exist_ok=True)
     with (store() / f"{program.directory.name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

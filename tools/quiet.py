@@ -46,7 +46,7 @@ def others(sample: float) -> list[str]:
 
 
 def _seconds() -> dict[int, float]:
-    """The processor time of each process in seconds, without that of its ended children."""
+    """The processor time of each process, in seconds, not including its children."""
     ticks = os.sysconf("SC_CLK_TCK")
     return {pid: (int(fields[11]) + int(fields[12])) / ticks for pid, fields in _stats().items()}
 

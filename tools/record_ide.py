@@ -72,7 +72,7 @@ class Transcript:
 
 
 class Listener:
-    """Passes messages between the CLI and the bridge whose lock file is ``lock``."""
+    """Passes messages between the CLI and a bridge. ``lock``: the content of the bridge's lock file."""
 
     def __init__(self, bridge_port: int, lock: dict[str, Any], transcript: Transcript) -> None:
         self._bridge = f"ws://127.0.0.1:{bridge_port}/"
@@ -141,8 +141,8 @@ def replacement(words: str) -> tuple[str, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Record what the claude CLI and a bridge say to each other.")
-    parser.add_argument("lock_file", type=Path, help="of the bridge: .../ide/<port>.lock")
+    parser = argparse.ArgumentParser(description="Record the messages between the claude CLI and a bridge.")
+    parser.add_argument("lock_file", type=Path, help="the bridge's lock file: .../ide/<port>.lock")
     parser.add_argument("out", type=Path, help="the transcript to write (JSON lines)")
     parser.add_argument("--what", default="", help="one sentence about the session")
     parser.add_argument("--replace", type=replacement, action="append", default=[], metavar="REAL=SHOWN")

@@ -2,7 +2,7 @@
 
     setup     make .venv with what Drawbridge needs
     serve     run the agent server; it prints the address of its web UI
-    demo      the same with a temporary project and a scripted agent; needs no account
+    demo      like serve, with a temporary project and a scripted agent; needs no account
     test      check, then every test except the thorough and slow ones
     nvim      only the tests that use Neovim, with the one on PATH
     thorough  the tests with real programs that take several seconds each; CI runs them, too
@@ -16,7 +16,7 @@
     page      build the web UI (serve, demo and test do this, too)
     programs  fetch the real programs that the tests use, once for each machine
     quiet     wait up to five minutes until no other program keeps the processors busy
-    clean     remove everything that the verbs above have created
+    clean     remove what the verbs above have created in this checkout
 
 Arguments after the verb are passed on: ``test -k selection``, ``serve --port 12345``.
 """
@@ -70,7 +70,7 @@ def page(_arguments: list[str]) -> None:
 
 
 def try_page() -> None:
-    """Builds the web UI. Without it, the server still runs, and shows what is missing in its place."""
+    """Builds the web UI. If that fails, the server still runs, and shows the reason in place of the web UI."""
     try:
         web_page.build()
     except web_page.PageError as error:
@@ -87,7 +87,7 @@ def test(arguments: list[str]) -> None:
 def nvim(arguments: list[str]) -> None:
     program = shutil.which("nvim")
     if program is None:
-        raise SetupError("There is no Neovim on PATH. Install one (the Debian package neovim), and run this again.")
+        raise SetupError("Neovim was not found on PATH. Install one (the Debian package neovim), and run this again.")
     os.environ["DRAWBRIDGE_TEST_NVIMS"] = program
     try_page()
     pytest_in_parallel(["--only-nvim", *arguments])
@@ -108,8 +108,8 @@ def pytest_in_parallel(arguments: list[str], workers: int = 0) -> None:
 
 
 def parallel_pytest(workers: int = 0) -> list[str]:
-    """The command for parallel tests. ``workers``: processes; by default more than cores, since the tests wait for real
-    programs much of their time.
+    """The command for parallel tests. ``workers``: the number of processes; by default one more than there are cores,
+    because the tests spend much of their time waiting for real programs, but at most 8.
     """
     workers = workers or min((os.cpu_count() or 1) + 1, 8)
     return [str(bootstrap.ensure("dev")), "-m", "pytest", "--numprocesses", str(workers), "--dist", "worksteal"]

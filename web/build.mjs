@@ -1,4 +1,4 @@
-// Builds the web UI: `node build.mjs OUT` builds it from src/ and static/ in the folder OUT, which then contains nothing
+// Builds the web UI: `node build.mjs OUT` builds it from src/ and static/ into the OUT folder, which then contains nothing
 // else. `node build.mjs --units OUT FILE…` turns each test FILE into a module that Node.js can run. tools/page.py runs
 // these commands.
 import { createHash } from 'node:crypto';

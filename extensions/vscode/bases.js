@@ -1,5 +1,5 @@
-// The base of each open file: the content on disk when its document was last equal to it. VS Code itself reloads a file
-// that changed on disk if its document has no unsaved changes, so the replaced text has to be recorded beforehand.
+// The base of each open file: the content on disk when its document last had the same text. VS Code itself reloads a
+// file that changed on disk if its document has no unsaved changes, so the replaced text has to be recorded beforehand.
 'use strict';
 
 const fs = require('node:fs/promises');
@@ -11,15 +11,15 @@ const { stampOf } = require('./paths');
 const LARGEST_TEXT = 4 * 1024 * 1024;
 
 /**
- * Milliseconds after which a changed document that is not modified counts as read from disk: when a person types the
+ * Milliseconds after which a changed document that is not modified counts as read from disk: when the user types the
  * first letter, VS Code reports the change a moment before it reports that the document is modified.
  */
 const SETTLING = 100;
 
-/** Milliseconds between two checks whether VS Code has read a file again. */
+/** Milliseconds between two checks of whether VS Code has read a file again. */
 const LOOK_EVERY = 100;
 
-/** Milliseconds for which a replaced text waits for a refresh to store it; no command of an agent takes longer. */
+/** How long a replaced text is kept for a refresh to store, in milliseconds; no agent command takes longer. */
 const REPLACED_FOR = 10 * 60 * 1000;
 
 /**
@@ -120,7 +120,8 @@ class Bases {
   }
 
   /**
-   * Whether the file on disk differs from the one that the document is based on; false if it no longer exists.
+   * Whether the file on disk differs from the one that the document is based on; false if it no longer exists, or if
+   * the base is not known.
    *
    * @param {string} path
    * @param {Document | null | undefined} document
@@ -141,7 +142,8 @@ class Bases {
   }
 
   /**
-   * Whether the file contains a different text; if `text` is null, whether its stamp has changed.
+   * Whether the file contains a different text or, if `text` is null, whether its stamp has changed; false if the file
+   * does not exist.
    *
    * @param {string} path
    * @param {Document | null | undefined} document
@@ -175,7 +177,7 @@ class Bases {
   }
 
   /**
-   * The text that was replaced since the last call, if that is recent; it is returned only once.
+   * The text that was replaced since the last call, if that is recent, otherwise null; it is returned only once.
    *
    * @param {string} path
    * @param {Document} document

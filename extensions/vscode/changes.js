@@ -106,7 +106,7 @@ class Changes {
 
   // The server.
 
-  /** Searches for a server, unless no folder is open or the user does not trust the workspace. */
+  /** Searches for a server, unless one is connected, no folder is open, or the user does not trust the workspace. */
   _start() {
     const { isTrusted, workspaceFolders } = this._vscode.workspace;
     if (isTrusted && workspaceFolders?.length && !this._link.isConnected) void this._link.look();
@@ -139,7 +139,7 @@ class Changes {
     if (path !== null && this._files.has(path)) this._outdated();
   }
 
-  /** Reads the reviews, which may have changed. Many calls in a row cause one more reading, after the current one. */
+  /** Reads the reviews, which may have changed. Several calls in a row cause one more read, after the current one. */
   _outdated() {
     if (this._isStale || !this._link.isConnected) return;
     this._isStale = true;
@@ -350,7 +350,7 @@ class Changes {
 
   /**
    * @param {Decision} decision
-   * @param {boolean} isHunk whether it is about one change, not about all changes in the file
+   * @param {boolean} isHunk whether the decision applies to one change instead of all changes in the file
    */
   async _decideAtCursor(decision, isHunk) {
     const editor = this._vscode.window.activeTextEditor;

@@ -4,7 +4,7 @@
 
 const { isSame, locate } = require('./paths');
 
-/** How many of the last used files are remembered. */
+/** The maximum number of recently used files that are remembered. */
 const MOST_RECENT = 20;
 
 /**
@@ -32,7 +32,7 @@ class Documents {
     this._vscode = vscode;
     this._pathOf = pathOf;
     /**
-     * Paths, the last used first.
+     * Paths, most recently used first.
      *
      * @type {string[]}
      */
@@ -131,7 +131,7 @@ class Documents {
   }
 
   /**
-   * The paths of the files in front; if a terminal, a web view or the like is in front, the last used file's path.
+   * The paths of the files in front; if a terminal, a web view or the like is in front, the most recently used file's.
    *
    * @param {Map<string, Appearance>} files
    */

@@ -74,7 +74,7 @@ async function respond(line, methods) {
   const id = ['string', 'number'].includes(typeof question.id) ? question.id : null;
   const { method, params = {} } = question;
   if (typeof method !== 'string' || !Object.hasOwn(methods, method)) {
-    return failed(id, '', NO_SUCH_METHOD, `there is no method ${JSON.stringify(method)?.slice(0, 100)}`);
+    return failed(id, '', NO_SUCH_METHOD, `unknown method ${JSON.stringify(method)?.slice(0, 100)}`);
   }
   if (!isObject(params)) return failed(id, method, BAD_PARAMS, 'params: not an object');
   try {

@@ -46,7 +46,7 @@ const NOT_A_FILE = ['120000', '160000'];
 
 /**
  * @param {Placed[]} reviews
- * @returns {Node[]} the files; below their directories if there are reviews of more than one
+ * @returns {Node[]} the files; if several reviews have files, below the reviews' directories
  */
 function tree(reviews) {
   const shown = reviews.filter(({ review }) => review.files.length).sort((a, b) => compare(a.directory, b.directory));
@@ -169,7 +169,7 @@ function summary(reviews) {
 }
 
 /**
- * The question whether to keep all changes, in words.
+ * The words in which the user is asked whether to keep all changes.
  *
  * @param {Placed[]} reviews
  */
@@ -254,7 +254,7 @@ function rowOf(hunk) {
 }
 
 /**
- * The hunk at a line of the file, from 0; a hunk that only removes lines is at the line after them.
+ * The hunk at a line of the file, from 0, or null; a hunk that only removes lines is at the line after them.
  *
  * @param {ReviewedFile} file
  * @param {number} row

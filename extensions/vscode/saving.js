@@ -110,7 +110,7 @@ function isUndecodable(line) {
  *
  * @param {typeof import('vscode')} vscode the API
  * @param {string} path
- * @param {import('vscode').TextDocument} document as it is about to be saved, formatted and all
+ * @param {import('vscode').TextDocument} document as it is about to be saved, after formatting
  * @param {InstanceType<typeof import('./bases').Bases>} bases
  */
 async function beforeSave(vscode, path, document, bases) {

@@ -15,7 +15,7 @@ const LONGEST_NAME = process.platform === 'linux' ? 107 : 103;
 const MOST_CONNECTIONS = 100;
 
 /**
- * Listens at `address`. The socket is created in a private directory, and moved to `address` once it listens and has
+ * Listens on `address`. The socket is created in a private directory, and moved to `address` once it listens and has
  * mode 0600: no other user can ever connect, and any client that finds the socket gets an answer.
  *
  * @param {string} address

@@ -8,7 +8,7 @@ const path = require('node:path');
 const { hash } = require('./blake3');
 const { listen } = require('./server');
 
-/** The environment variable that names a directory for the sockets other than /tmp. */
+/** The environment variable that names the directory for the sockets, instead of /tmp. */
 const DIRECTORY = 'DRAWBRIDGE_SOCKET_DIR';
 
 /**

@@ -1,4 +1,5 @@
-// The read-only documents of a diff: a file without its changes, or its text in the review if it is not a text on disk.
+// The read-only documents of a diff: a file without its changes or, if the file on disk has no text to show, its text
+// from the review.
 'use strict';
 
 const fs = require('node:fs/promises');
@@ -49,7 +50,7 @@ class TextsBefore {
    * @param {string} project
    * @param {string} name the file's path in the review
    * @param {Side} side
-   * @param {string} path VS Code takes the language from it
+   * @param {string} path VS Code derives the document's language from it
    */
   uri(project, name, side, path) {
     return this._vscode.Uri.from({ scheme: SCHEME, path, query: JSON.stringify([project, name, side]) });

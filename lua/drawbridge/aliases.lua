@@ -3,7 +3,7 @@ local M = {}
 
 local NAMES = { 'Status', 'Restart', 'Stop' }
 
---- Creates or deletes the aliases. A command with such a name that belongs to another plugin is not touched.
+--- Creates or deletes the aliases. A command of the same name that the user or another plugin has defined is not touched.
 ---@param wanted boolean
 function M.set(wanted)
   local commands = vim.api.nvim_get_commands({})

@@ -3,7 +3,8 @@ local M = {}
 
 local loop = vim.uv or vim.loop
 
---- The path with links resolved, so that two spellings of one file are equal; the file itself need not exist.
+--- The path with links resolved, so that two spellings of one file are equal. The file itself need not exist; if its
+--- directory does not exist either, the path is returned unchanged.
 ---@param path string
 ---@return string
 function M.canonical(path)
@@ -40,7 +41,7 @@ function M.saved()
   return found
 end
 
---- The buffer of a file. Names are compared, never matched as a pattern: `[` and `*` may be part of them.
+--- The buffer of a file, or nil. Names are compared, never matched as a pattern: `[` and `*` may be part of them.
 ---@param path string
 ---@return integer?
 function M.find(path)
@@ -57,7 +58,7 @@ function M.find(path)
   end
 end
 
---- A path for display: relative to the editor's current directory, otherwise to the home directory.
+--- A path for display: relative to the editor's current directory, or to the home directory, if it is below one of them.
 ---@param path string
 ---@return string
 function M.shown_path(path)
@@ -77,7 +78,7 @@ function M.pattern(name)
   return vim.fn.escape(name, '\\*?[]{},')
 end
 
---- Whether saving the buffer would write nothing at all: in Neovim an empty text looks like one empty line.
+--- Whether saving the buffer would write an empty file. Its lines don't show that: an empty buffer has one empty line.
 ---@param buffer integer
 function M.is_empty(buffer)
   if vim.api.nvim_buf_line_count(buffer) > 1 or vim.api.nvim_buf_get_lines(buffer, 0, 1, false)[1] ~= '' then
@@ -86,7 +87,8 @@ function M.is_empty(buffer)
   return vim.api.nvim_buf_call(buffer, vim.fn.wordcount).bytes == 0
 end
 
---- A position in a buffer, in the bridge's format.
+--- A position in a buffer, in the bridge's format: the column is a number if the line is ASCII up to it, or if the
+--- buffer is not loaded; otherwise it is the text before it.
 ---@param row integer From 0.
 ---@param column integer Bytes.
 ---@return {line: integer, column: integer|string}
@@ -131,7 +133,7 @@ end
 
 local LINE_ENDS = { unix = '\n', dos = '\r\n', mac = '\r' }
 
---- The format in which saving would write the file's buffer, but not its lines; nil without unsaved changes.
+--- The file's buffer, and the format in which Neovim would save it; nil if no loaded buffer has unsaved changes to the file.
 ---@param params {path: string}
 function M.unsaved(params)
   local buffer = M.find(params.path)

@@ -1,4 +1,4 @@
---- Opens a file for an agent: loaded in the background, or shown to the user with a part of it selected.
+--- Opens a file for an agent: loads it in the background, or shows it to the user, with a part of it selected if requested.
 local buffers = require('drawbridge.buffers')
 local focus = require('drawbridge.view_focus')
 
@@ -10,8 +10,8 @@ local function refuse(message)
   error({ code = 'UNUSABLE_FILE', message = message }, 0)
 end
 
---- Loads a buffer and returns the error, if any. If a swap file shows that another editor has the file open, the buffer
---- becomes read-only; otherwise Neovim would fail halfway.
+--- Loads a buffer. Returns the error message, or nil. If there is a swap file (E325), as when another editor has the
+--- file open, the buffer is loaded without asking the user and becomes read-only.
 local function read(buffer)
   local ok, problem = pcall(vim.fn.bufload, buffer)
   if not ok and tostring(problem):find('E325') then
@@ -25,7 +25,7 @@ local function read(buffer)
   return not ok and (tostring(problem):match('E%d+:.*') or problem) or nil
 end
 
---- The buffer of a file, loaded and listed.
+--- The loaded buffer of a file; one that was not loaded before is also listed. Raises an error if the file can't be read.
 local function load(path)
   local buffer = buffers.find(path)
   if buffer and vim.api.nvim_buf_is_loaded(buffer) then
@@ -46,7 +46,8 @@ local function load(path)
   return buffer
 end
 
---- The row and column (from 0) of a byte in the joined lines (from 1).
+--- The row and the column (both from 0) of a byte in the joined lines. Bytes are counted from 1; `starts` contains the
+--- first byte of each line.
 local function place_of(starts, byte)
   local low, high = 1, #starts
   while low < high do
@@ -60,7 +61,9 @@ local function place_of(starts, byte)
   return { row = low - 1, column = byte - starts[low] }
 end
 
---- The range from the first match of `start_text` to the next match of `end_text` after it; both ends are inclusive.
+--- The range from the first match of `start_text` to the next match of `end_text` after it, or only the first match if
+--- `end_text` is empty or does not follow. With `to_end_of_line`, the range extends to the end of its last line. Both
+--- ends are inclusive. nil if `start_text` is not found.
 ---@return {from: table, to: table}? range
 local function search(buffer, params)
   local lines = vim.api.nvim_buf_get_lines(buffer, 0, -1, false)
@@ -92,7 +95,8 @@ local function is_normal(window)
     and vim.bo[vim.api.nvim_win_get_buf(window)].buftype == ''
 end
 
---- The window to show a file in: the current one, the last one, or any other of the tab page that contains a file.
+--- The window to show a file in: the first normal one among the current window, the previous one and the others of the tab
+--- page; nil if none is normal.
 local function normal_window()
   local candidates = { vim.api.nvim_get_current_win(), vim.fn.win_getid(vim.fn.winnr('#')) }
   vim.list_extend(candidates, vim.api.nvim_tabpage_list_wins(0))
@@ -112,7 +116,7 @@ local function to_window_of(buffer)
   if window then
     vim.api.nvim_set_current_win(window)
   end
-  -- Without 'hidden' a changed buffer can't leave its window.
+  -- Without 'hidden', the window of a modified buffer can't show another buffer.
   if not window or not pcall(vim.api.nvim_win_set_buf, window, buffer) then
     vim.cmd('aboveleft split')
     if vim.fn.exists('+winfixbuf') == 1 then
@@ -136,7 +140,8 @@ local function present(buffer, range)
   end
 end
 
---- Opens a file. With `focus` it is shown as soon as the user is not typing.
+--- Opens a file. With `focus` it is shown as soon as the user is not typing. Raises an error if it can't be read.
+--- `found`: whether `start_text` was found; true if none was given.
 ---@param params {path: string, focus: boolean, start_text?: string, end_text?: string, to_end_of_line: boolean}
 ---@return {language: string, line_count: integer, found: boolean}
 function M.open(params)

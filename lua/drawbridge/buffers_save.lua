@@ -4,7 +4,7 @@ local buffers = require('drawbridge.buffers')
 local M = {}
 
 local loop = vim.uv or vim.loop
-local stamps = {} ---@type table<integer, string> The state of the file when Neovim read or wrote it.
+local stamps = {} ---@type table<integer, string> The state of the file when Neovim last read or wrote it, by buffer.
 local group
 
 local function stamp(path)
@@ -16,7 +16,7 @@ local function note(buffer)
   stamps[buffer] = stamp(vim.api.nvim_buf_get_name(buffer))
 end
 
---- Starts to remember the state of files when they are read and written: Neovim does not report it.
+--- Starts to record the state of files when they are read and written, because Neovim does not report it.
 function M.start()
   for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
     if vim.api.nvim_buf_is_loaded(buffer) and buffers.is_file(buffer) then
@@ -63,7 +63,7 @@ local function check(buffer, path)
   end
 end
 
--- With "!" Neovim does not ask; everything that it would ask about or refuse was checked before.
+-- With "!" Neovim does not ask; everything that it would ask about or refuse has been checked before.
 local WRITE = [[
   let g:drawbridge_problem = ''
   try

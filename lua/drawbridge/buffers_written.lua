@@ -3,7 +3,7 @@ local buffers = require('drawbridge.buffers')
 
 local M = {}
 
-local MOST = 50 -- buffers of decided proposals whose files may still be written
+local MOST = 50 -- the maximum number of remembered buffers; beyond it, the oldest is forgotten
 
 local remembered = {} ---@type {id: string, target: drawbridge.Target}[]
 
@@ -26,7 +26,7 @@ function M.target(path)
   }
 end
 
---- Remembers the buffer of a decided or withdrawn proposal until the file is written.
+--- Remembers the buffer of a decided or withdrawn proposal until the file is written. Ignored without a `target`.
 ---@param id string
 ---@param target drawbridge.Target?
 function M.remember(id, target)
@@ -58,7 +58,7 @@ local function in_all_windows(buffer, run)
   end
 end
 
---- Reads the file again, as 'autoread' would, but with undo; cursors stay where they are.
+--- Reads the file again, as 'autoread' would, but so that it can always be undone; cursors stay where they are.
 ---@param buffer integer
 ---@param existed boolean Whether the file existed when the buffer was read.
 function M.read_again(buffer, existed)
@@ -116,13 +116,13 @@ function M.overwritten(params)
   return vim.api.nvim_buf_get_changedtick(buffer) ~= before and 'reloaded' or nil
 end
 
---- Shows the files below a directory as they are on disk. Unsaved work is kept.
+--- Shows the open files below a directory as they are on disk. Unsaved work is kept.
 ---@param params {directory: string} With links resolved.
 function M.reload(params)
   local below = params.directory:gsub('/$', '') .. '/'
   for _, one in ipairs(buffers.saved()) do
     if vim.startswith(one.path, below) then
-      -- A buffer without text may be older than its file.
+      -- A buffer without text may have been opened before its file existed.
       local lines = vim.api.nvim_buf_get_lines(one.buffer, 0, 2, false)
       M.read_again(one.buffer, #lines > 1 or lines[1] ~= '')
     end

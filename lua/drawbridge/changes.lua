@@ -1,6 +1,6 @@
 --- The undecided changes of runs: shown as a quickfix list and in the files' buffers, and decided here by the user.
 ---
---- The server has the review. The bridge sends it here whenever it changes, and passes decisions to the server.
+--- The server stores the review. The bridge sends it here whenever it changes, and passes decisions to the server.
 local buffers = require('drawbridge.buffers')
 local link = require('drawbridge.link')
 local marks = require('drawbridge.changes_marks')
@@ -98,7 +98,8 @@ local function watch()
   })
 end
 
---- Reloads files from disk, except those with unsaved changes. `before` and `now`: the files of both reviews by their paths.
+--- Reloads files from disk, except those with unsaved changes. `before` and `now`: the files of the previous and of the
+--- current review, by their paths.
 local function reload(before, now)
   for _, one in ipairs(buffers.saved()) do
     if before[one.path] or now[one.path] then
@@ -123,7 +124,8 @@ local function same_line(before, index)
   return math.max(1, math.min(index, #listed))
 end
 
---- Fills the quickfix list. `is_new`: creates a new list, unless the current one is already the list of changes.
+--- Fills the quickfix list. `is_new`: whether to create a new list, unless the current one is already the list
+--- of changes.
 local function fill(is_new)
   local before, items = listed, {}
   listed = {}
@@ -211,7 +213,7 @@ function M.open()
 end
 
 --- The file and the hunk that a command is about; if none is found, only the reason.
----@param whole boolean Whether it is about the whole file.
+---@param whole boolean Whether the command applies to the whole file.
 ---@return drawbridge.ReviewedFile?
 ---@return drawbridge.Hunk?
 ---@return string?
@@ -245,7 +247,7 @@ end
 --- Sends a decision. The answer is a new review and a message from the bridge.
 ---@param command string
 ---@param decision 'keep'|'undo'
----@param whole boolean Whether it is about all changes of the file.
+---@param whole boolean Whether the decision applies to all changes to the file.
 function M.decide(command, decision, whole)
   if not link.attached() then
     return say(command, 'the bridge is not running (:DrawbridgeStart)')
@@ -311,7 +313,7 @@ function M.remove_comment()
   local row = vim.api.nvim_win_get_cursor(0)[1] - 1
   local comment = marks.draft_at(vim.api.nvim_get_current_buf(), row)
   if not comment then
-    return say(command, 'there is no draft at the cursor')
+    return say(command, 'no draft at the cursor')
   end
   link.send('review_comment_removed', { comment = comment.id })
 end

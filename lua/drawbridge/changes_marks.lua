@@ -83,8 +83,8 @@ function M.has_lines(hunk)
   return hunk.added ~= '' or hunk.removed ~= ''
 end
 
---- The hunk at a row of a buffer. A hunk without lines, such as a file mode, is at the first row, and is returned only if no
---- other one is there.
+--- The hunk at a row of a buffer. A hunk without lines, such as a new file mode, is at the first row, and is returned only
+--- if no other hunk is there.
 ---@param buffer integer
 ---@param row integer From 0.
 ---@return drawbridge.Hunk?

@@ -13,9 +13,9 @@ local M = {}
 ---@field option string The option that sets its command.
 ---@field install string What to type if it is not installed.
 ---@field words fun(arguments: string[]): string[] Returns the command to run.
----@field first_words? fun(arguments: string[]): string[] Returns additional arguments for its first start; may ask the user.
----@field environment fun(bridge: drawbridge.Bridge): table<string, string> Returns the variables that it needs besides the local addresses.
----@field flags string[] Its flags, for completion.
+---@field first_words? fun(arguments: string[]): string[] Returns additional arguments until the user has made a choice; may ask.
+---@field environment fun(bridge: drawbridge.Bridge): table<string, string> Returns the variables that it needs besides `no_proxy`.
+---@field flags string[] The flags that are offered for completion.
 ---@field values table<string, string[]> The values that a flag accepts.
 
 local LOCAL = { 'localhost', '127.0.0.1', '::1' }
@@ -63,7 +63,7 @@ local GEMINI_VALUES = {
   ['-r'] = true,
 }
 
---- Whether the arguments consist of such flags only: no subcommand, and no prompt, since Gemini CLI accepts only one.
+--- Whether the arguments consist only of these flags, without a subcommand or a prompt: Gemini CLI accepts only one prompt.
 local function are_flags(arguments)
   local is_value = false
   for _, word in ipairs(arguments) do
@@ -79,9 +79,9 @@ local function are_flags(arguments)
   return true
 end
 
---- As long as the user has not decided, asks whether Gemini CLI may connect to editors; after a Yes, it is started with
---- the command that enables this. A file with defaults would make the question unnecessary, but Gemini CLI (0.61) reads
---- only one that belongs to root.
+--- If the user has not decided yet and the arguments are only flags, asks whether Gemini CLI may connect to editors; after
+--- a Yes, it is started with the command that enables this. A file with defaults would make the question unnecessary, but
+--- Gemini CLI (0.61) reads only one that belongs to root.
 ---@param arguments string[]
 ---@return string[] # The arguments that are added to the command line.
 local function gemini_first_words(arguments)
@@ -170,7 +170,7 @@ M.agents = {
   },
 }
 
---- The entries of the lists and the local addresses, each once, in this order.
+--- The entries of the lists, then the local addresses, each once, separated by commas.
 ---@param ... string? Comma-separated lists.
 ---@return string
 function M.no_proxy(...)
@@ -202,7 +202,8 @@ function M.environment(agent, bridge)
   return vim.tbl_extend('error', M.agents[agent].environment(bridge), { no_proxy = none, NO_PROXY = none })
 end
 
---- Splits a line at spaces as a shell does: 'single' and "double" quotes group words, a backslash quotes the next character.
+--- Splits a line at spaces, much as a shell does: 'single' and "double" quotes group words, and outside of single quotes, a
+--- backslash quotes the next character.
 ---@param line string
 ---@return string[]
 function M.split(line)
@@ -228,7 +229,7 @@ function M.split(line)
   return words
 end
 
---- Completion for the command line: a few flags and what may follow them.
+--- Completes the agent's arguments: directories or values after a flag that takes them, otherwise flags.
 ---@param agent 'claude'|'gemini'
 function M.complete(agent, lead, line, position)
   local cli = M.agents[agent]

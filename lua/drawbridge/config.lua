@@ -79,7 +79,8 @@ local size = {
 }
 local level = one_of('debug', 'info', 'warn', 'error')
 
--- name, kind, default. Options in `server` have no default: without a value the bridge uses its own settings file.
+-- name, kind, default. `command` and the options in `server` have no default here: if a `server` option is not set, the
+-- bridge's own settings file applies.
 local OPTIONS = {
   { 'auto_start', boolean, true },
   { 'debounce_ms', whole(0, 10000), 50 },
@@ -139,7 +140,7 @@ local function defaults()
   return options
 end
 
---- The number of letters to change, add, remove or swap with their neighbor to turn `a` into `b`.
+--- The minimum number of letters to change, add, remove or swap with their neighbors to turn `a` into `b`.
 local function distance(a, b)
   local rows = { [0] = {} }
   for j = 0, #b do
@@ -158,7 +159,8 @@ local function distance(a, b)
   return rows[#a][#b]
 end
 
---- The option that was probably meant by an unknown name: one that is misspelled, or in the wrong table.
+--- The option or table that an unknown name probably means: one that is misspelled, or in the wrong table. nil if no name
+--- is similar.
 ---@param name string Dotted, as in "diff.layuot".
 ---@return string?
 local function meant(name)
@@ -241,7 +243,7 @@ function M.apply(given)
   return problems
 end
 
---- A string or a list of strings as a list; a string is one word, spaces included.
+--- A string or a list of strings as a list, which is empty for nil; a string is one word, spaces included.
 ---@param value string|string[]?
 ---@return string[]
 function M.list(value)

@@ -7,8 +7,8 @@ local SYSTEM_DEFAULTS = {
   '/Library/Application Support/GeminiCli/system-defaults.json',
 }
 
---- The `ide` object of a settings file; empty if the file does not exist, nil if it can't be read as JSON (the CLI accepts
---- comments in it).
+--- The `ide` object of a settings file; empty if the file or the object does not exist, nil if the file can't be read as
+--- JSON (the CLI accepts comments in it).
 local function ide(file)
   if vim.fn.filereadable(file) == 0 then
     return {}
@@ -26,13 +26,14 @@ function M.file()
   return (vim.env.GEMINI_CLI_HOME or vim.fn.expand('~')) .. '/.gemini/settings.json'
 end
 
---- The `ide` object of the user's settings; empty if the file does not exist, nil if it can't be read as JSON.
+--- The `ide` object of the user's settings; empty if the file or the object does not exist, nil if the file can't be read
+--- as JSON.
 ---@return {enabled: boolean?, hasSeenNudge: boolean?}?
 function M.ide()
   return ide(M.file())
 end
 
---- Whether this machine has its own defaults for Gemini CLI.
+--- Whether a file with system-wide defaults for Gemini CLI exists, or the environment names one.
 ---@return boolean
 function M.has_defaults()
   if (vim.env.GEMINI_CLI_SYSTEM_DEFAULTS_PATH or '') ~= '' then
@@ -46,7 +47,7 @@ function M.has_defaults()
   return false
 end
 
---- The file that exists if the plugin must not ask again.
+--- The path of a file that exists if the plugin must not ask again.
 local function declined()
   return vim.fn.stdpath(vim.fn.has('nvim-0.8') == 1 and 'state' or 'data') .. '/drawbridge/gemini-declined'
 end
@@ -59,7 +60,7 @@ function M.decline()
 end
 
 --- Whether the user has not decided yet: Gemini CLI would ask whether to connect, and after a Yes it would look for an
---- installer that does not exist for Neovim.
+--- installer that does not exist for Neovim. False if the settings can't be read, or if there are system-wide defaults.
 ---@return boolean
 function M.is_undecided()
   local user = M.ide()

@@ -12,7 +12,7 @@ local MORE = ':checkhealth drawbridge has the details'
 ---@field problem string
 
 ---@class drawbridge.Guards
----@field guards drawbridge.Guard[] The guard in every settings file that has one, and an entry for each agent without it.
+---@field guards drawbridge.Guard[] The guard in every settings file that has one, and an entry for each agent without a guard.
 ---@field problems string[] What to fix, one sentence for each problem.
 ---@field finds_us boolean Whether the guard finds this Neovim.
 
@@ -75,7 +75,7 @@ function M.find(wait)
   return answer.found, answer.problem
 end
 
---- The guard's state on one line, for people.
+--- The guard's state on one line, for the user.
 ---@param found drawbridge.Guards?
 ---@param problem string?
 function M.line(found, problem)

@@ -5,8 +5,8 @@ local M = {}
 
 -- ms for each program; Gemini CLI takes 2 s to print its version, and each guard is called once as a test.
 local WAIT, WAIT_FOR_GEMINI, WAIT_FOR_GUARD = 2000, 8000, 5000
-local OLDEST_GEMINI = 31 -- 0.31 is the first that looks for an editor beyond its own parent processes
-local INSTALL_GEMINI = require('drawbridge.cli').agents.gemini.install
+local OLDEST_GEMINI = 31 -- 0.31 is the first version that looks for an editor beyond its own parent processes
+local cli = require('drawbridge.cli')
 
 -- Neovim 0.7 has only the old names, which newer versions no longer have.
 local reporter = vim.health or require('health')
@@ -95,7 +95,7 @@ local function check_private(path, wanted, what)
   end
 end
 
---- The content of a lock file or settings file; nil if it is not a JSON object.
+--- The content of a lock file; nil if it can't be read or is not a JSON object.
 local function read_json(file)
   local opened, lines = pcall(vim.fn.readfile, file)
   local decoded, content = pcall(vim.json.decode, opened and table.concat(lines, '\n') or '')
@@ -197,7 +197,7 @@ local function check_claude()
   local program = config.words(config.get().terminal.command)
   if vim.fn.executable(program[1]) == 0 then
     return warn(("%s can't be run"):format(program[1]), {
-      'npm install -g @anthropic-ai/claude-code',
+      cli.agents.claude.install,
       'Or set its path: setup{ terminal = { command = "/path/to/claude" } }.',
     })
   end
@@ -231,7 +231,7 @@ local function check_proxies()
         .. 'export no_proxy="localhost,127.0.0.1,::1${no_proxy:+,$no_proxy}"; export NO_PROXY="$no_proxy"',
     })
   else
-    ok('There is no proxy between the agent and the bridge')
+    ok('No proxy is set between the agent and the bridge')
   end
 end
 
@@ -258,7 +258,10 @@ local function check_gemini()
   if vim.fn.executable(program[1]) == 0 then
     -- Many users have only one agent.
     return info(
-      ("%s can't be run: %s, or set its path: setup{ gemini = { command = ... } }"):format(program[1], INSTALL_GEMINI)
+      ("%s can't be run: %s, or set its path: setup{ gemini = { command = ... } }"):format(
+        program[1],
+        cli.agents.gemini.install
+      )
     )
   end
   local version, reason = ask(vim.list_extend(program, { '--version' }), WAIT_FOR_GEMINI)
@@ -268,13 +271,16 @@ local function check_gemini()
   local name = home(vim.fn.exepath(program[1]))
   local major, minor = version:match('^v?(%d+)%.(%d+)')
   if major and tonumber(major) == 0 and tonumber(minor) < OLDEST_GEMINI then
-    warn(('%s: %s supports only VS Code as its editor'):format(name, version), { INSTALL_GEMINI .. '@latest' })
+    warn(
+      ('%s: %s supports only VS Code as its editor'):format(name, version),
+      { cli.agents.gemini.install .. '@latest' }
+    )
   else
     ok(('%s: %s'):format(name, version))
   end
 end
 
---- The setting that Gemini CLI needs to look for an editor.
+--- Reports the setting that Gemini CLI needs to look for an editor.
 local function check_gemini_setting()
   local settings = require('drawbridge.gemini_settings')
   local file, ide = home(settings.file()), settings.ide()
@@ -302,7 +308,7 @@ local function check_gemini_setting()
 end
 
 local function check_container()
-  if require('drawbridge.cli').looks_outside() then
+  if cli.looks_outside() then
     info(
       'This is a container: a gemini that was not started by :DrawbridgeGemini looks for its editor outside it. '
         .. 'Run this before you start it: export REMOTE_CONTAINERS=true'

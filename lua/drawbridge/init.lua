@@ -95,7 +95,7 @@ function M.show_status()
   require('drawbridge.status').show()
 end
 
---- `:DrawbridgeLog`: shows the last lines of the bridge and the plugin; `q` closes the window.
+--- `:DrawbridgeLog`: shows the last lines that the bridge and the plugin have logged; `q` closes the window.
 function M.log()
   local file = require('drawbridge.config').get().server.log_file
   require('drawbridge.log').show(file and vim.fn.fnamemodify(file, ':p'))
@@ -132,8 +132,7 @@ function M.accept(is_forced)
   require('drawbridge.review').accept(is_forced)
 end
 
---- `:DrawbridgeReject`: rejects the proposal under the cursor, otherwise the newest one that is shown; if none is
---- shown, the newest one.
+--- `:DrawbridgeReject`: rejects the proposal under the cursor, otherwise the newest one that is shown.
 function M.reject()
   require('drawbridge.review').reject()
 end
@@ -143,7 +142,7 @@ function M.reject_hunk()
   require('drawbridge.review').reject_hunk()
 end
 
---- `:DrawbridgeReview`: shows the proposal that waits, or goes to its window.
+--- `:DrawbridgeReview`: shows the proposal that has waited longest; if none is waiting, goes to one that is shown.
 function M.review()
   require('drawbridge.review').open()
 end
@@ -153,22 +152,22 @@ function M.changes()
   require('drawbridge.changes').open()
 end
 
---- `:DrawbridgeKeep`: keeps the change at the cursor, or the one on a line of the quickfix list.
+--- `:DrawbridgeKeep`: keeps the change at the cursor, or the one on the current line of the quickfix list.
 function M.keep()
   require('drawbridge.changes').decide(':DrawbridgeKeep', 'keep', false)
 end
 
---- `:DrawbridgeUndo`: undoes the change at the cursor.
+--- `:DrawbridgeUndo`: undoes the change at the cursor, or the one on the current line of the quickfix list.
 function M.undo()
   require('drawbridge.changes').decide(':DrawbridgeUndo', 'undo', false)
 end
 
---- `:DrawbridgeKeepFile`: keeps all changes to the current file, or to the file on a line of the quickfix list.
+--- `:DrawbridgeKeepFile`: keeps all changes to the current file, or to the file on the current line of the quickfix list.
 function M.keep_file()
   require('drawbridge.changes').decide(':DrawbridgeKeepFile', 'keep', true)
 end
 
---- `:DrawbridgeUndoFile`: undoes all changes to the current file, or to the file on a line of the quickfix list.
+--- `:DrawbridgeUndoFile`: undoes all changes to the current file, or to the file on the current line of the quickfix list.
 function M.undo_file()
   require('drawbridge.changes').decide(':DrawbridgeUndoFile', 'undo', true)
 end

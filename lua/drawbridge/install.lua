@@ -7,7 +7,7 @@ local M = {}
 
 local running = false
 
---- The interpreter to start the script with; the script looks for a newer one if this one is too old.
+--- The interpreter to start the script with, or nil; the script looks for a newer one if this one is too old.
 local function python()
   for _, name in ipairs({ 'python3', 'python' }) do
     if vim.fn.executable(name) == 1 then
@@ -54,7 +54,7 @@ local function install(words)
   message.answer(':DrawbridgeInstall: installing; :DrawbridgeLog shows the progress')
 end
 
---- Asks and installs, without blocking Neovim.
+--- Asks the user, then installs the bridge without blocking Neovim.
 function M.run()
   local script = program.root() .. '/tools/dev.py'
   if running then

@@ -2,7 +2,7 @@
 
 local PLUGIN = 'lua/drawbridge/init.lua'
 
---- Whether lazy.nvim has the plugin; its folder is not on the runtime path until the plugin is used.
+--- Whether lazy.nvim manages the plugin, whose folder is not on the runtime path until the plugin is used.
 local function lazy_has_it()
   local lazy = package.loaded.lazy
   local ok, plugins = pcall(function()
@@ -25,7 +25,8 @@ local function is_there()
     or lazy_has_it()
 end
 
---- Adds and sets up the bundled copy of the plugin, unless the user has their own, which takes precedence.
+--- Adds the bundled copy of the plugin and, if Neovim has a UI, sets it up. The user's own copy takes precedence: if there
+--- is one, this does nothing.
 ---@param runtime string The folder of the bundled copy.
 ---@param python string The interpreter of the Python side, so that the plugin and the bridge have the same version.
 local function join(runtime, python)
@@ -34,18 +35,18 @@ local function join(runtime, python)
   end
   vim.o.runtimepath = vim.o.runtimepath .. ',' .. vim.fn.escape(runtime, '\\,')
   vim.cmd('runtime plugin/drawbridge.lua')
-  if #vim.api.nvim_list_uis() > 0 then -- in a script there is nobody to decide
+  if #vim.api.nvim_list_uis() > 0 then -- in a script, no user can decide
     require('drawbridge').setup({ command = { python, '-P', '-m', 'drawbridge' } })
   end
 end
 
----@param socket string The address to listen on, unless the user has set another one.
+---@param socket string The path of the socket that Neovim listens on, unless the user has chosen another address.
 ---@param runtime string
 ---@param python string
 return function(socket, runtime, python)
-  vim.loop.fs_chmod(socket, 384) -- 0600, whatever the umask allows others
+  vim.loop.fs_chmod(socket, 384) -- 0600, whatever the umask is
   if vim.o.loadplugins then
-    -- Plugin managers rewrite the runtime path while they start, so the result can be checked only after that.
+    -- Plugin managers rewrite the runtime path while they start, so it can be checked only after that.
     vim.api.nvim_create_autocmd('VimEnter', {
       once = true,
       callback = function()

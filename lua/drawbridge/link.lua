@@ -1,12 +1,12 @@
---- The connection with the bridge: one dispatcher for its calls, one notification for its events, and its state.
+--- The connection to the bridge: one dispatcher for its calls, one notification for the events sent to it, and its state.
 local M = {}
 
 --- The version of the calls and events; `editors/neovim.py` contains the same number. Raise both with each change.
 M.REVISION = 5
 
-local ALIVE_EVERY = 1000 -- ms; Neovim does not report that a channel has closed
+local ALIVE_EVERY = 1000 -- ms between two checks; Neovim does not report that a channel has closed
 
-local ANCESTORS = 6 -- how many processes, from the one that called the hook upwards, are compared with the agents
+local ANCESTORS = 6 -- how many processes, from the one that called the hook upward, are compared with the agents
 
 ---@class drawbridge.Bridge
 ---@field channel integer?
@@ -15,7 +15,7 @@ local ANCESTORS = 6 -- how many processes, from the one that called the hook upw
 ---@field agents string[]
 ---@field pids integer[]
 ---@field unasked string[]
----@field modes table<integer, string> The permission mode that each agent's hook has reported last, by process ID.
+---@field modes table<integer, string> The permission mode that each agent's hook last reported, by the agent's process ID.
 local bridge ---@type drawbridge.Bridge?
 local state_callbacks = {} ---@type fun()[]
 local alive_timer
@@ -44,7 +44,7 @@ function M.fire(name, data)
   end
 end
 
---- Sends an event to the bridge; does nothing without one.
+--- Sends an event to the bridge; does nothing if no bridge is connected.
 ---@param event string
 ---@param payload table
 function M.send(event, payload)
@@ -59,7 +59,7 @@ function M.attached()
   return bridge ~= nil
 end
 
---- The state of the bridge; nil without one. `port` and `token` are set by its first announcement.
+--- The state of the bridge, without its channel; nil if none is connected. Its first announcement sets `port` and `token`.
 ---@return drawbridge.Bridge?
 function M.state()
   local known = vim.deepcopy(bridge)
@@ -84,8 +84,8 @@ local function parent(pid)
   return tonumber(text:match('.*%) %S+ (%d+)'))
 end
 
---- Stores the permission mode that the guard's hook reports; `process` has called the hook. The mode is stored for
---- the connected agent that is this process or one of its ancestors.
+--- Stores the permission mode that the guard's hook reports; `process` is the process that called the hook. The mode is
+--- stored for the connected agent that is this process or one of its ancestors, if there is such an agent.
 ---@param mode string
 ---@param process integer
 function M.report_mode(mode, process)
@@ -240,7 +240,7 @@ function handlers.selection()
   return require('drawbridge.selection').current()
 end
 
---- The modules that answer all other calls, each with a function that has the name of the method.
+--- The modules that answer all other calls, each with its methods; a method is the module's function of the same name.
 local MODULES = {
   buffers = { 'tabs', 'diagnostics', 'status', 'unsaved' },
   buffers_open = { 'open' },

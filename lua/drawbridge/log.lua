@@ -1,4 +1,4 @@
---- The last lines of the bridge (its stderr) and of the plugin, for `:DrawbridgeLog`.
+--- The last lines that the bridge (on its stderr) and the plugin have logged, for `:DrawbridgeLog`.
 local M = {}
 
 local LIMIT = 200
@@ -37,7 +37,7 @@ local function open_split()
 end
 
 --- Shows the lines in a split below; `q` closes it. If it is already open, it is updated.
----@param file string? The bridge's own log file, whose end is shown too.
+---@param file string? The path of the bridge's own log file, whose last lines are shown too.
 function M.show(file)
   local window = buffer and vim.fn.bufwinid(buffer) or -1
   if window ~= -1 then

@@ -1,4 +1,4 @@
---- One-line messages for the user. A longer one would cause "Press ENTER", so it is cut; `:DrawbridgeLog` shows it all.
+--- One-line messages for the user. A longer one would cause "Press ENTER", so it is cut; `:DrawbridgeLog` shows it in full.
 --- A first sentence that fits is not cut.
 local log = require('drawbridge.log')
 
@@ -70,8 +70,8 @@ function M.notice(text, level)
   end
 end
 
---- Reports something that happened to the user's work without their command. It is always shown. With `in_front` a small
---- window shows it for some seconds as well, since a message on the last line is hidden in a terminal and by the next one.
+--- Reports something that the user did not ask for, whatever `log_level` is. With `in_front`, a small window shows it for
+--- some seconds as well, since a message on the last line is hidden in a terminal and replaced by the next message.
 ---@param text string
 ---@param level 'info'|'warn'|'error'
 ---@param in_front boolean
@@ -85,7 +85,7 @@ function M.report(text, level, in_front)
 end
 
 --- Reports problems on one line: a single one in full, several by their first words. The log contains each in full.
----@param where string What the problems belong to.
+---@param where string Where the problems are, such as `setup{}`.
 ---@param problems string[] Each begins with a name.
 function M.problems(where, problems)
   if #problems == 1 then

@@ -1,4 +1,4 @@
---- The program of the bridge, and its arguments.
+--- The program that runs the bridge, and its arguments.
 local config = require('drawbridge.config')
 
 local M = {}
@@ -54,7 +54,8 @@ local SWITCHES = {
   { 'context', '--no-context', false },
 }
 
---- The arguments of `drawbridge ide`: only what the user has set. The rest may be in the bridge's own settings file.
+--- The arguments of `drawbridge ide`: the previous port and what the user has set in `setup{}`. The rest may be in the
+--- bridge's own settings file.
 ---@param options table The options, as returned by `config.get()`.
 ---@param last {port: integer?, token: string?} The port and token of the previous bridge of this Neovim.
 ---@return string[] arguments

@@ -13,7 +13,7 @@ local CUTS_BLANKS = vim.fn.has('nvim-0.10') == 0
 local LOOKED_AT = 200 -- the maximum number of lines that are read from a screen
 local CHOICES_WITHIN = 40 -- lines above the end of the screen in which a dialog has its choices
 
-local pasted = {} ---@type table<integer, string> The text in the box until it is submitted, by the terminal's process.
+local pasted = {} ---@type table<integer, string> The pasted text until it is submitted, by process ID.
 
 local function refuse(message)
   error({ code = 'REFUSED', message = message })
@@ -32,8 +32,8 @@ local function harmless(text)
   return (text:gsub('[%z\1-\8\11-\31\127]', ''))
 end
 
---- The prompt box of Claude Code: its text, squeezed, whether the user has typed it, and the lines below. nil if the screen
---- shows no box.
+--- The prompt box of Claude Code: its text, squeezed, whether the user has typed it, and the lines below. nil if the
+--- screen shows no box, or a dialog with choices.
 local function claude_box(lines)
   local rules = {}
   for number, line in ipairs(lines) do
@@ -100,11 +100,11 @@ local function has_choices(lines)
   return marked and choices > 1
 end
 
---- The state of the prompt box of the agent in a terminal: "unclear" if a suggestion of the CLI would look the same as
+--- The state of an agent's prompt box in a terminal: "unclear" if a suggestion by the CLI would look the same as
 --- typed text, "dialog" if a dialog has replaced the box.
 ---@param buffer integer
 ---@return 'empty'|'typed'|'unclear'|'dialog'|nil state nil if neither is on the screen
----@return string? text The text in the box, without its blanks.
+---@return string? text The text in the box; for Claude Code, without its blanks.
 function M.state(buffer)
   local lines = lines_of(buffer)
   local shown, typed = claude_box(lines)
@@ -126,15 +126,16 @@ local function session_of(pid)
   return session
 end
 
---- Refuses a call that arrives too late: the bridge gave up while Neovim was waiting for a key.
+--- Refuses a call that is processed too late: the bridge gave up while Neovim was waiting for a key.
 local function in_time(params)
   if os.time() > params.before then
     refuse('Neovim was busy for too long.')
   end
 end
 
---- Puts a prompt into the empty box. Neither windows nor modes change.
----@param params {pid: integer, text: string, before: number}
+--- Pastes a prompt into the empty box; raises an error if the box is not empty or not shown, or if `before` has passed.
+--- Neither windows nor modes change.
+---@param params {pid: integer, text: string, before: number} `before`: the latest time, in Unix seconds.
 function M.paste(params)
   local session = session_of(params.pid)
   in_time(params)
@@ -142,7 +143,7 @@ function M.paste(params)
   if not shown then
     refuse("The agent can't take a prompt now: its terminal shows something else. Try again later.")
   elseif typed then
-    refuse('Somebody has started typing a prompt there, so yours was not typed. Try again later.')
+    refuse('Someone has started to type a prompt there, so yours was not sent. Try again later.')
   end
   local text = harmless(params.text)
   pasted[params.pid] = squeezed(text)
@@ -163,7 +164,7 @@ function M.submit(params)
   return true
 end
 
---- Removes what was pasted from the box.
+--- Removes the pasted text from the box.
 ---@param params {pid: integer}
 function M.take_back(params)
   local session = session_of(params.pid)

@@ -19,7 +19,7 @@ local M = {}
 ---@field agent string
 ---@field title string
 ---@field path string Empty for code.
----@field name string The path for display: relative to the current directory.
+---@field name string The path for display, as `buffers.shown_path` returns it; "code" for code.
 ---@field is_new boolean Whether the file does not exist yet.
 ---@field kind 'change'|'code'
 ---@field note string?
@@ -136,7 +136,7 @@ local function unwatch_if_idle()
   end
 end
 
---- Removes the proposal with its windows and buffers, and returns the user to where they were.
+--- Removes the proposal with its windows and buffers; if the user is in its view, returns them to where they were before.
 local function remove(entry, decision)
   local _, index = find(entry.id)
   if not index then
@@ -296,7 +296,8 @@ function show(entry)
   entry.group = vim.api.nvim_create_augroup('drawbridge_view_' .. entry.id, {})
   local problem = view.open(entry, closed)
   if problem then
-    say('the proposal could not be shown; :DrawbridgeReview tries again: ' .. tostring(problem):gsub('^.-Vim', 'Vim'))
+    local reason = tostring(problem):gsub('^.-Vim', 'Vim')
+    say('the proposal could not be shown: ' .. reason) -- the notice names the command that tries again
     return update_notice()
   end
   vim.api.nvim_create_autocmd({ 'BufWriteCmd', 'FileWriteCmd', 'FileAppendCmd' }, {
@@ -374,7 +375,8 @@ function M.ready(params)
   wait_for_turn(entry)
 end
 
---- The proposed text with the user's edits so far; only the id if the user has not edited it, nil if it is not open.
+--- The proposed text with the user's edits so far; only the ID if the user has not edited it, nil if the proposal is not
+--- waiting for a decision.
 function M.proposed(params)
   local entry = find(params.id)
   if entry and entry.filled and not entry.decided then
@@ -382,7 +384,7 @@ function M.proposed(params)
   end
 end
 
---- Withdraws a proposal without a decision. Unknown ids are ignored.
+--- Withdraws a proposal without a decision. Unknown IDs are ignored.
 function M.withdraw(params)
   local entry = find(params.id)
   if entry then
@@ -390,7 +392,7 @@ function M.withdraw(params)
   end
 end
 
---- Marks hunks in the inline view.
+--- Marks hunks in the inline view. Ignored if the text has changed since the bridge read it.
 function M.mark(params)
   local entry = find(params.id)
   if entry and (not params.tick or params.tick == vim.api.nvim_buf_get_changedtick(entry.proposed)) then
@@ -398,7 +400,8 @@ function M.mark(params)
   end
 end
 
---- Stores how many lines the proposed text adds and removes after an edit.
+--- Stores the changed rows and the numbers of added and removed lines after an edit of the proposed text. Ignored if the
+--- text has changed again.
 function M.count(params)
   local entry = find(params.id)
   if entry and params.tick == vim.api.nvim_buf_get_changedtick(entry.proposed) then
@@ -442,19 +445,22 @@ function M.accept(is_forced)
   return false
 end
 
---- Rejects the proposal under the cursor, otherwise the newest one that is shown; if none is shown, the newest one.
+--- Rejects the proposal under the cursor, otherwise the newest one that is shown.
 ---@return boolean rejected
 function M.reject()
   local entry = shown_or_newest()
   if not entry then
     answer(':DrawbridgeReject: no proposal is waiting')
-    return false
+  elseif not entry.windows then
+    answer(':DrawbridgeReject: no proposal is shown; open one with :DrawbridgeReview')
+  else
+    decide(entry, false)
+    return true
   end
-  decide(entry, false)
-  return true
+  return false
 end
 
---- Reverts the hunk under the cursor to the current text.
+--- Asks the bridge to revert the hunk under the cursor to the current text.
 ---@return boolean asked
 function M.reject_hunk()
   local entry = under_cursor()

@@ -1,6 +1,6 @@
 --- Reports what the user has selected, a moment after the cursor stops moving.
 ---
---- Lines are numbered from 0. A column is sent as a number if the line is ASCII up to it, otherwise as the bytes before
+--- Lines are numbered from 0. A column is sent as a number if the line is ASCII up to it, otherwise as the text before
 --- it. Whole lines (`V`) extend from the start of the first to the end of the last, without its line break: exactly the
 --- highlighted text.
 local buffers = require('drawbridge.buffers')
@@ -15,7 +15,7 @@ local VISUAL = { v = 'v', V = 'V', ['\22'] = '\22', s = 'v', S = 'V', ['\19'] = 
 
 local timer, group
 local reported ---@type table? What was last reported.
-local active ---@type integer? The file buffer that was current last.
+local active ---@type integer? The file buffer that was current most recently.
 local left ---@type table? A selection that ended before it was reported.
 
 local function mode()
@@ -235,7 +235,8 @@ function M.active_buffer()
   return active and vim.api.nvim_buf_is_loaded(active) and active or nil
 end
 
---- The current selection, or the last one if a terminal or another special buffer has the focus; nil if no file is active.
+--- The current selection. While the user types a command, or a terminal or another special buffer has the focus: the
+--- last one that was reported. nil if no file is active.
 function M.current()
   return M.active_buffer() and (now() or reported)
 end

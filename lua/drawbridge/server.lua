@@ -1,4 +1,4 @@
---- The bridge as a job of this Neovim: found, started, restarted with the same port and token, stopped.
+--- Runs the bridge as a job of this Neovim: starts it, restarts it with the same port and token, and stops it.
 local config = require('drawbridge.config')
 local log = require('drawbridge.log')
 local program = require('drawbridge.program')
@@ -9,7 +9,7 @@ local M = {}
 local READY_WITHIN = 5000 -- ms that `when_ready` waits
 local STOP_WITHIN = 2000 -- ms from closing its stdin to SIGTERM
 local RESTARTS, RESTARTS_WITHIN = 5, 60 -- at most this many in this many seconds
-local FIRST_PAUSE = 100 -- ms before the first restart; each later pause is twice as long as the one before
+local FIRST_PAUSE = 100 -- ms before the first restart; doubles with each further restart within RESTARTS_WITHIN
 
 ---@alias drawbridge.Phase 'stopped'|'starting'|'ready'|'stopping'|'pausing'|'failed'|'leaving'
 
@@ -19,12 +19,13 @@ local state = {
   program = nil, ---@type string[]?
   ready = nil, ---@type {port: integer, pid: integer, lock_file: string?, discovery_file: string?}?
   problem = nil, ---@type string? Why it is in phase "failed".
-  last_line = nil, ---@type string? The last line the bridge wrote that was not an event.
-  restarts = {}, ---@type integer[] When it was restarted automatically, in seconds.
-  launch_again = false, ---Whether to start again when "stopping" has ended.
+  last_line = nil, ---@type string? The last line on its stderr that was not an event, without a log prefix.
+  restarts = {}, ---@type integer[] When it was restarted automatically, in Unix seconds.
+  launch_again = false, ---Whether to start the bridge again once phase "stopping" has ended.
 }
--- The port and the token stay the same until Neovim ends, so that agents find a restarted bridge automatically.
-local kept = { port = nil, token = nil, asked = nil } -- asked: the option `server.port` of the last start
+-- The token stays the same until Neovim ends, and the port until the `server.port` option changes, so that agents find
+-- a restarted bridge automatically.
+local kept = { port = nil, token = nil, asked = nil } -- asked: the `server.port` option at the last start
 local waiting = {} ---@type fun(bridge: drawbridge.Bridge?, problem: string?)[]
 local hooked = false
 
@@ -53,8 +54,8 @@ local function enter(phase)
   end)
 end
 
---- Gives up, and reports that once: to the callers that wait for the bridge, otherwise to the user, in a message that
---- begins with `what`.
+--- Gives up and reports it once: to the callers that wait for the bridge or, if no caller waits, to the user, in a message
+--- that begins with `what`.
 local function fail(what, problem)
   state.problem = problem
   enter('failed')
@@ -93,7 +94,8 @@ local function read_line(line)
   end
 end
 
---- Joins the pieces that a channel delivers (`:help channel-lines`) into complete lines.
+--- Returns a callback that joins the pieces that a channel delivers (`:help channel-lines`) into complete lines and reads
+--- them.
 local function line_reader()
   local rest = ''
   return function(_, pieces)
@@ -205,7 +207,8 @@ function launch()
   enter('starting')
 end
 
---- Starts the bridge unless it is running or starting. Reports a failure to the user.
+--- Starts the bridge unless it is running, starting or about to be restarted; if it is stopping, starts it afterward.
+--- A failure is reported as `fail` describes.
 function M.start()
   if state.phase == 'stopping' then
     state.launch_again = true
@@ -216,7 +219,7 @@ function M.start()
 end
 
 local function close_stdin(job)
-  -- This fails if the bridge has just ended, which is fine: it was to end.
+  -- This fails if the bridge has just ended, which does no harm.
   pcall(vim.fn.chanclose, job, 'rpc')
 end
 
@@ -252,7 +255,7 @@ function M.leave()
   end
 end
 
---- Calls back once with the bridge's address, or with nil and the reason; starts the bridge if it is not running.
+--- Calls back once with the bridge's port and token, or with nil and the reason; starts the bridge if it is not running.
 ---@param callback fun(bridge: drawbridge.Bridge?, problem: string?)
 function M.when_ready(callback)
   if known_bridge() then
@@ -268,7 +271,7 @@ function M.when_ready(callback)
   table.insert(waiting, once)
   M.start()
   vim.defer_fn(function()
-    once(nil, ('no bridge within %d seconds'):format(READY_WITHIN / 1000))
+    once(nil, ('the bridge took over %d s to start'):format(READY_WITHIN / 1000))
   end, READY_WITHIN)
 end
 

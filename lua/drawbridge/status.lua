@@ -1,4 +1,4 @@
---- The status: a few characters for a status line, a table for scripts, a small window for people.
+--- The status: a few characters for a status line, a table for scripts, and a small window for the user.
 local M = {}
 
 --- A module of the plugin; nil unless something has loaded it already, since a status line must not load any.
@@ -15,7 +15,7 @@ function M.agents()
   return state and state.agents or {}
 end
 
---- The names of the connected agents that write files without asking.
+--- The names of the connected agents that have written a file without asking since their last proposal.
 ---@return string[]
 function M.unasked()
   local link = loaded('link')
@@ -27,8 +27,8 @@ end
 local ASKING = { default = true, manual = true, plan = true }
 
 --- What the guard's hook has reported about the connected agents.
----@return string? silent The mode of an agent that does not ask.
----@return string? asks The mode of the other agents; nil unless all of them have reported a mode.
+---@return string? silent The mode of an agent that does not ask; nil if no agent has reported such a mode.
+---@return string? asks The mode of an agent that asks; nil unless all agents have reported a mode.
 local function reported()
   local link = loaded('link')
   local state = link and link.attached() and link.state() or { pids = {}, modes = {} }
@@ -48,9 +48,9 @@ local function is_silent()
   return silent ~= nil or (#M.unasked() > 0 and not asks)
 end
 
---- Whether the agent asks before it changes files, in words; nil while no Claude Code is connected. Claude Code does
---- not report its mode to editors. If the guard is installed, its hook reports the mode; otherwise this follows from
---- what the agent has done and, before that, from how it was started.
+--- Whether the agent asks before it changes files, in words; nil if nothing is known, as while Claude Code is not
+--- connected. Claude Code does not report its mode to editors. If the guard is installed, its hook reports the mode;
+--- otherwise this follows from what the agent has done and, before that, from how it was started.
 ---@return string?
 function M.asking()
   local silent, asks = reported()
@@ -212,7 +212,7 @@ local function rows(now, guard)
   return said
 end
 
---- The options of a window in the middle of the screen that is large enough for the lines.
+--- The options of a window in the middle of the screen; it is as large as the lines and the screen allow.
 local function place(lines)
   local width, height = 1, #lines
   for _, text in ipairs(lines) do
@@ -228,7 +228,7 @@ local function place(lines)
     relative = 'editor',
     style = 'minimal',
     border = 'rounded',
-    zindex = 70, -- above the notices: the user has asked for it
+    zindex = 70, -- above the notices, because the user has asked for this window
     width = width,
     height = height,
     row = math.max(0, math.floor((vim.o.lines - height) / 2) - 1),

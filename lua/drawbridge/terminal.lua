@@ -52,7 +52,7 @@ local SHARED = {
   top = 'belowright vertical split',
 }
 
---- The window of another agent in this tab page.
+--- The window of another agent in this tab page, unless it is floating; nil if there isn't one.
 local function neighbor()
   for _, session in pairs(sessions) do
     local window = vim.fn.bufwinid(session.buffer)
@@ -173,7 +173,8 @@ local function installed(agent, program)
   return false
 end
 
---- Opens the agent's terminal, or goes to the one that is open. Waits for a bridge that is just starting, without blocking.
+--- Opens the agent's terminal, or goes to the one that is open. Starts the bridge if necessary, and waits for it without
+--- blocking.
 ---@param agent 'claude'|'gemini'
 ---@param arguments string[]
 function M.open(agent, arguments)

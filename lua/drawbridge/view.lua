@@ -117,7 +117,7 @@ local function move_beside(entry, vertical)
   entry.stacked = not vertical
 end
 
---- Gives both sides the same room: when the screen shrinks, Neovim shrinks only one of them.
+--- Gives both sides the same space: when the screen shrinks, Neovim shrinks only one of them.
 local function share_room(entry)
   local windows, here = entry.windows or {}, vim.api.nvim_get_current_tabpage()
   local proposed, old = windows.proposed, windows.old

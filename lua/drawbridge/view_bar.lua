@@ -1,4 +1,4 @@
---- The line above a view that shows what it is and how to answer; Neovim 0.7 has only the line below.
+--- The line above a view that shows what is proposed and how to answer; in Neovim 0.7, the status line shows this.
 local seen = require('drawbridge.view_seen')
 
 local M = {}
@@ -129,7 +129,7 @@ function M.shows_note(entry)
   return width_of(line) <= width and line:find(escaped(entry.note), 1, true) ~= nil
 end
 
---- The window's previous value of the option that shows the line; for `remove`.
+--- The window's value of the option before `on_proposed` or `on_old` replaces it; to pass to `remove`.
 ---@param window integer
 ---@return string
 function M.below(window)
@@ -154,7 +154,7 @@ function M.clean()
   end
 end
 
---- The highlight groups of all views, as defaults that a color scheme or the user may replace.
+--- Defines the highlight groups of all views, as defaults that a color scheme or the user may replace.
 function M.define_highlights()
   local links = {
     Bar = 'WinBar',

@@ -1,16 +1,17 @@
 --- Whether a write of a proposal is the user's decision. `:w`, `:x`, `ZZ` and keys mapped to them, in the proposal's own
---- window, are; `:wa` and writes by an autosave plugin, a timer or another program are not, nor is a write of unknown origin.
+--- window, are, and so is a Yes when Neovim asks on closing whether to save; `:wa` and writes by an autosave plugin, a timer
+--- or another program are not, nor is a write of unknown origin.
 local M = {}
 
 -- Each command's shortest form and its full one.
 local COMMANDS = { w = 'write', up = 'update', x = 'xit', exi = 'exit', wq = 'wq' }
 local QUITS = { q = 'quit', clo = 'close', tabc = 'tabclose', bd = 'bdelete', bw = 'bwipeout' }
 
-local ASKED_AGAIN = 20 -- ms between two checks whether a question was answered
+local ASKED_AGAIN = 20 -- ms between two checks of whether a question was answered
 
 local armed ---@type {buffer: integer, command: string, is_forced: boolean}?
 local acting = false -- Whether a command or mapping of the user is running.
-local before ---@type string? The key before the last one.
+local before ---@type string? The key before the current one.
 local namespace = vim.api.nvim_create_namespace('drawbridge_consent')
 local COMMAND_KEY = vim.api.nvim_replace_termcodes('<Cmd>', true, true, true)
 local LUA_KEY = '\128\253g' -- the key that a mapping to a Lua function sends
@@ -112,7 +113,7 @@ function M.is_acting()
   return acting
 end
 
---- Restores a consent that lapsed.
+--- Restores consent that has lapsed.
 function M.renew(consent)
   armed = consent
 end

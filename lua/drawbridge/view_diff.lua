@@ -9,7 +9,7 @@ local OPTIONS =
 
 local CHANGED = ',DiffChange:DrawbridgeChangedLine,DiffText:DrawbridgeChanged'
 
--- To diff mode, a line that the other side does not have is an added line, on both sides.
+-- In diff mode, a line that is missing on the other side counts as added, on both sides.
 local COLORS = {
   old = 'DiffAdd:DrawbridgeRemoved,DiffDelete:DrawbridgeFiller' .. CHANGED,
   proposed = 'DiffAdd:DrawbridgeAdded,DiffDelete:DrawbridgeFiller' .. CHANGED,
@@ -39,7 +39,7 @@ local function own_buffer(entry)
   end
 end
 
---- Opens the two windows beside or above each other, beginning in the current one, which shows the current text.
+--- Opens the two windows, side by side or one above the other; the current window becomes the one with the current text.
 ---@param entry drawbridge.Entry
 ---@param layout 'vertical'|'horizontal'
 ---@param borrowed boolean Whether the current window belongs to the user and stays open.

@@ -16,7 +16,7 @@ local function now()
   return loop.hrtime() / 1e6
 end
 
---- Starts to note when keys are typed.
+--- Starts to record when keys are typed.
 function M.watch()
   vim.on_key(function(pressed)
     last_key = now()

@@ -115,8 +115,9 @@ function M.make_room_at_top(buffer, namespace)
   end
 end
 
---- Shows hunks. `first` and `last` (exclusive) are lines of the proposed text, from 0. A word is the number of a
---- line in it, or in `removed`, and where a changed part of that line begins and ends, in bytes.
+--- Shows hunks. `first` and `last` (exclusive) are lines of the proposed text, from 0. Each item of `words` and
+--- `removed_words` is the number of a line in that text or in `removed`, and where a changed part of the line begins and
+--- ends, in bytes.
 ---@param buffer integer
 ---@param hunks {first: integer, last: integer, removed: string[], hidden: integer, words: integer[][], removed_words?: integer[][]}[]
 ---@param clear boolean Whether to remove the previous marks.
@@ -164,7 +165,7 @@ function M.open(entry)
   local window = vim.api.nvim_get_current_win()
   vim.api.nvim_win_set_buf(window, entry.proposed)
   entry.windows = { proposed = window }
-  -- The sign column is always shown: with 'auto', removed lines would not show it, since they have no signs.
+  -- The sign column is always shown: with 'auto', it would be hidden if lines are only removed, since removed lines have no signs.
   vim.cmd('setlocal signcolumn=yes:1 wrap')
   bar.on_proposed(entry, window, true)
   align(entry.proposed)

@@ -7,7 +7,7 @@ local M = {}
 
 local COLORS = vim.api.nvim_create_namespace('drawbridge_notice')
 local EDGE = 1 -- cells between the text and the border
-local BORDER = 2 -- cells of the border on both sides
+local BORDER = 2 -- cells of the border, both sides together
 local NARROWEST = 16 -- columns of text
 local FLASH = 8000 -- ms
 local FLASH_ROWS = 4 -- rows of the notice about what is waiting, which may be below
@@ -41,8 +41,8 @@ local function terminals()
   return found
 end
 
---- A corner of the editor without a terminal for a box of that size, border included: its anchor, row and column. nil if
---- there is a terminal in each corner, unless `anyway`. `aside`: rows to leave free.
+--- A corner of the editor without a terminal for a box of that size, border included: its anchor, row and column. If each
+--- corner has a terminal: nil, or the top right corner if `anyway`. `aside`: rows to leave free.
 local function corner(rows, columns, height, width, aside, anyway)
   local top = 0
   if vim.o.showtabline == 2 or (vim.o.showtabline == 1 and #vim.api.nvim_list_tabpages() > 1) then
@@ -181,7 +181,7 @@ end
 
 local flashed, timer
 
---- Shows a sentence for some seconds, above a notice that `show` has put in that corner; the next one replaces it.
+--- Shows a sentence for some seconds, above a notice that `show` has put in the same corner; the next sentence replaces it.
 ---@param text string
 function M.flash(text)
   M.hide(flashed)

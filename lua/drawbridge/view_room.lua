@@ -32,7 +32,7 @@ local function speck(buffer)
   })
 end
 
---- A window of `windows` that shows something other than a terminal, if there is one.
+--- The first of `windows` that is not floating and does not show a terminal, if any.
 local function other_window(windows)
   for _, window in ipairs(windows) do
     if not is_terminal(window) and not is_float(window) then
@@ -41,8 +41,8 @@ local function other_window(windows)
   end
 end
 
---- Runs `run` in a window that does not show a terminal. Neovim first creates a new window, including its own for
---- autocommands, with the current buffer and in a different size, which would become the terminal's size.
+--- Runs `run` in a window that does not show a terminal, if there is one. Neovim first creates a new window, including its
+--- own for autocommands, with the current buffer and in a different size, which would become the terminal's size.
 ---@param run fun(): any
 function M.away_from_terminal(run)
   local windows = vim.list_extend(vim.api.nvim_tabpage_list_wins(0), vim.api.nvim_list_wins())
@@ -81,7 +81,8 @@ function M.prepare()
   end)
 end
 
---- Opens a tab page with the current buffer and goes there.
+--- Opens a tab page and goes there. It shows the current buffer or, if that is a terminal and other windows are not, one of
+--- their buffers.
 function M.open_tab()
   local terminals = {}
   for _, window in ipairs(REFRESHES_WIDE and vim.api.nvim_tabpage_list_wins(0) or {}) do
@@ -102,7 +103,7 @@ function M.open_tab()
   vim.api.nvim_set_current_tabpage(new)
 end
 
---- Runs `run`, which opens or closes windows, and keeps the size of all terminals in this tab page.
+--- Runs `run`, which opens or closes windows, and keeps the sizes of the terminals in this tab page, except floating ones.
 ---@param run fun()
 function M.preserve_terminals(run)
   local fixed = {}
@@ -123,7 +124,8 @@ function M.preserve_terminals(run)
   end
 end
 
---- Hides the tab line until the view closes: a second tab page would show it, and it takes a line from every tab page.
+--- Keeps a hidden tab line hidden until the view closes: a second tab page would show it, and it takes a line from every
+--- tab page.
 ---@param id string
 function M.hold_tab_line(id)
   if next(holders) == nil and vim.o.showtabline == 1 and #vim.api.nvim_list_tabpages() == 1 then

@@ -5,14 +5,14 @@
 local M = {}
 
 local LEAST = { width = 12, height = 2 } -- the smallest window in which something can be read
-local REMOVED_LINES = 200 -- the most removed lines of a hunk that the inline view shows, and one line for the others
+local REMOVED_LINES = 200 -- the maximum for a hunk in the inline view; one more line shows how many others there are
 local MARK = 3 -- cells of the "<<<" where the beginning of a line is scrolled out of the window
 
 ---@class drawbridge.Unseen
 ---@field proposed integer[][] Ranges of changed rows of the proposed text.
 ---@field old integer[][] Ranges of removed rows of the current text.
----@field cells table<'proposed'|'old', table<integer, integer[][]>> The unseen cells of rows that were in view in part.
----@field spans integer[][] Of each hunk: its rows in the proposed text, and its rows in the current text.
+---@field cells table<'proposed'|'old', table<integer, integer[][]>> The unseen cells of rows of which only a part was in view.
+---@field spans integer[][] For each hunk: its rows in the proposed text, and its rows in the current text.
 ---@field has_dropped boolean Whether unseen rows were deleted, which an undo may bring back.
 
 --- `ranges` without the part from `first` to `last`.

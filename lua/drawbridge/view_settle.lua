@@ -4,7 +4,7 @@ local config = require('drawbridge.config')
 local M = {}
 
 local loop = vim.uv or vim.loop
-local SETTLES = 500 -- ms without a key until a view accepts keys
+local SETTLES = 500 -- ms without a key until a view accepts keys; less if `idle_ms` is less
 local LOOK = 20 -- ms between two checks
 
 local MOUSE = { 'Mouse', 'Scroll', 'Drag', 'Release', 'Focus' }
@@ -44,7 +44,7 @@ local function drain()
   end
 end
 
---- Waits until no key was typed for a moment, but not longer than the view is open. Neovim keeps processing other events.
+--- Waits until no key has been typed for a moment, but not longer than the view is open. Neovim keeps processing other events.
 ---@param is_open fun(): boolean
 ---@param gives_back boolean Whether to return at the first key.
 ---@return {key: string, special: boolean}[] keys The keys that were typed.

@@ -7,7 +7,8 @@ local M = {}
 local COPIED = { 'tabstop', 'shiftwidth', 'softtabstop', 'expandtab', 'textwidth' }
 local SYNTAX_LIMIT = 512 * 1024 -- bytes; for a larger text, colors would make Neovim slow
 
---- Gives a buffer the first free one of the names "name (kind)", "name (kind 2)" and so on.
+--- Gives a buffer the first free one of the names "name (kind)", "name (kind 2)" and so on; without `kind`, "name",
+--- "name (2)" and so on.
 ---@param buffer integer
 ---@param name string
 ---@param kind string?
@@ -105,7 +106,7 @@ function M.colour(entry)
   end
 end
 
---- Replaces lines of the proposed text, from 0, `last` exclusive.
+--- Replaces the lines from `first` to `last` (from 0, exclusive) of the proposed text.
 ---@param entry drawbridge.Entry
 function M.replace(entry, first, last, lines)
   -- The one line of an empty buffer is not part of the text.
@@ -113,7 +114,7 @@ function M.replace(entry, first, last, lines)
   vim.api.nvim_buf_set_lines(entry.proposed, first, last, false, lines)
 end
 
---- The proposed text with the user's edits; nil if there are none. Lines are sent as one string, because Neovim would
+--- The proposed text with the user's edits; nil if it was not edited. Lines are sent as one string, because Neovim would
 --- take a long time to pack many small ones.
 ---@param entry drawbridge.Entry
 ---@return {text: string, empty: boolean, dos: boolean, bom: boolean, final_newline: boolean}?

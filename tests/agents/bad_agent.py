@@ -1,8 +1,9 @@
 """A misbehaving agent. It uses ``claude``'s stream format and does what the first word of a prompt asks for.
 
-    bad_agent.py [die-at-once | never-ready | stubborn] FLAGS OF THE REAL CLI…
+    bad_agent.py as-told | die-at-once | never-ready | stubborn FLAGS OF THE REAL CLI…
 
 `rig.bad_agent()` returns an `Agent` that starts it. The first argument:
+    as-told          waits for prompts
     die-at-once      prints to stderr and exits with code 7 before its first message
     never-ready      reads its input and never answers
     stubborn         ignores interrupts, SIGINT and SIGTERM from the start
@@ -32,7 +33,7 @@ The first word of a prompt ("completes": the turn ends successfully):
     close-stdout     closes its output and keeps running
     close-stdin      closes its input and keeps running
     flood [LINES]    sends LINES lines as fast as it can (default: without end), then completes
-    stderr BYTES     writes BYTES bytes to stderr, completes
+    stderr BYTES     writes BYTES bytes and a few words to stderr, completes
     child            starts a process in its own session that ignores signals, answers with its pid, completes
     child-and-die    like `child`, but exits with code 5, and the child keeps its pipes open
     escape           like `child`, but forked twice, in its own session and process group, with an empty environment
@@ -40,11 +41,11 @@ The first word of a prompt ("completes": the turn ends successfully):
     eat MB           starts a process in its own session that uses MB megabytes of memory; the turn stays open
     eat-and-end MB   like `eat`, but completes
     twice            sends two results for one prompt
-    torn             sends a message without its newline and exits with code 0
+    torn             sends the beginning of a message, without a newline, and exits with code 0
     error WORDS      ends with an API error
     not-logged-in    ends with the error for a missing login
     own-turn         completes, then begins a turn on its own, which ends with the next prompt
-    background       completes while a command runs in the background
+    background       reports a task in the background, completes
     new-session      changes the id of the conversation, completes
     cost TOTAL       completes with that ``total_cost_usd``, and does not report what the turn cost
 """
@@ -108,7 +109,7 @@ def end(**changes: object) -> None:
 
 
 def ask(tool: str, given: object) -> Any:
-    """Returns the response to the question. Messages that arrive before it are obeyed."""
+    """Asks for a call of ``tool`` with the input ``given``. Returns the response; messages before it are obeyed."""
     id = question(subtype="can_use_tool", tool_name=tool, input=given, permission_suggestions=SUGGESTIONS)
     return answer_to(id)
 
@@ -365,7 +366,7 @@ def act_escape_and_die(rest: str) -> None:
 def eater(megabytes: str) -> int:
     taken = f"b = bytearray({megabytes}_000_000); b[::4096] = b'x' * len(b[::4096]); {CHILD}"
     started = subprocess.Popen([sys.executable, "-c", taken], start_new_session=True, stdout=subprocess.DEVNULL)
-    return started.pid  # does not wait for its end: the memory limit may end it first
+    return started.pid  # does not wait for its first line: the memory limit may end it before that
 
 
 def act_eat(rest: str) -> None:

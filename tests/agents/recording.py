@@ -1,8 +1,8 @@
 """Records what a real agent and its driver send each other, and reads the recordings.
 
-A transcript is JSON lines. The first one describes it: ``{"cli", "recorded", "what"}``. The others are
-``{"from": AGENT | "drawbridge", "line": …}``. It contains no paths of this machine: the test's directories are written as
-/project and /home.
+A transcript consists of JSON lines. The first one describes it: ``{"cli", "recorded", "what"}``. The others are
+``{"from": AGENT | "drawbridge", "line": …}``. A transcript contains no paths of this machine: the test's directories
+are written as /project and /home.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 TRANSCRIPTS = Path(__file__).parents[1] / "transcripts"
 
 RECORD_INTO = os.environ.get("DRAWBRIDGE_TEST_RECORD")
-"""The directory into which tests record their sessions; None: nothing is recorded."""
+"""The directory for the transcripts that tests record; None to record nothing."""
 
 
 class Recorder:

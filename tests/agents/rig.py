@@ -69,7 +69,7 @@ class ReceivedEvents:
 
     @property
     def words(self) -> str:
-        """The text of all the agent's messages, one per line."""
+        """The text blocks of all the agent's messages, joined by newlines."""
         blocks = [
             block
             for message in self.messages
@@ -125,7 +125,7 @@ async def session(
 
 
 async def eventually(condition: Callable[[], Any], what: str) -> None:
-    """Waits like ``until``, but up to ``PATIENCE`` seconds, the time a program may need to start."""
+    """Waits until ``condition`` is true. Fails after ``PATIENCE`` seconds, with ``what`` in the error message."""
     end = asyncio.get_running_loop().time() + PATIENCE
     while not condition():
         assert asyncio.get_running_loop().time() < end, f"{what} did not happen within {PATIENCE:g} s"

@@ -399,7 +399,7 @@ async def test_processes_of_another_agent_keep_running(agent: Session, tmp_path:
 
 @pytest.fixture(scope="module")
 def uvloop() -> Any:
-    """The uvloop module. Its first loop leaves a pipe open, so it is created before a test counts its open files."""
+    """The uvloop module. Its first loop leaves a pipe open, so the loop is created before a test counts open files."""
     module = pytest.importorskip("uvloop")
     module.new_event_loop().close()
     return module
@@ -461,7 +461,7 @@ def command_line(pid: int) -> str:
 
 
 def ignores(pid: int, number: int) -> bool:
-    """Whether the process ignores the signal. The agent does so only once its program has replaced the starter."""
+    """Whether the process ignores the signal. The agent does so only once its program runs."""
     status = Path(f"/proc/{pid}/status").read_text()
     ignored = next(line for line in status.splitlines() if line.startswith("SigIgn"))
     return bool(int(ignored.split()[1], 16) & (1 << (number - 1)))

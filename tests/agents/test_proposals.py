@@ -1,4 +1,4 @@
-"""The text that a tool call would give a file. test_real_claude checks that the real CLI writes the same."""
+"""The text that a file would have after a tool call. test_real_claude checks that the real CLI writes the same."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_a_missing_program_of_another_agent_is_named() -> None:
 
 @pytest.fixture
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home directory and a PATH without programs."""
+    """Sets a home directory without files and a PATH without programs. Returns the home directory."""
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))

@@ -73,7 +73,7 @@ async def test_a_server_that_is_killed_takes_its_agent_with_it(tmp_path: Path, p
 
 
 async def test_an_agent_that_waits_for_a_decision_does_not_continue_without_its_server(tmp_path: Path) -> None:
-    """The agent must not take the end of its input for an answer."""
+    """The agent must not treat the end of its input as an answer."""
     async with server("ask-and-continue", tmp_path) as killed:
         await killed.die()
         await eventually(lambda: not lives(killed.agent), "the end of the agent")
@@ -144,7 +144,8 @@ async def test_the_dead_that_the_agent_leaves_are_buried(tmp_path: Path) -> None
 @linux
 @pytest.mark.parametrize("ignored", [signal.SIGPIPE, signal.SIGQUIT, signal.SIGHUP], ids=lambda number: number.name)
 def test_an_agent_begins_with_the_signals_of_a_new_shell(ignored: signal.Signals) -> None:
-    """A broken pipe or Ctrl-\\ must end its commands, although Python or a background shell ignores these signals."""
+    """A broken pipe, Ctrl-\\ or a hangup must end its commands, although Python, a background shell or ``nohup``
+    ignores these signals."""
     before = signal.signal(ignored, signal.SIG_IGN)
     try:
         code, said = kept("grep -E 'SigBlk|SigIgn' /proc/self/status")

@@ -1,5 +1,5 @@
 """What the chaos tests need: a seed that failures report, a server that may be killed at any moment, a client that
-follows a project all the same, and a reader of the files on disk that needs no server.
+keeps following a project, and a reader of the files on disk that needs no server.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def seeded() -> Iterator[Random]:
 
 
 class Mortal:
-    """A server process that the test kills. ``ready`` is what the server reports once it is ready."""
+    """A server process that the test kills. ``ready``: the object that the server prints once it is ready; empty until
+    then.
+    """
 
     def __init__(self, process: asyncio.subprocess.Process, errors: Any) -> None:
         self.process = process
@@ -47,7 +49,7 @@ class Mortal:
         self.ready: Message = {}
 
     async def is_ready(self) -> bool:
-        """Waits until the server is ready. Returns False if it was killed before."""
+        """Waits until the server is ready. Returns False if it ends before that."""
         assert self.process.stdout is not None
         async with asyncio.timeout(PATIENCE):
             line = await self.process.stdout.readline()
@@ -112,8 +114,8 @@ class Client:
         return message
 
     async def until(self, kind: str, patience: float = PATIENCE, **fields: Any) -> Message:
-        """Waits for the next message or update of this kind whose data has these fields. Looks among ``others`` first.
-        Returns its data.
+        """Waits for the next message or update of this kind whose data has these fields. Looks among ``others`` first,
+        and drops what does not match. Returns its data and its ``seq``.
         """
         while True:
             message = self.others.pop(0) if self.others else await self.next(patience)
@@ -155,7 +157,9 @@ class Follower:
 
 
 def on_disk(data: Path, project: str) -> list[Message]:
-    """The history, read without Drawbridge's code. If the server was killed, the last line may be torn."""
+    """Returns the records of the history, read without Drawbridge's code. Skips the last line if it is torn, as it may
+    be after the server was killed.
+    """
     logs = data / "projects" / project / "logs"
     records: list[Message] = []
     for file in sorted(logs.glob("messages_*.jsonl"), key=first_seq):
@@ -171,7 +175,9 @@ def first_seq(file: Path) -> int:
 
 
 def same(record: Message, message: Message) -> bool:
-    """Whether ``message``, which a client has received, is the one for ``record`` in the log."""
+    """Whether ``message``, which a client has received, matches ``record`` in the log. An ``agent_message`` must have
+    the record's content, unless it is truncated. For other messages, only the type is compared.
+    """
     data = message["data"]
     if message["type"] == "agent_message":
         return bool(data["messages"][0] == record["message"] or "truncated" in data)

@@ -1,5 +1,5 @@
-"""The clock is set back and forward while work continues. The order of records, cursors and budgets are not
-affected.
+"""The clock is set back and forward while work continues. This affects neither the order of records nor cursors or
+budgets.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ async def join(client: Client, projects: list[str]) -> None:
 
 
 async def heard(client: Client, projects: list[str]) -> dict[str, list[int]]:
-    """The numbers of all records that a client receives for each project, until the project's run is over."""
+    """Returns the ``seq`` of each record that a client receives, by project, until all projects' runs are over."""
     seen: dict[str, list[int]] = {project: [] for project in projects}
     running = set(projects)
     async with asyncio.timeout(600):
@@ -93,8 +93,8 @@ async def heard(client: Client, projects: list[str]) -> dict[str, list[int]]:
 
 
 def visits(server: Server, over: threading.Event) -> list[float]:
-    """Sends requests until ``over`` is set. Returns how many seconds each took. Runs in its own thread, because the
-    event loop's thread is busy receiving.
+    """Sends requests until ``over`` is set, but at least five. Returns how many seconds each took. Runs in its own
+    thread, because the event loop's thread is busy receiving.
     """
     waits: list[float] = []
     headers = {"Authorization": f"Bearer {server.token}"}
@@ -121,7 +121,7 @@ async def test_memory_stays_flat_for_ten_minutes(tmp_path: Path) -> None:
 
 
 async def stay_flat(directory: Path, seconds: float) -> None:
-    """Keeps four projects at work, with clients that come and go. Checks that open files and memory stay as they are
+    """Keeps four projects busy while clients connect and disconnect. Checks that open files and memory hardly grow
     after the warm-up.
     """
     arguments = ("--no-tls", "--allow", directory, "--log-level", "error", "--max-prompts", "10000")

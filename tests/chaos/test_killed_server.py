@@ -1,5 +1,5 @@
-"""The server is killed with ``kill -9`` at any moment: nothing that a client has received is lost, nothing comes twice,
-and every run ends once.
+"""The server is killed with ``kill -9`` at random moments: nothing that a client has received is lost, nothing is
+received twice, and every run ends once.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ async def one_life(server: Mortal, follower: Follower, asked: dict[str, Asked], 
 
 
 async def work(server: Mortal, follower: Follower, asked: dict[str, Asked], random: Random) -> None:
-    """Sends prompts, and repeats some that were accepted, until the server is killed. ``asked``: the accepted prompts,
-    by request id.
+    """Sends ten prompts, repeats up to three that were accepted before, and then waits until the server is killed.
+    Adds the accepted prompts to ``asked``, by request id.
     """
     if not await server.is_ready():
         return
@@ -100,8 +100,8 @@ async def work(server: Mortal, follower: Follower, asked: dict[str, Asked], rand
 
 
 def check(data: Path, follower: Follower, asked: dict[str, Asked] | None = None) -> None:
-    """Checks that the records on disk are complete, and are those that the follower has received. ``asked`` is given
-    once all runs are over: then it also checks that each prompt was recorded and each run ended.
+    """Checks that the records on disk have no gaps and match those that the follower has received so far. ``asked`` is
+    given once all runs are over: then it also checks that each prompt was recorded and each run ended once.
     """
     records = on_disk(data, follower.project)
     assert [record["seq"] for record in records] == list(range(1, len(records) + 1))

@@ -1,5 +1,5 @@
-"""Clients answer the same question, or decide the same hunk, at the same moment. One of them wins, and the others are
-informed of its decision.
+"""Clients answer the same approval request, or decide the same hunk, at the same moment. One of them wins, and the
+others are informed of its decision.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ async def races(directory: Path, count: int) -> None:
 
 
 def quick(directory: Path) -> Path:
-    """Creates a ``claude`` that asks at once. Returns its path."""
+    """Creates a ``claude`` that runs the misbehaving agent, which starts quickly. Returns its path."""
     program = directory / "claude"
     answer = '[ "$1" = --version ] && echo "2.1.329 (Claude Code)" && exit'
     program.write_text(f'#!/bin/sh\n{answer}\nexec {sys.executable} {BAD_AGENT} as-told "$@"\n')
@@ -150,7 +150,9 @@ def poem(line: str) -> str:
 async def one_hunk_race(
     people: dict[str, Client], order: list[str], wishes: dict[str, str], project: str, root: Path, number: int
 ) -> None:
-    """The agent changes a line, and each person decides on that hunk, as ``wishes`` says."""
+    """The agent changes a line, and all clients decide that hunk at the same moment. ``wishes``: ``keep``, ``undo`` or
+    ``edit``, by client.
+    """
     before, after = (root / "poem.txt").read_text(), poem(f"by the agent {number}")
     prompt = f"/write {json.dumps({'poem.txt': after})}"
     run = (await people["phone"].ask("execute", project, prompt=prompt))["data"]["run_id"]

@@ -22,7 +22,7 @@ from .rig import Client, connected
 
 
 def agents(server: Server) -> list[psutil.Process]:
-    """The processes of agents, without their supervisors."""
+    """Returns the agents' processes, without their supervisors."""
     found = psutil.Process(server.process.pid).children(recursive=True)
     return [one for one in found if any("demo.script" in word for word in one.cmdline()[:6])]
 

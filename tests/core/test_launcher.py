@@ -1,4 +1,4 @@
-"""``drawbridge nvim``: the socket's name, Neovim's arguments and exit code, and which copy of the plugin it loads."""
+"""``drawbridge nvim``: the socket, Neovim's arguments and exit code, and which Neovim and plugin it uses."""
 
 from __future__ import annotations
 
@@ -346,7 +346,7 @@ def configure(lua: str) -> None:
 
 
 def own_copy(place: Path) -> Path:
-    """Installs another copy of the plugin, which counts in ``vim.g.mine`` how often it is loaded."""
+    """Installs another copy of the plugin, which counts in ``vim.g.mine`` how often it is loaded. Returns ``place``."""
     (place / "lua/drawbridge").mkdir(parents=True)
     (place / "lua/drawbridge/init.lua").write_text("return {}")
     (place / "plugin").mkdir()

@@ -1,4 +1,4 @@
-"""What is hidden from agents: files with the names of secrets, or the whole context by one setting."""
+"""What is hidden from agents: files with the usual names of secrets and, with one setting, the whole context."""
 
 from __future__ import annotations
 

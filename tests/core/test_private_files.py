@@ -1,4 +1,4 @@
-"""Private files: their modes and atomic writes. Also the checks whether a process is alive and a port is open."""
+"""Private directories and files: their modes and atomic writes. Also, whether a process is alive or a port is open."""
 
 from __future__ import annotations
 

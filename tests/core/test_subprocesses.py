@@ -1,4 +1,4 @@
-"""A program that hangs, floods or leaves processes behind is bounded in time and size."""
+"""A program's time and output are limited, even if it hangs, floods its output or leaves processes behind."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ LOGGER = logging.getLogger("tests.tasks")
 
 
 async def test_a_task_survives_garbage_collection() -> None:
-    """The event loop keeps weak references only, so a task that only waits for itself would vanish."""
+    """The event loop has only weak references to tasks: one may vanish if nothing else refers to what it waits for."""
     tasks = BackgroundTasks(LOGGER)
 
     async def work() -> None:

@@ -73,7 +73,7 @@ def programs_on_path(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def agent(programs_on_path: Path) -> Callable[..., Path]:
-    """Returns a function that adds a program: ``agent("claude", "echo 2.1.329")`` creates a script of that name."""
+    """Returns a function that adds a program: ``agent("claude", "echo 2.1.329")`` creates a script with that name."""
 
     def made(name: str, script: str) -> Path:
         path = programs_on_path / name
@@ -88,7 +88,7 @@ def agent(programs_on_path: Path) -> Callable[..., Path]:
 def doctor(
     project: Path, programs_on_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Doctor:
-    """Returns a function that runs ``drawbridge doctor`` with the given arguments, or with ``--json`` without any."""
+    """Returns a function that runs ``drawbridge doctor`` with its arguments, or with ``--json`` if it is given none."""
     monkeypatch.setenv("DRAWBRIDGE_HOOK_SOCKET_DIR", os.environ["XDG_RUNTIME_DIR"])
     monkeypatch.setenv("DRAWBRIDGE_SOCKET_DIR", os.environ["XDG_RUNTIME_DIR"])
     # The limits are long, because other tests run at the same time. A test of a limit sets a shorter one.

@@ -30,7 +30,7 @@ def listener() -> Iterator[socket.socket]:
 
 
 def lock_file(port: int, **changed: Any) -> Path:
-    """A lock file as a bridge in this process would write it."""
+    """Writes a lock file as a bridge in this process would, except for the fields in ``changed``. Returns its path."""
     place = Path(lock_directory())
     place.mkdir(parents=True, exist_ok=True)
     content = {

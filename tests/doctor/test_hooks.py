@@ -23,7 +23,7 @@ Agent = Callable[..., Path]
 
 @pytest.fixture
 def set_up(project: Path, programs_on_path: Path) -> Callable[..., Path]:
-    """Returns a function: ``set_up("claude")`` runs setup, and returns the stub that its hooks start."""
+    """Returns a function: ``set_up("claude")`` runs setup, and returns the path of the stub that the hooks start."""
 
     def run(name: str) -> Path:
         assert main(["setup", name, "--yes"]) == 0
@@ -37,7 +37,7 @@ def settings_file(name: str) -> Path:
 
 
 def replace_program(name: str, script: str) -> None:
-    """Makes every hook run this shell script. The stub stays an argument, by which the hook is recognized."""
+    """Makes every hook run this shell script. The stub's path stays an argument, because it identifies the hook."""
     content = json.loads(settings_file(name).read_text())
     for groups in content["hooks"].values():
         handler = groups[0]["hooks"][0]

@@ -37,7 +37,7 @@ def data(home: Path) -> Path:
 def certificate(
     place: Path, *, begins: timedelta = -DAY, ends: timedelta = DAY, address: str = "127.0.0.1"
 ) -> list[str | Path]:
-    """Creates a certificate as the owner may have one; returns the flags for it. The times are relative to now."""
+    """Creates a certificate as the owner could provide it; returns the flags for it. The times are relative to now."""
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "Test")])
     made = (
@@ -95,7 +95,7 @@ async def test_a_token_that_was_replaced_is_named(doctor: Doctor, data: Path) ->
 
 
 async def test_the_token_is_not_sent_to_another_server(data: Path) -> None:
-    """Another server answers at the address, or its certificate was replaced after the announcement."""
+    """Another server answers at the address, or the server's certificate was replaced after the announcement."""
     async with serving(data):
         (data / "token").write_text("another-token-that-is-long-enough-to-be-one")
         [server] = running.announcements()
@@ -193,7 +193,7 @@ def test_a_host_name_that_the_server_refuses_is_named(doctor: Doctor, data: Path
 
 @contextmanager
 def refusing() -> Iterator[int]:
-    """Answers every request with 403, like a server that does not accept its host name. Yields the port."""
+    """Answers every GET request with 403, like a server that does not accept its host name. Yields the port."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:

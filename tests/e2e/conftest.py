@@ -1,4 +1,4 @@
-"""Adds the last screens of all terminals to the report of a failed test."""
+"""Adds the last screen of each terminal to the report of a failed test."""
 
 from __future__ import annotations
 

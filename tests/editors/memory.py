@@ -1,8 +1,8 @@
 """A fake editor in memory: buffers, a selection and views without a screen. For tests.
 
 It implements the port like a real editor, as ``tests/editors/test_port.py`` verifies. Files are real: opening reads
-them and saving writes them. A person's actions are plain methods, which report at once: ``open``, ``type``,
-``select``, ``mention``, ``decide``, ``change_folders``, ``leave``.
+them and saving writes them. The user's actions are plain methods, such as ``open``, ``type``, ``select`` and
+``decide``; events that an action causes are reported before its method returns.
 """
 
 from __future__ import annotations
@@ -79,17 +79,17 @@ class MemoryEditor:
         self.terminals: dict[int, list[str]] = {}
         self.reviews: list[Review | None] = []
         self.hung = False
-        """While this is True, every call raises ``EditorHung``."""
+        """While this is True, every call of the port except ``close`` raises ``EditorHung``."""
         self._folders = tuple(folders)
         self._selections: dict[str, Range] = {}
         self._before: dict[str, str | None] = {}  # text of the buffer when a proposal was shown
         self._listener: Listener | None = None
         self._gone = False
 
-    # What a person does.
+    # What the user does.
 
     def open(self, path: str) -> None:
-        """Brings the file to the front; a file that does not exist is a new buffer."""
+        """Brings the file to the front; for a file that does not exist, creates an empty buffer."""
         self._load(path)
         self.active = path
 
@@ -131,7 +131,7 @@ class MemoryEditor:
         self._listener = None
 
     def report(self, event: ReviewEvent) -> None:
-        """Reports that the person has done something with a review."""
+        """Reports that the user has done something with a review."""
         self._report(event)
 
     # The port.

@@ -43,8 +43,8 @@ HANGS = "hangs"  # the editor can be made to stop responding
 
 
 class Rig:
-    """Lines and characters count from 0; ``end`` is exclusive. A method for an action of the person returns once the
-    action has been reported."""
+    """Lines and characters count from 0; ``end`` is exclusive. ``accept``, ``reject``, ``close_view``, ``select`` and
+    ``leave`` return once the action has been reported."""
 
     editor: Editor
 
@@ -71,7 +71,7 @@ class Rig:
         raise NotImplementedError
 
     async def is_asked(self) -> bool:
-        """Whether any proposal waits for the person."""
+        """Whether any proposal waits for the user."""
         raise NotImplementedError
 
     async def until_asked(self, asked: bool = True) -> None:
@@ -93,7 +93,7 @@ class Rig:
         raise NotImplementedError
 
     async def text_of(self, path: Path) -> str:
-        """The text of an open file as the person sees it, where every line ends with a line feed."""
+        """The text of an open file as the user sees it, where every line ends with a line feed."""
         raise NotImplementedError
 
     async def select(self, path: Path, start: tuple[int, int], end: tuple[int, int]) -> None:
@@ -215,7 +215,7 @@ class Terminal:
 
 
 class FolderRig(Rig):
-    """Questions are answered in the order in which they were asked."""
+    """Answers the open question, whatever ``proposal_id`` is: questions are asked one after another."""
 
     def __init__(self, folder: Path, terminal: Terminal) -> None:
         super().__init__(folder)

@@ -1,4 +1,4 @@
-"""Reading files as texts, and their names as paths and URIs."""
+"""Reading text files, and converting their names between paths and URIs."""
 
 from __future__ import annotations
 

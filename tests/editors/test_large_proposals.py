@@ -45,7 +45,7 @@ def traced() -> Iterator[None]:
 
 
 async def proposed(rig: Workstation, reviews: Reviews, path: Path) -> asyncio.Task[object]:
-    """Makes a proposal, and returns its task once the person sees it."""
+    """Makes a proposal, and returns its task once the user sees it."""
     task: asyncio.Task[object] = asyncio.create_task(reviews.review("agent", "Claude Code", str(path), NEW, "tab"))
     await rig.person.until("local p = require('drawbridge.review').pending()[1] return p and p.shown")
     await rig.quiet()

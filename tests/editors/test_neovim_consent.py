@@ -1,4 +1,4 @@
-"""What counts as the person's consent: only a plain write that they typed in the proposal's own window."""
+"""Which writes count as the user's consent: only a plain one in the proposal's own window, typed or by a mapped key."""
 
 from __future__ import annotations
 

@@ -63,8 +63,8 @@ while True:
         text += key
 """
 """A prompt box like Claude Code's. Ctrl-D replaces it with a dialog, or hides the dialog again. The prompt "slowly"
-shows the dialog after half a second in which its text stays, as on a busy machine; SIGUSR1 shows it while nobody
-types."""
+shows the dialog after half a second in which its text stays, as on a busy machine; SIGUSR1 shows the dialog while the
+user is not typing."""
 
 
 async def in_terminal(rig: Workstation, *command: str) -> None:
@@ -89,7 +89,7 @@ async def test_half_a_prompt_delays_a_view(program: Path, tmp_path: Path) -> Non
         await sees(pane, "❯ and then")
         await proposes(rig)
         await sees(pane, r"proposes a change to hello\.txt", r"Ctrl-\\ Ctrl-N opens it")
-        await looks_again(rig)  # nothing must happen, although no key is typed
+        await looks_again(rig)  # nothing may open, even though nobody is typing
         assert await rig.person.lua(SHOWN) is False
         assert await rig.person.lua(ON_SCREEN) is False
         await types(pane, " stop")

@@ -1,4 +1,5 @@
-"""A proposal never takes a keystroke: while the person types, it waits beside the text. Tested on a real screen."""
+"""A proposal never intercepts a keystroke: while the user types, only a notice shows that it is waiting. Tested on a
+real screen."""
 
 from __future__ import annotations
 
@@ -73,8 +74,8 @@ async def looks_again(rig: Workstation) -> None:
 
 
 async def is_received(rig: Workstation) -> None:
-    """Returns once Neovim has received what the bridge has sent so far: it answers this call at once, whatever it waits
-    for."""
+    """Returns once Neovim has received what the bridge has sent so far. Neovim answers this call at once, even while it
+    waits for a key."""
     await asyncio.sleep(0)
     await rig.editor._session.call("nvim_get_mode")
 
@@ -115,7 +116,7 @@ async def test_whoever_is_in_the_middle_of_something_keeps_every_key(
     await rig.person.types(busy)
     showing = asyncio.create_task(proposes(rig))
     if busy not in ('"', "r", "d"):
-        # While Neovim waits for the second half of a command, it answers no call.
+        # While Neovim waits for the second half of a command, it does not answer calls.
         await showing
         await looks_again(rig)
     else:
@@ -155,7 +156,7 @@ async def test_review_opens_what_waits_at_once(screen: ScreenRig) -> None:
     assert await rig.decided() == Rejected()
 
 
-async def test_the_notice_can_not_be_entered_and_goes_with_the_proposal(screen: ScreenRig) -> None:
+async def test_the_notice_cannot_be_entered_and_goes_with_the_proposal(screen: ScreenRig) -> None:
     rig, pane = screen
     await rig.person.types("i")
     await proposes(rig)

@@ -147,7 +147,7 @@ async def test_all_changes_put_back_are_the_present_text(rig: Workstation, layou
 
 
 async def test_lines_are_shown_where_nothing_differs_any_longer(rig: Workstation) -> None:
-    """Diff mode would fold them all into one line, on both sides."""
+    """Diff mode would fold all lines into one, on both sides."""
     old = "".join(f"line {number}\n" for number in range(40))
     await shown(rig, "vertical", old, old.replace("line 20\n", "another\n"))
     await rig.person.until("return vim.fn.foldclosed(1) == 1")
@@ -160,7 +160,7 @@ async def test_lines_are_shown_where_nothing_differs_any_longer(rig: Workstation
 
 
 @anyhow
-async def test_no_change_under_the_cursor_is_said(rig: Workstation, layout: str) -> None:
+async def test_no_change_under_the_cursor_is_reported(rig: Workstation, layout: str) -> None:
     await shown(rig, layout)
     await rig.person.types("2G")
     await rig.person.lua("require('drawbridge.review').reject_hunk()")

@@ -72,7 +72,7 @@ async def test_both_sides_are_readable_after_another_tab_page_was_resized(progra
 
 @pytest.mark.parametrize("program", each_nvim())
 @pytest.mark.parametrize("accept", [":w<CR>", ":x<CR>", ":DrawbridgeAccept<CR>"])
-async def test_a_proposal_that_can_not_be_read_is_not_accepted(program: Path, tmp_path: Path, accept: str) -> None:
+async def test_a_proposal_that_cannot_be_read_is_not_accepted(program: Path, tmp_path: Path, accept: str) -> None:
     async with screen_rig(program, tmp_path) as (rig, pane):
         await proposes(rig)
         await rig.person.until(SHOWN)
@@ -85,6 +85,26 @@ async def test_a_proposal_that_can_not_be_read_is_not_accepted(program: Path, tm
         assert rig.decisions == []
         await rig.person.types(":vertical resize 40<CR>:w<CR>")
         assert await rig.decided() == Accepted(NEW)
+
+
+@pytest.mark.parametrize("program", each_nvim())
+async def test_a_proposal_that_could_not_be_shown_can_be_shown_later(program: Path, tmp_path: Path) -> None:
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await rig.person.lua("""
+            local view = require('drawbridge.view')
+            local open = view.open
+            view.open = function()
+              view.open = open
+              return 'view.lua:9: Vim(split):E36: Not enough room'
+            end
+        """)
+        await proposes(rig)
+        await sees(pane, r"the proposal could not be shown: Vim\(split\):E36: Not enough room")
+        await sees(pane, ":DrawbridgeReview opens it")
+        await rig.person.types(":DrawbridgeReview<CR>")
+        await rig.person.until(SHOWN)
+        await rig.person.types(":q<CR>")
+        assert await rig.decided() == Rejected()
 
 
 @pytest.mark.parametrize("program", each_nvim())
@@ -169,7 +189,7 @@ for _, float in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
 end
 return covered
 """
-"""For each terminal that a notice covers: the notice's row in it, and its height."""
+"""For each terminal that a notice covers: the notice's row in the terminal, and the terminal's height."""
 
 
 @pytest.mark.parametrize("program", each_nvim())

@@ -1,5 +1,5 @@
 """What a person selects in a real Neovim is reported to agents completely and once, and is not lost when the focus
-moves to their terminal."""
+moves to an agent's terminal."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ LIT = [
     ("4G0<C-v>k", "\n\t", (2, 0), (3, 1)),
     ("4G$<C-v>0", "\tfour\U0001f600six", (3, 0), (3, 10)),
 ]
-"""Keys, text, start and end; columns in UTF-16."""
+"""The keys, the selected text, its start and its end; columns in UTF-16 code units."""
 
 
 async def test_a_selection_is_what_is_lit(rig: Workstation) -> None:

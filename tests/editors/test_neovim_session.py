@@ -144,7 +144,7 @@ async def test_the_end_is_told_before_neovim_has_cleaned_up(rig: Workstation) ->
     await settled(lambda: Gone() in rig.events, "the end")
 
 
-async def test_closing_is_no_end_and_may_be_done_twice(rig: Workstation) -> None:
+async def test_closing_twice_is_allowed_and_not_reported_as_gone(rig: Workstation) -> None:
     await rig.editor.close()
     await rig.editor.close()
     assert Gone() not in rig.events
@@ -152,7 +152,7 @@ async def test_closing_is_no_end_and_may_be_done_twice(rig: Workstation) -> None
         await rig.editor.folders()
 
 
-async def test_changes_of_the_directory_are_told(rig: Workstation) -> None:
+async def test_changes_of_the_directory_are_reported(rig: Workstation) -> None:
     other = rig.folder / "other dir"
     other.mkdir()
     await rig.person.lua("vim.cmd('cd ' .. vim.fn.fnameescape(...))", str(other))
@@ -195,7 +195,7 @@ async def test_the_state_of_the_bridge_is_known_in_neovim(rig: Workstation) -> N
     assert await rig.person.lua("return #Heard") == 4
 
 
-async def test_a_notice_is_said_without_asking_for_a_key(rig: Workstation) -> None:
+async def test_a_notice_is_reported_without_asking_for_a_key(rig: Workstation) -> None:
     await rig.editor.notify("Something happened. " * 20, "warn")
     await rig.editor.notify("two\nlines", "info")
     await rig.person.until("return vim.fn.execute('messages'):find('Something happened')")
@@ -253,7 +253,9 @@ async def broken() -> AsyncIterator[tuple[asyncio.Queue[bytes], str]]:
 
 
 @pytest.mark.parametrize("answer", [b"\xc1", b"HTTP/1.1 400 Bad Request\r\n\r\n", msgpack.packb([9, 9])])
-async def test_a_peer_that_is_no_neovim_is_gone(broken: tuple[asyncio.Queue[bytes], str], answer: bytes) -> None:
+async def test_a_peer_that_is_not_neovim_is_disconnected(
+    broken: tuple[asyncio.Queue[bytes], str], answer: bytes
+) -> None:
     answers, address = broken
     editor = await Neovim.connect(address)
     answers.put_nowait(answer)

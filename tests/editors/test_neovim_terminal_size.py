@@ -1,4 +1,4 @@
-"""A proposal never changes the size of a terminal, so that its program does not have to redraw its screen."""
+"""A proposal never changes the size of a terminal, so that the program in it does not have to redraw its screen."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ while True:
     print("\\r" + "tick", end="", flush=True)
     time.sleep(0.02)
 """
-"""Records the size of its terminal when it starts, and at each signal that the size has changed."""
+"""Records the size of its terminal when it starts, and each time it receives the signal for a change of size."""
 
 WHERE = {
     "right": "botright vertical split",

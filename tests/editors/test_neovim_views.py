@@ -244,7 +244,7 @@ async def test_odd_names_of_files_are_names(rig: Workstation) -> None:
         path = await rig.opened(name, OLD)
         before = await rig.picture()
         await rig.shows(proposal(path, OLD, NEW))
-        # The left side is the person's own buffer, so the name was understood.
+        # The left side is the user's own buffer, so the name was understood.
         await rig.person.types("<C-w>h")
         assert await rig.person.lua("return vim.api.nvim_buf_get_name(0)") == str(path)
         await rig.person.types("<C-w>l:w<CR>")
@@ -307,7 +307,7 @@ async def test_a_file_that_is_not_open_has_its_colours_too(rig: Workstation) -> 
     assert await rig.person.lua("return { vim.bo.syntax, vim.bo.filetype }") == ["c", ""]
 
 
-async def test_a_text_that_can_not_be_shown_is_refused_before_anything_opens(rig: Workstation) -> None:
+async def test_a_text_that_cannot_be_shown_is_refused_before_anything_opens(rig: Workstation) -> None:
     path = await rig.opened("hello.txt", OLD)
     before = await rig.picture()
     for text in ("nul \0\n", "lone \ud800\n"):
@@ -391,6 +391,20 @@ async def test_a_proposal_nobody_has_seen_is_opened_before_it_is_accepted(rig: W
     assert rig.decisions == []
     assert await rig.person.lua("return require('drawbridge.review').accept()") is True
     assert await rig.decided() == Accepted(NEW)
+
+
+async def test_a_proposal_nobody_has_seen_is_not_rejected(rig: Workstation) -> None:
+    path = await rig.opened("a.txt", OLD)
+    await rig.options("{ idle_ms = 60000 }")
+    await rig.person.types("j")
+    await rig.editor.show(proposal(path, OLD, NEW))
+    await rig.person.types(":DrawbridgeReject<CR>")
+    await rig.person.until("return vim.fn.execute('messages'):find('DrawbridgeReject')")
+    assert "no proposal is shown; open one with :DrawbridgeReview" in await rig.person.messages()
+    assert await rig.person.lua(PENDING) == 1
+    assert rig.decisions == []
+    await rig.person.types(":DrawbridgeReview<CR>:DrawbridgeReject<CR>")
+    assert await rig.decided() == Rejected()
 
 
 async def test_edits_are_not_thrown_away_by_a_slip(rig: Workstation) -> None:

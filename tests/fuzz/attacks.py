@@ -1,6 +1,4 @@
-"""Attacks on a bridge's port, which are bytes to send and ways to disconnect. They are reproducible from one
-``Random``.
-"""
+"""Attacks on a bridge's port: bytes to send, and ways to disconnect. They are reproducible from one ``Random``."""
 
 from __future__ import annotations
 
@@ -145,8 +143,8 @@ class Attacker:
         return self._handshake() + self._random.choice(storms)
 
     def _posts(self) -> bytes:
-        """Returns plain requests as Gemini CLI sends them, some in a session that a previous bridge issued or that
-        never existed.
+        """Returns plain requests like Gemini CLI's, some of them invalid. Some have the id of a session that a previous
+        bridge issued or that never existed.
         """
         requests = b""
         for _ in range(self._random.randrange(1, 10)):

@@ -45,8 +45,8 @@ class ServerAttacker(Attacker):
         return request({"Authorization": f"Bearer {self._token}"}, line="GET /ws HTTP/1.1")
 
     def _strangers_words(self) -> bytes:
-        """Returns the bytes of a connection without a token in its header, which has to authenticate with its first
-        message.
+        """Returns the bytes of a connection without a token in its header. The message that should authenticate it may
+        be missing or have an invalid token.
         """
         first = {"type": "auth", "data": {"token": self._random.choice([self._token, "wrong", "", None, 5])}}
         words = [text(json.dumps(first)), *(text(self._message()) for _ in range(5))]

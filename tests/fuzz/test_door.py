@@ -93,8 +93,8 @@ async def siege(besieged: Bridge, attacks: int, seed: int) -> None:
 
 
 async def seconds_of_a_visit(besieged: Bridge, client: ClientConnection, path: Path) -> float:
-    """Visits the bridge as a good peer, on its open connection and on new ones. Returns the seconds until it has all
-    answers.
+    """Visits the bridge as a good peer, on the open connection ``client`` and on new ones. Returns the seconds until
+    all answers have arrived.
     """
     before = time.perf_counter()
     diff = {"old_file_path": str(path), "new_file_path": str(path), "new_file_contents": "x\n", "tab_name": "t"}

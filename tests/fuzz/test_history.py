@@ -1,4 +1,4 @@
-"""Damaged and foreign logs are given to the reader of histories, and to a server that starts.
+"""Damaged and foreign logs do not break the history reader or a server that starts with them.
 
 ``make test`` runs a short campaign, ``make slow`` a long one. A failing campaign names its seed
 (``DRAWBRIDGE_TEST_SEED``).
@@ -131,8 +131,8 @@ def _bend_one(data: bytes, random: Random) -> bytes:
 
 
 def one_line(random: Random, lines: list[bytes]) -> None:
-    """Damages one line. A line that can still be parsed either can be shown to a client or raises ``NOT_OURS``, but no
-    other error.
+    """Damages one line. If it can still be parsed, showing it to a client and applying it to the stored memory raise no
+    errors except those in ``NOT_OURS``.
     """
     line = random.choice(lines)
     line = bent_line(line, random) if random.random() < 0.5 else damaged(line, random)
@@ -156,8 +156,8 @@ def one_line(random: Random, lines: list[bytes]) -> None:
 def one_file(directory: Path, random: Random, data: bytes) -> None:
     """Checks that a damaged file can be opened, read and appended to.
 
-    Damage by a disk is read in the same way every time. After edits by hand, an append may change which lines are
-    accepted.
+    A file with damage that a disk can cause is read the same way every time. After edits by hand, an append may change
+    which lines are accepted.
     """
     file = directory / "messages_2026-11-21_12-00-00.jsonl"
     for old in directory.iterdir():

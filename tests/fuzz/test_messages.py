@@ -1,4 +1,4 @@
-"""A million messages, most of them invalid, are sent to a real server. None crashes it, and its memory does not grow.
+"""A million messages, most of them invalid, are sent to a real server. None crashes it, and its memory hardly grows.
 
 ``make test`` sends 2,000 of them, and ``make slow`` all. A failing campaign names its seed (``DRAWBRIDGE_TEST_SEED``).
 """

@@ -107,8 +107,8 @@ async def siege(besieged: Server, attacks: int, seed: int, projects: list[str], 
 
 
 async def seconds_of_a_visit(besieged: Server, client: WireClient, project: str) -> float:
-    """Visits the server as a good client, on its open connection and on a new one. Returns the seconds until it has all
-    answers.
+    """Visits the server as a good client, on the open connection ``client`` and on a new one. Returns the seconds until
+    all answers have arrived, without the time of the run.
     """
     before = time.perf_counter()
     assert (await client.ask("health_check"))["type"] == "health"

@@ -1,4 +1,4 @@
-"""A guard with its own state directory and its own directory for the sockets of editors."""
+"""A guard with its own state directory and its own directory for editors' sockets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .editors import Editor, File
 
 HASH = "0123456789abcdef" * 4
 PATIENCE = 3_000
-"""Milliseconds that editors have to answer, long because other tests may keep the machine busy."""
+"""How long editors have to answer, in milliseconds. It is long because other tests may keep the machine busy."""
 
 
 class Guard(contextlib.ExitStack):
@@ -38,18 +38,18 @@ class Guard(contextlib.ExitStack):
         return self.enter_context(Editor(self.socket("vscode-"), files, **options))
 
     def socket(self, kind: str = "") -> Path:
-        """A path for another editor's socket. No process has the process ID in its name."""
+        """Returns a path for another editor's socket. The process ID in its path belongs to no process."""
         self._editors += 1
         return self.sockets / f"{HASH}-{kind}{2**22 + self._editors}.sock"
 
     def say(self, payload: dict[str, Any] | bytes, **settings: Any) -> dict[str, Any]:
-        """The hook's answer to the agent."""
+        """Runs the hook with ``payload`` as its input. Returns its answer to the agent."""
         data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
         answer: dict[str, Any] = json.loads(hook.answer(data, cast("Settings", self.settings | settings), os.environb))
         return answer
 
     def denial(self, payload: dict[str, Any] | bytes, **settings: Any) -> str:
-        """The reason for the hook's denial, or "" if the hook has no opinion; any other answer fails the test."""
+        """Returns the reason for the hook's denial, or "" if it has no opinion. Any other answer fails the test."""
         return decision(self.say(payload, **settings), "deny")
 
     @property
@@ -60,7 +60,9 @@ class Guard(contextlib.ExitStack):
 
 
 def decision(answer: dict[str, Any], expected: str) -> str:
-    """The reason given with the ``expected`` decision, in the format of Claude Code and Codex; "" for no opinion."""
+    """Returns the reason given with the ``expected`` decision, in the format of Claude Code and Codex; "" if the hook
+    has no opinion. Any other answer fails the test.
+    """
     if answer == {}:
         return ""
     output = answer["hookSpecificOutput"]
@@ -75,7 +77,7 @@ def decision(answer: dict[str, Any], expected: str) -> str:
 def guard(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Guard]:
     for name in ("TEXT_DEADLINE", "NOTICE_DEADLINE"):
         monkeypatch.setattr(unsaved, name, PATIENCE)
-    sockets = home.parent / "s"  # short, because the socket's path may have 103 bytes at most
+    sockets = home.parent / "s"  # short, because a socket's path may be at most 103 bytes long
     sockets.mkdir()
     with Guard(sockets) as guard:
         yield guard

@@ -21,8 +21,8 @@ from drawbridge.guard import neovim
 Params: TypeAlias = dict[str, Any]
 File: TypeAlias = dict[str, Any]
 Manner: TypeAlias = Callable[[bytes, bytes], Iterator[bytes]]
-"""How an editor answers: yields what is sent, piece by piece, given the answer to ``nvim_get_mode`` (empty for VS Code)
-and the answer to the request itself."""
+"""How an editor answers: yields what is sent, piece by piece, given the answer to ``nvim_get_mode`` (empty for VS Code
+and a ``fresh`` Neovim) and the answer to the request itself."""
 
 MODE = msgpack.packb([1, 1, None, {"mode": "n", "blocking": False}])
 BLOCKED = msgpack.packb([1, 1, None, {"mode": "r", "blocking": True}])
@@ -75,7 +75,7 @@ def at_a_short_prompt(_mode: bytes, answer: bytes) -> Iterator[bytes]:
 
 
 def silent(_mode: bytes, _answer: bytes) -> Iterator[bytes]:
-    """Reads the request but sends nothing: it was stopped with Ctrl-Z, or is computing."""
+    """Reads the request but sends nothing, like an editor that computes something."""
     yield from ()
 
 
@@ -95,7 +95,7 @@ def hanging_up_halfway(mode: bytes, answer: bytes) -> Iterator[bytes]:
 
 
 def saying(data: bytes) -> Manner:
-    """An editor that sends ``data``, whatever it was asked."""
+    """Returns the manner of an editor that sends ``data``, whatever the request is."""
 
     def manner(_mode: bytes, _answer: bytes) -> Iterator[bytes]:
         yield data
@@ -104,7 +104,8 @@ def saying(data: bytes) -> Manner:
 
 
 class Editor:
-    """One editor behind one socket. A context manager. ``files`` maps absolute paths to what ``snapshot`` returns for them.
+    """One editor behind one socket. A context manager. ``files`` maps the absolute path of each open file to those fields
+    of its state in ``snapshot`` that differ from the state of a saved file in the background.
 
     ``answers`` replace its usual answers: for each method a result, or a function of its parameters. A ``fresh`` Neovim has
     never been asked before, so it must be sent the Lua code first.
@@ -157,7 +158,7 @@ class Editor:
 
     @property
     def told(self) -> list[str]:
-        """The notices that the editor has shown to the user."""
+        """The notices that the editor was asked to show to the user."""
         return [params["message"] for method, params in self.asked if method == "send_message"]
 
     def params_of(self, method: str) -> list[Params]:

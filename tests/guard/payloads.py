@@ -1,4 +1,4 @@
-"""What agents send to a hook: recorded from real agents (``record_hooks.py``), or changed as they would send it."""
+"""What agents send to a hook: payloads recorded from real agents (``record_hooks.py``), with changed tool arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Payload: TypeAlias = dict[str, Any]
 TRANSCRIPTS = Path(__file__).resolve().parents[1] / "transcripts" / "hooks"
 
 A = "/ws/a.py"
-"""The file that the recorded sessions are about."""
+"""The file that most of the recorded calls are about."""
 
 KEPT = {"modified": True, "current": True, "visible": True}
 """The state of an open file with unsaved work, which an agent must not change."""
@@ -20,7 +20,7 @@ KEPT = {"modified": True, "current": True, "visible": True}
 
 @functools.cache
 def _sessions() -> dict[str, list[Payload]]:
-    """The recorded payloads by agent."""
+    """Returns the recorded payloads, by agent."""
     sessions: dict[str, list[Payload]] = {}
     for transcript in sorted(TRANSCRIPTS.glob("*.jsonl")):
         head, *payloads = map(json.loads, transcript.read_text().splitlines())
@@ -29,12 +29,14 @@ def _sessions() -> dict[str, list[Payload]]:
 
 
 def all_recorded() -> list[tuple[str, Payload]]:
-    """Every payload with its agent."""
+    """Returns every recorded payload with its agent."""
     return [(agent, payload) for agent, session in _sessions().items() for payload in session]
 
 
 def recorded(agent: str, event: str, tool: str | None = None, **tool_input: Any) -> Payload:
-    """A copy of the first recorded payload of that kind. ``tool_input`` changes the tool's arguments."""
+    """Returns a copy of the first recorded payload of that kind, with the tool's arguments changed by ``tool_input``.
+    Raises ``LookupError`` if there is no such payload.
+    """
     for payload in _sessions()[agent]:
         if payload["hook_event_name"] == event and payload.get("tool_name") == tool:
             copy: Payload = json.loads(json.dumps(payload))
@@ -45,15 +47,15 @@ def recorded(agent: str, event: str, tool: str | None = None, **tool_input: Any)
 
 
 def edit(path: str = A) -> Payload:
-    """The payload of Claude Code when it is about to edit a file."""
+    """Returns what Claude Code sends when it is about to edit a file."""
     return recorded("claude", "PreToolUse", "Edit", file_path=path)
 
 
 def edited(path: str = A) -> Payload:
-    """The payload of Claude Code when it has edited a file."""
+    """Returns what Claude Code sends when it has edited a file."""
     return recorded("claude", "PostToolUse", "Edit", file_path=path)
 
 
 def bash(command: str) -> Payload:
-    """The payload of Claude Code when it is about to run a command in /ws."""
+    """Returns what Claude Code sends when it is about to run a command in /ws."""
     return recorded("claude", "PreToolUse", "Bash", command=command)

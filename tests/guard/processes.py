@@ -41,7 +41,7 @@ class Ended(NamedTuple):
 
 
 def fast_form(directory: Path, settings: Mapping[str, object]) -> list[str]:
-    """The command of an isolated interpreter without ``site``, which runs a few lines that import cached modules."""
+    """Writes the hook's script, and returns the command that runs it in an isolated interpreter without ``site``."""
     stub = directory / "claude.py"
     stub.write_text(STUB.format(source=SOURCE, settings=settings))
     return [sys.executable, "-I", "-S", "-c", LOADER, str(stub)]
@@ -56,7 +56,7 @@ def as_json(payload: dict[str, Any]) -> bytes:
 
 
 def run(words: list[str], data: bytes | dict[str, Any] | None, **options: Any) -> Ended:
-    """Run a command with ``data`` as its standard input, which is empty if ``data`` is None."""
+    """Runs a command with ``data`` as its standard input; None for the test's own standard input."""
     given = as_json(data) if isinstance(data, dict) else data
     done = subprocess.run(words, input=given, capture_output=True, timeout=PATIENCE, **options, env=os.environ)
     return Ended(done.returncode, done.stdout, done.stderr.decode())

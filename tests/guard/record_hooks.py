@@ -97,7 +97,9 @@ class Place:
 
 
 def claude(place: Place) -> str:
-    """Record a one-shot run, then a session in a terminal, since only a session watches files. Returns the version."""
+    """Records a one-shot run, a session in a terminal (only a session watches files), and a session that asks the user.
+    Returns the version.
+    """
     program, a = str(programs.claude()), place.folder / "a.py"
     events = ("PreToolUse", "PostToolUse", "PostToolUseFailure", "UserPromptSubmit", "SessionStart", "CwdChanged")
     settings = {"permissions": {"defaultMode": "acceptEdits", "allow": ["Bash"]}, "hooks": place.hooks(*events)}
@@ -135,7 +137,7 @@ def claude(place: Place) -> str:
 
 
 def asking_claude(place: Place) -> None:
-    """Record a session in a terminal that asks the user, who takes a while to answer the first question."""
+    """Records a session in a terminal that asks the user, who takes a while to answer the first question."""
     question = {"question": "Which?", "header": "One", "multiSelect": False}
     question["options"] = [{"label": label, "description": label} for label in ("Left", "Right")]
     events = ("PermissionRequest", "Notification", "Stop", "SessionEnd")
@@ -218,7 +220,7 @@ def _exec(call: str, **arguments: str) -> dict[str, Any]:
 
 
 def _responses(turns: list[dict[str, Any]]) -> type[BaseHTTPRequestHandler]:
-    """A handler for the Responses API that answers each request with the next item of ``turns``."""
+    """Returns a handler for the Responses API that answers each request with the next item of ``turns``."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -235,7 +237,7 @@ def _responses(turns: list[dict[str, Any]]) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode())
 
         def log_message(self, *_: object) -> None:
-            """Log nothing."""
+            """Logs nothing."""
 
     return Handler
 

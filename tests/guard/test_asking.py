@@ -25,7 +25,9 @@ DEADLINE = 400
 
 @contextlib.contextmanager
 def between(least: float, most: float) -> Iterator[None]:
-    """Fail unless the body takes from ``least`` to ``most`` seconds. The machine may be busy, so ``most`` is generous."""
+    """Fails unless the body takes from ``least`` to ``most`` seconds. ``most`` is generous, since the machine may be
+    busy.
+    """
     began = time.monotonic()
     yield
     took = time.monotonic() - began
@@ -79,10 +81,16 @@ WRONG = {
     "at a prompt": (editors.at_a_prompt, "is waiting at a prompt"),
     "hanging up": (editors.hanging_up, "hung up"),
     "hanging up halfway": (editors.hanging_up_halfway, "hung up"),
-    "another protocol": (editors.saying(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "sent an invalid answer"),
+    "another protocol": (
+        editors.saying(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+        "sent an invalid answer (not a msgpack-RPC message)",
+    ),
     "an error": (editors.saying(msgpack.packb([1, 2, [0, "E5108: no such thing"], None])), "E5108: no such thing"),
     "another number": (editors.saying(msgpack.packb([1, 3, None, '{"files": [null]}'])), "sent an invalid answer"),
-    "three parts": (editors.saying(msgpack.packb([1, 2, None])), "sent an invalid answer"),
+    "three parts": (
+        editors.saying(msgpack.packb([1, 2, None])),
+        "sent an invalid answer (not a msgpack-RPC message)",
+    ),
     "a number": (editors.saying(msgpack.packb([1, 2, None, 17])), "sent an invalid answer"),
     "no JSON": (editors.saying(msgpack.packb([1, 2, None, "{"])), "sent an invalid answer"),
     "bytes": (editors.saying(msgpack.packb([1, 2, None, b'"\xff"'])), "sent an invalid answer"),
@@ -223,7 +231,7 @@ def test_an_editor_that_has_ended_is_not_asked(guard: Guard) -> None:
 
 
 def stuck_beside(guard: Guard, files: dict[str, editors.File], **options: Any) -> editors.Editor:
-    """An editor that answers, beside another one that waits at a prompt."""
+    """Starts an editor that waits at a prompt, and one that answers. Returns the one that answers."""
     guard.neovim(manner=editors.at_a_prompt, pid=1)
     return guard.neovim(files, pid=2, **options)
 

@@ -1,4 +1,4 @@
-"""Whatever an agent sends, it gets JSON and exit code 0; the log gets one line, and nothing else is written anywhere."""
+"""Whatever an agent sends, it gets JSON and exit code 0; the log gets one line, and no other file is written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LARGE = b'{"hook_event_name": "PreToolUse", "tool_name": "' + b"x" * 10_000_000 
 
 
 def changed(**changes: Any) -> dict[str, Any]:
-    """The payload of an edit with some values changed. None removes a value."""
+    """Returns the payload of an edit with some values changed. None removes a value."""
     payload = edit() | changes
     return {key: value for key, value in payload.items() if value is not None}
 
@@ -83,7 +83,7 @@ def test_a_patch_of_nothing_is_no_opinion(guard: Guard) -> None:
     guard.neovim({A: KEPT})
     assert guard.say(recorded("codex", "PreToolUse", "apply_patch", command="x"), agent="codex") == {}
     [line] = guard.log
-    assert line.startswith("codex: failed (open): a patch that names no file")
+    assert line.startswith("codex: failed (open): the patch does not name a file")
 
 
 @pytest.mark.parametrize(("data", "problem"), BAD.values(), ids=BAD.keys())
@@ -206,7 +206,7 @@ def test_closed_stays_closed_where_not_even_the_failure_can_be_told(
 
 @pytest.fixture(params=["fast", "command"])
 def words(request: pytest.FixtureRequest, guard: Guard, home: Path) -> Callable[..., list[str]]:
-    """Returns the command that starts the guard, in each of its two forms."""
+    """Returns a function that returns the command of the guard, in each of its two forms, with the given settings."""
 
     def words(**settings: str) -> list[str]:
         if request.param == "fast":
@@ -231,7 +231,7 @@ def test_a_closed_stdin_is_nothing(guard: Guard, words: Callable[..., list[str]]
 
 
 def test_no_input_is_not_a_failure_of_the_guard(guard: Guard) -> None:
-    """A user or a script has started the hook. With ``fail = "closed"``, it counts as a failure all the same."""
+    """A user or a script may have started the hook. With ``fail = "closed"``, empty input still counts as a failure."""
     assert guard.say(b"") == {}
     assert "failed" not in "".join(guard.log)
     decision(guard.say(b"", fail="closed"), "deny")
@@ -281,7 +281,7 @@ def test_another_users_state_directory_is_left_alone(guard: Guard) -> None:
 
 
 @pytest.mark.parametrize("log_file", ["/missing/directory/guard.log", "/", "/dev/full", "a\0b"])
-def test_a_log_file_that_can_not_be_written_does_not_open_what_is_closed(guard: Guard, log_file: str) -> None:
+def test_a_log_file_that_cannot_be_written_does_not_open_what_is_closed(guard: Guard, log_file: str) -> None:
     assert "not JSON" in guard.denial(b"hello", fail="closed", log_file=log_file)
 
 
@@ -324,7 +324,7 @@ def test_what_was_set_to_be_closed_stays_closed_beside_a_bad_setting(guard: Guar
     assert "--deadline must be" in decision(ended.answer, "deny")
 
 
-def test_a_name_of_a_setting_in_the_environment_that_is_wrong_is_said(
+def test_a_name_of_a_setting_in_the_environment_that_is_wrong_is_reported(
     guard: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DRAWBRIDGE_HOOK_POLICY", "all")

@@ -70,12 +70,12 @@ RECORDED: dict[tuple[str, str, str | None], tuple[str, str, list[str], str]] = {
 
 
 def dialects() -> list[calls.Dialect]:
-    """All dialects. The return type lets mypy check that each module has everything that a dialect needs."""
+    """Returns all dialects. The return type lets mypy check that each module has everything that a dialect needs."""
     return [claude, gemini, codex]
 
 
 def test_a_dialect_has_the_guards_own_words() -> None:
-    """The modules of dialects write these words as literals, because an import would make every call slower."""
+    """The dialects' modules contain these words as literals, because an import would make every call slower."""
     events = {calls.BEFORE, calls.AFTER, calls.FAILED, calls.PROMPT, calls.START, calls.MOVED, calls.CHANGED}
     events |= set(calls.FOR_SERVER)
     for one in dialects():
@@ -114,8 +114,9 @@ def test_every_event_was_recorded() -> None:
 
 
 def test_the_directory_of_a_command_is_where_it_runs() -> None:
-    """Gemini CLI sends a directory with the command, relative to the session's. In Codex, `cd` changes the session's
-    directory."""
+    """Gemini CLI sends a directory with the command, relative to the session's. Codex sends the command's directory as
+    ``cwd``.
+    """
     moved = [payload for agent, payload in all_recorded() if agent == "gemini" and "dir_path" in str(payload)]
     assert {os.path.normpath(parse(payload, "gemini").cwd) for payload in moved} == {"/ws/sub"}
     after_cd = [payload for agent, payload in all_recorded() if agent == "codex" and payload["cwd"] == "/ws/sub"]
@@ -124,7 +125,8 @@ def test_the_directory_of_a_command_is_where_it_runs() -> None:
     assert parse(elsewhere, "gemini").cwd == "/elsewhere"
 
 
-# Input that the recorded agents no longer send, or not yet: agent and tool → the input, and what the guard reads in it.
+# Input that the recorded agents no longer send or do not send yet: agent and tool → the input, and how the guard parses
+# it.
 OTHERS: dict[tuple[str, str], tuple[dict[str, Any], str, str]] = {
     ("claude", "MultiEdit"): ({"file_path": A, "edits": []}, E, A),
     ("claude", "NotebookEdit"): ({"file_path": A}, E, A),
@@ -177,7 +179,7 @@ def test_every_tool_is_tried_here() -> None:
 def test_a_path_is_absolute_but_otherwise_as_the_agent_reads_it(
     path: str, cwd: Any, whole: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The editor resolves links, since it may see another file system than the agent."""
+    """The editor resolves links, since it may see a different file system than the agent."""
     monkeypatch.chdir(tmp_path)
     payload = edit(path) | {"cwd": cwd}
     assert parse(payload).paths == [whole.replace("HERE", str(tmp_path))]
@@ -234,13 +236,13 @@ def test_a_patch_touches_the_files_that_it_names(
 
 @pytest.mark.parametrize("text", ["", "*** Begin Patch\n*** End Patch\n", "*** Update File: \n", "+*** Add File: a.py"])
 def test_a_patch_without_a_file_name_is_rejected(text: str) -> None:
-    with pytest.raises(calls.Unusable, match=r"names no file|is missing"):
+    with pytest.raises(calls.Unusable, match=r"does not name a file|is missing"):
         parse(recorded("codex", "PreToolUse", "apply_patch", command=text), "codex")
     assert codex.paths(text) == []
 
 
-# The keys that an answer may have, by agent and event: Codex's schemas (0.169.0) forbid any other key, and Claude Code
-# and Gemini CLI ignore them.
+# The keys that an answer may have, by agent and event. Codex's schemas (0.169.0) forbid other keys, and Claude Code and
+# Gemini CLI ignore them.
 BEFORE_KEYS = {"permissionDecision", "permissionDecisionReason", "additionalContext"}
 SPECIFIC = {
     ("claude", "PreToolUse"): BEFORE_KEYS,

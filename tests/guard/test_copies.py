@@ -26,7 +26,9 @@ def kept(home: Path) -> Path:
 
 
 def copied(directory: Path, path: Path | str, content: str, *, ago: int = 0, pid: int = 4711) -> Path:
-    """Create a copy of ``path`` with this content, as an editor writes it. ``ago`` is its age in milliseconds."""
+    """Creates a copy of ``path`` with this content, as an editor does, dated ``ago`` milliseconds before ``NOW``.
+    Returns the path of the copy.
+    """
     copy = directory / f"{NOW - ago}.{pid}{path}"
     copy.parent.mkdir(parents=True, exist_ok=True)
     copy.write_text(content)
@@ -177,7 +179,7 @@ def test_restoring_without_a_copy_is_refused(kept: Path, tmp_path: Path, which: 
     assert errors.count("\n") == 1
 
 
-def test_a_place_that_can_not_be_written_is_said_and_nothing_lost(kept: Path, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_reported_and_nothing_lost(kept: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     copy = copied(kept, tmp_path / "file" / "a.py", "then\n")
     code, output, errors = restore("1", socket_dir=str(tmp_path))

@@ -27,7 +27,7 @@ HEAVY = {"asyncio", "re", "typing", "argparse", "os", "json", "socket", "enum", 
 
 
 def imported(words: list[str], data: Payload) -> set[str]:
-    """The modules that a process loads beyond those of a bare interpreter."""
+    """Returns the modules that a process loads beyond those of a bare interpreter."""
 
     def names(words: list[str]) -> set[str]:
         ended = processes.run([words[0], "-X", "importtime", *words[1:]], data)
@@ -78,7 +78,7 @@ def test_nothing_slow_is_loaded_when_an_editor_is_silent(guard: Guard, home: Pat
 
 
 def test_nothing_of_the_guard_needs_a_package(guard: Guard, home: Path) -> None:
-    """The guard is installed without its dependencies. The test runs every kind of answer once."""
+    """The installed form can't import packages. The test triggers every kind of answer once."""
     unsaved = {"buffer_text": {"text": "mine\n", "version": 1}, "save_buffer": {"saved": True}}
     kept = {"success": True, "reloaded": [], "kept": [{"name": A, "lines": 3}]}
     new = {"new": [{"line": 1, "severity": "error", "message": "no"}], "pending": False}

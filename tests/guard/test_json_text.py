@@ -1,4 +1,6 @@
-"""JSON without the ``json`` package: it accepts the same texts and returns the same values."""
+"""JSON without the ``json`` package: ``parse`` returns the same values as ``json.loads`` with ``strict=False``, but
+rejects the words ``NaN`` and ``Infinity``.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,7 @@ def test_invalid_json_is_rejected(text: str) -> None:
 
 
 def test_parsing_works_without_the_json_package() -> None:
-    """Python's scanner raises an error from the ``json`` package if that is loaded."""
+    """For invalid JSON, Python's scanner looks for the error class of the ``json`` package, which may not be loaded."""
     text = '{"a": [1, -2.5e3, true, null, "\\u00e9\\ud83d\\ude00"], "b": {"c": {}}}'
     script = (
         f"import sys; sys.path.insert(0, {SOURCE!r})\n"

@@ -18,7 +18,7 @@ values = st.recursive(leaves, lambda inner: st.lists(inner, max_size=20) | st.di
 
 
 def as_it_is_read(value: Any) -> Any:
-    """The value that ``decode`` returns: floats and extension values are None, and bytes are text, whatever they contain."""
+    """Returns what ``decode`` returns for ``value``: floats and extension values become None, and bytes become text."""
     if isinstance(value, float | msgpack.ExtType):
         return None
     if isinstance(value, bytes):

@@ -46,7 +46,7 @@ def ask(guard: Guard, project: Path) -> Callable[..., dict[str, Any]]:
 
 
 def selecting(guard: Guard, project: Path, content: str = "one\ntwo", **changes: Any) -> Editor:
-    """A Neovim in the project, with a selection in a.py."""
+    """Starts a fake Neovim in the project, with a selection in a.py."""
     selection = {"file_path": str(project / "a.py"), "start_line": 3, "end_line": 4, "content": content} | changes
 
     def snapshot(params: dict[str, Any]) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def test_nonsense_is_no_selection(
     assert guard.log == []
 
 
-# Which editors a session is about.
+# Which editors count for a session.
 
 
 @pytest.mark.parametrize("where", ["", "sub", "..", "../other"])

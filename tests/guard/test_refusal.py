@@ -26,7 +26,7 @@ def unsaved(text: str) -> dict[str, Any]:
 @pytest.fixture
 def reason(guard: Guard, tmp_path: Path) -> Callable[..., str]:
     """Returns a function that returns the reason for a denial. File ``name`` contains ``saved`` on disk and ``text`` in
-    the editor."""
+    the editor. If ``saved`` is None, the file on disk is not written."""
 
     def reason(saved: str | bytes | None, text: str, *, name: str = "a.py", **settings: Any) -> str:
         file = tmp_path / name

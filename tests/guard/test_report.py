@@ -1,4 +1,6 @@
-"""A ``claude`` in a terminal and this machine's agent server: what the hook reports, and what its answers cause."""
+"""A ``claude`` in a terminal and this machine's agent server: what the hook reports, and what it does with the server's
+answers.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from typing import Any
 import pytest
 
 from drawbridge.guard import calls, find, report
-from drawbridge.server.terminal_sessions import session
+from drawbridge.server.terminal_sessions import questions
 from drawbridge.transport import private_socket
 from tests.waiting import PATIENCE
 
@@ -47,13 +49,15 @@ def name(payload: Payload) -> str:
 
 
 def line_about(payload: Payload) -> dict[str, Any]:
-    """What the hook sends to the server. The agent's process is the hook's parent."""
+    """Returns what the hook sends to the server. The agent's process is the hook's parent."""
     of_process = {"pid": os.getppid(), "config": os.environ["CLAUDE_CONFIG_DIR"]}
     return {"type": "hook", "agent": "claude", **of_process, "payload": payload}
 
 
 class Server:
-    """A fake agent server. ``heard`` are the messages received; an approval request is answered with ``decision``."""
+    """A fake agent server. ``heard``: the messages that it has received. It answers approval requests with
+    ``decision``, once ``answer`` is called.
+    """
 
     def __init__(self, listener: socket.socket) -> None:
         self.heard: list[dict[str, Any]] = []
@@ -276,7 +280,7 @@ def test_the_question_of_a_workflows_subagent_waits_like_the_main_agents(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The subagent's dialog is already in the terminal."""
-    assert report.OWN_DIALOG == session.OWN_DIALOG
+    assert report.OWN_DIALOG == questions.OWN_DIALOG
     monkeypatch.setattr(report, "SUBAGENT_SECONDS", 0.05)
     answering = threading.Timer(0.5, server.answer, [ALLOW])
     answering.start()
@@ -301,7 +305,7 @@ def test_a_server_that_was_killed_costs_one_connection(guard: Guard, home: Path)
 
 
 def left_behind(name: str) -> Path:
-    """A socket on which no process listens."""
+    """Creates a socket on which no process listens. Returns its path."""
     place = Path(private_socket.directory())
     place.mkdir(parents=True, exist_ok=True, mode=0o700)
     with socket.socket(socket.AF_UNIX) as dead:
@@ -382,7 +386,7 @@ def test_an_invalid_answer_of_a_server_is_ignored(guard: Guard, line: bytes) -> 
 
 @contextlib.contextmanager
 def waiting(guard: Guard, home: Path, *before: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The process of a hook that waits for an answer to an approval request. It is killed when the context is left."""
+    """Starts a hook that sends an approval request and waits for the answer. Kills it when the context ends."""
     words = [*before, *processes.fast_form(home, guard.settings)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
@@ -410,11 +414,11 @@ def test_a_question_goes_when_the_agent_was_killed(guard: Guard, home: Path, ser
         assert process.wait(PATIENCE) == 0
 
 
-# A question outlives its server.
+# An approval request outlives its server.
 
 
 def question_to(listener: socket.socket, *, last_words: bytes = b"") -> dict[str, Any]:
-    """What the next hook sends to a server, which then sends ``last_words`` and closes the connection."""
+    """Returns what the next hook sends to this server, then sends ``last_words`` and closes the connection."""
     listener.settimeout(PATIENCE)
     connection, _ = listener.accept()
     with connection, connection.makefile("rb") as lines:
@@ -490,7 +494,7 @@ def test_a_question_without_a_server_goes_with_its_agent(guard: Guard, home: Pat
 
 
 def wait_for(payload: Payload) -> None:
-    """Mark that something waits for the session of this payload."""
+    """Creates the file that makes the hooks of this payload's session wait for what the server hands over."""
     (Path(private_socket.directory()) / f"{payload['session_id']}{report.WAITING}").touch()
 
 

@@ -46,7 +46,9 @@ def test_unsaved_and_in_front_must_be_in_the_same_editor(guard: Guard) -> None:
 def test_the_editor_with_both_is_heard_whoever_is_asked_before(
     guard: Guard, other: dict[str, Any], first: bool
 ) -> None:
-    """The program that the specification describes stops at the first editor with unsaved changes and may allow it."""
+    """The program that the specification describes stops at the first editor with unsaved changes and may allow the
+    edit.
+    """
     standings = [other, KEPT] if first else [KEPT, other]
     for pid, standing in enumerate(standings, 4711):
         guard.neovim({A: standing}, pid=pid)
@@ -66,7 +68,7 @@ def test_every_editor_with_unsaved_work_is_named(guard: Guard) -> None:
 
 
 def test_an_editor_that_knows_the_file_by_another_name_is_told_too(guard: Guard) -> None:
-    """One editor has the file open by a link, while VS Code resolves links in every name."""
+    """One editor has the file open through a link, while VS Code resolves links in every name."""
     guard.neovim({A: KEPT | {"name": "/link/a.py"}}, pid=1)
     clean = guard.vscode({A: {}, "/ws/b.py": {}}, pid=2)
     assert "/link/a.py has unsaved changes" in guard.denial(edit())
@@ -142,7 +144,7 @@ def test_gemini_cli_has_other_words_for_it(guard: Guard) -> None:
     assert asked["systemMessage"] == asked["reason"]
 
 
-def test_codex_can_not_ask_so_it_is_denied(guard: Guard) -> None:
+def test_codex_cannot_ask_so_it_is_denied(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT})
     assert "/ws/a.py" in guard.denial(recorded("codex", "PreToolUse", "apply_patch"), agent="codex", answer="ask")
     assert neovim.told == ["Codex was kept from changing a.py until you save it"]

@@ -22,7 +22,7 @@ SAVED = (
 
 
 def let_through(answer: dict[str, Any]) -> str:
-    """The context that the agent gets with a call that is let through. Fails if the call was denied."""
+    """Returns the context that the agent gets with a call that is let through. Fails if the call was denied."""
     output = answer["hookSpecificOutput"]
     assert set(output) == {"hookEventName", "additionalContext"}
     told: str = output["additionalContext"]
@@ -126,7 +126,7 @@ def test_the_buffer_is_saved_for_the_person(guard: Guard) -> None:
         ("x", "no answer"),
     ],
 )
-def test_what_can_not_be_saved_is_kept(guard: Guard, answer: Any, why: str) -> None:
+def test_what_cannot_be_saved_is_kept(guard: Guard, answer: Any, why: str) -> None:
     guard.neovim({A: KEPT}, answers={"save_buffer": answer})
     assert f"Neovim 0.12.4 could not save a.py: {why}." in guard.denial(edit(), answer="save")
 
@@ -157,11 +157,11 @@ def test_what_is_typed_while_another_text_is_saved_is_kept_too(guard: Guard, ans
     other = guard.neovim({A: {"current": True}}, pid=2)
 
     def saved(_params: object) -> dict[str, Any]:
-        """Acts as an editor that has saved, and whose user types on at once."""
+        """Acts as an editor that has saved, and whose user continues to type immediately."""
         one.files[A] = {"modified": where == "the same editor", "current": True}
         other.files[A] = {"modified": where == "another editor", "current": True}
         return {"saved": True, "success": True}
 
     one = guard.neovim({A: KEPT}, pid=1, answers={"save_buffer": saved, "send_message": saved})
-    assert "Nothing was written. This was typed after a save." in guard.denial(edit(), answer=answer)
+    assert "Nothing was written. The user typed it after the file was saved." in guard.denial(edit(), answer=answer)
     assert len(other.told) == 1

@@ -47,12 +47,12 @@ class BridgeRig:
         return str(self.folder / name)
 
     async def shown(self, number: int = 1) -> list[str]:
-        """Wait until the editor shows ``number`` proposals, and return their IDs."""
+        """Waits until the editor shows ``number`` proposals, and returns their IDs."""
         await until(lambda: len(self.editor.shown) == number, f"{number} proposals shown")
         return list(self.editor.shown)
 
     async def settled(self) -> None:
-        """Wait until the editor has reported which files are open, and every subscriber has received it."""
+        """Waits until the editor has reported which files are open, and every subscriber has received the report."""
         watch = self.bridge._context
         await until(lambda: watch._asking is None or watch._asking.done(), "the answer to what is open")
 

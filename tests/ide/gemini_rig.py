@@ -27,7 +27,7 @@ VERSION = "2025-06-18"
 async def open_gemini_bridge(
     folder: Path, editor: MemoryEditor | None = None, **flags: Any
 ) -> AsyncIterator[BridgeRig]:
-    """Run a bridge that has reported which files are open. Its event streams are closed before its server."""
+    """Runs a bridge whose editor has reported which files are open. Closes its event streams before its server."""
     async with open_bridge(folder, editor, **flags) as rig:
         await rig.settled()
         yield rig
@@ -63,7 +63,7 @@ class Connection:
             await self.writer.wait_closed()
 
     async def ask(self, method: str, path: str, headers: dict[str, str], body: bytes = b"") -> Answer:
-        """Send a request and return the whole answer. The connection can be used again after it."""
+        """Sends a request and returns the whole answer. The connection can be used again afterwards."""
         await self.send(method, path, headers, body)
         answer = await self.head()
         while isinstance(event := await self.event(), h11.Data):
@@ -110,7 +110,7 @@ class Stream:
         await self.connection.__aexit__(kind, error, trace)
 
     async def message(self) -> Any:
-        """Wait for the next message and return it; None at the end of the stream."""
+        """Waits for the next message and returns it; None at the end of the stream."""
         while (block := await self._block()) is not None:
             if "data" in block:
                 self.last_id = block.get("id", self.last_id)
@@ -118,12 +118,14 @@ class Stream:
         return None
 
     async def comment(self) -> None:
-        """Wait for the next comment. Messages before it are skipped."""
+        """Waits for the next comment. Messages before it are skipped."""
         while "" not in (block := await self._block() or {}):
             assert block, "the stream ended before a comment"
 
     async def _block(self) -> dict[str, str] | None:
-        """Wait for the next event or comment and return its fields by name, "" for a comment; None at the end of the stream."""
+        """Waits for the next event or comment and returns its fields by name, "" for a comment. Returns None at the end
+        of the stream.
+        """
         while "\n\n" not in self._text:
             event = await self.connection.event()
             if not isinstance(event, h11.Data):
@@ -133,7 +135,7 @@ class Stream:
         return dict(line.split(": ", 1) for line in block.split("\n"))
 
     async def receive(self, method: str) -> Any:
-        """Wait for the next message with this method and return its parameters."""
+        """Waits for the next message with this method and returns its parameters. Messages before it are skipped."""
         while (message := await self.message()) is not None:
             assert message.keys() == {"jsonrpc", "method", "params"}
             if message["method"] == method:
@@ -141,7 +143,7 @@ class Stream:
         raise AssertionError(f"the stream ended before a {method}")
 
     async def files(self) -> list[Any]:
-        """Wait for the next context update and return its open files."""
+        """Waits for the next context update and returns its open files."""
         files: list[Any] = (await self.receive("ide/contextUpdate"))["workspaceState"]["openFiles"]
         return files
 
@@ -156,7 +158,9 @@ class Cli:
         self._ids = itertools.count()
 
     def headers(self, **changed: str | None) -> dict[str, str]:
-        """The headers of a POST. ``changed`` adds or replaces headers (``_`` stands for ``-``), or removes them (None)."""
+        """Returns the headers of a POST. ``changed`` adds, replaces or, with None, removes headers; ``_`` stands for
+        ``-``.
+        """
         given: dict[str, str | None] = {
             "host": f"127.0.0.1:{self.port}",
             "accept": ACCEPT,
@@ -184,7 +188,7 @@ class Cli:
         return self
 
     async def get(self, path: str = "/mcp", **changed: str | None) -> Answer:
-        """Send a GET request and return the whole answer, which is not a stream."""
+        """Sends a GET request and returns the whole answer, which is not a stream."""
         async with Connection(self.port) as connection:
             return await connection.ask("GET", path, self.headers(content_type=None, **changed))
 
@@ -201,7 +205,7 @@ class Cli:
         return Stream(connection)
 
     async def call(self, tool: str, **arguments: Any) -> Any:
-        """Call a tool and return the whole message that answers the call."""
+        """Calls a tool and returns the whole message that answers the call."""
         answer = await self.say(id=next(self._ids), method="tools/call", params={"name": tool, "arguments": arguments})
         assert answer.status == 200, answer
         assert answer.headers["content-type"] == "application/json"
@@ -211,7 +215,7 @@ class Cli:
         assert (await self.call("openDiff", filePath=path, newContent=text))["result"] == {"content": []}
 
     async def body(self, tool: str, **arguments: Any) -> Any:
-        """Call a tool that succeeds, and return the JSON in its only text item."""
+        """Calls a tool that succeeds, and returns the JSON in its only text item."""
         result = (await self.call(tool, **arguments))["result"]
         assert "isError" not in result, result
         [item] = result["content"]
@@ -221,7 +225,7 @@ class Cli:
 
 @contextlib.asynccontextmanager
 async def connected(rig: BridgeRig) -> AsyncIterator[tuple[Cli, Stream]]:
-    """A CLI with a session, and its open stream, which has delivered the first context update."""
+    """Yields a CLI with a session, and its open stream, which has delivered the first context update."""
     cli = await Cli(rig.port, rig.token).greet()
     async with await cli.listen() as stream:
         await stream.receive("ide/contextUpdate")
@@ -229,7 +233,7 @@ async def connected(rig: BridgeRig) -> AsyncIterator[tuple[Cli, Stream]]:
 
 
 def make_project(root: Path) -> Path:
-    """Create a folder with two ordinary files and a secret one; return its real path."""
+    """Creates a folder with two ordinary files and a secret one. Returns its real path."""
     folder = Path(os.path.realpath(root)) / "project"
     folder.mkdir()
     (folder / "poem.txt").write_text("one\ntwo\n")

@@ -40,7 +40,7 @@ class Bridge:
         return content
 
     def dial(self, **headers: str) -> connect:
-        """A WebSocket connection, opened as the real ``claude`` CLI opens it."""
+        """Returns a WebSocket connection to open, with the headers and subprotocol of the real ``claude`` CLI."""
         return connect(
             f"ws://127.0.0.1:{self.port}/",
             additional_headers={TOKEN_HEADER: self.token, **headers},
@@ -55,7 +55,7 @@ class Bridge:
         return written(self._errors)
 
     async def end(self, number: int = signal.SIGTERM) -> tuple[int | None, str]:
-        """End the bridge with a signal; return its exit code and what it has printed on stderr."""
+        """Ends the bridge with a signal. Returns its exit code and what it has printed on stderr."""
         if self.process.returncode is None:
             self.process.send_signal(number)
         async with asyncio.timeout(PATIENCE):
@@ -64,7 +64,7 @@ class Bridge:
 
 
 async def start(errors: BinaryIO, *arguments: str | Path, **variables: str) -> asyncio.subprocess.Process:
-    """Start ``drawbridge``. ``errors`` is a file, not a pipe, so that the process never waits for a reader of its stderr."""
+    """Starts ``drawbridge``. ``errors`` is a file, not a pipe, so that the process never waits for its reader."""
     return await asyncio.create_subprocess_exec(
         *COMMAND,
         *map(str, arguments),
@@ -77,7 +77,9 @@ async def start(errors: BinaryIO, *arguments: str | Path, **variables: str) -> a
 
 @contextlib.asynccontextmanager
 async def bridge(*arguments: str | Path, **variables: str) -> AsyncIterator[Bridge]:
-    """Run ``drawbridge ide`` with these flags and environment variables, from its ready line to its end."""
+    """Runs ``drawbridge ide`` with these flags and environment variables. Yields it once it has printed its ready line,
+    and ends it afterwards.
+    """
     with tempfile.TemporaryFile() as errors:
         process = await start(errors, "ide", *arguments, **variables)
         try:
@@ -99,7 +101,7 @@ async def bridge(*arguments: str | Path, **variables: str) -> AsyncIterator[Brid
 
 
 async def run(*arguments: str | Path, **variables: str) -> tuple[int | None, str, str]:
-    """Run ``drawbridge`` until it ends; return its exit code, stdout and stderr."""
+    """Runs ``drawbridge`` until it ends. Returns its exit code, stdout and stderr."""
     with tempfile.TemporaryFile() as errors:
         process = await start(errors, *arguments, **variables)
         async with asyncio.timeout(PATIENCE):

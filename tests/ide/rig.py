@@ -24,14 +24,14 @@ Answer = dict[str, Any]
 
 
 def head(**headers: str) -> Head:
-    """The head of a real agent's handshake. ``headers`` adds or replaces headers (``_`` stands for ``-``)."""
+    """Returns the head of a real agent's handshake. ``headers`` adds or replaces headers (``_`` stands for ``-``)."""
     given = {"host": "127.0.0.1:12345", TOKEN_HEADER: TOKEN}
     given |= {name.replace("_", "-"): value for name, value in headers.items()}
     return Head("GET", "/", tuple(given.items()))
 
 
 class FakeWebSocket:
-    """An open WebSocket as the bridge sees it. ``sent`` are the messages that the agent has received."""
+    """An open WebSocket as the bridge sees it. ``sent``: the messages that the agent has received."""
 
     def __init__(self) -> None:
         self.sent: list[Answer] = []
@@ -72,14 +72,14 @@ class Agent:
         self.peer.received(json.dumps({"jsonrpc": "2.0", **members}))
 
     def greet(self, *, hears: bool = True) -> None:
-        """Perform the real CLI's handshake. ``hears``: whether the CLI handles notifications as soon as it is ready."""
+        """Performs the real CLI's handshake. ``hears``: whether the CLI handles notifications right after it."""
         self.say(id=next(self._ids), method="initialize", params={"protocolVersion": "2025-11-25"})
         self.say(method="notifications/initialized")
         if hears and isinstance(self.peer, ClaudeClient):
             self.peer.start_listening()
 
     def ask(self, tool: str, **arguments: Any) -> int:
-        """Begin a tool call and return its ID."""
+        """Begins a tool call and returns its ID."""
         id = next(self._ids)
         self.say(id=id, method="tools/call", params={"name": tool, "arguments": arguments})
         return id
@@ -93,20 +93,20 @@ class Agent:
         return answer
 
     async def call(self, tool: str, **arguments: Any) -> Answer:
-        """Call a tool and return the whole answer."""
+        """Calls a tool and returns the whole answer."""
         return await self.answer(self.ask(tool, **arguments))
 
     async def texts(self, tool: str, **arguments: Any) -> list[str]:
-        """Call a tool that succeeds, and return its text items."""
+        """Calls a tool that succeeds, and returns its text items."""
         return texts(await self.call(tool, **arguments))
 
     async def body(self, tool: str, **arguments: Any) -> Any:
-        """Call a tool that succeeds, and return the JSON in its only text item."""
+        """Calls a tool that succeeds, and returns the JSON in its only text item."""
         [text] = await self.texts(tool, **arguments)
         return json.loads(text)
 
     def heard(self, method: str) -> list[Answer]:
-        """The parameters of all notifications with this method."""
+        """Returns the parameters of all notifications with this method that the agent has received."""
         return [message["params"] for message in self.socket.sent if message.get("method") == method]
 
     def vanish(self) -> None:
@@ -121,7 +121,7 @@ def texts(answer: Answer) -> list[str]:
 
 
 def failure(answer: Answer) -> str:
-    """The error text in the answer of a tool call that failed."""
+    """Returns the error text in the answer to a tool call that failed."""
     assert answer["result"]["isError"] is True
     [item] = answer["result"]["content"]
     text: str = item["text"]
@@ -159,7 +159,7 @@ class ClaudeRig:
         return agent
 
     async def proposals(self, number: int = 1) -> Sequence[str]:
-        """Wait until ``number`` proposals are shown, and return their IDs."""
+        """Waits until ``number`` proposals are shown, and returns their IDs."""
         await until(lambda: len(self.editor.shown) == number, f"{number} proposals shown")
         return list(self.editor.shown)
 

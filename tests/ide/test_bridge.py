@@ -46,7 +46,7 @@ class Agent:
         return message
 
     async def notice(self, method: str) -> Any:
-        """Wait for the next notification with this method and return its parameters."""
+        """Waits for a notification with this method, removes it from ``notices``, and returns its parameters."""
         while not any(name == method for name, _ in self.notices):
             await self.receive()
         [at, *_] = [at for at, (name, _) in enumerate(self.notices) if name == method]
@@ -64,7 +64,7 @@ def folder(tmp_path: Path) -> Path:
 
 @contextlib.asynccontextmanager
 async def claude(rig: BridgeRig) -> AsyncIterator[Agent]:
-    """A fake Claude Code that is connected and has shaken hands."""
+    """Yields a fake Claude Code that is connected and has completed its handshake."""
     url, headers = f"ws://127.0.0.1:{rig.port}/", {TOKEN_HEADER: rig.token}
     async with connect(url, additional_headers=headers, compression=None, proxy=None) as client:
         agent = Agent(client)
@@ -179,7 +179,7 @@ async def test_the_editor_is_told_who_is_there(folder: Path) -> None:
 
 
 class Slow(MemoryEditor):
-    """An editor that has not finished its first announcement."""
+    """An editor that does not finish any announcement until ``free`` is set."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__([str(folder)])
@@ -240,7 +240,7 @@ async def test_when_the_editor_goes_the_bridge_stops(folder: Path) -> None:
             await rig.stop.wait()
 
 
-async def test_the_bridge_continues_if_its_lock_can_not_be_rewritten(folder: Path, tmp_path: Path) -> None:
+async def test_the_bridge_continues_if_its_lock_cannot_be_rewritten(folder: Path, tmp_path: Path) -> None:
     async with open_bridge(folder) as rig, claude(rig) as agent:
         path = Path(rig.launched.files["lock_file"].path)
         path.unlink()

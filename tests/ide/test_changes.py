@@ -80,7 +80,7 @@ def test_names_and_lines_from_outside_are_harmless() -> None:
     assert not set("\x1b\u202e").intersection(file.shown + file.hunks[0].text)
 
 
-def test_a_new_end_of_the_last_line_is_told() -> None:
+def test_a_new_end_of_the_last_line_is_reported() -> None:
     review, _ = read(answer(FILE | {"hunks": [HUNK | {"added": "two"}]}))
     assert review.files[0].hunks[0].words == "No newline at end of file."
 
@@ -323,6 +323,33 @@ async def test_a_refused_comment_has_the_servers_reason(desk: Desk) -> None:
         desk.editor.report(ReviewCommented("a.py", 2, 2, "TWO\n", "Why?"))
         await desk.told("The lines have changed since they were shown.")
         await desk.shows()
+
+
+async def test_a_stored_comment_is_added_even_if_the_review_cannot_be_read(desk: Desk) -> None:
+    server = Served()
+    unread = wire.ReviewAnswer(id="", code="CHECKPOINT_NOT_FOUND", text="git failed.", done=True)
+    server.answers = [answer(FILE), unread, answer(FILE, comments=[comment()])]
+    async with server.listening():
+        desk.editor.report(WANTED)
+        await desk.shows("h1")
+        desk.editor.report(ReviewCommented("a.py", 2, 2, "TWO\n", "Why?"))
+        await desk.told("Draft added.")
+        await until(lambda: any(review is not None and review.comments for review in desk.editor.reviews), "a comment")
+        assert [text for text, _ in desk.editor.told] == ["1 file +1 −1 to review.", "Draft added."]
+
+
+async def test_submitted_comments_are_done_even_if_the_review_cannot_be_read(desk: Desk) -> None:
+    server = Served()
+    unread = wire.ReviewAnswer(id="", code="CHECKPOINT_NOT_FOUND", text="git failed.", done=True)
+    still = wire.ReviewAnswer(id="", code="CHECKPOINT_NOT_FOUND", text="git failed.")
+    server.answers = [answer(FILE, comments=[comment()]), unread, still]
+    async with server.listening():
+        desk.editor.report(WANTED)
+        await desk.shows("h1")
+        desk.editor.report(ReviewSubmitted("d1", ""))
+        await desk.told("git failed.")
+        assert [text for text, _ in desk.editor.told][1:] == ["Submitted: 1 comment.", "git failed."]
+        assert desk.editor.reviews[-1] is None
 
 
 async def test_a_directory_that_is_gone_closes_the_review_with_the_reason(desk: Desk) -> None:

@@ -30,7 +30,7 @@ def selection(path: str, text: str = "", *, line: int = 0, character: int = 0) -
 
 
 def files(context: Context) -> list[Any]:
-    """The open files of a context update, as they are sent."""
+    """Returns the open files of a context update, as they are sent."""
     message = json.loads(gemini_notices.encode(context.notice()))
     assert message["method"] == "ide/contextUpdate"
     open_files: list[Any] = message["params"]["workspaceState"]["openFiles"]

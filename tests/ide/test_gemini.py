@@ -21,7 +21,7 @@ from tests.waiting import PATIENCE, until
 
 
 async def propose(rig: BridgeRig, cli: Cli, text: str = "ONE\ntwo\n", name: str = "poem.txt") -> str:
-    """Propose a change, wait until it is shown, and return its ID."""
+    """Proposes a change, waits until it is shown, and returns its ID."""
     before = set(rig.editor.shown)
     await cli.open_diff(rig.path(name), text)
     await until(lambda: set(rig.editor.shown) - before, "the proposal")
@@ -30,7 +30,7 @@ async def propose(rig: BridgeRig, cli: Cli, text: str = "ONE\ntwo\n", name: str 
 
 
 async def gone(rig: BridgeRig) -> None:
-    """Wait until no proposal is shown or being prepared."""
+    """Waits until no proposal is shown or being prepared."""
     await until(lambda: not rig.editor.shown and not rig.bridge.reviews._open, "the end of the proposal")
 
 
@@ -65,7 +65,7 @@ async def test_what_the_cli_wrote_is_shown(rig: BridgeRig) -> None:
         await until(lambda: rig.editor.buffers[rig.path()].text == "ONE\ntwo\n")
 
 
-async def test_a_rejection_is_told(rig: BridgeRig) -> None:
+async def test_a_rejection_is_reported(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         rig.editor.decide(await propose(rig, cli), Rejected())
         assert await stream.receive("ide/diffRejected") == {"filePath": rig.path()}
@@ -236,7 +236,7 @@ async def ask_as_claude(claude: ClientConnection, path: str, text: str) -> None:
         ("poem.txt/below", "x"),
     ],
 )
-async def test_a_proposal_that_can_not_be_shown_is_left_to_the_cli(
+async def test_a_proposal_that_cannot_be_shown_is_left_to_the_cli(
     rig: BridgeRig, name: str, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An error as the answer would break the real CLI, and a decision would close its dialog."""

@@ -141,7 +141,7 @@ def test_without_symbolic_links_a_copy_replaces_the_link(
 
 
 def left_by_the_dead(directory: Path, monkeypatch: pytest.MonkeyPatch, *, plain: bool = False) -> None:
-    """Create all the files that a killed bridge leaves behind. Its process is gone, and its port is closed."""
+    """Creates all the files that a killed bridge leaves behind. Its process is gone, and its port is closed."""
     with monkeypatch.context() as patch:
         patch.setattr(os, "getpid", lambda: 2**22 + 1)  # above the largest that Linux assigns
         if plain:
@@ -182,7 +182,7 @@ def test_other_companions_files_are_never_touched(directory: Path) -> None:
 # a real bridge
 
 
-def test_a_directory_that_can_not_be_used_is_named_with_the_reason(directory: Path, file: GeminiFile) -> None:
+def test_a_directory_that_cannot_be_used_is_named_with_the_reason(directory: Path, file: GeminiFile) -> None:
     directory.parent.write_text("a file")
     with pytest.raises(NotPrivate, match=r"gemini/ide can't be made a private directory: not a directory"):
         file.write(1, "Neovim", ["/"])

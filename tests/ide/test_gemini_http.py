@@ -30,7 +30,7 @@ async def cli(rig: BridgeRig) -> Cli:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes the bridge check its sessions all the time and end them after a short silence."""
+    """Makes the bridge check its sessions every 10 ms, and end a session 50 ms after its stream has ended."""
     monkeypatch.setattr(gemini_http, "HOUSEKEEPING_SECONDS", 0.01)
     monkeypatch.setattr(gemini_http, "KEEP_ALIVE_SECONDS", 0.01)
     monkeypatch.setattr(gemini, "GRACE_SECONDS", 0.05)

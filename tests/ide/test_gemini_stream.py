@@ -31,7 +31,7 @@ def select(rig: BridgeRig, name: str, line: int = 0, end: int = 0) -> None:
 
 
 async def decide(rig: BridgeRig, cli: Cli, text: str, name: str = "poem.txt") -> None:
-    """Propose a change and accept it."""
+    """Proposes a change and accepts it."""
     await cli.open_diff(rig.path(name), text)
     [proposal] = await rig.shown()
     rig.editor.decide(proposal, Accepted(text))
@@ -214,7 +214,7 @@ async def test_events_are_for_those_with_the_token(rig: BridgeRig) -> None:
 
 
 async def stuffed(cli: Cli) -> Stream:
-    """Open a stream whose client does not read: it accepts no more than its socket's buffer holds."""
+    """Opens a stream whose client does not read: it receives no more than fits into its socket's buffer."""
     stream = await cli.listen()
     stream.connection.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
     reading(stream).pause_reading()
@@ -228,7 +228,7 @@ def reading(stream: Stream) -> asyncio.ReadTransport:
 
 
 def waiting(rig: BridgeRig) -> int:
-    """The number of bytes that wait in the transports of all streams."""
+    """Returns the number of bytes that wait in the transports of all streams."""
     readers = [stream._reader for stream in rig.bridge.gemini._streams()]
     return sum(reader._transport.get_write_buffer_size() for reader in readers)  # type: ignore[union-attr]
 

@@ -1,7 +1,7 @@
 """Replays what the real Gemini CLI has sent: the bridge answers as it did when the session was recorded.
 
-What the user did and what the editor knew follows from the bridge's own recorded lines: where it sent ide/diffAccepted,
-the user had accepted. To record the sessions again:
+What the user did and what the editor knew are derived from the lines that the bridge sent: where it sent
+ide/diffAccepted, the user had accepted the change. To record the sessions again:
 ``DRAWBRIDGE_TEST_RECORD=tests/transcripts/gemini-ide pytest tests/e2e/gemini``.
 """
 
@@ -30,7 +30,7 @@ Said = dict[str, Any]
 
 
 class Person:
-    """Does in the in-memory editor what the user of the transcript did, so that the bridge sends the same messages."""
+    """Does in the in-memory editor what the user in the transcript did, so that the bridge sends the same messages."""
 
     def __init__(self, rig: BridgeRig) -> None:
         self._house = rig
@@ -48,7 +48,7 @@ class Person:
                 self._editor.decide(await self._shown(), Rejected())
 
     async def edit(self, text: str) -> None:
-        """Edit the proposed text and leave the proposal undecided."""
+        """Edits the proposed text and leaves the proposal undecided."""
         self._editor.edit(await self._shown(), text)
 
     async def _shown(self) -> str:
@@ -56,7 +56,7 @@ class Person:
         return id
 
     def _look_at(self, file: Said) -> None:
-        """Select in the editor what the context update contains. The cursor is at the end of the selection."""
+        """Selects in the editor what the context update contains. The cursor is at the end of the selection."""
         Path(file["path"]).touch()
         end = Position(file["cursor"]["line"] - 1, file["cursor"]["character"] - 1)
         first, *others = file.get("selectedText", "").split("\n")
@@ -93,7 +93,9 @@ class Replay:
         return answer
 
     async def receive(self, exchange: int, like: Said, recorded_id: int) -> Said:
-        """Wait for the next message of that kind. Context updates before the recorded one are skipped."""
+        """Waits for the next message with the method of ``like``, and returns it. Context updates before the recorded
+        one are skipped.
+        """
         stream, message = self._streams[exchange], None
         async with asyncio.timeout(PATIENCE):
             while message is None or message["method"] != like["method"] or is_on_the_way(message, like):
@@ -165,7 +167,7 @@ async def test_the_bridge_answers_as_recorded(transcript: Path, rig: BridgeRig, 
                 write_as_the_cli_does(message)
             case {"exchange": exchange, "closed": True}:
                 await replay.close(exchange)
-                # What the next stream begins with happens before that stream is opened.
+                # The first event of the next stream had happened before that stream was opened.
                 for event in [later["event"] for later in lines[at:] if "event" in later][:1]:
                     await person.cause(event["data"])
                     caused.add(event["id"])
@@ -178,13 +180,13 @@ def test_there_are_transcripts_of_every_kind_of_session() -> None:
 
 
 def load(transcript: Path, project: Path) -> list[Said]:
-    """All lines but the first, as if they had been recorded in ``project``."""
+    """Returns all lines but the first, as if they had been recorded in ``project``."""
     _, *lines = transcript.read_text().replace("/project", str(project)).splitlines()
     return [json.loads(line) for line in lines]
 
 
 def text_handed_back(request: Said, answer: Said) -> str | None:
-    """The user's edited text that a ``closeDiff`` has returned; None if it returned none, or for another request."""
+    """Returns the user's edited text that a ``closeDiff`` returned; None if there was none, or for other requests."""
     params = request.get("body", {}).get("params", {})
     if params.get("name") != "closeDiff":
         return None
@@ -202,7 +204,7 @@ def is_on_the_way(message: Said, wanted: Said) -> bool:
 
 
 def comparable(message: Said) -> Said:
-    """The message without our version, the tools' descriptions and times, which may differ from the recording."""
+    """Returns the message without what may differ from the recording: our version, tools' descriptions and times."""
     match message:
         case {"result": {"serverInfo": dict(), **result}}:
             return {**message, "result": result}

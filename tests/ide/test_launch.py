@@ -46,7 +46,7 @@ async def call(client: Any, tool: str, **arguments: Any) -> list[str]:
 
 
 async def introduce(client: Any) -> None:
-    """Shake hands: from then on, the client is listed as an agent."""
+    """Sends the handshake, after which the bridge lists the client as an agent."""
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
     for message in (hello, {"jsonrpc": "2.0", "method": "notifications/initialized"}):
         await client.send(json.dumps(message))
@@ -149,7 +149,7 @@ async def test_a_port_that_is_taken_gives_way_to_the_next(folder: Path) -> None:
 # the bridge can't start
 
 
-async def test_a_lock_directory_that_can_not_be_written_is_named_with_the_reason(folder: Path, tmp_path: Path) -> None:
+async def test_a_lock_directory_that_cannot_be_written_is_named_with_the_reason(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     code, output, errors = await run("ide", "--folder", folder, CLAUDE_CONFIG_DIR=str(tmp_path / "file"))
     assert code == 3

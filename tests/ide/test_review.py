@@ -24,7 +24,7 @@ PROPOSED = "one\nTWO\nthree\nfour\nfive\n"
 
 
 class Watched(MemoryEditor):
-    """An editor that remembers which writes are reported to it."""
+    """An editor that records which writes are reported to it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ def propose(
 
 
 async def shown(editor: MemoryEditor, number: int = 1) -> Proposal:
-    """Wait until ``number`` proposals are shown, and return the newest."""
+    """Waits until ``number`` proposals are shown, and returns the newest."""
     await until(lambda: len(editor.shown) == number, f"{number} shown, {len(editor.shown)} are")
     return list(editor.shown.values())[-1]
 
@@ -83,7 +83,7 @@ async def test_the_person_sees_the_change_and_whose_it_is(editor: Watched, revie
 
 
 @pytest.mark.parametrize("linked", ["the file", "its directory"])
-async def test_a_path_that_leads_through_a_link_is_told_with_its_target(
+async def test_a_path_that_leads_through_a_link_is_reported_with_its_target(
     editor: Watched, reviews: Reviews, tmp_path: Path, linked: str
 ) -> None:
     elsewhere = tmp_path.resolve() / "else\nwhere"
@@ -103,7 +103,7 @@ async def test_a_path_that_leads_through_a_link_is_told_with_its_target(
     await task
 
 
-async def test_a_link_is_told_together_with_a_change_of_its_file(
+async def test_a_link_is_reported_together_with_a_change_of_its_file(
     editor: Watched, reviews: Reviews, file: Path, tmp_path: Path
 ) -> None:
     link = tmp_path / "link"
@@ -487,7 +487,7 @@ async def test_the_same_change_on_both_sides_is_no_collision(editor: Watched, re
         ("a\r\nb\r\nc\r\n", "a\r\nb\r\nC\r\n", "A\r\nb\r\nc\r\n", "A\r\nb\r\nC\r\n"),
         ("a\nb\nc", "a\nb\nC", "A\nb\nc", "A\nb\nC"),
         (BOM + "a\nb\nc\n", BOM + "a\nb\nC\n", BOM + "A\nb\nc\n", BOM + "A\nb\nC\n"),
-        ("a\nb\nc\n", "a\r\nb\r\nc\r\n", "A\nb\nc\n", "A\r\nb\r\nc\r\n"),  # the user changed the line ends
+        ("a\nb\nc\n", "a\r\nb\r\nc\r\n", "A\nb\nc\n", "A\r\nb\r\nc\r\n"),  # the user changed the line endings
         ("a\nb\nc\n", "a\nb\nC\n", "A\r\nb\r\nc\r\n", "A\r\nb\r\nC\r\n"),  # the agent changed them
     ],
 )

@@ -31,7 +31,9 @@ FAILED = "failed"
 
 
 class SlowMemory(MemoryEditor):
-    """An editor whose calls take several turns of the event loop, one at a time. The next ``failing`` views fail."""
+    """An editor that handles one call at a time and takes several turns of the event loop for each. The next
+    ``failing`` calls of ``show`` fail, although the view opens.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +68,9 @@ class Question:
         self.expected: Accepted | Rejected | type[Withdrawn] | str | None = None
 
     def expect(self, outcome: Accepted | Rejected | type[Withdrawn] | str) -> None:
-        """Note the outcome of an event. The first event counts, but an agent that leaves first gets no answer at all."""
+        """Records the expected outcome after an event. The first event counts, but an agent that leaves before its
+        answer gets none.
+        """
         if outcome == CANCELLED and not self.task.done():
             self.expected = CANCELLED
         elif self.expected is None:
@@ -96,7 +100,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.run(self.begin)
 
     def run(self, function: Callable[[], T]) -> T:
-        """Call ``function`` in the event loop. Other tasks may run before it, so it must check the state itself."""
+        """Calls ``function`` in the event loop. Other tasks may run before it, so it must check the state itself."""
 
         async def call() -> T:
             return function()
@@ -139,7 +143,7 @@ class AnyOrder(RuleBasedStateMachine):
 
         self.run(start)
         asked = self.questions[-1]
-        # By the next turn, it has begun, and has replaced any open proposal with its title.
+        # By the next turn, the new proposal has begun and has replaced any open one with the same title.
         for replaced in self.open_ones(owner, title):
             if replaced is not asked:
                 replaced.expect(Withdrawn)
@@ -152,7 +156,7 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.editor.shown)
     @rule(data=st.data(), yes=st.booleans())
     def decide(self, data: st.DataObject, yes: bool) -> None:
-        """The user decides about one of the views shown, maybe one that is just being closed."""
+        """The user decides on one of the proposals shown, possibly one whose view is being closed."""
         id = data.draw(st.sampled_from(sorted(self.editor.shown)))
 
         def act() -> None:

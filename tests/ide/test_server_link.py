@@ -68,7 +68,7 @@ class Server:
             self._writer.close()
 
     async def hears(self, kind: type[Said], number: int = 1) -> Said:
-        """Wait for the ``number``-th message of this kind and return it."""
+        """Waits for the ``number``-th message of this kind, and returns it."""
         found: list[Said] = []
 
         def there() -> bool:
@@ -293,7 +293,7 @@ async def test_a_proposal_decided_elsewhere_is_closed_without_a_report(
     assert [said for said in server.heard if isinstance(said, wire.OfferAnswered | wire.OfferDeclined)] == []
 
 
-async def test_what_can_not_be_shown_is_declined(bridge: Bridge, server: Server, file: Path) -> None:
+async def test_what_cannot_be_shown_is_declined(bridge: Bridge, server: Server, file: Path) -> None:
     server.says(offer(file, text="a\0b"))
     assert await server.hears(wire.OfferDeclined) == wire.OfferDeclined("appr_1")
 

@@ -1,7 +1,7 @@
 """Replays what the real ``claude`` CLI has sent: the bridge answers as it did when the session was recorded.
 
-What the user did and what the editor knew follows from the bridge's own recorded lines: where it sent FILE_SAVED, the
-user had accepted. To record the sessions again:
+What the user did and what the editor knew are derived from the lines that the bridge sent: where it sent FILE_SAVED,
+the user had accepted the change. To record the sessions again:
 ``DRAWBRIDGE_TEST_RECORD=tests/transcripts/claude-ide pytest tests/e2e``.
 """
 
@@ -35,13 +35,13 @@ Frame = dict[str, Any]
 
 
 class Person:
-    """Does in the in-memory editor what the user of the transcript did, so that the bridge sends the same frames."""
+    """Does in the in-memory editor what the user in the transcript did, so that the bridge sends the same frames."""
 
     def __init__(self, editor: MemoryEditor) -> None:
         self._editor = editor
 
     def prepare(self, answer: Frame) -> None:
-        """Give the editor the diagnostics that the recorded answer of a call contains."""
+        """Gives the editor the diagnostics that the recorded answer to a call contains."""
         words = [item["text"] for item in answer.get("result", {}).get("content", ())]
         if words and words[0].startswith("[") and words[0] != "[]":
             for file in json.loads(words[0]):
@@ -82,7 +82,9 @@ class Bench:
             await until(lambda: len(self.editor.shown) > shown, "the proposal's view")
 
     async def receive(self, like: Frame) -> Frame:
-        """Wait for the next frame that answers the same call as ``like``, or is the same kind of notification."""
+        """Waits for the next frame that answers the same call as ``like``, or is the same kind of notification. Returns
+        it.
+        """
         wanted = (like.get("id"), like.get("method"))
         while True:
             for frame in self._early:
@@ -140,13 +142,13 @@ def test_there_are_transcripts_of_every_kind_of_session() -> None:
 
 
 def load(transcript: Path, project: Path) -> list[dict[str, Any]]:
-    """All lines but the first, as if they had been recorded in ``project``."""
+    """Returns all lines but the first, as if they had been recorded in ``project``."""
     _, *lines = transcript.read_text().replace("/project", str(project)).splitlines()
     return [json.loads(line) for line in lines]
 
 
 def comparable(frame: Frame) -> Frame:
-    """The frame without our version and the tools' descriptions, which may differ from the recording."""
+    """Returns the frame without our version and the tools' descriptions, which may differ from the recording."""
     match frame:
         case {"result": {"serverInfo": dict(), **result}}:
             return {**frame, "result": result}

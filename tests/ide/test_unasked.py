@@ -1,4 +1,4 @@
-"""If a connected agent writes a file without a proposal, the editor reloads it, and a notice says why no diff opened."""
+"""If a connected agent writes a file without a proposal, the editor reloads it and shows why no diff opened."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OLD, NEW = "one\n", "ONE, two\n"
 
 
 async def write_unasked(rig: ClaudeRig, path: Path, text: str, agent: Agent | None = None) -> None:
-    """Write a file as Claude Code does in auto mode: it asks for diagnostics, then writes."""
+    """Writes a file as Claude Code does in auto mode: it asks for diagnostics, then writes."""
     await (agent or rig.agent()).texts("getDiagnostics", uri=path.as_uri())
     path.write_text(text)
 

@@ -45,14 +45,14 @@ async def guards(folder: Path, code: int = 0) -> dict[str, dict[str, Any]]:
 
 
 def change(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
-    """Change the content of a JSON file with the function ``edit``."""
+    """Changes the content of a JSON file with the function ``edit``."""
     content = json.loads(path.read_text())
     edit(content)
     path.write_text(json.dumps(content))
 
 
 def add(path: Path, **keys: Any) -> None:
-    """Add keys to a JSON file, which is created if it does not exist."""
+    """Adds keys to a JSON file, which is created if it does not exist."""
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps((json.loads(path.read_text()) if path.exists() else {}) | keys))
 
@@ -133,7 +133,7 @@ def stub_says_something_else(_folder: Path) -> str:
         ),
     ],
 )
-async def test_a_guard_that_can_not_run_is_said_loudly(folder: Path, breaks: Callable[[Path], str]) -> None:
+async def test_a_guard_that_cannot_run_is_reported_loudly(folder: Path, breaks: Callable[[Path], str]) -> None:
     await set_up("claude")
     problem = breaks(folder)
     said = await report(folder, code=3)
@@ -257,7 +257,7 @@ async def test_whether_claude_asks_is_what_its_nearest_settings_say(
 
 
 class TestFailures:
-    """Calls that the guard let through because it failed. No agent shows them."""
+    """Calls that the guard let through or denied because it failed. Agents do not show these failures."""
 
     async def test_failures_are_a_problem_for_a_day(self, folder: Path) -> None:
         log = state_directory() / "guard.log"

@@ -80,7 +80,7 @@ def section(text: str, title: str) -> list[str]:
 
 
 def dead(path: Path | str) -> str:
-    """A socket that a killed editor has left."""
+    """Creates a socket on which nothing listens, like one that a killed editor leaves behind; returns its path."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
     return str(path)
@@ -94,12 +94,13 @@ def gone_pid() -> int:
 
 
 @contextlib.contextmanager
-def mute(path: Path | str) -> Iterator[str]:
+def mute(path: Path | str) -> Iterator[socket.socket]:
     """A socket that accepts connections but never answers."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
-        yield str(path)
+        listener.setblocking(False)
+        yield listener
 
 
 @contextlib.asynccontextmanager
@@ -118,7 +119,7 @@ async def vscode(path: str, answer: Any) -> AsyncIterator[None]:
 
 
 async def edits(person: Person, path: Path, text: str = "") -> None:
-    """Open a file in Neovim, and insert ``text`` at its beginning."""
+    """Opens a file in Neovim, and inserts ``text`` at its beginning."""
     await person.edits(path)
     if text:
         await person.lua("vim.api.nvim_buf_set_text(0, 0, 0, 0, 0, { ... })", text)
@@ -237,6 +238,26 @@ async def test_an_editor_that_does_not_answer_is_silent_and_never_waited_for_lon
     assert [" ".join(line.split()) for line in shown] == [f"✗ silent {path} did not answer in time: not guarded now"]
 
 
+async def test_a_silent_editor_is_waited_for_only_once(folder: Path) -> None:
+    """The report asks the editors twice. Waiting again for one that is silent would double the time that it takes."""
+    prefix = launcher.socket_prefix(str(folder))
+    answer = {"editor": "VS Code", "pid": os.getpid(), "folders": [str(folder)], "open": [str(folder / "a.txt")]}
+    answer["files"] = [{"name": str(folder / "a.txt"), "modified": False, "current": True}]
+    async with vscode(f"{prefix}vscode-{os.getpid()}.sock", answer):
+        with mute(f"{prefix}{os.getpid()}.sock") as silent:
+            said = await report(folder, DRAWBRIDGE_HOOK_DEADLINE="500")
+            requests = 0
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    connection, _ = silent.accept()
+                    with connection:
+                        requests += bool(connection.recv(1))
+    assert requests == 1
+    assert [entry["state"] for entry in said["sockets"]] == ["silent", "live"]
+    [editor] = said["editors"]
+    assert editor["files"] == [{"name": str(folder / "a.txt"), "modified": False, "current": True}]
+
+
 async def test_a_neovim_at_a_prompt_says_why_it_is_silent(nvim: Path, folder: Path) -> None:
     async with started(cwd=folder) as neovim:
         await neovim.person.call("nvim_ui_attach", 80, 24, {})
@@ -283,7 +304,8 @@ async def test_a_file_with_the_name_of_a_socket_is_not_ours(folder: Path) -> Non
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a socket away")
 async def test_another_users_socket_is_not_ours_and_nobody_speaks_to_it(folder: Path) -> None:
-    with mute(f"{launcher.socket_prefix(str(folder))}4711.sock") as path:
+    path = f"{launcher.socket_prefix(str(folder))}4711.sock"
+    with mute(path):
         os.lchown(path, 65_534, -1)
         said = await report(folder, "--sweep")
     assert [(entry["state"], entry["problem"]) for entry in said["sockets"]] == [
@@ -302,7 +324,7 @@ async def test_editors_where_the_guard_does_not_look_are_a_thing_to_mend(
     assert f'socket_dir = ["{sockets}"]' in " ".join(shown.split())
 
 
-async def test_the_names_that_sockets_here_would_have_are_said(folder: Path, tmp_path: Path) -> None:
+async def test_the_names_that_sockets_here_would_have_are_reported(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(folder)
     said = await report(tmp_path / "link")
     prefix = launcher.socket_prefix(str(folder))
@@ -424,7 +446,7 @@ async def test_an_empty_world_says_what_to_do(folder: Path) -> None:
     assert "To fix" not in shown
 
 
-async def test_names_from_elsewhere_can_not_drive_the_terminal(folder: Path) -> None:
+async def test_names_from_elsewhere_cannot_drive_the_terminal(folder: Path) -> None:
     name = "a\x1b]0;owned\x07\n\u202eb"
     snapshot = {"editor": f"VS {name}", "pid": 1, "folders": [f"/{name}"], "open": [], "unsaved": []}
     async with vscode(f"{launcher.socket_prefix(str(folder))}vscode-1.sock", snapshot):

@@ -70,7 +70,7 @@ class Neovim:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it waits for a key: "Press ENTER" or an unanswered question."""
+        """Whether Neovim waits for a key: at "Press ENTER" or at an unanswered question."""
         mode = self.call("nvim_get_mode")
         return bool(mode["blocking"]) or mode["mode"].startswith("r")
 
@@ -120,7 +120,7 @@ class Neovim:
 
 
 class NeovimError(Exception):
-    """An API call failed; the text is Neovim's."""
+    """An API call failed; the message is Neovim's."""
 
 
 @contextmanager

@@ -36,7 +36,7 @@ class Person:
         self.address = address
         """The address that the bridge connects to."""
         self.kill: Callable[[], None] = lambda: None
-        """Ends Neovim as `kill -9` does."""
+        """Ends Neovim as `kill -9` does; has no effect unless ``headless`` has started Neovim."""
 
     async def call(self, method: str, *params: Any) -> Any:
         return await self._session.call(method, *params)
@@ -46,7 +46,7 @@ class Person:
         return await self._session.call("nvim_exec_lua", code, list(arguments))
 
     async def types(self, keys: str) -> None:
-        """Types keys as a person does; returns when Neovim has processed them or waits for more."""
+        """Types keys as a person does. Neovim may process them after this returns."""
         await self._session.call("nvim_input", keys)
 
     async def edits(self, path: Path) -> None:
@@ -59,7 +59,7 @@ class Person:
         while not (found := await self.lua(condition, *arguments)):
             if time.monotonic() > deadline:
                 messages = await self.lua("return vim.fn.execute('messages')")
-                raise AssertionError(f"it never came to be: {condition}\nNeovim says: {messages}")
+                raise AssertionError(f"this never became true: {condition}\nNeovim says: {messages}")
             await asyncio.sleep(POLL)
         return found
 
@@ -75,10 +75,10 @@ class Person:
 
 
 async def settled(look: Callable[[], bool], why: str, *, timeout: float = PATIENCE) -> None:
-    """Returns once ``look`` is true."""
+    """Returns once ``look`` returns true. Raises ``AssertionError`` after ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
     while not look():
-        assert time.monotonic() < deadline, f"it never came to be: {why}"
+        assert time.monotonic() < deadline, f"this never became true: {why}"
         await asyncio.sleep(POLL)
 
 
@@ -152,7 +152,7 @@ async def on_screen(
 
 
 def proposal(path: Path | str, old: str, new: str, *, id: str = "1", **fields: Any) -> Proposal:
-    """A proposal as the bridge makes it."""
+    """A proposal as the bridge creates it."""
     return Proposal(
         id=id,
         agent=fields.pop("agent", "Claude Code"),
@@ -166,8 +166,8 @@ def proposal(path: Path | str, old: str, new: str, *, id: str = "1", **fields: A
 
 
 class Workstation:
-    """A Neovim with a connected bridge: ``person`` uses it, ``editor`` is the bridge's side, and ``events`` are its
-    reports."""
+    """A Neovim with a connected bridge: ``person`` uses it, ``editor`` is the bridge's side, and ``events`` contains what
+    Neovim has reported to the bridge."""
 
     def __init__(self, person: Person, editor: Neovim, folder: Path) -> None:
         self.person = person
@@ -181,13 +181,13 @@ class Workstation:
         return path
 
     async def opened(self, name: str, content: str | bytes) -> Path:
-        """Creates a file, and opens it as the person does."""
+        """Creates a file, and opens it as the user does."""
         path = self.file(name, content)
         await self.person.edits(path)
         return path
 
     async def shows(self, proposed: Proposal) -> None:
-        """Shows a proposal and waits until it is in front of the person."""
+        """Shows a proposal and waits until it is in front of the user."""
         await self.editor.show(proposed)
         await self.person.until(
             "for _, p in ipairs(require('drawbridge.review').pending()) do if p.id == ... then return p.shown end end",
@@ -207,7 +207,8 @@ class Workstation:
         return [(event.proposal_id, event.decision) for event in self.events if isinstance(event, Decided)]
 
     async def decided(self) -> Accepted | Rejected:
-        """The only decision, once it has been made. It is then removed, so that a test can wait for the next."""
+        """The only decision, once it has been made. All events are then removed, so that a test can wait for the next
+        decision."""
         await settled(lambda: bool(self.decisions), "a decision")
         await self.quiet()
         assert len(self.decisions) == 1, self.decisions
@@ -274,7 +275,7 @@ return picture
 
 @contextlib.asynccontextmanager
 async def workstation(program: Path, folder: Path, *arguments: str) -> AsyncIterator[Workstation]:
-    """A Neovim in ``folder`` with a connected bridge. The plugin does not wait until the person stops typing."""
+    """A Neovim in ``folder`` with a connected bridge. The plugin does not wait until the user stops typing."""
     async with headless(program, *arguments, cwd=folder) as person:
         editor = await Neovim.connect(person.address)
         made = Workstation(person, editor, folder)

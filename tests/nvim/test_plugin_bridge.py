@@ -123,7 +123,7 @@ def plugin_alone(editor: Neovim, folder: Path, installer: str) -> None:
 
 
 class TestWithoutThePythonSide:
-    def test_a_command_that_is_not_there_is_said_once(self, editor: Neovim) -> None:
+    def test_a_command_that_is_not_there_is_reported_once(self, editor: Neovim) -> None:
         assert editor.setup("{ command = '/nowhere/drawbridge' }")
         editor.says("drawbridge: command: /nowhere/drawbridge can't be run")
         assert editor.status()["state"] == "failed"
@@ -158,7 +158,7 @@ class TestWithoutThePythonSide:
         editor.says(":DrawbridgeInstall: the bridge is already installed")
 
     def test_two_messages_at_once_do_not_stop_neovim(self, editor: Neovim) -> None:
-        """An installation that fails immediately causes two messages, for example."""
+        """For example, an installation that fails immediately causes two messages."""
         editor.lua("local m = require('drawbridge.message') for n = 1, 3 do m.answer(('x'):rep(60) .. n, 'error') end")
         editor.says("x3")
 
@@ -304,7 +304,7 @@ class TestLeaving:
 
 
 class TestTheRealOne:
-    """`drawbridge ide`, found in the plugin's own .venv."""
+    """`drawbridge ide`, as the plugin finds it: in its own .venv or on PATH."""
 
     @staticmethod
     def lock(editor: Neovim) -> dict[str, object]:
@@ -347,6 +347,6 @@ class TestTheRealOne:
         wait_until_attached(editor)
         assert self.lock(editor)["workspaceFolders"] == [str(tmp_path)]
 
-    def test_what_it_refuses_is_said(self, editor: Neovim) -> None:
+    def test_what_it_refuses_is_reported(self, editor: Neovim) -> None:
         assert editor.setup("{ server = { workspace = '/nowhere' } }")
         editor.says("drawbridge: bridge not started: /nowhere is not a directory")

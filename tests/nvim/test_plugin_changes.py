@@ -157,7 +157,7 @@ class Desk:
 
 
 def tells(editor: Neovim, text: str) -> None:
-    """Waits until the log contains a message, which is cut on a screen of this size."""
+    """Waits until the log contains a message that is too long for a screen of this size."""
     wait_until(lambda: any(text in line for line in editor.log), text, SECONDS)
     assert not editor.is_stuck
 
@@ -227,7 +227,7 @@ async def test_decisions_at_the_cursor_reach_the_server_and_the_other_clients(de
     desk.at(3)
     desk.editor.command("DrawbridgeKeep")
     desk.shows_signs("-line 8", "+line 11b")
-    desk.editor.says("Kept: one change in poem.txt. 2 changes left.")
+    desk.editor.says("Kept: 1 change in poem.txt. 2 changes left.")
     decided = await desk.decided()
     assert (decided["by"], decided["decision"], decided["left"]) == ("Neovim", "keep", 2)
     desk.editor.keys("]c")
@@ -472,7 +472,7 @@ async def test_a_comment_is_on_what_the_file_contains(newest: Desk) -> None:
 
 
 @pytest.mark.thorough
-async def test_what_a_comment_needs_is_said(newest: Desk) -> None:
+async def test_what_a_comment_needs_is_reported(newest: Desk) -> None:
     desk = newest
     desk.editor.command("DrawbridgeComment Why?")
     desk.editor.says(":DrawbridgeComment: no changes are shown (:DrawbridgeChanges)")
@@ -482,7 +482,7 @@ async def test_what_a_comment_needs_is_said(newest: Desk) -> None:
     desk.editor.command("DrawbridgeComment")
     desk.editor.says(":DrawbridgeComment: write the comment after the command")
     desk.editor.command("DrawbridgeComment!")
-    desk.editor.says(":DrawbridgeComment!: there is no draft at the cursor")
+    desk.editor.says(":DrawbridgeComment!: no draft at the cursor")
     desk.editor.call("nvim_buf_set_lines", 0, 0, 0, False, ["unsaved"])
     desk.editor.command("DrawbridgeComment Why?")
     desk.editor.says(":DrawbridgeComment: save or discard your unsaved changes first")
@@ -519,7 +519,7 @@ async def test_when_the_bridge_stops_nothing_is_shown(newest: Desk) -> None:
 
 
 @pytest.mark.thorough
-async def test_it_is_said_what_is_missing(tmp_path: Path) -> None:
+async def test_what_is_missing_is_reported(tmp_path: Path) -> None:
     with neovim(programs.nvim(), cwd=tmp_path) as editor:
         for command in ("DrawbridgeChanges", "DrawbridgeKeep"):
             editor.command(command)
@@ -567,7 +567,7 @@ async def test_keys_and_commands_belong_to_changes_alone(newest: Desk) -> None:
     desk.editor.wait("return vim.fn.maparg(']c', 'n') == ''")
 
 
-async def test_a_mapping_of_the_person_stays(newest: Desk) -> None:
+async def test_a_users_own_mapping_is_kept(newest: Desk) -> None:
     desk = newest
     desk.editor.lua("vim.keymap.set('n', ']c', 'G', { buffer = true })")
     await desk.run(change_poem)
@@ -622,7 +622,7 @@ async def test_every_kind_of_file_is_shown_and_undone(desk: Desk) -> None:
     line = desk.editor.wait(LINE_OF, "link")
     desk.editor.lua("vim.cmd('copen') vim.api.nvim_win_set_cursor(0, { ..., 0 })", line)
     desk.editor.command("DrawbridgeUndo")
-    desk.editor.says("Undone: one change in link")
+    desk.editor.says("Undone: 1 change in link")
     for name in ("new.txt", "song.txt", "end.txt"):
         line = desk.editor.wait(LINE_OF, name)
         desk.editor.lua("vim.cmd('copen') vim.api.nvim_win_set_cursor(0, { ..., 0 })", line)
@@ -662,7 +662,7 @@ async def test_hostile_names_and_texts_run_nothing(desk: Desk) -> None:
     desk.editor.wait(f"return #(function() {WORDS} end)() > 0")
     desk.editor.keys("]c")
     desk.editor.command("DrawbridgeUndo")
-    desk.editor.says("Undone: one change in %|silent")
+    desk.editor.says("Undone: 1 change in %|silent")
     desk.shows_list()
     assert sorted(path.name for path in desk.directory.iterdir()) == [".git", "old.txt", "poem.txt"]
     assert not any("\x1b" in line for line in desk.editor.log)

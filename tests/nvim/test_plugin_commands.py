@@ -177,7 +177,7 @@ class TestStatus:
             ({"guard": "nonsense"}, "can't be determined: `drawbridge info` exited with code 0"),
         ],
     )
-    def test_what_is_wrong_with_it_is_said(self, editor: Neovim, found: dict[str, Any], shown: str) -> None:
+    def test_what_is_wrong_with_it_is_reported(self, editor: Neovim, found: dict[str, Any], shown: str) -> None:
         (Path(os.environ["TMPDIR"]) / "info.json").write_text(json.dumps(found))
         connect(editor)
         editor.command("DrawbridgeStatus")
@@ -243,7 +243,7 @@ class TestAliases:
         assert self.aliases(editor) == []
 
     @pytest.mark.parametrize("nvim", programs.each_nvim())
-    def test_a_command_of_somebody_else_stays_his(self, nvim: Path) -> None:
+    def test_a_users_own_command_is_kept(self, nvim: Path) -> None:
         setup = f"require('drawbridge').setup({bridge_options(more='auto_start = false')})"
         theirs = "vim.cmd('command GeminiStatus let g:theirs = 1')"
         with neovim(nvim, init=f"{setup}\n{theirs}") as editor:
@@ -268,7 +268,7 @@ class TestStatusline:
         editor.command("DrawbridgeStop")
         wait_until(lambda: statusline(editor) == "", "it is empty again")
 
-    def test_it_is_drawn_anew_when_something_changes(self, editor: Neovim) -> None:
+    def test_it_is_drawn_again_when_something_changes(self, editor: Neovim) -> None:
         editor.lua("""
           drawn = {}
           function Line()

@@ -191,7 +191,7 @@ class TestGuard:
         assert "Codex may overwrite what you have not saved: it has no guard" in report
         assert "`drawbridge setup codex` installs it." in report
 
-    def test_what_should_be_mended_is_an_error(self, editor: Neovim) -> None:
+    def test_a_problem_to_fix_is_an_error(self, editor: Neovim) -> None:
         broken = {"agent": "claude", "state": "broken", "file": "/claude", "problem": "/python is gone"}
         say_info(guard=[broken], problems=["The guard for Claude Code is off: /python is gone. Do this."])
         start(editor)
@@ -212,7 +212,7 @@ class TestGuard:
     def test_the_real_command_is_understood(self, editor: Neovim) -> None:
         report = health(editor)
         assert "Claude Code may overwrite what you have not saved: it has no guard" in report
-        assert "not known" not in report
+        assert "can't be determined" not in report
         assert "find this Neovim" not in report
 
 
@@ -290,7 +290,7 @@ def test_a_proxy_in_between_is_named(environment: dict[str, str], warned: bool) 
     with neovim(programs.nvim(), environment=environment) as editor:
         report = health(editor)
     assert ("no_proxy does not name 127.0.0.1" in report) is warned
-    assert ("There is no proxy between" in report) is not warned
+    assert ("No proxy is set between" in report) is not warned
 
 
 class TestPermissionMode:

@@ -39,7 +39,7 @@ def test_without_setup_the_defaults_are_in_force(editor: Neovim) -> None:
     assert not found["server"], "what is not set is up to the bridge"
 
 
-def test_options_lie_over_the_defaults(editor: Neovim) -> None:
+def test_options_override_the_defaults(editor: Neovim) -> None:
     given = "{ debounce_ms = 0, diff = { layout = 'inline' }, server = { port = 40000, ignore = { '*.pem', '.env' } } }"
     assert problems(editor, given) == []
     found = options(editor)
@@ -91,7 +91,7 @@ def test_a_second_setup_starts_from_the_defaults_again(editor: Neovim) -> None:
         ("{ debounce_ms = ('x'):rep(500) }", '"xxxxxxxx'),
     ],
 )
-def test_what_can_not_be_used_is_named_and_nothing_changes(editor: Neovim, given: str, told: str) -> None:
+def test_invalid_options_are_named_and_nothing_changes(editor: Neovim, given: str, told: str) -> None:
     problems(editor, "{ debounce_ms = 9 }")
     found = problems(editor, given)
     assert len(found) == 1

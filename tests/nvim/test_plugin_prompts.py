@@ -1,4 +1,4 @@
-"""A prompt that the bridge sends into the terminal of `:DrawbridgeClaude`, while the person is somewhere else."""
+"""A prompt that the bridge pastes into the terminal of `:DrawbridgeClaude` while the user works in another window."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ return { vim.api.nvim_get_mode().mode, vim.api.nvim_get_current_win(), vim.api.n
 
 @pytest.fixture(params=programs.each_nvim())
 def editor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Neovim]:
-    """An agent runs in its terminal; the person writes in the file beside it."""
+    """An agent runs in its terminal; the user is writing in a file beside it."""
     file = tmp_path / "a.txt"
     file.write_text("one\n")
     with neovim(request.param, file) as started:
@@ -58,14 +58,14 @@ def agent_shows(editor: Neovim, kind: str, content: str = "") -> None:
 
 
 def asked(editor: Neovim, method: str, **params: Any) -> Any:
-    """The answer to a call of the plugin, made as the bridge makes it."""
+    """The plugin's answer to a call, made as the bridge makes it."""
     pid = editor.lua("return vim.fn.jobpid(agent.job)")
     given = {"pid": pid, "before": time.time() + 5, **params}
     return editor.lua("return require('drawbridge.link').handle(...)", method, given)
 
 
 def keeps_blanks(editor: Neovim) -> bool:
-    """Whether this Neovim can distinguish text that the person has typed from the agent's suggestions. If it can't, the
+    """Whether this Neovim can distinguish text that the user has typed from the agent's suggestions. If it can't, the
     plugin leaves both alone."""
     return bool(editor.lua("return vim.fn.has('nvim-0.10') == 1"))
 
@@ -93,7 +93,7 @@ def test_nothing_is_typed_where_the_agent_shows_no_empty_box(editor: Neovim) -> 
     for kind, content, reason in [
         ("d", "", "shows something else"),
         ("w", "", "shows something else"),
-        ("b", "half typed", "started typing"),
+        ("b", "half typed", "started to type"),
     ]:
         agent_shows(editor, kind, content)
         answer = asked(editor, "paste", text="Do it")

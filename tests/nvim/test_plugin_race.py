@@ -22,7 +22,7 @@ from .test_plugin_changes import BRIDGE, SECONDS, SIGNS
 
 OPTIONS = ("--no-tls", "--max-prompts", "10000", "--fsync", "off", "--log-level", "warning")
 LATEST = 0.5
-"""The maximum number of seconds by which the phone decides after Neovim."""
+"""The maximum mean delay between Neovim's decision and the phone's, in seconds."""
 
 
 @pytest.mark.thorough
@@ -80,7 +80,9 @@ class Race:
         self.line = f"by the agent {number}"
 
     async def run(self, random: Random, delay: float) -> str:
-        """Returns the winner. ``delay``: the seconds by which the phone is later."""
+        """Runs the race and returns the winner, "Neovim" or "phone". ``delay``: how much later the phone decides, in
+        seconds.
+        """
         before, after = self.file.read_text(), poem(self.line)
         hunk = await self._change(after)
         wishes = {name: random.choice(["keep", "undo"]) for name in ("Neovim", "phone")}
@@ -111,12 +113,12 @@ class Race:
         return str(hunk)
 
     def _shows(self, winner: str, decision: str) -> None:
-        """Waits until Neovim names the winner, and shows the file after the decision."""
+        """Waits until Neovim reports the decision and shows the file as it is afterward."""
         done = {"keep": "kept", "undo": "undid"}[decision]
         if winner == "Neovim":
-            expected = ["Kept: one change" if decision == "keep" else "Undone: one change"]
+            expected = ["Kept: 1 change" if decision == "keep" else "Undone: 1 change"]
         else:
-            # The second message if Neovim received the decision before it processed the command.
+            # The second message appears if Neovim received the decision before it processed the command.
             expected = [f"phone already {done} this change.", "phone made decisions in this review."]
 
         def is_told() -> bool:

@@ -49,7 +49,7 @@ def gemini_settings(content: str) -> None:
 
 @pytest.fixture(params=programs.each_nvim())
 def editor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Neovim]:
-    """A Neovim with `claude` and `gemini` on PATH, exceptions from proxies, and one open file."""
+    """A Neovim with `claude` and `gemini` on PATH, proxy exceptions in its environment, and one open file."""
     clis(tmp_path)
     gemini_settings('{"ide": {"enabled": true}}')
     file = tmp_path / "a.txt"
@@ -72,7 +72,7 @@ def record_of(agent: str) -> Path:
 
 
 def started_with(agent: str = "claude") -> dict[str, str]:
-    """How the CLI was started: ``argv`` with | after each word, and its environment."""
+    """Waits until the CLI is started. Returns its environment, and its arguments as ``argv``, with | after each one."""
     record = record_of(agent)
     wait_until(record.exists, "the CLI is started")
     found = dict(line.partition("=")[::2] for line in record.read_text().splitlines())
@@ -270,7 +270,7 @@ class TestGemini:
         editor.command("DrawbridgeGemini")
         editor.says("drawbridge: /opt/my gemini can't be run (gemini.command)")
 
-    def test_a_bad_end_is_said_in_its_name(self, editor: Neovim) -> None:
+    def test_a_bad_end_is_reported_in_its_name(self, editor: Neovim) -> None:
         start(editor)
         editor.command("DrawbridgeGemini")
         wait_for_terminal(editor)
@@ -305,7 +305,7 @@ class TestBoth:
         assert [column for _, column in found] == [column for _, column in positions]
         assert all(abs(row - wanted) <= 2 for (row, _), (wanted, _) in zip(found, positions, strict=True))
 
-    def test_each_has_a_tab_page_of_its_own(self, editor: Neovim) -> None:
+    def test_each_has_its_own_tab_page(self, editor: Neovim) -> None:
         start(editor, "position = 'tab'")
         self.both(editor)
         assert editor.lua("return #vim.api.nvim_list_tabpages()") == 3
@@ -466,8 +466,8 @@ class TestMissing:
             editor.setup(bridge_options("silent"))
             editor.command("DrawbridgeClaude")
             editor.keys("ix")
-            editor.wait("return vim.bo.modified", why="the person goes on typing")
-            editor.says(":DrawbridgeClaude: not started: no bridge within 5 seconds")
+            editor.wait("return vim.bo.modified", why="the user continues to type")
+            editor.says(":DrawbridgeClaude: not started: the bridge took over 5 s to start")
             assert editor.lua("return #vim.api.nvim_list_wins()") == 1
 
 

@@ -1,14 +1,17 @@
-"""A demo agent for tests: it answers without delay and understands additional commands.
+"""A demo agent for tests: it answers almost without delay and understands additional commands.
 
-``/limit SECONDS``: ends the turn as if the account's limit were reached until this time, in seconds since 1970.
-``/calls JSON``: requests approval of several tool calls at once, a list of {name, input, [suggestions]}, and replies
-with the answers. "acp:" before a name marks a call of the Agent Client Protocol.
+``/limit SECONDS``: ends the turn as if the account had reached its limit. The limit resets at this time, in seconds
+since 1970.
+``/calls JSON``: requests approval of several tool calls at once, a list of {name, input, [suggestions], [padding]}, and
+replies with the answers. "acp:" before a name marks an Agent Client Protocol call. The padding is the length of a text
+that is added to the input.
 ``/say JSON``: replies with this text.
 ``/stream JSON``, [seconds, characters]: streams a text of this length in this time.
 ``/write JSON``, {path: content}: writes these files without asking. null deletes a file, a number is its new mode, and
 "base64:" precedes binary content.
-``/emit JSON``: writes these lines to the stream unchanged. The line {"hold": true} waits until a person interrupts,
-{"deaf": true} ignores the interrupt, and {"fail": text} ends the turn with this error.
+``/emit JSON``: writes these lines to the stream unchanged. The line {"hold": true} waits until a person interrupts, for
+up to ten minutes, {"deaf": true} waits for ten minutes and ignores an interrupt, and {"fail": text} ends the turn with
+this error.
 Comments on a review: replies that it has read them.
 
 The agent's list of sessions for a directory is the directory's ``.sessions.json``: {session_id, title, last_active}.
@@ -110,7 +113,7 @@ class Agent(script.Agent):
         return self._tell("Written.", pace=0)
 
     def _stream(self, seconds: float, length: int) -> str:
-        """Streams a text of ``length`` characters in this time, a hundred characters at a time."""
+        """Streams a text of ``length`` characters in about this time, a hundred characters at a time."""
         text = (PARAGRAPH * (length // len(PARAGRAPH) + 1))[:length]
         self._event(type="content_block_start", index=0, content_block={"type": "text", "text": ""})
         for start in range(0, length, 100):
@@ -136,6 +139,8 @@ class Agent(script.Agent):
     def _call(self, calls: list[dict[str, Any]]) -> str:
         asked = {str(uuid.uuid4()): call for call in calls}
         for id, call in asked.items():
+            if "padding" in call:
+                call["input"]["padding"] = "x" * call["padding"]
             block = {"type": "tool_use", "id": id, "name": call["name"], "input": call["input"]}
             self._assistant(block)
             question = {"subtype": "can_use_tool", "tool_name": call["name"], "input": call["input"], "tool_use_id": id}
@@ -153,7 +158,7 @@ _start = driver.Demo.start
 
 
 async def _starting(demo: driver.Demo, launch: Launch, emit: Callable[[Event], None]) -> Any:
-    """Starts the demo agent. Reports a call "acp:NAME" as a call NAME of the Agent Client Protocol."""
+    """Starts the demo agent. Reports a call "acp:NAME" as an Agent Client Protocol call with the name NAME."""
 
     def reported(event: Event) -> None:
         if isinstance(event, Question) and event.tool_name.startswith("acp:"):

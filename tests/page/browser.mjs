@@ -1,6 +1,7 @@
-// Drives a headless browser until standard input is closed. Reads one command per line, a JSON object, and answers each
-// with a JSON object that has the same `id`. `page` names the person whose window the command is for. Each person has a
-// separate profile, and the errors, warnings and dialogs in their window are recorded.
+// Drives a headless browser until standard input is closed. Prints {"ready": true}, then reads one command per line, a
+// JSON object, and answers each with a JSON object that has the same `id` and a `result` or an `error`. `page` names
+// the person whose window the command is for. Each person has a separate profile, and the errors, warnings and dialogs
+// in their window are recorded.
 // DRAWBRIDGE_TEST_PLAYWRIGHT: the directory of playwright-core; DRAWBRIDGE_TEST_CHROMIUM: the browser.
 import fs from 'node:fs';
 import { createRequire } from 'node:module';

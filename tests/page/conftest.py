@@ -47,7 +47,7 @@ def directory(lasting: Server) -> Path:
 
 @pytest.fixture
 async def server(browser: Browser, lasting: Server) -> AsyncIterator[Server]:
-    """The shared server, without projects. Projects that a test creates are removed afterwards."""
+    """The shared server. All its projects are removed after the test."""
     yield lasting
     async with lasting.client() as client:
         for project in (await client.ask("project_list"))["data"]["projects"]:

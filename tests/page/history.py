@@ -19,7 +19,7 @@ from .conftest import project_in, serving
 def write_history(data: Path, project: str, said: Iterable[dict[str, Any] | str], *, kept: int | None = None) -> None:
     """Appends records to the history of a project: lines of an agent, and prompts (strings) whose runs have ended.
 
-    ``kept``: the number of bytes to keep; older records are dropped.
+    ``kept``: a number of bytes; the oldest files are deleted as long as the history is larger. None deletes nothing.
     """
     [directory] = data.glob(f"**/{project}")
     history = History.open(directory / "logs", fsync="off")

@@ -1,7 +1,7 @@
 """Takes the screenshots of the web UI for the documentation.
 
-Run ``PYTHONPATH=tools python -m tests.page.pictures docs/images``. The browser, the web UI and the server are real; the
-agent is the demo agent.
+Run ``PYTHONPATH=tools python -m tests.page.pictures docs/images``. The browser, the web UI and the server are real. The
+agent is the demo agent or, in a terminal session, the real Claude Code with a stub as its model.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Agent:
 
 @contextlib.contextmanager
 def home_of_ada() -> Iterator[Path]:
-    """Creates a home directory whose name can be shown in a screenshot, and removes it afterwards."""
+    """Creates a home directory whose name can be shown in a screenshot, sets HOME to it, and removes it afterwards."""
     root = Path(tempfile.gettempdir()) / "ada"
     root.mkdir()
     (root / ".run").mkdir(mode=0o700)

@@ -25,10 +25,10 @@ class Browser(BrowserProcess):
 
     @contextlib.contextmanager
     def person(self, url: str, **how: Any) -> Iterator[Person]:
-        """Opens ``url`` in a new profile, and closes it afterwards.
+        """Opens ``url`` in a window with a new profile, and closes both when the context exits.
 
-        ``how``: width, height, dark, forced (the system's own colors), untrusting (ignores certificate errors), held (a
-        file that is not requested from the server until :meth:`Person.lets`).
+        ``how``: width and height (in pixels), dark, forced (forced colors), untrusting (ignores certificate errors),
+        held (a file whose request is held back until :meth:`Person.lets` is called).
         """
         person = Person(self, next(self._names))
         person("open", url=url, **how)
@@ -39,7 +39,7 @@ class Browser(BrowserProcess):
 
 
 class Person:
-    """A person with one browser window. Each action waits until it is possible."""
+    """A person with one browser window. An action on an element waits until the element is ready."""
 
     def __init__(self, browser: Browser, name: str) -> None:
         self._browser = browser
@@ -56,7 +56,7 @@ class Person:
         self("click", css=css)
 
     def clicks_until(self, css: str, seen: str) -> None:
-        """Clicks until ``seen`` is visible: a control ignores clicks right after it has moved or was drawn again."""
+        """Clicks until ``seen`` is visible: a control ignores clicks right after it has moved or been redrawn."""
         self("clickUntil", css=css, seen=seen)
 
     def accepts_edited(self) -> None:
@@ -69,7 +69,7 @@ class Person:
         self("fill", css=css, text=text)
 
     def sees(self, css: str, text: str | None = None) -> None:
-        """Waits until an element that matches is visible."""
+        """Waits until the first element that matches is visible."""
         self("sees", css=css, **({} if text is None else {"text": text}))
 
     def loses(self, css: str, text: str | None = None) -> None:
@@ -124,7 +124,7 @@ class Person:
         self.clicks(f".chip.{chip} .chip-menu [data-value='{value}']")
 
     def commands(self, text: str, first: str) -> None:
-        """Types into the command palette until ``first`` is selected, and chooses it."""
+        """Types ``text`` into the command palette, waits until ``first`` is selected, and chooses it."""
         self.presses("Control+k")
         self.sees(".palette input:focus")
         self("type", text=text)
@@ -137,6 +137,6 @@ class Person:
         self.sees(".approval.keyed")
 
     def complaints(self) -> list[str]:
-        """Returns the errors, warnings and dialogs in the browser since the last call."""
+        """Returns the errors, warnings and dialogs in this person's window since the last call."""
         found: list[str] = self("complaints")
         return found

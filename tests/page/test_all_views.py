@@ -152,7 +152,7 @@ def test_axe_finds_nothing_in_what_an_agent_reports(browser: Browser, address: s
         person.clicks(".error-card button:has-text('How to log in')")
         person.sees(".error-card code")
         check("failed run, with steps")
-        # The network seems to work, so that the server seems to be down.
+        # The browser reports that it is online, so the server seems to be down.
         person.runs("Object.defineProperty(navigator, 'onLine', { value: true, configurable: true })")
         person("offline", on=True)
         person.sees(".box-notice", "Disconnected.")

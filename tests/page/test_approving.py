@@ -33,10 +33,10 @@ IN_SIGHT = (
     " return card.top >= box.top - 1 && card.bottom <= box.bottom + 1 })()"
 )
 FREEZE = "(() => { const at = performance.now(); performance.now = () => at; })()"
-"""Stops the page's clock, so that nothing has been in sight long enough for a key to count."""
+"""Stops the page's clock, so that nothing has been in view long enough for a key to count."""
 
 LATER = "(() => { const now = performance.now.bind(performance); performance.now = () => now() + 2000; })()"
-"""Sets the page's clock forward by two seconds, so that what is in sight has been there long enough for a key."""
+"""Sets the page's clock forward by two seconds, so that what is in view has been there long enough for a key."""
 
 HEAD_AT_TOP = (
     "Math.abs(document.querySelector('.approval.current').getBoundingClientRect().top"
@@ -63,7 +63,9 @@ def asks(person: Person, *calls: dict[str, Any]) -> None:
 
 
 def asks_to_edit(person: Person, directory: Path, *, lines: int = 0) -> None:
-    """Makes the agent request an approval that a letter can accept. ``lines``: the length of a message above it."""
+    """Makes the agent send an approval request that a letter can accept. ``lines``: length of a message before it, or
+    0 for none.
+    """
     if lines:
         person.prompts(f"/lines {lines}")
         person.sees(".finished")
@@ -100,7 +102,7 @@ def stays(person: Person, count: int) -> None:
 
 
 def reads_all(person: Person) -> None:
-    """Presses "Read on" until all of the request has been in sight."""
+    """Presses "Read on" until all of the request has been in view."""
     for _ in range(200):
         person.until(f"document.querySelector('{READS}:not(.moved)') || document.querySelector({json.dumps(ACCEPTS)})")
         if not person.reads(READS):
@@ -110,7 +112,7 @@ def reads_all(person: Person) -> None:
 
 
 def reads_question(person: Person) -> int:
-    """Presses "Read on" of a question until it can be submitted. Returns how often it was pressed."""
+    """Presses the "Read on" button of a question until it can be submitted. Returns the number of presses."""
     for presses in range(100):
         person.until(f"document.querySelector('{SUBMIT}:not(.moved)')")
         if person.reads(SUBMIT) != ["Read on"]:
@@ -537,7 +539,7 @@ def test_nothing_is_hidden_that_the_diff_of_a_proposal_does_not_draw(
 
 
 REORDERED = "rm -rf \u05d0/1/2/\u05d1 && echo \u05d0 -9 1234 5678 \u05d1"
-"""Hebrew letters, with digits and signs between them that a browser would reorder."""
+"""A command with Hebrew letters, and with digits and signs between them that a browser would reorder."""
 
 ORDERS = """((css) => {
   const found = [];
@@ -561,7 +563,7 @@ ORDERS = """((css) => {
   }
   return found;
 })(%s)"""
-"""The texts of the elements in which a character is drawn to the left of the previous one."""
+"""The texts of the elements in which a character is drawn to the left of the previous one in its line."""
 
 
 @pytest.mark.parametrize("kind", ["command", "long command", "field", "path", "change", "plan"])

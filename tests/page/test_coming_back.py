@@ -189,10 +189,10 @@ async def test_the_page_opens_without_its_server_and_says_so(browser: Browser, t
             person = stack.enter_context(browser.person(f"{page_of(server)}#token={server.token}&project={project}"))
             person.sees("h2", "blog")
             person.runs("navigator.serviceWorker.ready.then(() => true)")
-        person("reload")  # everything is cached since the first visit, when the service worker was installed
+        person("reload")  # everything has been cached since the first visit, which installed the service worker
         person.sees(".connection", "Disconnected")
         person.runs(PASTES_A_PICTURE)
-        person.sees(".pictures img")  # attached, because it is not known yet which files the agent accepts
+        person.sees(".pictures img")  # attached, because it is not yet known which files the agent accepts
         person.clicks("button[aria-label='Remove drawing.png']")
         person.fills("#prompt", "/quick")
         async with serving_at(port, data, directory.parent):

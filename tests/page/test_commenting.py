@@ -162,7 +162,7 @@ async def test_what_is_half_typed_survives_a_reload_and_an_update(
         person.sees(f"{REMARK}.draft", "A draft.")
         person.sees(in_hunk("Line 30", ".writing"))
         assert person("value", css=f"{FIELD} textarea") == "Half typed"
-        # The commented lines move up; the comment stays with them.
+        # The commented hunk moves up on the screen; the comment stays with it.
         await decides(server, project, hunks=[first], decision="undo")
         person.loses(".hunk h4:has-text('Line 5')")
         person.clicks(f"{FIELD} button:has-text('Add comment')")

@@ -1,4 +1,4 @@
-"""A person comments on the changes of an agent in a terminal. The tests act as the hook and the bridge."""
+"""A user comments on the changes made by an agent that runs in a terminal. The tests act as the hook and the bridge."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_comments_that_wait_are_withdrawn_then_typed_and_answered(
 
 @pytest.mark.thorough
 async def test_comments_that_wait_reach_the_agent_when_it_stops(browser: Browser, desk: Desk) -> None:
-    """The person sees that the comments wait, were sent, and were answered."""
+    """The web UI shows that the comments are waiting, were sent, and were answered."""
     server, project = desk.server, desk.project
     transcript = Path(os.environ["CLAUDE_CONFIG_DIR"]) / "projects" / "-blog" / f"{desk.id}.jsonl"
     transcript.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A person decides in a real browser on what the demo agent proposes."""
+"""In a real browser, a person decides on what the demo agent proposes."""
 
 from __future__ import annotations
 

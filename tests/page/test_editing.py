@@ -32,7 +32,10 @@ def can_accept(person: Person) -> bool:
 
 
 def scrolls_through_the_editor(person: Person) -> None:
-    """Scrolls with the top of the editor in view, and then with its bottom: a short window can't show both."""
+    """Scrolls the page with the editor at its beginning, then the editor, then the page with the editor at its end.
+
+    A short window can't show the whole editor.
+    """
     for _ in range(3):  # on a busy machine, the editor may not have drawn a part before it was out of view again
         person.runs(f"{EDITOR}.scrollTop = 0")
         person.runs(IN_STEPS.format(PAGE))
@@ -105,7 +108,7 @@ LONG = "".join(f"line = {number}\n" for number in range(240))
 
 
 def test_a_long_change_is_not_accepted_unseen_from_its_editor(browser: Browser, address: str, directory: Path) -> None:
-    """It is not enough to have seen the beginning and the end of the text: all of it must have been in sight."""
+    """It is not enough to have seen the beginning and the end of the text: all of it must have been in view."""
     with browser.person(address, height=600) as person:
         asks(person, write(directory / "long.py", LONG))
         person.clicks(EDIT)
@@ -128,13 +131,13 @@ KEYBOARD = """(() => {
   Object.defineProperty(visualViewport, 'height', { value: 60, configurable: true });
   visualViewport.dispatchEvent(new Event('resize'));
 })()"""
-"""Opens a keyboard like an iPhone's, which covers the page without changing its layout."""
+"""Simulates a keyboard like an iPhone's, which covers the page without changing its layout."""
 
 NO_KEYBOARD = "(() => { delete visualViewport.height; visualViewport.dispatchEvent(new Event('resize')) })()"
 
 
 @pytest.mark.parametrize("cover", ["zoom", "keyboard"])
-def test_what_the_screen_does_not_show_of_an_editor_is_not_in_sight(
+def test_what_the_screen_does_not_show_of_an_editor_is_not_in_view(
     browser: Browser, address: str, directory: Path, cover: str
 ) -> None:
     with browser.person(address, height=600) as person:
@@ -160,7 +163,7 @@ def test_what_the_screen_does_not_show_of_an_editor_is_not_in_sight(
 
 
 def test_many_removed_lines_are_read_in_the_proposal(browser: Browser, address: str, directory: Path) -> None:
-    """In the editor, the lines beside them are in sight long before all the removed lines are."""
+    """In the editor, the lines beside them are in view long before all the removed lines are."""
     (directory / "notes.md").write_text(f"first\n{LONG}last\n")
     with browser.person(address, height=600) as person:
         asks(person, edit(directory / "notes.md", LONG, ""))

@@ -43,7 +43,7 @@ FRAMES = """new Promise((done) => {
   };
   requestAnimationFrame(step);
 })"""
-"""The duration of each frame, in milliseconds, while a reader scrolls up."""
+"""The durations of 100 frames, in milliseconds, while a reader scrolls up."""
 
 
 def test_the_parts_that_need_no_browser() -> None:
@@ -96,7 +96,7 @@ async def test_a_long_history_is_scrolled_with_only_a_part_of_it_in_the_page(
 
 
 @pytest.mark.thorough
-async def test_a_message_too_large_for_the_wire_is_shown_whole_on_demand_and_a_full_disk_is_said(
+async def test_a_message_too_large_for_the_wire_is_shown_whole_on_demand_and_a_full_disk_is_reported(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:
     text = "a long text " * 100_000 + "and its end"
@@ -140,9 +140,9 @@ def test_on_the_narrowest_phone_nothing_is_cut_off(browser: Browser, server: Ser
         person.clicks(".composer .yes")  # Enter begins a new line on a phone
         person.sees(".approval .line.added")
         assert person.runs(WIDER) == []
-        person.clicks(".approval button:has-text('Edit')")
+        person.clicks_until(".approval button:has-text('Edit')", ".approval button:has-text('Back')")
         assert person.runs(WIDER) == []
-        person.clicks(".approval button:has-text('Back')")
+        person.clicks_until(".approval button:has-text('Back')", ".approval button:has-text('Edit')")
         person.clicks(".back")
         person.sees(".project .state", "Needs you")
         assert person.runs(WIDER) == []
@@ -176,7 +176,10 @@ def test_axe_finds_nothing_to_complain_of(browser: Browser, server: Server, addr
 
 
 def kinds_of_calls(directory: Path) -> list[dict[str, object]]:
-    """Returns tool calls: a command with flags, a write through a link, a plan, several files, a long field."""
+    """Returns tool calls: a command with flags, a write through a link, a plan, several files, a long field.
+
+    Creates the link.
+    """
     (directory / "README.md").symlink_to(directory.parent / ".bashrc")
     diff = {"type": "diff", "path": str(directory / "a.py"), "oldText": "a\n", "newText": "b\n"}
     flagged = {

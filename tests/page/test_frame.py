@@ -38,7 +38,7 @@ IN_VIEW = (
 
 
 def shows(css: str) -> str:
-    """Returns code that checks whether the whole button is in the window and nothing covers it."""
+    """Returns code that checks whether a button is within the height of the window and nothing covers its center."""
     return IN_VIEW.replace("{css}", css)
 
 
@@ -101,7 +101,7 @@ def test_folders_are_found_by_typing_and_by_arrow_keys(browser: Browser, own_ser
         assert person("value", css="#path") == "/nowhere/at/all"
 
 
-def test_that_no_folder_matches_is_said_only_while_it_is_so(
+def test_that_no_folder_matches_is_reported_only_while_it_is_true(
     browser: Browser, own_server: Server, directory: Path
 ) -> None:
     hint = ".start section [role=status]"
@@ -280,7 +280,7 @@ def test_a_long_title_leaves_the_name_of_the_folder_whole(browser: Browser, addr
 def test_on_a_desk_the_list_folds_and_stays_folded(browser: Browser, address: str) -> None:
     """Finding S3-36: the list of sessions could not be folded."""
     with browser.person(address) as person:
-        person.sees("h2", "blog")  # by then, the token in the address is stored
+        person.sees("h2", "blog")  # by then, the token from the address has been stored
         person.clicks(".fold")
         person.loses(".side")
         person("reload")

@@ -170,7 +170,7 @@ def test_calls_are_one_line_that_unfolds(reader: Person) -> None:
 
 
 def test_s3_30_calls_have_their_time(reader: Person) -> None:
-    """A group, a call in it and a to-do list show their times; the title is the whole date."""
+    """A group, a call in it and a to-do list show their times; the tooltips show the full date and time."""
     reader.clicks(row("Read 2 files"))
     reader.sees(row("make frobnicate"))
     for css in (".group > summary", ".group-rows .tool > summary", "p.tool"):
@@ -253,7 +253,7 @@ def test_code_can_be_copied_and_wrapped(reader: Person) -> None:
 
 
 def copies(reader: Person, css: str, expected: str) -> None:
-    """Presses a copy button. The text on the clipboard then contains ``expected``."""
+    """Presses a copy button, and waits until the text on the clipboard contains ``expected``."""
     reader.runs("navigator.clipboard.writeText('')")
     reader.clicks(css)
     reader.until(f"navigator.clipboard.readText().then((text) => text.includes({json.dumps(expected)}))")
@@ -490,7 +490,7 @@ def test_a_rejected_call_says_why(browser: Browser, address: str) -> None:
         assert person.runs("document.querySelectorAll('.item .settled-words').length") == 1
 
 
-def test_answers_to_questions_are_in_sight(browser: Browser, address: str) -> None:
+def test_answers_to_questions_are_in_view(browser: Browser, address: str) -> None:
     """Finding S3-42: the history showed only "Accepted by … AskUserQuestion"."""
     with browser.person(address) as person:
         person.prompts("/ask")
@@ -595,7 +595,7 @@ TOP = "document.querySelector('.scroller').scrollTop"
 AT_END = "((one) => one.scrollHeight - one.scrollTop - one.clientHeight < 2)(document.querySelector('.scroller'))"
 
 
-def test_s2_16_steps_begin_at_what_is_in_sight(reader: Person) -> None:
+def test_s2_16_steps_begin_at_what_is_in_view(reader: Person) -> None:
     """Tested at the end of a long conversation, and after scrolling away from the focused item."""
     reader("resize", width=1280, height=500)
     reader.until(f"innerHeight === 500 && {TOP} > 300 && {AT_END}")

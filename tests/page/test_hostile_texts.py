@@ -44,8 +44,8 @@ PACE = (
 
 
 async def with_texts(data: Path, work: Path) -> dict[str, str]:
-    """Creates a project for each of ``TEXTS``, with the text as a message of its agent. Returns the ids of the projects
-    by the names of the texts."""
+    """Creates a project for each of ``TEXTS``, whose agent has sent the text and then "after it". Returns the ids of
+    the projects by the names of the texts."""
     projects: dict[str, str] = {}
     async with serving(data, "--no-tls", "--allow", work) as server:
         for number, name in enumerate(TEXTS):
@@ -86,7 +86,7 @@ async def test_no_text_freezes_the_page(browser: Browser, tmp_path: Path, direct
             assert [text for text in person.complaints() if "4401" not in text] == []
 
 
-async def test_a_text_that_can_not_be_drawn_stops_nothing_else(browser: Browser, address: str) -> None:
+async def test_a_text_that_cannot_be_drawn_stops_nothing_else(browser: Browser, address: str) -> None:
     """The test makes drawing fail, because no text is known to cause that."""
     with browser.person(address) as person:
         person.sees("h2", "blog")
@@ -105,7 +105,7 @@ async def test_a_text_that_can_not_be_drawn_stops_nothing_else(browser: Browser,
 async def test_a_long_message_is_shown_whole_on_demand(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts('/say "' + "word-" * 20_000 + 'its end"')
-        person.sees(".finished")  # before that, the message may still be drawn as a streaming one
+        person.sees(".finished")  # before that, the message may still be drawn as one that is being streamed
         person.sees(".said button", "Show all (101 kB), the rest as plain text")
         person.clicks(".said button")
         person.until("document.querySelector('.said').textContent.includes('its end')")

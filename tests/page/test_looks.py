@@ -1,4 +1,4 @@
-"""The findings S4 in docs/internals/page.md about the appearance of the web UI, as far as they can be measured."""
+"""The S4 findings in docs/internals/page.md about the appearance of the web UI, as far as they can be measured."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def center(one: dict[str, float]) -> float:
 
 
 def approval(id: str, tool: str, **given: object) -> dict[str, Any]:
-    """Returns an approval request that belongs to no call, so that its answer has its own line in the history."""
+    """Returns an approval request that does not belong to a call, so its answer has its own line in the history."""
     request = {"subtype": "can_use_tool", "tool_name": tool, "input": given, "tool_use_id": id}
     return {"type": "control_request", "request_id": id, "request": request}
 
@@ -95,7 +95,7 @@ def test_an_answered_call_is_one_line_beside_its_icon(browser: Browser, address:
 
 
 def test_a_wide_window_is_used(browser: Browser, address: str, directory: Path) -> None:
-    """The two columns of a diff used to wrap beside 1,000 free pixels, and code was cut off beside 200 free pixels."""
+    """The columns of a diff used to wrap although 1,000 pixels were free, and code was cut off although 200 were."""
     (directory / "a.py").write_text(f"def is_open():\n{LONG[:70]}\n")
     edit = {"file_path": str(directory / "a.py"), "old_string": "def is_open", "new_string": "def opened"}
     with browser.person(address, width=2560, height=1200) as person:
@@ -112,8 +112,8 @@ def test_a_wide_window_is_used(browser: Browser, address: str, directory: Path) 
 
 
 def test_a_tablet_has_room_in_its_header(browser: Browser, address: str, directory: Path) -> None:
-    """The path was cut off beside 470 free pixels, "Ready" was 56 pixels tall, and notes were not above the
-    conversation."""
+    """The path used to be cut off although 470 pixels were free, "Ready" was 56 pixels tall, and notes were not
+    centered over the conversation."""
     with browser.person(address, width=768, height=1024) as person:
         person.sees(".path .about", str(directory))
         assert person.runs(

@@ -109,7 +109,7 @@ async def test_a_page_that_nobody_looks_at_tells_and_rings(browser: Browser, ser
 
 
 @pytest.mark.thorough
-async def test_a_browser_asks_to_be_told_while_the_page_is_closed_and_takes_it_back_or_says_that_it_can_not(
+async def test_a_browser_asks_to_be_told_while_the_page_is_closed_and_takes_it_back_or_says_that_it_cannot(
     browser: Browser, server: Server
 ) -> None:
     with browser.person(page_of(server) + f"#token={server.token}") as person:
@@ -252,7 +252,7 @@ BREAKS = """(() => {
 def test_a_notification_says_that_an_answer_may_not_have_been_recorded(
     browser: Browser, server: Server, last: str, reason: str
 ) -> None:
-    """The connection is lost before the answer is sent, or after it, when the result is not known."""
+    """The connection is lost before the answer is sent, or afterwards, before the result arrives."""
     push = {"title": "blog needs you", "body": "npm test", "project": "p", "approval_id": "a", "whole": True}
     with browser.person(page_of(server)) as person:
         person("allow", what=["notifications"], url=page_of(server))

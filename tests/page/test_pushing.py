@@ -25,7 +25,7 @@ PUSH = ".review-bar button:has-text('Push…')"
 
 @pytest.fixture
 async def pushing(browser: Browser, tmp_path: Path, directory: Path) -> Any:
-    """A server that allows commits and pushes. Tests can choose what it finds as ``gh``."""
+    """A server that allows commits and pushes. Tests can replace the ``gh`` that it finds."""
     stand_in(tmp_path, "gh", f"echo 'Creating pull request for work into main' >&2; echo {ADDRESS}")
     options = ("--no-tls", "--allow", directory.parent, "--allow-commit", "--allow-push")
     async with serving(tmp_path / "data", *options, PATH=path_with(tmp_path)) as server:
@@ -147,7 +147,7 @@ async def test_without_a_name_nothing_can_be_committed(
         git(repository, "config", "user.useConfigOnly", "true")
         with browser.person(address_of(server, project), width=1280, height=900) as person:
             opens_commit(person, project)
-            person.sees("dialog .notice", "Nothing can be committed: git does not know your name and email.")
+            person.sees("dialog .notice", "The changes can't be committed: git does not know your name and email.")
             assert person.runs("document.querySelector('dialog button[type=submit]').disabled")
 
 

@@ -1,4 +1,4 @@
-"""The real ``claude`` works, and a person decides in the web UI. Its model is a stub on this machine."""
+"""The real ``claude`` works, with a stub on this machine as its model, and a person decides in the web UI."""
 
 from __future__ import annotations
 

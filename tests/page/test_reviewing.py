@@ -1,4 +1,4 @@
-"""A person decides in the web UI on what runs have changed: hunk by hunk, by file, and all at once."""
+"""In the web UI, a person decides on what runs have changed: hunk by hunk, by file, and all at once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Work = dict[str, str | int | None]
 
 
 def poem(**changed: str) -> str:
-    """Returns the poem with some lines replaced, such as ``line_5="LINE 5"``."""
+    """Returns the poem with some lines replaced, for example with ``line_5="LINE 5"``. "" removes a line."""
     lines = list(LINES)
     for name, text in changed.items():
         lines[int(name.removeprefix("line_")) - 1] = text and f"{text}\n"
@@ -112,6 +112,10 @@ async def test_a_run_is_decided_hunk_by_hunk(browser: Browser, server: Server, p
         person.sees(".to-review", "3 files")
         person.sees(".to-review", "+4 −3")
         person.sees(".project .state", "3 files to review")
+        dot, words = (
+            f"document.querySelector('.project .state > {part}').getBoundingClientRect()" for part in ("i", "span")
+        )
+        assert person.runs(f"{dot}.bottom < {words}.bottom && {dot}.right < {words}.left"), "the state is one line"
         assert "Ready" in person.reads(".project-head .state"), "the button beside it has the numbers"
         person.clicks(".finished button:has-text('Review changes')")
         person.sees(".review-bar", "3 files · 4 changes")
@@ -215,7 +219,9 @@ async def test_a_file_changed_on_disk_since_it_was_shown_is_not_touched(
 
 
 @pytest.mark.thorough
-async def test_a_clash_is_said_at_its_hunk(browser: Browser, server: Server, project: str, repository: Path) -> None:
+async def test_a_clash_is_reported_at_its_hunk(
+    browser: Browser, server: Server, project: str, repository: Path
+) -> None:
     """The agent has replaced a file with a directory: the file can't be restored without losing the directory."""
     await runs(server, project, {"old.txt/inside.txt": "inside\n"})
     with browser.person(address_of(server, project), width=1280, height=1800) as person:
@@ -356,7 +362,7 @@ async def test_a_decision_of_somebody_else_keeps_what_is_typed(
 
 
 @pytest.mark.thorough
-async def test_who_decided_first_is_said_where_the_hunk_was(
+async def test_who_decided_first_is_reported_where_the_hunk_was(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
     with browser.person(address_of(server, project), width=1280, height=800) as person:
@@ -446,7 +452,7 @@ async def test_what_is_cut_is_shown_before_it_is_decided(
 
 
 @pytest.mark.thorough
-async def test_files_without_lines_are_said_in_words(
+async def test_files_without_lines_are_shown_in_words(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
     await runs(server, project, {"notes.md": 0o755, "logo.bin": "\0\1\2"})
@@ -577,7 +583,7 @@ async def test_the_field_of_an_edit_is_in_view(
 async def test_a_file_of_the_list_stays_in_view_while_it_is_drawn(
     browser: Browser, server: Server, project: str
 ) -> None:
-    """The files above it are drawn, and its own lines are loaded, after it was brought into view."""
+    """The files above it are drawn, and its own lines are loaded, after it has been scrolled into view."""
     many = {f"a{number:02}.txt": "a line\n" * (1 + number % 7 * 9) for number in range(20)}
     await runs(server, project, {**many})
     with browser.person(address_of(server, project), width=1280, height=700) as person:

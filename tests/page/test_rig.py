@@ -10,7 +10,7 @@ pytestmark = pytest.mark.thorough
 
 
 def test_an_answer_that_nobody_waited_for_is_not_that_of_the_next_command(browser: Browser, address: str) -> None:
-    """An answer is also left unread by a test that was stopped because it took too long."""
+    """A test that is stopped because it takes too long leaves an answer unread, too."""
     with browser.person(address) as person:
         person.begins("run", code="'late'")
         assert person.runs("'next'") == "next"

@@ -125,7 +125,7 @@ NOTES_OVER_THE_HEAD = (
 """Moves the notes over the header of the request: their usual position depends on the size of the screen."""
 
 
-def test_what_a_note_covers_is_not_in_sight(browser: Browser, address: str, directory: Path, tmp_path: Path) -> None:
+def test_what_a_note_covers_is_not_in_view(browser: Browser, address: str, directory: Path, tmp_path: Path) -> None:
     empty = tmp_path / "empty.txt"
     empty.write_bytes(b"")
     with browser.person(address, height=560) as person:
@@ -156,7 +156,7 @@ def test_a_note_is_whole_beside_the_answer_bar(
         person.runs("document.querySelector('.approval').scrollIntoView({ block: 'start' })")
         assert person.runs(
             "(() => { const toast = document.querySelector('.toast'); const box = toast.getBoundingClientRect();"
-            " toast.style.pointerEvents = 'auto';"  # clicks go to what is behind it
+            " toast.style.pointerEvents = 'auto';"  # by default, clicks go to what is behind it
             " const bar = document.querySelector('.approval footer').getBoundingClientRect();"
             " const corners = [[box.left + 9, box.top + 9], [box.right - 9, box.top + 9],"
             " [box.left + 9, box.bottom - 9], [box.right - 9, box.bottom - 9]];"
@@ -194,7 +194,7 @@ LANDED = """(() => {
     requestAnimationFrame(landed);
   });
 })()"""
-"""Finds out whether the remaining button can be clicked in the frame in which it moves to the place of the other."""
+"""Resolves ``hit`` to whether the remaining button can be clicked in the frame in which it takes the other's place."""
 
 CAN_BE_CLICKED = (
     "(() => { const button = document.querySelector('.approval .accepts');"

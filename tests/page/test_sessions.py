@@ -177,7 +177,7 @@ async def test_the_list_is_filtered(browser: Browser, server: Server, directory:
         person.until("document.querySelectorAll('.group').length === 1")
         person.sees(".group h3", "toll-house")
         person.fills("#filter", "nothing like it")
-        person.sees(".side .no-match", "No session matches.")
+        person.sees(".side .no-match", "No matching sessions.")
         person("click", css="#filter")
         person.presses("Escape")
         person.until("document.querySelectorAll('.group').length === 2")

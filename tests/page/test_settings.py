@@ -65,7 +65,9 @@ def test_a_device_that_is_confined_manages_no_others(browser: Browser, own_serve
 
 
 def test_a_device_says_when_it_was_last_seen(browser: Browser, own_server: Server) -> None:
-    """Tested before it has connected and after it has left. The server's machine and version are shown, too."""
+    """Tested before the device has connected and after it has disconnected. The server's machine and version are shown,
+    too.
+    """
     devices = Devices(own_server.data)
     token = devices.add("Ada's phone", "view")[1]
     with browser.person(f"{page_of(own_server)}#token={own_server.token}") as person:
@@ -86,7 +88,7 @@ def test_a_device_says_when_it_was_last_seen(browser: Browser, own_server: Serve
 
 
 async def test_a_test_notification_and_its_buttons(browser: Browser, server: Server) -> None:
-    """The answer of the push service is shown. Buttons in notifications are off by default."""
+    """The push service's answer is shown. Buttons in notifications are off by default."""
     with browser.person(f"{page_of(server)}#token={server.token}") as person:
         person("allow", what=["notifications"], url=page_of(server))
         opens_settings(person)

@@ -165,7 +165,7 @@ def test_a_removed_project_leaves_its_directory(
     assert (directory / "notes.md").exists()
 
 
-def test_a_directory_that_can_not_be_a_project_is_said_and_the_dialog_stays(
+def test_a_directory_that_cannot_be_a_project_is_reported_and_the_dialog_stays(
     browser: Browser, server: Server, address: str
 ) -> None:
     with browser.person(address) as person:
@@ -226,7 +226,7 @@ def test_a_run_in_a_directory_without_git_is_shown(browser: Browser, address: st
 def test_the_page_shows_why_a_run_has_no_checkpoint(browser: Browser, address: str, directory: Path) -> None:
     for number in range(31):
         with (directory / f"{number}.bin").open("wb") as file:
-            file.truncate(10 * 1024 * 1024)  # a sparse file takes no space on the disk
+            file.truncate(10 * 1024 * 1024)  # a sparse file takes up no disk space
     with browser.person(address) as person:
         person.prompts("/quick")
         person.clicks("text=View changes")

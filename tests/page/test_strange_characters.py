@@ -26,7 +26,9 @@ def by_the_page(texts: list[str]) -> list[str]:
 
 
 def test_page_and_terminal_write_out_the_same() -> None:
-    """Tests each character alone, after a letter, and after a space, and random texts of those with special rules."""
+    """Tests each character alone, those below U+10000 also after a letter and between a space and a digit, and random
+    texts of those with special rules.
+    """
     every = [chr(number) for number in range(0x110000)]
     few = every[:0x10000]
     chosen = [one for one in few if harmless(f"a{one}") != f"a{one}" and not "\ud800" <= one <= "\udfff"]

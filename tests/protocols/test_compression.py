@@ -1,4 +1,4 @@
-"""Compressed messages: only for clients that can read the shared form, and with a limit on their decompressed size."""
+"""Compressed messages: only for clients that can read the shared form, and with a limit on the decompressed size."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_message_is_measured_as_it_is_decompressed() -> None:
 
 
 def test_an_unauthenticated_client_cannot_send_many_messages() -> None:
-    """Each message is within the limit for messages, and all arrive in one piece. A client with a token may send them."""
+    """Each message is within the limit for messages, and all arrive at once. A client with a token may send them."""
     connection, _ = opened("permessage-deflate")
     assert connection.websocket is not None
     connection.websocket.unfinished_limit = 16_384

@@ -73,7 +73,7 @@ def closed_with(connection: HttpConnection) -> int:
 
 @contextlib.contextmanager
 def memory_kept() -> Iterator[list[int]]:
-    """Yields a list to which the number of bytes that were allocated in the block and not freed is added at its end."""
+    """Yields a list. At the end of the block, the number of bytes that it has allocated and not freed is appended."""
     kept: list[int] = []
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
@@ -169,7 +169,7 @@ def test_a_connection_without_data_ends_without_an_answer() -> None:
 )
 @pytest.mark.parametrize("body", [b"", b"{", b"zzzz\r\n" * 10, b"5\r\nhello\r\n0\r\n\r\n"])
 def test_a_request_is_checked_before_its_body_is_read(headers: dict[str, str], body: bytes) -> None:
-    """The body of a refused request is never parsed, however broken, and a handshake must not have one."""
+    """The body of a refused request is never parsed, however broken it is, and a handshake must not have a body."""
     connection, asked = ask(request({**headers}, body=body))
     connection.refuse(Refusal(401, "no"))
     assert asked.upgrade
@@ -556,7 +556,7 @@ CUTS = st.lists(st.integers(0, 2**20), max_size=30)
 
 @given(MESSAGES, st.data())
 def test_every_message_arrives_once_and_in_order(messages: list[str], data: st.DataObject) -> None:
-    """The client of ``websockets`` sends messages in any fragments and pieces. The server echoes them."""
+    """The client of the ``websockets`` library sends messages in any fragments and pieces. The server echoes them."""
     client = Frames(CLIENT, state=OPEN, max_size=None)
     for message in messages:
         payload = message.encode()

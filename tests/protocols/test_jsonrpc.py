@@ -45,7 +45,7 @@ def test_an_id_is_text_or_a_whole_number_and_returned_unchanged(id: int | str) -
 
 @pytest.mark.parametrize("id", ["2" * 30, "-" + "9" * 100, "1" + "0" * 1_000])
 def test_a_whole_number_of_any_length_gets_an_answer(id: str) -> None:
-    """The answer repeats the id or is an error without one. It must never be missing."""
+    """The answer, which must never be missing, repeats the id or is an error without one."""
     answer = decode(f'{{"jsonrpc": "2.0", "id": {id}, "method": "ping"}}')
     assert isinstance(answer, Request | Invalid)
     assert json.loads(jsonrpc.error(answer.id, 0, ""))["id"] in (int(id), None)
@@ -99,6 +99,7 @@ def test_a_batch_or_a_bare_value_is_an_invalid_request(text: str) -> None:
     asked = decode(text)
     assert isinstance(asked, Invalid)
     assert (asked.id, asked.code) == (None, INVALID_REQUEST)
+    assert asked.message == "Invalid request: the message must be a JSON object."
 
 
 @pytest.mark.parametrize(
@@ -123,6 +124,7 @@ def test_invalid_json_is_a_parse_error(text: str) -> None:
     asked = decode(text)
     assert isinstance(asked, Invalid)
     assert (asked.id, asked.code) == (None, PARSE_ERROR)
+    assert asked.message == "Parse error: the message is not valid JSON."
 
 
 @pytest.mark.parametrize("opening", ["[", '{"a":', '{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":' + "["])
@@ -156,7 +158,7 @@ def test_half_a_surrogate_pair_is_read() -> None:
 
 @pytest.mark.parametrize("text", ["half \ud83c", "byte \udcff", "\udf09 half"])
 def test_sent_messages_are_always_valid_utf8(text: str) -> None:
-    """An undecodable byte (of a file name, say) becomes U+FFFD instead of a frame that ends the connection."""
+    """An undecodable byte (in a file name, say) becomes U+FFFD, because an invalid frame would end the connection."""
     sent = json.loads(jsonrpc.notification("at_mentioned", {"filePath": text, "whole": "\N{BRIDGE AT NIGHT}"}).decode())
     assert sent["params"]["filePath"] == text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     assert "\N{REPLACEMENT CHARACTER}" in sent["params"]["filePath"]

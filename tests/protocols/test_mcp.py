@@ -35,7 +35,7 @@ def result(server: McpServer, method: str, params: object = None) -> Any:
 
 
 def test_the_real_clis_handshake(server: McpServer) -> None:
-    """The messages are those of ``claude`` 2.1.329."""
+    """``claude`` 2.1.329 sends these messages."""
     said = result(
         server,
         "initialize",

@@ -17,12 +17,12 @@ from typing import Any
 from tests import programs
 
 ENDING = 10.0
-"""Seconds within which the browser has to exit before it is killed."""
+"""Seconds that the script and the browser have to exit before they are killed."""
 
 
 class BrowserProcess:
-    """Runs ``script`` until ``close``. ``whole`` is that of ``programs.chromium``. ``environment`` is added to the
-    test's environment.
+    """Runs ``script`` until ``close`` is called. ``whole`` is passed to ``programs.chromium``. ``environment`` is added
+    to the test's environment.
     """
 
     def __init__(self, script: Path, *, whole: bool = True, **environment: str) -> None:

@@ -1,4 +1,4 @@
-"""Runs the real ``claude`` CLI on a terminal, in the test's own home directory and with the stub as its model."""
+"""Runs the real ``claude`` CLI in a terminal, in the test's own home directory and with the stub as its model."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ QUIET = {
 
 
 def prepare_home(project: Path) -> None:
-    """Set up the CLI's own directory as if onboarding were complete, ``project`` trusted and the API key approved."""
+    """Sets up the CLI's own directory as if onboarding were complete, ``project`` trusted and the API key approved."""
     state = {
         "hasCompletedOnboarding": True,
         "theme": "dark",
@@ -53,13 +53,15 @@ def prepare_home(project: Path) -> None:
 
 
 def environment(stub: MessagesStub) -> dict[str, str]:
-    """The environment that confines a program to the test's home directory, and any CLI that it starts to ``stub``."""
+    """Returns an environment that confines a program to the test's home directory. A CLI that the program starts sends
+    its API requests to ``stub``.
+    """
     places = {name: value for name, value in os.environ.items() if name in PLACES or name.startswith("XDG_")}
     return places | QUIET | {"ANTHROPIC_BASE_URL": stub.url, "ANTHROPIC_API_KEY": KEY}
 
 
 def wait_for_lock(*, timeout: float = PATIENCE) -> Path:
-    """Wait until exactly one bridge has announced itself in the test's home directory; return its lock file."""
+    """Waits until exactly one bridge has announced itself in the test's home directory, and returns its lock file."""
     folder = Path(os.environ["CLAUDE_CONFIG_DIR"]) / "ide"
 
     def announced() -> Path | None:
@@ -89,7 +91,7 @@ class Claude:
         environment: Mapping[str, str],
         port: int | None = None,
     ) -> Claude:
-        """Start the CLI in ``project``; with ``port`` it connects to the bridge that listens there."""
+        """Starts the CLI in ``project``. With ``port``, it connects to the bridge that listens on that port."""
         bridge = {} if port is None else {"CLAUDE_CODE_SSE_PORT": str(port)}
         command = [str(program), "--permission-mode", "default", *flags]
         claude = cls(tmux.start("claude", command, cwd=project, environment={**environment, **bridge}))
@@ -97,15 +99,15 @@ class Claude:
         return claude
 
     def prompt(self, words: str) -> None:
-        """Type a prompt and send it."""
+        """Types a prompt and sends it."""
         self.pane.type(words)
         self.pane.wait_for(r"\s+".join(map(re.escape, words.split())))  # the terminal may wrap the prompt
         self.pane.press("Enter")
 
     def answer_dialog(self, question: str, key: str) -> None:
-        """Answer a dialog of the CLI. A new dialog ignores keys for half a second, so that a key that was meant for
-        something else does not answer it. The key is pressed again only after some seconds: if the dialog were gone, it
-        would go to the prompt box.
+        """Answers a dialog of the CLI. A new dialog ignores keys for half a second, so that a key that was meant for
+        something else does not answer it. The key is pressed again only if the dialog is still shown after
+        ``ANSWER_IS_SEEN`` seconds: pressed any earlier, it could go to the prompt box.
         """
         self.pane.wait_for(question)
         press_at = time.monotonic() + DIALOG_SETTLES
@@ -122,4 +124,4 @@ class Claude:
         try:
             wait_until(answered)
         except TimeoutError:
-            raise AssertionError(f"the dialog takes no {key!r}") from None
+            raise AssertionError(f"the dialog ignored {key!r}") from None

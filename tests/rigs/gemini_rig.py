@@ -1,4 +1,4 @@
-"""Runs the real Gemini CLI on a terminal, in the test's own home directory and with the stub as its model."""
+"""Runs the real Gemini CLI in a terminal, in the test's own home directory and with the stub as its model."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ KEY = "a-key-for-nobody"
 """An API key that is sent to the stub only."""
 
 EDIT_DIALOG = r"Apply this change\?"
-"""What the CLI's own dialog asks about a change to a file."""
+"""What the CLI's own dialog asks about a change to a file, as a regular expression."""
 
 OPEN_FILES = r"\d+ open files? \(F4 to view\)"
-"""What the CLI's footer shows once the editor has reported what is open."""
+"""What the CLI's footer shows once the editor has reported what is open, as a regular expression."""
 
 LOST_SECONDS = 4.0
 """Seconds after which an Enter without an effect counts as lost."""
@@ -40,20 +40,22 @@ SETTINGS = {
     "telemetry": {"enabled": False},
     "ide": {"enabled": True, "hasSeenNudge": True},
 }
-"""Settings as they are after onboarding and ``/ide enable``, with everything turned off that connects to other
-machines.
+"""Settings as they are after onboarding and ``/ide enable``, with everything that connects to other machines turned
+off.
 """
 
 
 def prepare_home() -> None:
-    """Create the CLI's own directory in the test's home directory."""
+    """Creates the CLI's own directory, with ``SETTINGS``, in the test's home directory."""
     folder = Path(os.environ["HOME"]) / ".gemini"
     folder.mkdir(exist_ok=True)
     (folder / "settings.json").write_text(json.dumps(SETTINGS))
 
 
 def environment(stub: GeminiStub) -> dict[str, str]:
-    """The environment that confines a program to the test's home directory, and any CLI that it starts to ``stub``."""
+    """Returns an environment that confines a program to the test's home directory. A CLI that the program starts sends
+    its API requests to ``stub``.
+    """
     places = {name: value for name, value in os.environ.items() if name in PLACES or name.startswith("XDG_")}
     return places | QUIET | {"GOOGLE_GEMINI_BASE_URL": stub.url, "GEMINI_API_KEY": KEY}
 
@@ -63,7 +65,7 @@ def discovery_folder() -> Path:
 
 
 def wait_for_discovery(*, timeout: float = PATIENCE) -> Path:
-    """Wait until exactly one bridge has announced itself in the test's home directory; return its discovery file."""
+    """Waits until exactly one bridge has announced itself in the test's TMPDIR, and returns its discovery file."""
 
     def announced() -> Path | None:
         files = list(discovery_folder().glob("gemini-ide-server-*.json"))
@@ -77,7 +79,7 @@ def wait_for_discovery(*, timeout: float = PATIENCE) -> Path:
 
 
 def discovered() -> dict[str, Any]:
-    """Wait for the discovery file of the only bridge and return its contents."""
+    """Waits for the discovery file of the only bridge and returns its content."""
     content: dict[str, Any] = json.loads(wait_for_discovery().read_text())
     return content
 
@@ -95,11 +97,11 @@ class Gemini:
         return gemini
 
     def wait_for_editor(self) -> None:
-        """Wait until the CLI is connected and knows which files are open."""
+        """Waits until the CLI is connected and knows which files are open."""
         self.pane.wait_for(OPEN_FILES)
 
     def prompt(self, words: str) -> None:
-        """Type a prompt, or one of the CLI's own commands such as ``/ide status``, and send it."""
+        """Types a prompt, or one of the CLI's own commands such as ``/ide status``, and sends it."""
         # This matches the line that is being typed and not an earlier prompt: it is in the last box, and no dialog
         # follows it.
         typed = rf"> {re.escape(words)}\s*▀+[^▀╭]*\Z"
@@ -113,8 +115,8 @@ class Gemini:
         def sent() -> bool | None:
             nonlocal pressed
             screen = self.pane.screen
-            # The CLI takes an Enter within 30 ms of the last letter for a line break; the next Enter sends. While it
-            # starts, it may ignore every Enter. One Enter too many would answer the next dialog.
+            # The CLI treats an Enter within 30 ms of the last letter as a line break; the next Enter sends. While the
+            # CLI starts, it may ignore every Enter. One Enter too many would answer the next dialog.
             lost = time.monotonic() - pressed > LOST_SECONDS and re.search(typed, screen)
             if lost or re.search(broken, screen):
                 self.pane.press("Enter")

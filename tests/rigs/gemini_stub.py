@@ -1,4 +1,4 @@
-"""A stand-in for the Gemini API on 127.0.0.1: it answers as a test has scripted and records the requests.
+"""A stand-in for the Gemini API on 127.0.0.1: it gives the answers that a test scripts, and records the requests.
 
 It implements only what Gemini CLI requests, ``POST /v1beta/models/<model>:<method>``: a streamed answer for each turn of
 the conversation, and plain answers for its housekeeping (which model to use, a title for the last session).
@@ -57,13 +57,13 @@ class ModelRequest:
 
     @property
     def tool_results(self) -> list[str]:
-        """The results of the tools that the model called, in order."""
+        """The results of the tools that the model called in its last answer, in order."""
         responses = [part["functionResponse"]["response"] for part in self.news if "functionResponse" in part]
         return [response.get("output") or response.get("error", "") for response in responses]
 
     @property
     def editor(self) -> dict[str, Any] | None:
-        """The latest editor context in ``news``: the full one, or only ``{"changes": ...}``; None if it has none."""
+        """The latest editor context in ``news``, full or only ``{"changes": ...}``; None if ``news`` has none."""
         for part in reversed(self.news):
             words = part.get("text", "")
             if "editor context" in words and "```json" in words:

@@ -1,6 +1,6 @@
-"""A stand-in for the Messages API on 127.0.0.1: it answers as a test has scripted and records the requests.
+"""A stand-in for the Messages API on 127.0.0.1: it gives the answers that a test scripts, and records the requests.
 
-It implements only what the ``claude`` CLI requests: ``POST /v1/messages`` (streamed),
+It implements only what the ``claude`` CLI requests: ``POST /v1/messages`` (streamed if the request asks for it),
 ``POST /v1/messages/count_tokens`` and ``HEAD /``.
 """
 
@@ -19,10 +19,11 @@ from urllib.parse import urlsplit
 from tests.rigs.model_stub import Handler, ScriptedModel, listed
 
 Block = dict[str, Any]
-"""A content block of the API: ``{"type": "text", ...}`` or ``{"type": "tool_use", ...}``, ``HOLD`` or a ``failure``."""
+"""A content block of the API (``{"type": "text", ...}`` or ``{"type": "tool_use", ...}``), ``HOLD``, or a ``failure``.
+"""
 
 HOLD: Block = {"type": "hold"}
-"""The model pauses in the middle of its answer, until ``MessagesStub.go_on`` is called or the test ends."""
+"""The model pauses in the middle of its answer, until ``MessagesStub.go_on`` is called or the stub is closed."""
 
 _numbers = itertools.count(1)
 
@@ -32,9 +33,9 @@ def text(words: str) -> Block:
 
 
 def failure(status: int, kind: str, message: str) -> Block:
-    """Makes every answer from this turn on an error: 400 "invalid_request_error", 429 "rate_limit_error", and so on.
+    """Returns a turn that is answered with an error, such as 400 "invalid_request_error" or 429 "rate_limit_error".
 
-    The failure lasts until the next turn is scripted, however often the CLI retries.
+    The failure lasts until ``MessagesStub.will_say`` scripts another turn, however often the CLI retries.
     """
     return {"type": "failure", "status": status, "error": {"type": kind, "message": message}}
 
@@ -76,7 +77,7 @@ class ModelRequest:
 
     @property
     def tool_results(self) -> list[str]:
-        """The results of the tools that the model called, as text, in order."""
+        """The results of the tools that the model called in its last answer, as text, in order."""
         return [
             "\n".join(_words(block.get("content", "")))
             for message in self.news
@@ -116,23 +117,26 @@ class MessagesStub(ScriptedModel[ModelRequest]):
         super().__exit__()
 
     def will_say(self, *turns: Block | list[Block]) -> None:
-        """Script the next turns of the model. This ends a ``failure``."""
+        """Scripts the model's next turns. Ends a ``failure`` and discards the turns that were scripted after it."""
         with self._changed:
             if self._fails():
                 self._turns.clear()
             super().will_say(*turns)
 
     def will_say_to(self, words: str, *turns: Block | list[Block]) -> None:
-        """Like ``will_say``, but for conversations whose first message contains ``words``, such as a subagent's prompt."""
+        """Scripts the next turns of conversations whose first message contains ``words``, such as a subagent's prompt.
+
+        Does not end a ``failure``.
+        """
         with self._changed:
             self._turns_of.setdefault(words, []).extend(listed(turns))
 
     def go_on(self, times: int = 1) -> None:
-        """Let a model that has paused, or is about to pause, finish its answer."""
+        """Ends ``times`` pauses of the model, including pauses that have not begun yet. 0 counts as 1."""
         self._held.release(times or 1)
 
     def hold(self) -> None:
-        """Block until the model may continue. Called by the HTTP handler."""
+        """Blocks until the model may continue. Called by the HTTP handler."""
         self._held.acquire()
 
     def answer(self, body: dict[str, Any]) -> list[Block]:
@@ -211,7 +215,7 @@ def _message(model: str) -> dict[str, Any]:
 
 
 def _events(blocks: list[Block], model: str, hold: Callable[[], None], *, checks: bool) -> Iterator[bytes]:
-    """The server-sent events of one streamed message."""
+    """Yields the server-sent events of one streamed message."""
     yield _event("message_start", message=_message(model))
     for index, block in enumerate(blocks):
         if block is HOLD:

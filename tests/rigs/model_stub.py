@@ -11,15 +11,15 @@ from tests.waiting import PATIENCE
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers with HTTP/1.0, which uses one connection for each request, so that no connection is left when the test
-    ends.
+    """Answers with HTTP/1.0 unless a subclass overrides it. HTTP/1.0 uses one connection for each request, so that no
+    connection is left when the test ends.
     """
 
     def do_POST(self) -> None:
         self.post(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
     def post(self, body: dict[str, Any]) -> None:
-        """Reply to a request whose body is ``body``."""
+        """Replies to a POST request. ``body``: the request's JSON content."""
         raise NotImplementedError
 
     def reply(self, content_type: str, body: bytes, status: int = 200) -> None:
@@ -30,11 +30,11 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Log nothing, since the stub records the requests."""
+        """Logs nothing, because the stub records the requests."""
 
 
 class StubServer:
-    """An HTTP server that runs ``handler`` in its own thread. A context manager."""
+    """An HTTP server in its own thread. ``handler`` answers its requests. A context manager."""
 
     def __init__(self, handler: type[Handler]) -> None:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -60,7 +60,9 @@ Request = TypeVar("Request")
 
 
 class ScriptedModel(StubServer, Generic[Request]):
-    """Answers each request of a conversation with the next scripted turn (a list of blocks) and records the requests."""
+    """The base class of stubs that answer each request of a conversation with the next scripted turn (a list of blocks)
+    and record the requests.
+    """
 
     def __init__(self, handler: type[Handler]) -> None:
         super().__init__(handler)
@@ -69,12 +71,12 @@ class ScriptedModel(StubServer, Generic[Request]):
         self._changed = threading.Condition()
 
     def will_say(self, *turns: dict[str, Any] | list[dict[str, Any]]) -> None:
-        """Script the next turns of the model; a turn is one block or a list of them."""
+        """Scripts the model's next turns. A turn is one block or a list of blocks."""
         with self._changed:
             self._turns += listed(turns)
 
     def wait_for_request(self, number: int, *, timeout: float = PATIENCE) -> Request:
-        """Wait for the ``number``-th request of the conversation, counted from 1. ``timeout`` is in seconds."""
+        """Waits for the ``number``-th recorded request, counted from 1, and returns it. ``timeout`` is in seconds."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self.requests) >= number, timeout):
                 raise AssertionError(f"no request {number} to the model in {timeout} s, only {len(self.requests)}")
@@ -82,5 +84,5 @@ class ScriptedModel(StubServer, Generic[Request]):
 
 
 def listed(turns: tuple[dict[str, Any] | list[dict[str, Any]], ...]) -> list[list[dict[str, Any]]]:
-    """The turns, with each single block wrapped in a list."""
+    """Returns the turns, with each single block wrapped in a list."""
     return [turn if isinstance(turn, list) else [turn] for turn in turns]

@@ -1,5 +1,5 @@
-"""Runs a real Neovim with the plugin on a terminal. It is set up as a user would do it, by an ``init.lua`` in the
-test's home.
+"""Runs a real Neovim with the plugin in a terminal, set up as a user would set it up: with an ``init.lua`` in the
+test's home directory.
 """
 
 from __future__ import annotations
@@ -63,9 +63,7 @@ IS_SHOWN = """
 return #vim.tbl_filter(function(proposal) return proposal.shown end, require('drawbridge.review').pending()) > 0
 """
 TAKES_KEYS = "return not (package.loaded['drawbridge'] and require('drawbridge').status().ignores_keys)"
-"""A Lua chunk that returns whether the view accepts keys, since a view that has just opened ignores them for a
-moment.
-"""
+"""A Lua chunk that returns whether the view accepts keys: a view that has just opened ignores them for a moment."""
 
 
 class Neovim:
@@ -81,7 +79,7 @@ class Neovim:
     def start(
         cls, tmux: Tmux, program: Path, *files: Path, cwd: Path, environment: Mapping[str, str], options: str = "{}"
     ) -> Neovim:
-        """Start Neovim with ``files`` open. ``options``, a Lua table, is passed to ``setup``."""
+        """Starts Neovim with ``files`` open. ``options``, the source of a Lua table, is passed to ``setup``."""
         config = Path(os.environ["XDG_CONFIG_HOME"]) / "nvim"
         config.mkdir(parents=True, exist_ok=True)
         (config / "init.lua").write_text(INIT.replace("{root}", str(ROOT)).replace("{options}", options))
@@ -92,7 +90,7 @@ class Neovim:
         return neovim
 
     def lua(self, code: str, *arguments: object) -> Any:
-        """Run the Lua chunk ``code`` and return its result. ``arguments`` are available to it as ``...``."""
+        """Runs the Lua chunk ``code`` and returns its result. ``arguments`` are available to it as ``...``."""
         return self._call("nvim_exec_lua", code, list(arguments))
 
     def _call(self, method: str, *arguments: object) -> Any:
@@ -109,7 +107,7 @@ class Neovim:
         raise ConnectionError("Neovim closed its socket")
 
     def wait_for(self, condition: str, *, what: str, timeout: float = PATIENCE) -> None:
-        """Wait until the Lua chunk ``condition`` returns a true value. ``timeout`` is in seconds."""
+        """Waits until the Lua chunk ``condition`` returns a true value. ``timeout`` is in seconds."""
 
         def met() -> bool | None:
             try:
@@ -123,32 +121,32 @@ class Neovim:
             raise AssertionError(f"Neovim {what} in {timeout} s; {self._situation()}") from None
 
     def _situation(self) -> str:
-        """Neovim's mode, what it has shown so far and its screen, for the message of a failed test."""
+        """Returns Neovim's mode, what it has shown so far, and its screen, for the message of a failed test."""
         try:
             mode = self._call("nvim_get_mode")
-            # While it waits for a key, it answers no other request.
+            # While Neovim waits for a key, it does not answer other requests.
             seen = None if mode["blocking"] else self.lua("return vim.inspect(seen)")
         except OSError as error:
             return f"it does not answer: {error}\n{self.pane.framed}"
         return f"mode {mode}, seen {seen}\n{self.pane.framed}"
 
     def wait_for_proposal(self, number: int = 1) -> None:
-        """Wait until the ``number``-th proposal of this session is shown and accepts keys."""
+        """Waits until the ``number``-th proposal of this session is shown and accepts keys."""
         self.wait_for(f"return seen.opened == {number}", what=f"showed no proposal {number}")
-        self.wait_for(IS_SHOWN, what=f"took no keys for proposal {number}")
+        self.wait_for(IS_SHOWN, what=f"did not accept keys for proposal {number}")
 
     def wait_until_closed(self, number: int = 1) -> None:
-        """Wait until ``number`` views of proposals have closed."""
+        """Waits until ``number`` views of proposals have closed."""
         self.wait_for(f"return seen.closed == {number}", what=f"did not close view {number}")
 
     def wait_for_agents(self, number: int = 1, *, timeout: float = PATIENCE) -> None:
-        """Wait until ``number`` agents are connected. ``timeout`` is in seconds."""
+        """Waits until exactly ``number`` agents are connected. ``timeout`` is in seconds."""
         condition = f"return #((require('drawbridge.link').state() or {{}}).agents or {{}}) == {number}"
         self.wait_for(condition, what=f"did not get {number} agents", timeout=timeout)
 
     def command(self, words: str) -> None:
-        """Type an Ex command as a user would, and return once it has run."""
-        self.wait_for(TAKES_KEYS, what="took no keys")
+        """Types an Ex command as a user would, and returns once it has run."""
+        self.wait_for(TAKES_KEYS, what="did not accept keys")
         self.pane.press("Escape")
         self.pane.type(f":{words}")
         self._wait_for_command_line(open=True)
@@ -165,13 +163,13 @@ class Neovim:
         wait_until(met)
 
     def save(self) -> None:
-        """Type ``:w`` and return once the file is saved."""
+        """Types ``:w`` and returns once the file is saved."""
         self.command("w")
         self.wait_for("return not vim.bo.modified", what="did not save")
 
     @property
     def layout(self) -> dict[str, Any]:
-        """Every window with its file and cursor, and which one has the focus."""
+        """Every window except notices, with its file name and cursor, and the window that has the focus."""
         layout: dict[str, Any] = self.lua(LAYOUT)
         return layout
 
@@ -185,7 +183,7 @@ class Neovim:
         return bool(self.lua("return vim.fn.getbufinfo(...)[1].changed", str(file)))
 
     def wait_for_buffer(self, file: Path, lines: list[str]) -> None:
-        """Wait until an open file has exactly these lines and no unsaved changes."""
+        """Waits until an open file has exactly these lines and no unsaved changes."""
         try:
             wait_until(lambda: True if self.buffer(file) == lines and not self.modified(file) else None)
         except TimeoutError:

@@ -1,4 +1,4 @@
-"""A stand-in for the Responses API on 127.0.0.1: it answers as a test has scripted and records the requests.
+"""A stand-in for the Responses API on 127.0.0.1: it gives the answers that a test scripts, and records the requests.
 
 It implements only what Codex requests from a custom model provider: ``POST /v1/responses``, streamed.
 """
@@ -37,7 +37,9 @@ def shell(command: str) -> Item:
 
 
 class ResponsesStub(StubServer):
-    """Answers each request with the next scripted item. A context manager."""
+    """Answers each request that offers tools with the next scripted item. Answers any other request, and those after
+    the last item, with a fixed text. A context manager.
+    """
 
     def __init__(self, *turns: Item) -> None:
         super().__init__(type("Handler", (_Handler,), {"stub": self}))
@@ -56,7 +58,7 @@ class ResponsesStub(StubServer):
 
     def answer(self, request: dict[str, Any]) -> bytes:
         self.requests.append(request)
-        # A request without tools asks for a title; codex-acp sends it at any time after the first turn.
+        # A request without tools asks for a title; codex-acp may send it at any time after the first turn.
         item = self._turns.pop(0) if self._turns and request.get("tools") else text("Nothing more was scripted.")
         return b"".join(_events(item, f"response-{len(self.requests)}"))
 

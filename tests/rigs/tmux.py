@@ -1,4 +1,4 @@
-"""Runs real programs on real terminals: types keys into the panes of a private tmux server, and reads their screens."""
+"""Runs real programs in real terminals: types keys into the panes of a private tmux server, and reads their screens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE
 T = TypeVar("T")
 
 TERMINAL = {"TERM": "tmux-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8", "SHELL": "/bin/sh"}
-"""The environment variables that any terminal sets for the program that runs on it."""
+"""The environment variables that any terminal sets for the program that runs in it."""
 
 OPTIONS = """
 set -g default-terminal tmux-256color
@@ -34,7 +34,7 @@ POLL = 0.05
 
 
 class Pane:
-    """One program on one terminal. ``id`` is tmux's ID of the pane (``%3``), ``pid`` the program's own process ID."""
+    """One program in its own terminal. ``id`` is tmux's ID of the pane (``%3``), ``pid`` the program's process ID."""
 
     def __init__(self, tmux: Tmux, pane_id: str, pid: int, name: str) -> None:
         self._tmux = tmux
@@ -48,21 +48,21 @@ class Pane:
 
     @property
     def coloured(self) -> str:
-        """The screen with the escape sequences of its colors, and with blanks at the ends of lines."""
+        """The screen with the escape sequences of its colors, and with trailing blanks."""
         return self._tmux.run("capture-pane", "-p", "-e", "-N", "-t", self.id)
 
     @property
     def framed(self) -> str:
-        """The screen for the message of a failed test."""
+        """The screen in a frame, for the message of a failed test."""
         lines = (f"│ {line}" for line in self.screen.rstrip().splitlines())
         return "\n".join(["┌" + "─" * 78, *lines, "└" + "─" * 78])
 
     def type(self, words: str) -> None:
-        """Type ``words`` literally: tmux does not look for key names in them."""
+        """Types ``words`` literally: tmux does not look for key names in them."""
         self._tmux.run("send-keys", "-t", self.id, "-l", "--", words)
 
     def press(self, *keys: str) -> None:
-        """Press keys by their tmux names: ``Enter``, ``Escape``, ``C-c``. Each is sent separately, since Escape would
+        """Presses keys by their tmux names: ``Enter``, ``Escape``, ``C-c``. Each is sent separately, since Escape would
         otherwise become Meta.
         """
         for key in keys:
@@ -72,11 +72,11 @@ class Pane:
         self._tmux.run("resize-window", "-t", self.id, "-x", str(columns), "-y", str(rows))
 
     def kill(self) -> None:
-        """Kill the program without giving it a chance to clean up."""
+        """Kills the program without giving it a chance to clean up."""
         os.kill(self.pid, signal.SIGKILL)
 
     def wait_for(self, *patterns: str, timeout: float = PATIENCE) -> str:
-        """Wait until the screen matches all the regular expressions, and return it. ``timeout`` is in seconds."""
+        """Waits until the screen matches all the regular expressions, and returns it. ``timeout`` is in seconds."""
 
         def matching() -> str | None:
             screen = self.screen
@@ -85,7 +85,9 @@ class Pane:
         return self._wait(matching, f"never showed {' and '.join(map(repr, patterns))}", timeout)
 
     def wait_until_gone(self, pattern: str, *, timeout: float = PATIENCE) -> str:
-        """Wait until the regular expression matches nowhere on the screen, and return it. ``timeout`` is in seconds."""
+        """Waits until the regular expression matches nowhere on the screen, and returns the screen. ``timeout`` is in
+        seconds.
+        """
 
         def without() -> str | None:
             screen = self.screen
@@ -94,7 +96,7 @@ class Pane:
         return self._wait(without, f"still shows {pattern!r}", timeout)
 
     def wait_for_exit(self, *, timeout: float = PATIENCE) -> int:
-        """Wait until the program has ended by itself, and return its exit code. ``timeout`` is in seconds."""
+        """Waits until the program has exited on its own, and returns its exit code. ``timeout`` is in seconds."""
 
         def ended() -> str | None:
             # tmux 3.3a sometimes misses that a child has ended, until another child ends; so each check starts one.
@@ -115,7 +117,7 @@ class Pane:
 
 
 class Tmux:
-    """A private tmux server with its own socket. It and all its programs end when the context is left."""
+    """A private tmux server with its own socket. The server and all its programs end when the context exits."""
 
     def __init__(self, folder: Path, *, columns: int, rows: int) -> None:
         self.panes: list[Pane] = []
@@ -145,7 +147,7 @@ class Tmux:
         ).stdout
 
     def start(self, name: str, command: list[str], *, cwd: Path, environment: Mapping[str, str]) -> Pane:
-        """Run a program on its own terminal, with only this environment and the variables that a terminal sets."""
+        """Runs a program in its own terminal, with only this environment and the variables that a terminal sets."""
         settings = [f"{key}={value}" for key, value in (TERMINAL | dict(environment)).items()]
         line = "exec " + shlex.join(["env", "-i", *settings, *command])
         report = ("-P", "-F", "#{pane_id} #{pane_pid}")
@@ -155,7 +157,9 @@ class Tmux:
 
 
 def wait_until(look: Callable[[], T | None], *, timeout: float = PATIENCE) -> T:
-    """Call ``look`` until it returns something other than None, and return that. ``timeout`` is in seconds."""
+    """Calls ``look`` until it returns something other than None, and returns that. Raises TimeoutError after
+    ``timeout`` seconds.
+    """
     deadline = time.monotonic() + timeout
     while (found := look()) is None:
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""A ``claude`` that misbehaves as its prompt says, for tests with a real server. It runs
+"""A ``claude`` that misbehaves in the way its prompt names, for tests with a real server. It runs
 ``tests/agents/bad_agent.py``.
 """
 
@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE
 
 
 def bad_claude(directory: Path) -> list[str | Path]:
-    """The flags of a server whose ``claude`` is the misbehaving agent."""
+    """Creates the misbehaving ``claude`` in ``directory``. Returns the flags of a server that runs it."""
     program = directory / "bad-claude"
     run = shlex.join([sys.executable, str(BAD_AGENT), "as-told"])
     program.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "2.1.329 (Claude Code)" && exit\nexec {run} "$@"\n')

@@ -134,8 +134,8 @@ class Process:
 
 
 class StoredSessions:
-    """The conversations that an agent has stored: those with the given ids, or all. ``used_by`` contains the ids of the
-    processes that have them open.
+    """The conversations that an agent has stored: those with the given ids, or with any id if ``all`` is true.
+    ``used_by`` contains the ids of the processes that have them open.
     """
 
     def __init__(self, *ids: str, all: bool = False, used_by: Sequence[int] = ()) -> None:
@@ -255,7 +255,7 @@ class Server:
     """The server's core with its data in a directory. ``does`` executes a message as the transport would, and returns
     the reply as a client reads it.
 
-    Its data is in ``folder``; projects may be in ``root``.
+    Its data is in ``folder / "data"``; projects must be in ``root``.
     """
 
     def __init__(
@@ -263,7 +263,7 @@ class Server:
     ) -> None:
         self.folder = folder
         self.noticed: list[Announced] = []
-        """Events that people may be notified of when they don't look at the web UI."""
+        """Events that may cause a notification."""
         self.audited: list[Announced] = []
         self.root = root or folder / "work"
         self.root.mkdir(exist_ok=True)
@@ -305,7 +305,7 @@ class Server:
         return str(answer["project_id"])
 
     async def running(self, client: Client, project: str, prompt: str = "go", **more: Any) -> Process:
-        """Executes a prompt and returns the process that was given it. ``more``: further fields of the command."""
+        """Executes a prompt. Returns the process that received it. ``more``: further fields of the command."""
         before = {process.pid: len(process.prompts) for process in self.agent.processes}
 
         def given() -> list[Process]:

@@ -1,4 +1,4 @@
-"""``drawbridge serve`` as a real process, and clients of it."""
+"""``drawbridge serve`` as a real process, and its clients."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ class Server:
             yield client
 
     async def end(self, number: int = signal.SIGTERM, within: float = PATIENCE) -> tuple[int | None, str]:
-        """Sends the server a signal. Returns its exit code and what it has written to stderr."""
+        """Sends the server a signal unless it has ended, and waits for its end. Returns its exit code and what it has
+        written to stderr.
+        """
         if self.process.returncode is None:
             self.process.send_signal(number)
         return await self.ended(within)
@@ -83,7 +85,9 @@ async def start(
 async def serving(
     data: Path, *arguments: str | Path, command: Sequence[str] = COMMAND, **variables: str
 ) -> AsyncIterator[Server]:
-    """Starts a server on a free port of 127.0.0.1. Stops it with SIGTERM unless the test has ended it."""
+    """Starts a server on a free port of 127.0.0.1. Unless the test has ended it, stops it with SIGTERM or, if the test
+    failed, kills it.
+    """
     with tempfile.TemporaryFile() as errors:
         process = await start(
             errors, "--json", "--port", "0", "--data-dir", data, *arguments, command=command, **variables
@@ -105,7 +109,7 @@ async def serving(
 
 
 async def refused(*arguments: str | Path, **variables: str) -> tuple[int, str]:
-    """Starts a server that is expected to exit by itself. Returns its exit code and stderr. Fails if anything is on
+    """Starts a server that is expected to exit on its own. Returns its exit code and stderr. Fails if anything is on
     stdout.
     """
     with tempfile.TemporaryFile() as errors:
@@ -124,7 +128,7 @@ async def refused(*arguments: str | Path, **variables: str) -> tuple[int, str]:
 
 @contextlib.contextmanager
 def lasting(prefix: str, *arguments: str, command: Sequence[str] = COMMAND) -> Iterator[Server]:
-    """A server that many tests share, in a directory that belongs to none of them. Projects may be in ``work``."""
+    """Starts a server that many tests share, in its own directory. Projects must be in the ``work`` directory there."""
     with tempfile.TemporaryDirectory(prefix=prefix, dir="/tmp") as place:
         root = Path(place)
         (root / "work").mkdir()
@@ -143,13 +147,11 @@ def lasting(prefix: str, *arguments: str, command: Sequence[str] = COMMAND) -> I
 
 
 FILES_OF_AN_AGENT = 5
-"""Open files for each agent process, which is kept after its run: input, output and errors, its supervisor's socket,
-its log.
+"""The number of files that the server has open for each agent process, even between runs: input, output and errors,
+the supervisor's socket, and the log.
 """
 
 
 def files_apart_from_agents(process: psutil.Process) -> int:
-    """The number of open files without those of agents, because it is left to chance how many agents are kept at a
-    given moment.
-    """
+    """The number of open files, not counting those for agents, because the number of agents that are kept varies."""
     return int(process.num_fds()) - FILES_OF_AN_AGENT * len(process.children())

@@ -25,7 +25,7 @@ NESTED = b'{"type":"user","message":' + b"[" * 300 + b"]" * 300 + b',"n":[' + b"
 
 MODULES_CALLED = 14
 MODULES_THAT_HAND_ON = 7
-"""The numbers of modules that a line's way may have, which are also in docs/internals/architecture.md."""
+"""The numbers of modules that a line passes through, which are also in docs/internals/architecture.md."""
 
 
 def decodes(work: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -107,7 +107,7 @@ class Way(NamedTuple):
 
 
 def way(work: Callable[[], Any]) -> Way:
-    """Runs ``work`` and returns the modules that are called on its way to the outbox."""
+    """Runs ``work``. Returns the modules that are called meanwhile and those that pass the line on to the outbox."""
     called: set[str] = set()
     handed_on_by: list[str] = []
 
@@ -126,7 +126,7 @@ def way(work: Callable[[], Any]) -> Way:
 
 
 def module(frame: FrameType) -> str:
-    """The name of the module that the frame runs in, relative to ``drawbridge``; empty for other programs' modules."""
+    """The name of the module that the frame runs in, relative to ``drawbridge``; empty if it is in another package."""
     package, _, name = frame.f_globals.get("__name__", "").partition(".")
     return name if package == "drawbridge" else ""
 
@@ -142,7 +142,7 @@ def stack(frame: FrameType | None) -> list[str]:
 
 
 async def test_a_line_calls_few_modules(tmp_path: Path) -> None:
-    """The way is from the bytes in the pipe to the frame that waits for the sockets. Some modules pass the line on;
+    """The path leads from the bytes in the pipe to the frame that waits for the sockets. Some modules pass the line on;
     others help.
     """
     frames: list[bytes] = []

@@ -1,5 +1,5 @@
-"""A client that is written from the "Message Flow Example" in the agent server's specification works. The tests go
-through the example line by line, with the demo agent; the numbers in comments are those of its lines.
+"""A client that follows the "Message Flow Example" in the agent server's specification works. The test goes through the
+example line by line, with the demo agent; the numbers in comments are the example's line numbers.
 """
 
 from __future__ import annotations

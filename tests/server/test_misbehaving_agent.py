@@ -29,9 +29,7 @@ BAD_TURNS = [
     ("error overloaded", "EXECUTION_FAILED", "overloaded"),
     ("not-logged-in", "AGENT_NOT_LOGGED_IN", "has no valid login on the server's machine"),
 ]
-"""The prompt, the code of the run's error, and a part of its message. Without a code, the run completes all the
-same.
-"""
+"""The prompt, the code of the run's error, and a part of its message. If the code is None, the run still completes."""
 
 
 def program(path: Path, version: str = "2.1.329", start: str = "as-told") -> None:

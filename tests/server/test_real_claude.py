@@ -1,6 +1,6 @@
 """The real ``claude`` behind the real server, as clients on the wire see it. Its model is a stub on this machine.
 
-``agents/test_real_claude.py`` tests the parts of the driver one by one; these tests go through the whole server.
+``agents/claude/test_real_claude.py`` tests the parts of the driver one by one; these tests go through the whole server.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ async def at_work(poem: Path, model: MessagesStub, *flags: str) -> AsyncIterator
 
 
 async def in_a_terminal(tmux: Tmux, poem: Path, model: MessagesStub, *arguments: str) -> claude_rig.Claude:
-    """Starts a ``claude`` in a terminal, as a person would beside the server."""
+    """Starts a ``claude`` in a terminal, as a user would beside the server."""
     return await asyncio.to_thread(
         claude_rig.Claude.start,
         tmux,

@@ -1,5 +1,5 @@
-"""The real ``claude`` behind the real server: texts of approvals, messages into a run, the queue, and the agent's
-state.
+"""The real ``claude`` behind the real server: texts of approval requests, messages sent into a run, the queue, and the
+agent's state.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A server opens the data of an older version without losing anything, and leaves the data of a newer version alone.
 
-``data_of_0`` was written before formats had numbers: two projects of the demo agent, one killed with ``kill -9`` while
-it waited for an answer. ``data_of_1`` was written by the server before issue 13, and ended in the same way: three
-projects of the demo agent (answers with and without edits, a failed, a crashed and an interrupted run, a reset, a fork,
-a prompt in the queue), a session in a terminal with an approval request that waits, and a device. ``answers_of_1.json``
-contains what that server answered when it was started on these data again.
+``data_of_0`` was written before formats had numbers: two projects of the demo agent, whose server was killed with
+``kill -9`` while one of them waited for a decision. ``data_of_1`` was written by the server as it was before issue 13,
+which was killed in the same way: three projects of the demo agent (answers with and without edits, a failed, a crashed
+and an interrupted run, a reset, a fork, a prompt in the queue), a terminal session with a waiting approval request, and
+a device. ``answers_of_1.json`` contains what that server answered when it was started with this data again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def metadata(data: Path, project: str) -> dict[str, Any]:
 
 
 async def test_projects_of_an_older_server_continue(data: Path, tmp_path: Path) -> None:
-    """In the data, the projects' directories are below ``/home/ada``; the test replaces these paths by its own."""
+    """In the data, the projects' directories are below ``/home/ada``; the test replaces these paths with its own."""
     work = tmp_path / "work"
     for project, name in ((BLOG, "blog"), (SHOP, "shop")):
         (work / name).mkdir(parents=True)
@@ -172,7 +172,8 @@ async def answers(data: Path, root: Path) -> dict[str, Any]:
 
 def lasting(found: Any, root: Path) -> Any:
     """Returns ``found`` without what differs at each start (times, ids of requests and connections), and without what
-    older versions did not report: a session's title, the start of its run and what its agent has reported.
+    older versions did not report: a session's title, the start of its run and what its agent has reported. ``root`` is
+    replaced with ``/home/ada``.
     """
     varying = {
         "created_at",

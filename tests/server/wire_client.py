@@ -20,7 +20,7 @@ Message = dict[str, Any]
 
 
 class WireClient:
-    """A connected client. ``received`` contains every message in order; ``receive`` continues where it stopped last."""
+    """A connected client. ``received`` contains every message in order; ``receive`` continues where it last stopped."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
@@ -44,8 +44,8 @@ class WireClient:
         await self.connection.send(json.dumps(message))
 
     async def ask(self, type: str, data: Message | None = None, project_id: str | None = None) -> Message:
-        """Sends a request. Returns the answer, which may be an error. Other messages that arrive meanwhile are received
-        as well.
+        """Sends a request. Returns the answer, which may be an error. ``receive`` and ``next`` still return this answer
+        and the other messages that arrive meanwhile.
         """
         request_id = f"request-{next(self._numbers)}"
         await self.send(type, data, project_id, request_id)
@@ -72,13 +72,13 @@ class WireClient:
         return found
 
     async def next(self, patience: float = PATIENCE) -> Message:
-        """The next message, whatever it is."""
+        """Waits for the next message of any kind."""
         found = await self._find(lambda message: True, "anything", self._at, patience)
         self._at += 1
         return found
 
     def passed(self) -> list[Message]:
-        """The messages since the last ``receive``."""
+        """The messages after the last one that ``receive``, ``next`` or ``passed`` has returned."""
         new = self.received[self._at :]
         self._at = len(self.received)
         return new

@@ -1,4 +1,4 @@
-"""Settings: flags override the environment, then the file, then the defaults. All problems are reported at once."""
+"""Settings: flags override the environment, which overrides the file. All problems are reported at once."""
 
 from __future__ import annotations
 
@@ -105,6 +105,14 @@ def test_an_empty_variable_counts_as_not_set(file: Path) -> None:
 
 def test_a_variable_without_our_prefix_is_ignored() -> None:
     assert load("ide", IdeSettings, {}, {"PORT": "80", "DRAWBRIDGE_CONFIG": ""}).port is None
+
+
+def test_addresses_in_a_variable_are_separated_by_commas() -> None:
+    environ = {"DRAWBRIDGE_CONFIG": "", "DRAWBRIDGE_SERVE_ALLOW": "/srv/a:/srv/b"}
+    environ["DRAWBRIDGE_SERVE_ALLOW_ORIGIN"] = "https://agents.example, http://localhost:3000"
+    found = load("serve", ServeSettings, {}, environ)
+    assert found.allow == ("/srv/a", "/srv/b")
+    assert found.allow_origin == ("https://agents.example", "http://localhost:3000")
 
 
 def test_another_commands_table_is_ignored(file: Path) -> None:
@@ -225,7 +233,7 @@ def test_an_invalid_amount_in_the_file_is_refused(file: Path, value: str) -> Non
 @pytest.mark.parametrize(
     "content", [b"[ide\n", b"port = \n", b"\xff\xfe", b"ide = 5\n", b"[ide]\nport = 1\nport = 2\n"]
 )
-def test_a_file_that_can_not_be_read_is_named(file: Path, content: bytes) -> None:
+def test_a_file_that_cannot_be_read_is_named(file: Path, content: bytes) -> None:
     file.write_bytes(content)
     assert str(file) in problems(file)
 

@@ -65,7 +65,9 @@ def setup(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, h
 
 @pytest.fixture
 def guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Replaces this package with a guard that appends its settings and input to the file ``log_file``."""
+    """Replaces this package with a guard that appends its settings and input to the file ``log_file``. Returns the
+    directory of that package.
+    """
     package = tmp_path / "package"
     for part in (
         "__init__.py",

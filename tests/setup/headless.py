@@ -23,7 +23,7 @@ def claude_command(*flags: str, prompt: str = "Go.") -> list[str]:
 
 
 def claude(model: MessagesStub, project: Path, *flags: str, complains: str = "") -> None:
-    """Run the ``claude`` CLI for one prompt. ``complains`` must be in its stderr, which must be empty otherwise."""
+    """Runs the ``claude`` CLI for one prompt. Its stderr must contain ``complains``; by default, it must be empty."""
     ended = _run(claude_command(*flags), project, claude_rig.environment(model))
     assert complains in ended.stderr if complains else ended.stderr == "", ended.stderr
 
@@ -33,7 +33,7 @@ def gemini(model: GeminiStub, project: Path) -> None:
 
 
 def settings_of_gemini(home: Path) -> Path:
-    """Write the rig's settings with a user's comment, and without the search for an editor. Returns the file."""
+    """Writes the rig's settings with a user's comment and with the IDE connection disabled. Returns the file."""
     gemini_rig.prepare_home()
     path = home / ".gemini" / "settings.json"
     settings: dict[str, Any] = json.loads(path.read_text()) | {"ide": {"enabled": False}}
@@ -42,7 +42,7 @@ def settings_of_gemini(home: Path) -> Path:
 
 
 def codex(model: ResponsesStub, home: Path, *flags: str) -> str:
-    """Run Codex for one prompt and return its stderr. The model is one for which Codex offers its patch tool."""
+    """Runs Codex for one prompt and returns its stderr. The model is one for which Codex offers its patch tool."""
     provider = f'model_providers.stub={{name="stub",base_url="{model.url}",wire_api="responses",env_key="KEY"}}'
     settings = [
         'model_provider="stub"',

@@ -115,9 +115,9 @@ def test_a_dry_run_shows_every_line_and_does_nothing(agent: str, setup: Setup) -
     shown = setup(agent, "--dry-run")
     assert everything_below(Path.home()) == before
     assert shown.code == 0
-    assert shown.output.endswith("Nothing was changed.\n")
+    assert shown.output.endswith("No changes were made.\n")
     diff = "".join(step["diff"] + "\n" for step in setup(agent, "--json").facts["files"])
-    assert shown.output == diff.replace("\t", "    ") + "Nothing was changed.\n"
+    assert shown.output == diff.replace("\t", "    ") + "No changes were made.\n"
 
 
 @pytest.mark.parametrize("agent", AGENT_NAMES)
@@ -170,7 +170,7 @@ def test_claudes_permission_hook_may_wait_for_a_day(setup: Setup) -> None:
     assert handler["timeout"] == 24 * 60 * 60
 
 
-def test_claude_blocks_edits_if_a_closed_guard_can_not_start(setup: Setup, claude_says: Callable[[str], None]) -> None:
+def test_claude_blocks_edits_if_a_closed_guard_cannot_start(setup: Setup, claude_says: Callable[[str], None]) -> None:
     claude_says("2.1.295")
     setup("claude", "--fail", "closed")
     found = {event: handler.get("onFailure") for event, (handler,) in handlers("claude").items()}
@@ -178,6 +178,15 @@ def test_claude_blocks_edits_if_a_closed_guard_can_not_start(setup: Setup, claud
     assert set(found.values()) == {None}
     setup("claude")
     assert "onFailure" not in settings_file("claude").read_text()
+
+
+def test_codex_denies_calls_if_a_closed_guard_cannot_start(setup: Setup) -> None:
+    setup("codex", "--fail", "closed")
+    found = {event: handler["command"].endswith(" || exit 2") for event, (handler,) in handlers("codex").items()}
+    assert found.pop("PreToolUse")
+    assert not any(found.values()), "no prompt may be denied"
+    setup("codex")
+    assert "exit 2" not in settings_file("codex").read_text()
 
 
 def test_an_older_claude_is_not_told_what_it_does_not_know(setup: Setup, claude_says: Callable[[str], None]) -> None:
@@ -188,8 +197,8 @@ def test_an_older_claude_is_not_told_what_it_does_not_know(setup: Setup, claude_
 
 
 def around(path: Path) -> dict[str, Any]:
-    """Edit the settings as a user may: add a hook beside ours and more groups, and change the order and white space. Returns
-    what must be left once our hooks are removed."""
+    """Edits the settings as a user may: adds a hook beside ours and more groups, and changes the order and white space.
+    Returns what must be left once our hooks are removed."""
     settings: dict[str, Any] = json.loads(path.read_text())
     event, groups = next(iter(settings["hooks"].items()))
     groups[0]["hooks"].insert(0, THEIRS)
@@ -256,7 +265,7 @@ BAD = {
 
 @pytest.mark.parametrize("agent", AGENT_NAMES)
 @pytest.mark.parametrize(("text", "problem"), BAD.values(), ids=BAD.keys())
-def test_settings_that_are_not_right_are_untouched_and_the_place_is_said(
+def test_settings_that_are_not_right_are_untouched_and_the_place_is_reported(
     agent: str, text: str, problem: str, setup: Setup
 ) -> None:
     path = settings_file(agent)
@@ -273,7 +282,7 @@ def test_settings_that_are_not_right_are_untouched_and_the_place_is_said(
 
 
 @pytest.mark.parametrize("words", [(), ("--remove",), ("--dry-run", "--answer", "wait")])
-def test_a_read_only_file_is_said_before_anything_is_done(words: tuple[str, ...], setup: Setup) -> None:
+def test_a_read_only_file_is_reported_before_anything_is_done(words: tuple[str, ...], setup: Setup) -> None:
     path = settings_file("claude")
     path.write_text("{}")
     if words:
@@ -282,7 +291,7 @@ def test_a_read_only_file_is_said_before_anything_is_done(words: tuple[str, ...]
     before = everything_below(Path.home())
     said = setup("claude", *words)
     assert (said.code, said.output) == (3, "")
-    assert f"{path} is read-only. Nothing was changed. Make it writable and run this again." in said.errors
+    assert f"{path} is read-only. No changes were made. Make it writable and run this again." in said.errors
     assert everything_below(Path.home()) == before
 
 
@@ -315,7 +324,7 @@ def test_comments_stay_where_the_agent_takes_them(setup: Setup) -> None:
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
-def test_comments_are_said_where_the_agent_would_pass_over_the_whole_file(agent: str, setup: Setup) -> None:
+def test_comments_are_reported_where_the_agent_would_pass_over_the_whole_file(agent: str, setup: Setup) -> None:
     settings_file(agent).write_text(COMMENTED)
     said = setup(agent)
     assert said.code == 2
@@ -352,7 +361,7 @@ def test_the_json_output_says_what_was_done(setup: Setup) -> None:
     assert (nothing["changed"], nothing["applied"], nothing["files"]) == (False, False, [])
 
 
-def test_two_scopes_live_side_by_side_and_that_is_said(setup: Setup) -> None:
+def test_two_scopes_live_side_by_side_and_that_is_reported(setup: Setup) -> None:
     setup("claude", "--policy", "any")
     said = setup("claude", "--scope", "project", "--policy", "visible")
     assert f"{settings_file('claude')} calls the guard too" in said.errors

@@ -186,7 +186,7 @@ def test_a_guard_that_does_not_run_is_not_installed_and_the_settings_stay(
     said = setup("claude")
     assert said.code == 3
     assert "does not run with" in said.errors
-    assert "No module named 'nowhere'. Nothing else was changed." in said.errors
+    assert "No module named 'nowhere'. No other changes were made." in said.errors
     left = everything_below(Path.home())
     assert not stub("claude").exists()
     assert {name for name in left if "guard" not in name} - before.keys() <= {
@@ -199,7 +199,7 @@ def test_a_guard_that_does_not_run_is_not_installed_and_the_settings_stay(
     assert copied() == []
 
 
-def test_a_data_directory_that_can_not_be_made_is_said(
+def test_a_data_directory_that_cannot_be_made_is_reported(
     setup: Setup, guard: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (home / "file").touch()
@@ -249,7 +249,7 @@ def test_the_interpreter_is_the_one_below_all_environments_and_links() -> None:
 
 
 def fake_python(path: Path, version: tuple[int, int], base: str) -> None:
-    """Create a shim that claims to be ``version`` and to be based on the interpreter ``base``."""
+    """Creates a shim that claims to be ``version`` and to be based on the interpreter ``base``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f'#!/bin/sh\necho \'[[{version[0]}, {version[1]}], "{base}", "cpython-x"]\'\n')
     path.chmod(0o755)

@@ -56,7 +56,7 @@ def newest(monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def start(nvim: Path, *, wait: bool = True) -> dict[str, Any]:
-    """Start a Neovim with the user's own configuration, and return what ``LOOK`` reports about it."""
+    """Starts a Neovim with the user's own configuration, and returns what ``LOOK`` reports about it."""
     script = Path(os.environ["TMPDIR"]) / "look.lua"
     script.write_text(LOOK.replace("WAIT", str(wait).lower()))
     command = [str(nvim), "--headless", "-n", "-i", "NONE", "-c", f"luafile {script}"]
@@ -72,7 +72,7 @@ def packages(home: Path) -> Path:
 
 
 def ours(home: Path) -> set[str]:
-    """The names of everything below the user's data directory, except Neovim's own files."""
+    """The names of everything in Neovim's ``site`` directory and in Drawbridge's data directory."""
     data = home / ".local" / "share"
     names = everything_below(data) if data.exists() else {}
     return {name for name in names if name.startswith(("nvim/site", "drawbridge"))}
@@ -173,7 +173,7 @@ def test_no_starter_is_written_if_the_configuration_has_one(newest: Path, setup:
     assert (packages(home) / "drawbridge").is_symlink()
 
 
-def test_a_manager_that_takes_packages_away_is_said(newest: Path, setup: Setup, home: Path) -> None:
+def test_a_manager_that_takes_packages_away_is_reported(newest: Path, setup: Setup, home: Path) -> None:
     path = init(home, 'require("lazy").setup({ "someone/else" })\n')
     assert f"{path} uses lazy.nvim, which loads only its own plugins" in setup("nvim").errors
     for spec in ('"drawbridge/drawbridge.nvim"', 'dir = "/path/to/drawbridge"', "dir = '~/src/drawbridge/'"):
@@ -206,7 +206,7 @@ def test_a_link_that_leads_nowhere_is_mended(newest: Path, setup: Setup, home: P
     assert os.readlink(link) == str(ROOT)
 
 
-def test_a_throw_away_environment_without_a_bridge_is_said(
+def test_a_throw_away_environment_without_a_bridge_is_reported(
     newest: Path, wheel: Path, setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(setup_nvim, "is_passing", lambda path: True)

@@ -226,13 +226,13 @@ def damage() -> None:
 
 
 def remove() -> None:
-    """Remove the guard, as if only the agent's settings had been copied to another machine."""
+    """Removes the guard's stubs, as if only the agent's settings had been copied to another machine."""
     for file in installed.directory().glob("*.py"):
         file.unlink()
 
 
 def lose_python() -> None:
-    """Make the agent's settings name a Python that does not exist, as after an upgrade of the system's Python."""
+    """Makes the agent's settings name a Python that does not exist, as after an upgrade of the system's Python."""
     for file in (".claude/settings.json", ".gemini/settings.json", ".codex/hooks.json"):
         path = Path.home() / file
         if path.exists():
@@ -294,3 +294,17 @@ def test_codex_continues_or_not_when_the_guard_is_broken(
     with ResponsesStub(apply_patch(PATCH), text("Done.")) as model:
         codex(model, home, TRUSTED)
     assert poem.read_text() == left
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("breaks", [remove, lose_python])
+@pytest.mark.usefixtures("guard")
+def test_codex_writes_nothing_if_a_closed_guard_cannot_start(
+    setup: Setup, home: Path, poem: Path, breaks: Callable[[], None]
+) -> None:
+    programs.codex()
+    setup("codex", "--fail", "closed")
+    breaks()
+    with ResponsesStub(apply_patch(PATCH), text("Done.")) as model:
+        codex(model, home, TRUSTED)
+    assert poem.read_text() == POEM

@@ -207,7 +207,7 @@ def test_the_command_of_the_unit_starts_this_server(home: Path) -> None:
     assert "run coding agents on this machine" in ended.stdout.lower()
 
 
-# macOS: these tests do not run there; they check the service's file, and the commands that setup would run.
+# macOS: these tests run on any system. They check the service's file, and the commands that setup would run.
 
 
 def launchd(monkeypatch: pytest.MonkeyPatch, running: list[bool]) -> serve.Service:

@@ -70,7 +70,7 @@ def test_changed_packages_are_fetched_again(sources: Path, node: Path) -> None:
     assert node.read_text().count("npm ci") == 2
 
 
-def test_a_failed_npm_is_said_with_what_to_type(sources: Path, node: Path, tmp_path: Path) -> None:
+def test_a_failed_npm_is_reported_with_what_to_type(sources: Path, node: Path, tmp_path: Path) -> None:
     a_program(tmp_path / "bin", "npm", "exit 7")
     with pytest.raises(page.PageError, match=r"npm ci exited with code 7.*network once.*`make page`"):
         page.build()
@@ -100,7 +100,7 @@ def test_an_old_node_is_not_used(
 def test_the_server_starts_without_a_network(
     sources: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Without Node.js and a registry to fetch it from, the error is printed and passed to the server, which shows it."""
+    """If Node.js is missing and can't be fetched, the error is printed and passed to the server, which shows it."""
     started: list[list[str]] = []
     monkeypatch.setattr(page, "NODE_PACKAGE", "no-such-package-of-drawbridge==0")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -124,7 +124,7 @@ def test_a_known_weakness_of_a_package_is_named(sources: Path, node: Path, tmp_p
         page.audit()
 
 
-def test_a_registry_without_an_audit_is_said(sources: Path, node: Path, tmp_path: Path) -> None:
+def test_a_registry_without_an_audit_is_reported(sources: Path, node: Path, tmp_path: Path) -> None:
     reports(tmp_path, '{"error": {"code": "ENOAUDIT"}}')
     assert "not audited" in page.audit()
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not quiet.PROC.exists(), reason="there is no /pr
 
 @pytest.fixture(autouse=True)
 def any_use_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes the slightest use of a processor count, since the busy process of a test shares them with other tests."""
+    """Makes the slightest use of a processor count: a test's busy process shares the processors with other tests."""
     monkeypatch.setattr(quiet, "BUSY", 0.01)
 
 

@@ -39,7 +39,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def ran(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The commands that the setup would run, as text. None is run, but a fake environment is created by the one for it."""
+    """The commands that the setup would run, as text. None of them runs; instead of the virtual environment, a fake one
+    is created."""
     commands: list[str] = []
 
     def run(command: list[str]) -> None:
@@ -195,7 +196,7 @@ def test_an_old_python_reports_what_is_missing(name: str, tmp_path: Path) -> Non
 
 
 def test_the_entry_runs_on_the_oldest_pythons() -> None:
-    """It must not use what Python 2.7 and 3.6 lack: annotations, f-strings and newer modules."""
+    """It must not use what Python 2.7 or 3.6 lacks, such as annotations, f-strings, ``:=`` and newer modules."""
     tree = ast.parse((bootstrap.ROOT / "tools" / "dev.py").read_text(), feature_version=(3, 4))
     new = (ast.JoinedStr, ast.AnnAssign, ast.NamedExpr, ast.AsyncFunctionDef, ast.Starred)
     assert [node for node in ast.walk(tree) if isinstance(node, new)] == []

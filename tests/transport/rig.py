@@ -22,7 +22,7 @@ TOKEN = "0123456789abcdef0123456789abcdef"
 
 
 def one_network(address: str) -> str:
-    """Replaces ``core.addresses.place``: all addresses 127.1.* count as one, like the addresses of one IPv6 network.
+    """Replaces ``core.addresses.place``: all 127.1.* addresses count as one, like the addresses of one IPv6 network.
 
     Tests can't use a real network, because the machine may have only one IPv6 address.
     """
@@ -143,7 +143,7 @@ class ServerRig:
         self._clients: list[Client] = []
 
     async def client(self, source: str = "127.0.0.1") -> Client:
-        """Opens a connection. ``source``: its local address."""
+        """Opens a connection. ``source``: the client's address."""
         opened = await asyncio.open_connection("127.0.0.1", self.port, limit=2**20, local_addr=(source, 0))
         client = Client(*opened)
         self._clients.append(client)

@@ -121,7 +121,7 @@ async def test_a_head_that_is_too_long_is_refused(rig: ServerRig) -> None:
 
 @pytest.mark.usefixtures("short_times")
 @pytest.mark.parametrize("sent", [b"", b"GET", handshake()[:-1], b"\r\n"])
-async def test_who_does_not_finish_its_head_is_cut_off(rig: ServerRig, sent: bytes) -> None:
+async def test_a_client_that_does_not_finish_its_head_is_disconnected(rig: ServerRig, sent: bytes) -> None:
     client = await rig.raw(sent)
     await client.rest()
     await until(lambda: not rig.server.connections)
@@ -279,7 +279,7 @@ async def test_the_oldest_of_the_largest_crowd_is_cut_off(rig: ServerRig, monkey
 
 
 async def test_a_connection_that_does_not_end_gives_way(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here, the peers of two WebSockets do not answer the close frame. A new connection takes the place of one."""
+    """Here, the peers of two WebSockets do not answer the close frame. A new connection replaces one of them."""
     monkeypatch.setattr(door_module, "CLOSING_SECONDS", 3_600)
     rig.server.options = ServerOptions(connections=2)
     closing = [await rig.websocket(), await rig.websocket()]
@@ -287,6 +287,21 @@ async def test_a_connection_that_does_not_end_gives_way(rig: ServerRig, monkeypa
         peer.websocket.close()
     assert await closing[0].hear_close() == 1000
     await rig.websocket()
+
+
+async def test_the_log_reports_that_the_limit_of_connections_is_reached(
+    rig: ServerRig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door_module, "REPORT_SECONDS", 0.0)
+    rig.server.options = ServerOptions(connections=2)
+    await rig.websocket()
+    lingering = await rig.raw(plain("/echo", b"x"))
+    assert (await lingering.head()).startswith(b"HTTP/1.1 200 ")
+    await rig.websocket()
+    assert "the limit of 2 connections is reached: closed one without an active request" in caplog.text
+    refused = await rig.raw(handshake())
+    assert await refused.rest() == b""
+    assert "the limit of 2 connections is reached: refused a new one" in caplog.text
 
 
 async def test_few_may_wait_although_many_are_let_in(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:

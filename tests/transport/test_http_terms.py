@@ -42,7 +42,7 @@ async def answer_pings(client: Client, times: int) -> None:
 # pings
 
 
-async def test_who_answers_pings_stays_and_who_does_not_is_cut(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_client_that_does_not_answer_pings_is_disconnected(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "drawbridge.http_server")
     async with serving(ServerOptions(ping_seconds=PING)) as rig:
         alive, dead = await rig.websocket(), await rig.websocket()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from drawbridge.transport import private_socket
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Returns the socket directory, in a short path: a socket's path is limited to about 100 bytes."""
+    """Sets the socket directory and returns it. Its path is short: a socket's path is limited to about 100 bytes."""
     short = Path(os.environ["TMPDIR"]) / "state"
     monkeypatch.setenv("XDG_STATE_HOME", str(short))
     return short / "drawbridge" / "serve"
@@ -31,6 +32,18 @@ def test_socket_and_directory_are_for_the_user_alone(place: Path, umask: int) ->
     finally:
         os.umask(before)
     assert private_socket.addresses() == []
+
+
+def test_sockets_of_killed_servers_are_removed_and_nothing_else(place: Path) -> None:
+    place.mkdir(parents=True, mode=0o700)
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(place / "0000000000001-4711.sock"))
+    others = {"4711.json", "session-4711.waiting"}
+    for name in others:
+        (place / name).touch()
+    with private_socket.listening():
+        assert len(private_socket.addresses()) == 1
+    assert set(os.listdir(place)) == others
 
 
 def test_a_directory_that_others_can_write_to_is_ignored(place: Path) -> None:

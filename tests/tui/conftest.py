@@ -23,8 +23,8 @@ def _quick_reader(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _quick_pilot(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shortens the intervals in which the pilot looks whether the application is idle to a quarter: more than one frame
-    at the 240 frames a second that tests/conftest.py sets, as Textual's own are more than one at 60."""
+    """Shortens the pilot's checks for an idle application to a quarter. Each check still takes longer than one frame at
+    the 240 frames a second that tests/conftest.py sets, as Textual's own checks do at 60."""
     monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 1 / 200)
     monkeypatch.setattr("textual._wait.SLEEP_IDLE", 1 / 4_000)
 
@@ -54,7 +54,7 @@ def make_directory(path: Path) -> Path:
 
 @pytest.fixture
 async def server(lasting: Server, directory: Path) -> AsyncIterator[Server]:
-    """The server, with a project in ``directory``. All projects are deleted afterward."""
+    """The shared server, with a project in ``directory``. All its projects are deleted after the test."""
     await make_project(lasting, directory)
     yield lasting
     async with lasting.client() as client:

@@ -1,7 +1,7 @@
 """Makes the screenshot of the terminal client for the documentation: ``python -m tests.tui.pictures docs/images``. With
-``--all``, makes one of every screen.
+``--all``, also makes screenshots of other screens, sizes and colors.
 
-The server is a real one. The agent is the demo agent, with the same text as in the screenshots of the web UI.
+The server is real. The agent is the demo agent, with the same text as in the screenshots of the web UI.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ async def scenes(server: Server, target: Path, *, all_of_them: bool) -> None:
 
 
 def shoot(person: Person, file: Path) -> None:
-    """Saves a screenshot, without the fonts that a reader's browser would load from another site."""
+    """Saves a screenshot, with a fixed path in the bar and without the fonts that a reader's browser would load from
+    another site.
+    """
     for bar in person.app.screen.query(Bar):
         bar.show("toll-house", "demo · /home/ada/toll-house", person.app.client.connection)
     person.app.screen.refresh()

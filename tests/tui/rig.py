@@ -15,6 +15,7 @@ from msgspec import Raw
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.pilot import Pilot
+from textual.screen import Screen
 
 from drawbridge.agents.base import Proposal
 from drawbridge.server.approvals.words import words
@@ -115,7 +116,9 @@ class Person:
         await self.pilot.press("enter")
 
     async def is_asked(self, words: str = "") -> ApprovalView:
-        """Waits until an approval request is shown that keys can answer, and returns it."""
+        """Waits until an approval request that keys can answer is shown, with ``words`` on the screen. Leaves the
+        prompt box, and returns the request's widget.
+        """
         await self.comes(lambda: (card := self.card) and card.is_ready and words in self.screen, f"a question {words}")
         card = self.card
         assert card is not None
@@ -190,12 +193,19 @@ class Alone(App[None]):
         self.theme = theme(DARK).name
         self.given: list[Answer] = []
         self.full_text_requested = 0
+        self.drawn: Callable[[], None] = lambda: None
+        """Called after each frame that was drawn, except while something is animated."""
         self.view = ApprovalView(
             {"approval_id": "a", **described(request, agent)}, agent, Painter(DARK), ApprovalState(**state)
         )
 
     def compose(self) -> ComposeResult:
         yield self.view
+
+    def _display(self, screen: Screen[Any], renderable: Any) -> None:
+        super()._display(screen, renderable)
+        if not self.animator._animations:
+            self.drawn()
 
     def on_approval_view_answered(self, event: ApprovalView.Answered) -> None:
         self.given.append(event.answer)

@@ -134,7 +134,7 @@ def test_a_terminal_is_told_not_to_reorder_what_is_drawn(monkeypatch: pytest.Mon
         with pytest.raises(OSError, match="disk"):
             asyncio.run(runs)
         drawn = b""
-        while not drawn.endswith(b"\x1b[8h"):  # one read may return only a part of the output
+        while not drawn.endswith(b"\x1b[8h"):  # one read may return only part of the output
             drawn += terminal.read(100)
         assert drawn == b"\x1b[8ldrawn\x1b[8h"
 

@@ -228,7 +228,7 @@ async def test_a_click_on_a_button_that_has_just_moved_answers_nothing(monkeypat
         assert app.given == []
         now += 1
         button = app.view.query_one(".accept")
-        await until(lambda: not button.has_class("-active"))  # Textual ignores clicks while it shows the last one
+        await until(lambda: not button.has_class("-active"))  # Textual ignores clicks while it shows the previous one
         await pilot.click(".accept")
         await until(lambda: bool(app.given))
         assert [answer.allow for answer in app.given] == [True]
@@ -396,7 +396,7 @@ async def test_a_part_of_a_question_is_not_answered() -> None:
 
 
 class Previewing(App[None]):
-    """A screen with a prompt box and the preview of a question. The client can load the full question."""
+    """A screen with a prompt box and the preview of an approval request. The client can load the full request."""
 
     def __init__(self, whole: dict[str, Any]) -> None:
         super().__init__()
@@ -604,7 +604,7 @@ PRETENDING = [
 @pytest.mark.parametrize("form", ["fields", "acp"])
 @pytest.mark.parametrize("given", PRETENDING, ids=str)
 async def test_nothing_of_an_input_is_hidden(form: str, given: dict[str, Any]) -> None:
-    """The input belongs to an Agent Client Protocol call, or to a tool call and only looks like one."""
+    """The input belongs to an Agent Client Protocol call, or to a tool call that only looks like one."""
     app = Alone({"tool_name": "mcp__files__write", "input": {"toolCallId": "t", **given}, "form": form})
     async with alone(app, height=40):
         assert EVIL in app.text
@@ -639,7 +639,7 @@ async def test_nothing_is_hidden_that_the_diff_of_a_proposal_does_not_draw(tool:
     ids=["as the command", "as the path"],
 )
 async def test_a_field_is_shown_although_its_text_is(raw: dict[str, Any]) -> None:
-    """The diff or the command shows the field's text, but not what the field's name means."""
+    """The diff or the command shows the field's text, but not its name."""
     content = [{"type": "diff", "path": "/x/a.py", "oldText": "a", "newText": "b"}] if "path" in raw else []
     given = {"toolCallId": "t", "title": "x", "rawInput": raw, "content": content}
     app = Alone({"tool_name": "edit", "input": given, "form": "acp"})
@@ -687,7 +687,7 @@ async def test_a_question_without_a_text_is_not_left_out() -> None:
             assert words in app.text
 
 
-async def test_a_long_field_can_not_imitate_another_field() -> None:
+async def test_a_long_field_cannot_imitate_another_field() -> None:
     app = Alone({"tool_name": "mcp__x__y", "input": {"note": "fine\nforce: false", "force": True}})
     async with alone(app):
         assert "│ force: true" in app.text
@@ -757,7 +757,7 @@ async def test_no_word_of_an_option_is_cut(width: int, height: int, field: str, 
         assert "Elm" in shown
 
 
-async def test_a_long_option_can_not_imitate_another_option() -> None:
+async def test_a_long_option_cannot_imitate_another_option() -> None:
     label = "Oak" + " " * 68 + "▐●▌ 2 Ash"
     app = Alone({"tool_name": "AskUserQuestion", "input": {"questions": [CHOICE[0] | {"options": [{"label": label}]}]}})
     async with alone(app):

@@ -17,8 +17,8 @@ def _nowhere() -> ServerAddress:
 
 
 async def _answering(details: Message, monkeypatch: pytest.MonkeyPatch) -> Client:
-    """A client with the id client_1 and, after it has reconnected, client_2. Each of its decisions is too late:
-    ``details`` describes the decision that the server has recorded."""
+    """Returns a client that had the id client_1 and, after it has reconnected, has client_2. Each of its decisions is
+    too late: ``details`` describes the decision that the server has recorded."""
     client = Client(_nowhere, "Ada")
     ids = iter(("client_1", "client_2"))
 

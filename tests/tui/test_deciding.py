@@ -1,4 +1,4 @@
-"""A person decides in the terminal client on what the demo agent proposes."""
+"""In the terminal client, a person decides on what the demo agent proposes."""
 
 from __future__ import annotations
 

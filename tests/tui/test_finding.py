@@ -1,4 +1,4 @@
-"""The command finds the server automatically. If it can't, it reports clearly why."""
+"""``drawbridge attach`` finds the server automatically. If it can't, it reports clearly why."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def secured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         yield server
 
 
-async def test_the_server_of_this_machine_is_found_without_a_word(secured: Server, tmp_path: Path) -> None:
+async def test_the_server_of_this_machine_is_found_without_an_argument(secured: Server, tmp_path: Path) -> None:
     client = await connects(Finder(), "blog")
     assert [one["path"] for one in client.projects.all.values()] == [str(tmp_path / "work" / "blog")]
 
@@ -60,6 +60,24 @@ async def test_a_server_that_says_nothing_of_itself_is_where_its_settings_are(
         await connects(Finder())
     monkeypatch.setenv("DRAWBRIDGE_SERVE_PORT", secured.url.split(":")[2].removesuffix("/ws"))
     await connects(Finder(), "blog")
+
+
+async def test_a_server_with_another_data_directory_is_found_if_it_is_the_only_one(tmp_path: Path) -> None:
+    directory = make_directory(tmp_path / "work" / "blog")
+    async with serving(tmp_path / "one", "--allow", directory.parent) as one:
+        await make_project(one, directory)
+        with pytest.raises(NoServer, match="No server answers"):
+            await connects(Finder(), "blog")
+        finder = Finder(elsewhere=True)
+        await connects(finder, "blog")
+        async with serving(tmp_path / "two") as two:
+            with pytest.raises(BadSetting, match=r"2 servers are running: .* Choose one with --url") as error:
+                await connects(Finder(elsewhere=True), "blog")
+            assert one.url in str(error.value)
+            assert two.url in str(error.value)
+            await connects(finder, "blog")  # the finder keeps using the server that it has found
+    with pytest.raises(NoServer, match="No server answers"):
+        await connects(finder, "blog")
 
 
 async def test_a_project_is_meant_by_name_path_or_id(secured: Server, tmp_path: Path) -> None:
@@ -123,7 +141,7 @@ async def test_the_token_waits_for_the_fingerprint(tmp_path: Path) -> None:
         assert fingerprint_of(ssl.PEM_cert_to_DER_cert(own)) == server.ready["fingerprint"]
 
 
-async def test_a_token_that_is_not_taken_is_said(secured: Server, tmp_path: Path) -> None:
+async def test_a_token_that_is_not_taken_is_reported(secured: Server, tmp_path: Path) -> None:
     (tmp_path / "wrong").write_text("x" * 43)
     with pytest.raises(BadSetting, match=r"The server at wss://.* did not accept the token: .* --token-file"):
         await connects(Finder(secured.url, str(tmp_path / "wrong")))
@@ -146,9 +164,9 @@ async def test_a_token_that_is_not_taken_is_said(secured: Server, tmp_path: Path
         ({"ca": "/nowhere.pem"}, "/nowhere.pem does not contain a PEM certificate"),
     ],
 )
-def test_flags_that_can_t_be_right_are_said_before_anything_is_sent(flags: dict[str, str], words: str) -> None:
+def test_flags_that_can_t_be_right_are_reported_before_anything_is_sent(flags: dict[str, str], words: str) -> None:
     with pytest.raises(BadSetting, match=words):
-        Finder(**flags).find()
+        Finder(**flags, elsewhere=False).find()
 
 
 async def test_where_nothing_or_something_else_listens_one_line_says_so() -> None:

@@ -18,7 +18,7 @@ from .test_deciding import device_token
 
 async def test_an_empty_list_shows_its_keys(lasting: Server, directory: Path) -> None:
     async with attached(lasting, None) as person:
-        await person.sees("No projects yet", "Press n to add one", "n new project", "? help", "q leave")
+        await person.sees("No projects yet", "Press n to add one", "n new project", "? help", "q quit")
         await person.presses("question_mark")
         await person.sees("Keys (outside text fields)")
         await person.presses("escape", "q")
@@ -84,7 +84,7 @@ async def test_no_hidden_prompt_box_takes_keys(server: Server, directory: Path) 
         await in_a_terminal(person, directory)
         await person.loses("Tell the agent what to do")
         assert isinstance(person.app.screen.focused, History)
-        await person.sees("in terminal", "p projects", "? help", "q leave")
+        await person.sees("in terminal", "p projects", "? help", "q quit")
         await person.types("abc")
         assert person.prompt.text == ""
         await person.presses("question_mark")

@@ -1,4 +1,4 @@
-"""A person pushes what was committed from a review, and creates a pull request, in a terminal."""
+"""In the terminal client, a person pushes what was committed from a review, and creates a pull request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .test_reviewing import make_repository, opens
 
 @pytest.fixture
 async def pushing(tmp_path: Path) -> AsyncIterator[tuple[Server, Path]]:
-    """A server whose owner allows commits and pushes, and its project."""
+    """A server whose owner allows commits and pushes, and the directory of its project."""
     directory = make_directory(tmp_path / "work" / "blog")
     make_repository(directory)
     stand_in(tmp_path, "gh", f"echo {ADDRESS}")

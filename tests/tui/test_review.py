@@ -1,4 +1,4 @@
-"""The lines and texts with which a review is shown, and what the terminal client remembers of it."""
+"""The lines and texts that show a review, and what the terminal client remembers about it."""
 
 from __future__ import annotations
 
@@ -138,11 +138,11 @@ WHOLE = hunk(kind="file", removed="")
         ),
     ],
 )
-def test_what_is_not_in_the_lines_is_said(fields: dict[str, Any], part: Any, words: str) -> None:
+def test_what_is_not_in_the_lines_is_reported(fields: dict[str, Any], part: Any, words: str) -> None:
     assert review_words.words(file(**fields), part) == words
 
 
-def test_who_was_first_is_said() -> None:
+def test_who_was_first_is_reported() -> None:
     def words(code: str, is_hunk: bool = True, by: str = "", **details: Any) -> str:
         return review_words.refused_words(code, details, "The server's words.", by, is_hunk=is_hunk)
 
@@ -217,8 +217,8 @@ def shows(app: App[None], words: str) -> bool:
 
 class Watched(ReviewView):
     looked_at: int | None = None
-    """The scroll position at which lines were last recorded. Tests wait for it before they scroll on: a page that is
-    scrolled past immediately is never drawn."""
+    """The scroll position at which lines were last recorded; None before that. Tests wait for it before they scroll on:
+    a page that is scrolled past immediately is never drawn."""
 
     def look(self) -> None:
         super().look()

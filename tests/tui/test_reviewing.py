@@ -1,4 +1,4 @@
-"""A person decides in the terminal client on what the runs have changed: by hunk, by file, and all at once."""
+"""In the terminal client, a person decides on what the runs have changed: by hunk, by file, and all at once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Work = dict[str, str | bytes | None]
 
 
 def poem(**changed: str) -> str:
-    """The poem with some lines replaced, for example with ``line_5="LINE 5"``."""
+    """The poem with some lines replaced, for example with ``line_5="LINE 5"``. "" removes a line."""
     lines = list(LINES)
     for name, text in changed.items():
         lines[int(name.removeprefix("line_")) - 1] = text and f"{text}\n"
@@ -74,7 +74,7 @@ async def project_of(server: Server, directory: Path) -> str:
 
 async def runs(server: Server, directory: Path, work: Work) -> str:
     """Executes a run during which these files are written or, if the content is None, removed. Returns the project's id
-    when the review has changed.
+    once the review has changed.
 
     The agent's own proposal is denied, so that these are the only changes of the run.
     """
@@ -115,7 +115,7 @@ def view(person: Person) -> ReviewView:
 
 
 def current(person: Person) -> str:
-    """The path and the first new line of the change that keys decide on."""
+    """The path and the first new line of the change that keys decide on; empty if there is no such change."""
     part = view(person).part
     if part is None:
         return ""
@@ -152,7 +152,7 @@ async def opens(person: Person) -> None:
 async def reviewing(
     server: Server, directory: Path, work: Work | None = None, **how: Any
 ) -> AsyncIterator[tuple[Person, str]]:
-    """A person at the review of a run that has made the changes ``work``, and the project's id."""
+    """A person who has opened the review of a run that made the changes ``work``, and the project's id."""
     project = await runs(server, directory, WORK if work is None else work)
     async with attached(server, directory, **how) as person:
         await opens(person)
@@ -507,7 +507,7 @@ async def test_a_small_screen_shows_everything_and_can_be_resized(server: Server
 
 
 @pytest.mark.thorough
-async def test_a_binary_file_and_a_mode_are_said_in_words(server: Server, repository: Path) -> None:
+async def test_a_binary_file_and_a_mode_are_shown_in_words(server: Server, repository: Path) -> None:
     async with reviewing(server, repository, {"image.bin": b"\0\xff\n"}) as (person, _):
         await person.sees("image.bin  new · binary", "This is a new file. Its content is not shown")
         await is_at(person, "image.bin: ")

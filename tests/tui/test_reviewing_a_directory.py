@@ -30,7 +30,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The home directory of a user, with a repository in ``blog`` and with settings for a server."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("DRAWBRIDGE_SERVE_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.setenv("DRAWBRIDGE_SERVE_PORT", str(free_port()))  # no other user's server listens there
+    monkeypatch.setenv("DRAWBRIDGE_SERVE_PORT", str(free_port()))  # another user's server may use the default port
     (tmp_path / "blog").mkdir()
     make_repository(tmp_path / "blog")
     return tmp_path
@@ -204,7 +204,7 @@ async def test_a_server_that_does_not_start_says_why(blog: Path, monkeypatch: py
     await in_a_terminal(reads, blog)
 
 
-async def test_what_is_no_directory_is_said(home: Path, blog: Path) -> None:
+async def test_a_path_that_is_no_directory_is_reported(home: Path, blog: Path) -> None:
     def reads(pane: Pane) -> None:
         pane.wait_for("drawbridge review: poem.txt is not a directory")
         pane.wait_for(r"exit code 2\b")

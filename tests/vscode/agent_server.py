@@ -52,7 +52,7 @@ class AgentServer:
         return Lines(address)
 
     def run(self, directory: Path, work: Callable[[], object]) -> None:
-        """Simulate a run in ``directory`` in which the agent does ``work``."""
+        """Simulates a run in ``directory`` in which the agent does ``work``."""
         known = {"session_id": str(uuid.uuid4()), "cwd": str(directory), "transcript_path": "/nowhere.jsonl"}
         known |= {"permission_mode": "default", "prompt_id": str(uuid.uuid4())}
         self._reports(known, "UserPromptSubmit", prompt="Go")
@@ -71,7 +71,7 @@ class AgentServer:
                 pass
 
     def decides_elsewhere(self, directory: Path, **decision: Any) -> None:
-        """Decide on all changes in this directory, as another editor."""
+        """Decides on all changes in this directory, as another editor would."""
         with self.connects() as lines:
             lines.ask(type="bridge", editor="Neovim", folders=[], reviews=True)
             found = self._asks(lines, type="review_get", folder=str(directory))
@@ -79,7 +79,9 @@ class AgentServer:
             self._asks(lines, type="review_decide", **about, **decision)
 
     def _asks(self, lines: Lines, **message: Any) -> dict[str, Any]:
-        """Send a request and return its answer, skipping other messages from the server."""
+        """Sends a request and returns its answer, skipping other messages from the server. Fails if the server refuses
+        the request.
+        """
         answer: dict[str, Any] = lines.ask(id="1", **message)
         while answer["type"] != "review":
             answer = lines.receive()

@@ -1,5 +1,5 @@
-// Drives a headless Chromium until standard input is closed. Reads one command per line, a JSON object, and answers
-// each with a JSON object that has the same `id`:
+// Drives a headless Chromium until standard input is closed. Prints {"ready": true}, then reads one command per line, a
+// JSON object, and answers each with a JSON object that has the same `id` and a `result` or an `error`:
 //   {"open": url, "page": name}
 //   and then, for that page: {"type": text} {"press": key} {"click": css} {"hover": css} {"text": css} {"shot": file}
 //   {"close": true}

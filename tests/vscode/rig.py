@@ -50,10 +50,10 @@ SETTINGS = {
 
 
 def wait_until(look: Callable[[], T | None], what: str, *, timeout: float = PATIENCE) -> T:
-    """Call ``look`` until it returns something truthy, and return that. ``timeout`` is in seconds."""
+    """Calls ``look`` until it returns something truthy, and returns that. ``timeout`` is in seconds."""
     end = time.monotonic() + timeout
     while not (found := look()):
-        assert time.monotonic() < end, f"{what} did not come within {timeout:g} s"
+        assert time.monotonic() < end, f"{what} did not appear within {timeout:g} s"
         time.sleep(0.01)
     return found
 
@@ -75,7 +75,7 @@ class Lines:
         self.socket.sendall(data)
 
     def receive(self) -> Any:
-        """Wait for the next object and return it. Raises ``EOFError`` if the other side has disconnected."""
+        """Waits for the next object and returns it. Raises ``EOFError`` if the other side has disconnected."""
         line = self._answers.readline()
         if not line:
             raise EOFError
@@ -108,7 +108,9 @@ class Window:
         self._sockets = sockets
 
     def run(self, code: str, argument: Any = None) -> Any:
-        """Run the body of an async function with the parameters ``vscode``, ``argument`` and ``kept``; return its result."""
+        """Runs the body of an async function with the parameters that ``probe.js`` lists. Returns its result. Fails if
+        it throws.
+        """
         answer = self._probe.ask(id=1, code=code, argument=argument)
         assert "error" not in answer, answer["error"]
         return answer["result"]
@@ -123,7 +125,7 @@ class Window:
         self.browser.send(page=self.name, press=key)
 
     def sees(self, css: str) -> list[str]:
-        """The visible texts of all elements that match ``css``."""
+        """Returns the visible texts of all elements that match ``css``."""
         found: list[str] = self.browser.send(page=self.name, text=css)
         return found
 
@@ -201,7 +203,7 @@ class VSCode:
         return wait_until(url, "code-server")
 
     def window(self, *folders: Path) -> Window:
-        """Open a window that shows these folders, and wait until it is ready."""
+        """Opens a window that shows these folders, or none, and waits until it is ready."""
         name = next(self._names)
         query = "ew=true"
         if len(folders) == 1:
@@ -225,7 +227,7 @@ class VSCode:
 
 
 def _connected(address: Path) -> Lines | None:
-    """Connect to a socket; None if it exists but no process listens on it yet."""
+    """Connects to a socket. Returns None if it exists but no process listens on it yet."""
     with contextlib.suppress(ConnectionRefusedError):
         return Lines(address)
     return None
@@ -233,7 +235,7 @@ def _connected(address: Path) -> Lines | None:
 
 @contextlib.contextmanager
 def running() -> Iterator[VSCode]:
-    directory = Path(tempfile.mkdtemp(prefix="db-vs-", dir="/tmp"))  # a socket's path may have 107 bytes
+    directory = Path(tempfile.mkdtemp(prefix="db-vs-", dir="/tmp"))  # a socket's path may have at most 107 bytes
     try:
         with contextlib.closing(VSCode(directory)) as vscode:
             yield vscode
@@ -242,7 +244,7 @@ def running() -> Iterator[VSCode]:
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process that leads its own process group, and everything in that group."""
+    """Ends a process that leads its own process group, and everything in that group."""
     for number, patience in ((signal.SIGTERM, PATIENCE), (signal.SIGKILL, PATIENCE)):
         end = time.monotonic() + patience
         while time.monotonic() < end:

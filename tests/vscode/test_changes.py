@@ -57,7 +57,7 @@ class Changes:
         return self.rig.window.sees(ROWS)
 
     def shows(self, *beginnings: str) -> None:
-        """Wait until the list has exactly the lines with these beginnings."""
+        """Waits until the list consists of lines with exactly these beginnings."""
 
         def is_shown() -> bool:
             rows = self.rows()
@@ -69,7 +69,7 @@ class Changes:
         self.rig.window.clicks(self._line(line))
 
     def does(self, action: str, line: str) -> None:
-        """Click the button at a line of the list, and again if VS Code was reloading the list at that moment."""
+        """Clicks a button of a line in the list, and clicks again if VS Code was reloading the list at that moment."""
         before = self.rows()
 
         def is_done() -> bool:
@@ -87,7 +87,7 @@ class Changes:
         return f"{ROWS}:has-text('{text}')"
 
     def compares(self, before: str, after: str, row: int | None = None) -> None:
-        """Wait for a diff of these texts, with the cursor in row ``row`` (from 0) unless that is None."""
+        """Waits for a diff of these texts, with the cursor in row ``row`` (from 0) unless that is None."""
 
         def is_shown() -> bool:
             found = self.rig.window.run(SIDES)

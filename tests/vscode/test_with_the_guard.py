@@ -19,7 +19,7 @@ pytestmark = pytest.mark.thorough
 
 
 def hook(rig: Workstation, event: str, tool: str, *flags: str, **tool_input: Any) -> Any:
-    """Run ``drawbridge hook`` as Claude Code does, and return its answer."""
+    """Runs ``drawbridge hook`` as Claude Code does, and returns its answer."""
     call: dict[str, Any] = {
         "session_id": "s",
         "transcript_path": "/t",

@@ -63,7 +63,7 @@ class Workstation:
         self.socket = window.sockets()[0]
 
     def file(self, name: str, content: str | bytes = "one\ntwo\nthree\n") -> Path:
-        """Create a file in the test's directory, or anywhere if ``name`` is an absolute path."""
+        """Creates a file in the test's directory, or anywhere if ``name`` is an absolute path."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -78,22 +78,22 @@ class Workstation:
         wait_until(lambda: self.state(path), "the notebook")
 
     def edits_notebook(self, path: Path) -> None:
-        """Insert "mine" at the beginning of the first cell."""
+        """Inserts "mine" at the beginning of the first cell."""
         self.window.run(EDIT_NOTEBOOK, str(path))
         wait_until(lambda: self.state(path)["modified"], "the modification")
 
     def opens_by_kind(self, path: Path) -> None:
-        """Open a file in the editor that VS Code has for its type. The probe has one for ``*.canvas``."""
+        """Opens a file in the editor that VS Code has for its type. The probe has one for ``*.canvas``."""
         self.window.run(SHOW_BY_KIND, str(path))
         wait_until(lambda: self.state(path), path.name)
 
     def draws(self, path: Path) -> None:
-        """Modify a canvas."""
+        """Modifies a canvas that is open."""
         self.window.run("kept.draw(argument)", str(path))
         wait_until(lambda: self.state(path)["modified"], "the modification")
 
     def types(self, text: str) -> None:
-        """Type into the editor in front, and return once VS Code reports the text as modified."""
+        """Types into the editor in front, and returns once VS Code reports the text in a modified document."""
         wait_until(lambda: self.window.sees(".editor-instance .monaco-editor.focused"), "an editor with the cursor")
         self.window.types(text)
         code = (
@@ -102,12 +102,12 @@ class Workstation:
         self.window.until(code, text)
 
     def inserts(self, path: Path, text: str) -> None:
-        """Insert a text at the beginning of an open file, without moving the focus."""
+        """Inserts a text at the beginning of an open file, without moving the focus."""
         self.window.run(INSERT, {"path": str(path), "text": text})
         wait_until(lambda: self.document(path)["dirty"], "the modification")
 
     def document(self, path: Path) -> Any:
-        """``{"text", "dirty"}`` of an open document in VS Code; None if it is not open."""
+        """Returns ``{"text", "dirty"}`` for a document in VS Code; None if it is not open as text."""
         return self.window.run(DOCUMENT, str(path))
 
     def text(self, path: Path) -> str:
@@ -118,12 +118,12 @@ class Workstation:
         wait_until(lambda: self.text(path) == text, f"{text!r} in {path.name}")
 
     def does(self, command: str, *arguments: Any) -> Any:
-        """Run a VS Code command and return its result."""
+        """Runs a VS Code command and returns its result."""
         code = "const result = await vscode.commands.executeCommand(...argument); return result ?? null"
         return self.window.run(code, [command, *arguments])
 
     def asked(self, method: str, **params: Any) -> Any:
-        """Send one request on its own connection, as the guard does, and return the whole answer."""
+        """Sends one request on its own connection, as the guard does, and returns the whole answer."""
         with Lines(self.socket) as lines:
             return lines.ask(id=1, method=method, params=params)
 
@@ -137,11 +137,11 @@ class Workstation:
         return self.ask("snapshot", paths=[str(path) for path in paths], **more)
 
     def state(self, path: Path | str) -> Any:
-        """What ``snapshot`` returns for one file."""
+        """Returns what ``snapshot`` returns for one file; None if it is not open."""
         return self.snapshot(path)["files"][0]
 
     def notices(self) -> Sequence[str]:
-        """All notices, from the opened notification list, because VS Code otherwise shows only a few at a time."""
+        """Returns all notices. Opens the notification list for that, because VS Code otherwise shows only a few."""
         self.does("notifications.showList")
         return self.window.sees(".notification-list-item-message")
 

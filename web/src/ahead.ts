@@ -1,7 +1,7 @@
-// Preloads the files that render a session while the first view loads, not after it. This is a separate script; a file
-// that fails to load is fetched again when it is needed.
+// Preloads the scripts that render a session, at the same time as the first view instead of after it. This is a
+// separate script. A file that can't be loaded here is fetched again when it is needed.
 
-/** The names of those files; the build inserts them. */
+/** The file names of those scripts; the build inserts them. */
 declare const PARTS: string[];
 
 for (const name of PARTS) {

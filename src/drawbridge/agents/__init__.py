@@ -1,1 +1,2 @@
-"""Agents: the code that all drivers share, a folder for each agent, and ``catalog`` with one row for each."""
+"""Agents: the code that all drivers share, a folder for each driver, and ``catalog``, with a row for each known
+agent."""

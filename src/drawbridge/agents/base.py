@@ -39,7 +39,8 @@ class Options(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
 
 
 def check_options(options: Options, supported: Collection[str], name: str) -> None:
-    """Raises ``AgentUnusable`` (VALIDATION_FAILED) for an option that the agent does not support and would ignore."""
+    """Raises ``AgentUnusable`` (VALIDATION_FAILED) if an option is set that is not among ``supported``: the agent would
+    ignore it. ``name``: the agent's display name."""
     usual = Options()
     for option in options.__struct_fields__:
         if option not in supported and getattr(options, option) != getattr(usual, option):
@@ -50,26 +51,26 @@ def check_options(options: Options, supported: Collection[str], name: str) -> No
 
 
 class Confinement(Struct, frozen=True):
-    """The limits of an agent process and everything that it starts. ``confined``: on Linux, they can't gain privileges
-    (for example with sudo).
+    """The limits of an agent process and everything that it starts. ``confined``: whether these processes are prevented
+    from gaining privileges, for example with sudo (only on Linux).
 
-    They keep the owner's umask, since other users, such as a web server or a container's user, may have to read a
-    project's files.
+    The processes keep the server's umask, since other users, such as a web server or a container's user, may have to
+    read a project's files.
     """
 
     open_files: int | None = None
-    """The maximum number of open files for each process; None for the server's own limit."""
+    """The maximum number of open files for each process; None or 0 for the server's own limit."""
     nice: int = 0
     confined: bool = True
 
 
 class Launch(Struct, frozen=True):
-    """How a process is started. With ``resume`` it continues the conversation ``session_id``; with ``fork_from`` it
-    starts with a copy of that conversation, otherwise with an empty one. The new conversation has the id ``session_id``
-    if the agent lets its caller choose the id.
+    """How a process is started. With ``resume``, it continues the conversation ``session_id``. Otherwise, it begins a
+    new conversation: with ``fork_from``, a copy of the conversation with that id. The new conversation has the id
+    ``session_id`` if the agent lets its caller choose the id.
 
-    ``state``: what an earlier process has reported about a conversation that is resumed. ``mark``: an id that only this
-    process has; it is in the environment of everything that the process starts.
+    ``state``: what earlier processes have reported about a conversation that is resumed, if known. ``mark``: an id that
+    no other agent process has; it is in the environment of this process and of everything that it starts.
     """
 
     directory: str
@@ -81,8 +82,8 @@ class Launch(Struct, frozen=True):
     state: AgentState | None = None
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
     files: str | None = None
-    """The directory of the files that prompts refer to by their paths (``Attachment.path``). The agent may read them
-    without asking. The directory exists once there is such a file."""
+    """The directory of the files that prompts refer to by their paths (``Attachment.path``); None if prompts never do.
+    The agent may read these files without asking. The directory might not exist until the first file is stored."""
 
 
 MODEL_NAME: Final = re.compile(r"(?!-)[!-~]{1,200}")
@@ -90,8 +91,8 @@ MODEL_NAME: Final = re.compile(r"(?!-)[!-~]{1,200}")
 
 
 class Attachment(Struct, frozen=True):
-    """A file that goes with a prompt, as read from a blob. ``path``: where it is stored, if the agent may be unable to
-    read it as part of the prompt."""
+    """A file attached to a prompt, as read from a blob. ``path``: where it is stored, if it may not be possible to send
+    it as part of the prompt."""
 
     media_type: str
     data: bytes
@@ -100,8 +101,8 @@ class Attachment(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """A person's answer. ``updated_input``: the input to run the tool with; ``remember``: apply the agent's
-    suggestions."""
+    """A person's answer to a question. ``message``: the person's text to the agent. ``updated_input``: the input to run
+    the tool with; None for the agent's own. ``remember``: whether to apply the agent's suggestions."""
 
     allow: bool
     message: str | None = None
@@ -109,16 +110,16 @@ class Decision(Struct, frozen=True):
     remember: bool = False
 
 
-# Events of an agent. They are emitted in the order in which they happen.
+# An agent's events. They are emitted in the order in which they happen.
 
 
 class AgentLine(Struct, frozen=True, gc=False):
     """One line for clients and, if ``durable``, for the history. The driver has parsed or created it, so the server
     does not decode it again.
 
-    ``raw``: one JSON object in valid UTF-8 without a line break: the agent's own bytes, or a line made by
-    ``agents.lines`` if the agent's output does not have Claude Code's form. ``session_id``: the conversation that the
-    line names; empty if it names none. ``durable``: whether the line belongs in the history.
+    ``raw``: one JSON object in valid UTF-8 without a line break: the agent's own bytes (repaired if they were not
+    valid), or a line made by ``agents.lines`` if the agent's output does not have Claude Code's form. ``session_id``:
+    the conversation that the line names; empty if it names none. ``durable``: whether the line belongs in the history.
     """
 
     raw: bytes
@@ -127,8 +128,8 @@ class AgentLine(Struct, frozen=True, gc=False):
 
 
 class SessionIdentified(Struct, frozen=True):
-    """The agent has reported the id of its conversation. It may also change that id on its own. Before this event
-    there is no conversation to resume, even if the server chose the id (``Launch.session_id``)."""
+    """The agent has reported the id of its conversation; it may also change that id on its own. Before this event, a
+    new conversation can't be resumed, even if the server chose its id (``Launch.session_id``)."""
 
     session_id: str
 
@@ -142,13 +143,20 @@ class ModeOffer(Struct, frozen=True, omit_defaults=True):
     asks: bool = True
 
 
+class EffortOffer(Struct, frozen=True):
+    """A level of effort, as clients show it."""
+
+    name: str
+    text: str
+
+
 class ModeChanged(Struct, frozen=True):
     """The agent's permission mode has changed. ``mode``: its name in the client protocol. The agent may also change the
     mode on its own, or because of an answer."""
 
     mode: str
     offered: tuple[str, ...] = ()
-    """The available modes, if they differ from Claude Code's."""
+    """The available modes, by their names in the client protocol; empty if they are Claude Code's."""
     described: tuple[ModeOffer, ...] = ()
     """Descriptions of the available modes that only this agent has."""
 
@@ -186,9 +194,9 @@ class Question(Struct, frozen=True):
     """Whether an answer may change the input."""
     asked_by: AskedBy | None = None
     reason: str | None = None
-    """The reason for the question, in the agent's words."""
+    """The reason for the question, in the agent's words; None if the agent gave none."""
     blocked_path: str | None = None
-    """The path that needs permission."""
+    """The path that needs permission; None if the agent did not name one."""
     form: Form = "fields"
 
 
@@ -200,12 +208,12 @@ class QuestionCancelled(Struct, frozen=True):
 
 
 class TurnBegun(Struct, frozen=True):
-    """The agent begins a turn without a prompt, for example when a background command has ended. It, too, ends with a
-    ``TurnEnded``."""
+    """The agent begins a turn without a prompt, for example when a background command has ended. Such a turn also ends
+    with a ``TurnEnded``."""
 
 
 class Tokens(Struct, frozen=True):
-    """The number of tokens that a model has read, including those from a cache, and written."""
+    """The numbers of tokens that models have read (including tokens from a cache) and written."""
 
     input: int = 0
     output: int = 0
@@ -214,10 +222,10 @@ class Tokens(Struct, frozen=True):
 class TurnEnded(Struct, frozen=True):
     """The turn has ended. Exactly one such event follows each prompt, even if the process died or sent invalid output.
 
-    ``session_id``: the conversation, if it can be resumed, which is possible once its first turn has ended.
-    ``cost_usd``: the cost since the previous turn (None if unknown), ``tokens`` likewise. ``error`` (for people) and
-    ``code`` (of the client protocol): why the turn failed. ``retry_at``: when a used-up limit is reset, in seconds
-    since 1970, if the agent reported it.
+    ``session_id``: the conversation; None if it is not known or can't be resumed yet. ``cost_usd`` and ``tokens``: the
+    usage since the end of the previous turn; None if it is not known. ``error`` (a message for the user) and
+    ``code`` (of the client protocol): why the turn failed. ``retry_at``: when a used-up limit resets, in seconds since
+    1970, if the agent reported it.
     """
 
     ok: bool
@@ -253,7 +261,7 @@ class Task(Struct, frozen=True, omit_defaults=True):
 class Retry(Struct, frozen=True, omit_defaults=True):
     """A request to the agent's API has failed, and the agent retries it after ``delay_ms`` milliseconds. ``attempt``:
     the number of this retry, of at most ``attempts``. ``reason``: the agent's word for the failure, such as
-    "authentication_failed"; ``status``: the HTTP status.
+    "authentication_failed"; ``status``: the HTTP status, None if it is not known.
     """
 
     attempt: int
@@ -265,7 +273,8 @@ class Retry(Struct, frozen=True, omit_defaults=True):
 
 class AgentState(Struct, frozen=True, omit_defaults=True):
     """The state that an agent currently reports. ``context_tokens``: the last known size of its context, out of
-    ``context_window``. ``tasks``: only running ones.
+    ``context_window``, both in tokens. ``compacting``: whether it is compacting its context. ``tasks``: only running
+    ones.
     """
 
     model: str | None = None
@@ -303,8 +312,8 @@ class McpServer(Struct, frozen=True, omit_defaults=True):
 
 
 class AgentOffers(Struct, frozen=True, omit_defaults=True):
-    """What an agent offers. ``commands``: their names do not begin with "/". ``steer``: whether a message can be sent
-    into a running turn."""
+    """What an agent offers. ``commands``: their names do not begin with "/". ``steer``: whether a message can be added
+    to a running turn."""
 
     commands: tuple[Offer, ...] = ()
     agents: tuple[Offer, ...] = ()
@@ -327,8 +336,9 @@ class OffersReported(Struct, frozen=True):
 
 
 class ScheduleChanged(Struct, frozen=True):
-    """The agent's schedule has changed: the turns that will begin without a prompt, as long as its process runs.
-    ``until``: the time of the last one, in seconds since 1970; it may have passed. None if nothing is scheduled."""
+    """The agent's schedule has changed: the turns that will begin without a prompt while its process is running.
+    ``until``: the time of the last such turn, in seconds since 1970; it may have passed. None if nothing is
+    scheduled."""
 
     until: float | None
 
@@ -364,14 +374,14 @@ Event: TypeAlias = (
 
 
 class Replied(Struct, frozen=True):
-    """The agent's answer to a command. ``error``: why it was refused."""
+    """The agent's answer to a command. ``error``: why the agent refused the command; None if it did not."""
 
     request_id: str
     error: str | None = None
 
 
 class Broken(Struct, frozen=True):
-    """This process is unusable and has to be ended. ``fault``: the reason, for people."""
+    """This process is unusable and has to be ended. ``fault``: the human-readable reason."""
 
     fault: str
 
@@ -414,7 +424,8 @@ class Dialect(Protocol):
     def interrupt(self) -> None: ...
 
     def set_mode(self, mode: str) -> str:
-        """Asks the agent for another mode. Returns the id of the ``Replied`` that follows."""
+        """Asks the agent for another mode. Returns the id of the ``Replied`` that follows. Raises ``AgentRefused`` if
+        the agent can't be asked, or is known not to have the mode."""
         ...
 
     def set_model(self, model: str) -> str: ...
@@ -467,12 +478,12 @@ class AgentProcess(Protocol):
         ...
 
     async def set_effort(self, effort: str) -> bool:
-        """Returns whether the agent has set the effort; an agent that can't do so while it runs needs a new process.
-        Raises ``AgentRefused``."""
+        """Sets the effort level, and returns whether the agent could do so: an agent that can't change it while it runs
+        needs a new process. Raises ``AgentRefused`` if it refuses or does not answer."""
         ...
 
     def steer(self, text: str, attachments: tuple[Attachment, ...], record: Callable[[], None]) -> None:
-        """Sends a message into the running turn. ``record`` is called once it is certain that the agent accepts the
+        """Adds a message to the running turn. ``record`` is called once it is certain that the agent accepts the
         message, and before it is sent. Raises, without sending anything, ``AgentRefused`` if the agent can't accept the
         message, ``BadArgument`` for an attachment that the agent can't read, and whatever ``record`` raises."""
         ...
@@ -484,13 +495,14 @@ class AgentProcess(Protocol):
 
     async def kill(self) -> None:
         """Ends the process and everything that it started: interrupts an open turn, closes the input if no turn is open
-        then, and sends SIGINT, SIGTERM and SIGKILL, waiting after each step. Returns after ``Exited``."""
+        then, and sends SIGINT, SIGTERM and SIGKILL. Waits after each step, and stops once the process has exited.
+        Returns after ``Exited``."""
         ...
 
 
 class Remembered(Struct, frozen=True):
     """A conversation that an agent stores. ``last_active``: seconds since 1970; ``title``: the agent's own title for
-    it, or its first prompt."""
+    it, or its first prompt; None if neither is known."""
 
     session_id: str
     last_active: float
@@ -498,8 +510,8 @@ class Remembered(Struct, frozen=True):
 
 
 class EarlierMessage(Struct, frozen=True):
-    """A message in an agent's own record: a person's ``prompt`` in the ``turn`` that it began, or a ``line`` as it
-    would be in the agent's output. ``uuid``: the agent's id for the message."""
+    """A message in an agent's own transcript: the user's ``prompt``, with the id of its ``turn``, or a ``line`` as it
+    would be in the agent's output. ``uuid``: the agent's id for the message; messages may share one."""
 
     time: datetime
     uuid: str
@@ -531,7 +543,7 @@ class Sessions(Protocol):
     def known(self, path: Path, session_id: str) -> bool: ...
 
     def title(self, path: Path, session_id: str) -> str | None:
-        """The title of a conversation; None if it has none or is not known."""
+        """The title of a conversation; None if the conversation has no title or is not known."""
         ...
 
     def messages(
@@ -561,14 +573,14 @@ class Agent(Protocol):
 
     name: str
     asks: bool
-    """Whether it can ask people. An agent that can't does whatever its mode allows."""
+    """Whether it can ask for decisions. An agent that can't does whatever its mode allows."""
     own_modes: bool
-    """Whether it may have its own modes."""
+    """Whether it may have permission modes that only this agent has."""
     sees: bool
     """Whether a prompt may contain images."""
 
     def embeds(self, attachment: Attachment) -> bool:
-        """Whether the file is certain to become part of the prompt. Any other file needs a ``path``."""
+        """Whether the file can certainly be sent as part of the prompt. Any other file needs a ``path``."""
         ...
 
     @property
@@ -577,7 +589,7 @@ class Agent(Protocol):
         ...
 
     async def start(self, launch: Launch, emit: Callable[[Event], None]) -> AgentProcess:
-        """Starts a process. ``emit`` is called from the event loop, with ``Exited`` last.
+        """Starts a process. ``emit`` is called on the event loop's thread, with ``Exited`` last.
 
         Raises ``AgentUnusable`` if the agent can't be started at all, or not with these options (VALIDATION_FAILED).
         """
@@ -586,10 +598,11 @@ class Agent(Protocol):
 
 @runtime_checkable
 class Remembers(Protocol):
-    """An agent that lists its own conversations."""
+    """An agent that can be asked to list its conversations."""
 
     async def remembered(self, path: Path, limit: int) -> list[Remembered]:
-        """The conversations for this directory, at most ``limit``, newest first. Raises ``AgentUnusable``."""
+        """The conversations for this directory, at most ``limit``, newest first; empty if this agent can't list them.
+        Raises ``AgentUnusable`` if the agent can't be started."""
         ...
 
 
@@ -605,7 +618,7 @@ class Reconstructs(Protocol):
 
 class AgentUnusable(Exception):
     """The agent can't be used. ``code``: an error code of the client protocol (AGENT_NOT_FOUND, AGENT_TOO_OLD, ...);
-    the text is for people."""
+    the text is a message for the user."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -613,9 +626,9 @@ class AgentUnusable(Exception):
 
 
 class AgentRefused(Exception):
-    """The agent refused a mode, a model, an effort or a message. The text is for people: the agent's own if it gave
+    """The agent refused a mode, a model, an effort or a message. The text is human-readable: the agent's own if it gave
     one."""
 
 
 class NotAtWork(AgentRefused):
-    """The agent has no running turn into which a message could be sent."""
+    """The agent has no running turn to which a message could be added."""

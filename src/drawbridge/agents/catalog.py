@@ -5,7 +5,7 @@ To add an agent, add a row here and a folder ``agents/NAME`` with
 * ``driver.py``: ``agent(path)`` returns the ``base.Agent`` that the server runs; ``path``: its program, or None for the
   usual one;
 * with ``hooks``: ``hook.py``, what its hooks send and how they are answered (see ``guard/calls.py``), and
-  ``hook_settings.py``: ``SETTINGS``, where those hooks are in its settings (see ``agents/hook_settings.py``).
+  ``hook_settings.py``: ``SETTINGS``, which describes those hooks in its settings (see ``agents/hook_settings.py``).
 
 Pure, and without imports: the guard, which has to start in milliseconds, reads it too.
 """
@@ -30,6 +30,7 @@ class Row:
         "environment",
         "hooks",
         "label",
+        "login",
         "name",
         "oldest",
         "own_modes",
@@ -61,22 +62,23 @@ class Row:
         environment: Mapping[str, str] | None = None,
         oldest: tuple[int, ...] = (),
         tested: tuple[int, ...] = (),
+        login: tuple[str, str] | None = None,
     ) -> None:
         self.name = name
         """The name that is used in commands, settings, the client protocol and files."""
         self.title = title
-        """For people: the product's name."""
+        """The product's name, as users see it."""
         self.label = label
-        """For people, at the beginning of a sentence: "Claude wants to change …"."""
+        """The name at the beginning of a sentence for users: "Claude wants to change …"."""
         self.program = program
         """The name of its program on PATH. Empty: it does not need a program, so ``--agent-path`` can't set it."""
         self.places = places
-        """Where its installers put the program; "~" is the home directory. These places are searched because a server
-        that was started by a service manager often has a short PATH."""
+        """Where its installers put the program; "~" is the home directory. These places are searched after PATH,
+        because a server that was started by a service manager often has a short PATH."""
         self.asks = asks
-        """Whether it can ask people in the server's runs. If not, it does whatever its mode allows."""
+        """Whether it can ask for decisions in the server's runs. If not, it does whatever its mode allows."""
         self.own_modes = own_modes
-        """Whether it may have permission modes that the client protocol has no word for."""
+        """Whether it may have permission modes that the client protocol does not define."""
         self.sees = sees
         """Whether a prompt may contain images."""
         self.hooks = hooks
@@ -90,14 +92,16 @@ class Row:
         them."""
         self.own_variables = own_variables
         """Variables that it sets for the processes that it starts, and variables that an editor sets for it in the
-        editor's terminals. A name that ends with ``*`` stands for all names that begin with the text before it. The
+        editor's terminals. A name that ends with ``*`` matches every name that begins with the text before the ``*``. The
         agents that the server starts do not receive these variables."""
         self.environment = environment or {}
-        """Variables that the server sets for every agent, since one agent may start another."""
+        """Variables for this agent. The server sets them for every agent, since one agent may start another."""
         self.oldest = oldest
         """The oldest version that works with Drawbridge. Empty: not known."""
         self.tested = tested
         """The newest version that the tests have run with; docs/agents.md names it too."""
+        self.login = login
+        """How a person logs in to it on the server's machine: the command, and what to do next. None: not known."""
 
 
 ROWS: Final = (
@@ -125,6 +129,10 @@ ROWS: Final = (
         environment={"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"},
         oldest=(2, 0, 0),
         tested=(2, 1, 332),
+        login=(
+            "claude",
+            "Type /login there and follow the steps. Or check the API key that the server was started with.",
+        ),
     ),
     Row(
         "gemini",
@@ -138,8 +146,19 @@ ROWS: Final = (
         own_variables=("GEMINI_CLI", "GEMINI_CLI_IDE_*"),
         oldest=(0, 31, 0),
         tested=(0, 61, 0),
+        login=("gemini", "Choose how to log in there."),
     ),
-    Row("codex", "Codex", "Codex", program="codex", asks=False, sees=False, hooks=True, tested=(0, 169, 0)),
+    Row(
+        "codex",
+        "Codex",
+        "Codex",
+        program="codex",
+        asks=False,
+        sees=False,
+        hooks=True,
+        tested=(0, 169, 0),
+        login=("codex login", "Follow the steps there."),
+    ),
     Row("demo", "The demo agent", "The demo agent"),
 )
 
@@ -147,12 +166,19 @@ AGENTS: Final = {row.name: row for row in ROWS}
 
 
 def label(name: str) -> str:
-    """The agent's name as it begins a sentence, even if the agent has no row."""
+    """The agent's name for the beginning of a sentence; "The NAME agent" for an agent without a row."""
     row = AGENTS.get(name)
     return row.label if row is not None else f"The {name} agent"
 
 
+def login(name: str) -> tuple[str, str]:
+    """How a person logs in to the agent on the server's machine: the command, and what to do next. If that is not
+    known, returns the agent's name and a reference to its documentation."""
+    row = AGENTS.get(name)
+    return (row and row.login) or (name, "Log in there, as its documentation describes.")
+
+
 def title(name: str) -> str:
-    """The agent's name for people; ``name`` itself for an agent without a row."""
+    """The agent's display name; ``name`` itself for an agent without a row."""
     row = AGENTS.get(name)
     return row.title if row is not None else name

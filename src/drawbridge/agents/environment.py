@@ -1,4 +1,4 @@
-"""The program and the environment that every agent is started with."""
+"""The program and the environment with which an agent is started."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from drawbridge.agents import catalog
 from drawbridge.agents.base import AgentUnusable
 
 MARK: Final = "DRAWBRIDGE_AGENT"
-"""The environment variable that marks everything an agent of the server starts. Its value is a different id for each
-agent process."""
+"""The environment variable that marks everything that an agent of the server starts. Its value is a different id for
+each agent process."""
 
 SECRET: Final = ("DRAWBRIDGE_TOKEN", "DRAWBRIDGE_SERVE_*")
 """The server's own settings, in the form of ``Row.own_variables``. They are removed because they include secrets: a
@@ -21,7 +21,7 @@ token and the webhook's address."""
 
 def environment(base: Mapping[str, str], directory: str, mark: str) -> dict[str, str]:
     """The environment for an agent: ``base``, the server's environment, without the server's settings and the variables
-    that agents set for the processes that they start."""
+    in ``Row.own_variables``, but with those in ``Row.environment``, ``NO_COLOR``, ``PWD`` and the mark."""
     removed = [*SECRET, *(name for row in catalog.ROWS for name in row.own_variables)]
     names = {name for name in removed if not name.endswith("*")}
     prefixes = tuple(name[:-1] for name in removed if name.endswith("*"))
@@ -32,7 +32,8 @@ def environment(base: Mapping[str, str], directory: str, mark: str) -> dict[str,
 
 
 def program(name: str, path: str, environment: Mapping[str, str], install: str = "") -> str:
-    """The absolute path of an agent's program. ``install``: what to install if it is missing.
+    """The absolute path of an agent's program. ``path``: its name or path. ``install``: what to install if it is
+    missing, for an agent whose program ``--agent-path`` can set.
 
     Raises ``AgentUnusable`` (AGENT_NOT_FOUND).
     """

@@ -36,9 +36,9 @@ class Switch(NamedTuple):
 class AskMode(NamedTuple):
     """The settings that make an agent ask before it writes, if it can start in a mode without questions.
 
-    ``mode`` with the value ``asking`` selects the mode. ``lasting`` with the value ``disabled`` stops the agent from
-    offering to switch to another mode; the agent also reads that setting at ``also_lasting``. ``unasked``,
-    ``not_kept``: texts for people about what happens without the first and the second setting.
+    ``mode`` with the value ``asking`` selects a mode in which it asks. ``lasting`` with the value ``disabled`` stops
+    the agent from offering to switch to another mode; the agent also reads that setting at ``also_lasting``.
+    ``unasked``, ``not_kept``: what happens without the first and without the second setting, in words for the user.
     """
 
     mode: Keys
@@ -55,8 +55,8 @@ class AskMode(NamedTuple):
 
 
 class AgentHooks(NamedTuple):
-    """The hooks of one agent. ``home``: the variable that names its directory, and the default directory. ``events``:
-    event → matcher; the first event is the one before an edit."""
+    """The hooks of one agent. ``home``: the environment variable that names its directory, and the default directory.
+    ``events``: event → matcher, or None for a hook without one; the first event is the one before an edit."""
 
     name: str
     home: tuple[str, str]
@@ -64,26 +64,28 @@ class AgentHooks(NamedTuple):
     project_file: str
     events: Mapping[str, str | None]
     sample: tuple[str, str, Mapping[str, str]]
-    """An edit to a file that can't be open in an editor: the event, the tool and the tool's input."""
+    """A call of the hook about an edit to a file that can't be open in an editor: the event, the tool and the tool's
+    input."""
     handler: Callable[[Sequence[str], int, bool], dict[str, Any]]
     """Returns a hook for the settings, given the words of its command, its timeout in the agent's unit, and whether the
     agent must not continue if the command can't be run."""
     switches: Callable[[Path, Any], Iterator[Switch]]
-    """Finds the switches in a settings file, from its path and value."""
+    """Yields the switches in a settings file, given its path and its content."""
     takes_effect: str
     or_else: str = ""
     """Shell code that may follow the words of a command."""
     shared_file: str = ""
     """The project's settings file that is under version control, if ``project_file`` is the user's own."""
     managed: tuple[str, str] | None = None
-    """The path of an administrator's settings file: first for every system but macOS, then for macOS."""
+    """The paths of the administrator's settings file: on every system except macOS, and on macOS. None if the agent
+    has no such file."""
     comments: bool = False
     byte_order_mark: bool = False
     milliseconds: bool = False
     asks_person: tuple[str, ...] = ()
     """Events whose hook waits for a person."""
     blocks_since: tuple[int, ...] = ()
-    """The first version that supports ``onFailure``. Empty: no version does."""
+    """The agent's first version that supports ``onFailure``. Empty: no version does."""
     ask_mode: AskMode | None = None
 
     @property
@@ -130,7 +132,7 @@ class AgentHooks(NamedTuple):
 
 
 def value_at(content: Any, *keys: str | int) -> Any:
-    """The value at ``keys`` in a settings file; None if it does not exist."""
+    """The value at ``keys`` in the content of a settings file; None if it does not exist."""
     for key in keys:
         content = content.get(key) if isinstance(content, dict) else None
     return content

@@ -50,7 +50,8 @@ def image_block(media_type: str, data: str) -> dict[str, Any]:
 
 
 def call(session_id: str, id: str, name: str, given: Mapping[str, Any]) -> AgentLine:
-    """A call of the tool ``name`` with the input ``given``. A second line with the same ``id`` completes the first."""
+    """A call of the tool ``name`` with the input ``given``. A later line with the same ``id`` replaces the earlier
+    one."""
     return block(session_id, {"type": "tool_use", "id": id, "name": name, "input": given})
 
 
@@ -70,7 +71,7 @@ def result(
     is_error: bool,
     patch: Sequence[Mapping[str, Any]] = (),
 ) -> AgentLine:
-    """The result of the call ``id``: a text, or blocks of texts and images. ``patch``: what the call has changed in its
+    """The result of the call ``id``: text, or blocks of text and images. ``patch``: what the call has changed in its
     file, see ``patch_of``."""
     given = {"type": "tool_result", "tool_use_id": id, "content": content, "is_error": is_error}
     message = {"type": "user", "message": {"role": "user", "content": [given]}, "parent_tool_use_id": None}
@@ -79,7 +80,8 @@ def result(
 
 def patch_of(old: str, new: str) -> list[dict[str, Any]]:
     """The diff of two texts, as Claude Code's results contain it: hunks with the numbers of their first lines, counted
-    from 1, and their lines, each with the prefix " ", "-" or "+". Empty if a text is too long."""
+    from 1 (0 on a side without lines), and their lines, each with the prefix " ", "-" or "+". Empty if the texts are
+    equal or one is too long."""
     if max(len(old), len(new)) > _MOST_DIFFED:
         return []
     before, after = (lines_of(text.replace("\r\n", "\n")) for text in (old, new))

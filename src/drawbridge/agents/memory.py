@@ -1,9 +1,9 @@
 """Watches the memory of each agent and everything that it started, and ends an agent that exceeds the limit.
 
 Resident memory is counted. A limit on the address space would be cheaper but wrong: Node 22 reserves 750 MB of address
-space at its start, although it uses only 43 MB of memory, and with a limit below ten gigabytes it can't create even the
-smallest WebAssembly memory. Between two measurements an agent can exceed the limit: only the service manager can set a
-hard limit (``MemoryMax``), and then the kernel kills an agent before it kills the server.
+space when it starts, although it uses only 43 MB of memory, and with a limit below ten gigabytes it can't create even
+the smallest WebAssembly memory. Between two measurements an agent can exceed the limit: only the service manager can
+set a hard limit (``MemoryMax``). If that is exceeded, the kernel kills an agent before it kills the server.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class MemoryWatch:
-    """Ends agents that use more than ``limit`` bytes, including everything that they started. None: there is no limit,
-    and nothing is measured."""
+    """Ends agents that use more than ``limit`` bytes, including everything that they started. If ``limit`` is None,
+    nothing is measured. ``every``: seconds between measurements."""
 
     def __init__(self, limit: int | None, every: float = EVERY_SECONDS) -> None:
         self._limit = limit
@@ -86,7 +86,8 @@ class MemoryWatch:
 
 
 class _Watched:
-    """One process. Its events pass through here, so that a turn that ends because of the limit reports this reason."""
+    """One watched process. Its events pass through here, so that a turn that ends because of the limit reports this
+    reason."""
 
     pid = 0
     has_exited = False
@@ -108,8 +109,8 @@ class _Watched:
         self._report(event)
 
     def stop(self, used: int, limit: int) -> None:
-        """Kills the agent immediately, as the kernel would: during an orderly shutdown it could use even more
-        memory."""
+        """Kills the agent immediately, as the kernel would: during an orderly shutdown it could use even more memory.
+        ``used`` and ``limit`` are in bytes."""
         if self._why is None:
             self._why = (
                 f"The agent and its processes used {used // MB:,} MB of memory ({limit // MB:,} MB allowed) and were stopped. "
@@ -123,7 +124,7 @@ class _Watched:
 
 
 def resident(agents: Collection[int]) -> dict[int, int]:
-    """The process id of an agent → resident bytes, including everything that it started. Blocking.
+    """The process id of an agent → its resident bytes, including those of everything that it started. Blocking.
 
     On Linux, processes whose parents have ended are included, since the supervisor becomes their parent.
     """

@@ -37,7 +37,7 @@ _object: Final = msgspec.json.Decoder(_Object)
 
 
 class OneShot(Process):
-    """A process whose stdin is closed after the prompt, and that is interrupted by SIGINT."""
+    """A process whose stdin is closed after the prompt, and which SIGINT interrupts."""
 
     def _flush(self) -> None:
         super()._flush()
@@ -55,8 +55,8 @@ class OneShot(Process):
 
 
 class Turn:
-    """A ``Dialect`` for one process: a prompt in, lines out. Each agent overrides ``meant`` to interpret the lines, and
-    may override ``text``, ``rest`` and ``failed``.
+    """A ``Dialect`` for one process: a prompt in, lines out. Each agent overrides ``meant`` to interpret the lines that
+    are JSON objects, and may override ``text``, ``rest`` and ``failed``.
     """
 
     asks = False
@@ -86,8 +86,8 @@ class Turn:
         return []
 
     def failed(self, code: int, words: str) -> Failure | None:
-        """Why the turn failed; None if it did not. ``words``: the process's stderr or, if that is empty, its invalid
-        output."""
+        """Why the turn failed; None if it did not. ``words``: the process's stderr or, if that is empty, the output
+        that ``text`` has collected."""
         if code == 0:
             return None
         words = "\n".join(words.splitlines()[-5:])
@@ -132,8 +132,8 @@ class Turn:
         return [*said, Exited(code, stderr)]
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]:
-        """Begins the turn. Text files are sent before the prompt. Other attachments are referred to by their paths; the
-        prompt is refused if one of them is not stored."""
+        """Begins the turn. Text files are sent before the prompt. Other attachments are referred to by their paths; if
+        one of them is not stored, the turn fails immediately (VALIDATION_FAILED)."""
         parts, stored = [], []
         for one in attachments:
             name, content = one.name or "attachment", text_of(one)

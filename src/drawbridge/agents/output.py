@@ -1,4 +1,4 @@
-"""Splits an agent's output into lines, checks and repairs their JSON, and makes text readable for people. Pure."""
+"""Splits an agent's output into lines, checks and repairs their JSON, and makes text human-readable. Pure."""
 
 from __future__ import annotations
 
@@ -51,16 +51,17 @@ class Lines:
         return whole
 
     def rest(self) -> bytes:
-        """Returns the bytes after the last newline, once the output has ended."""
+        """Returns the bytes after the last newline and forgets them. To be called once the output has ended."""
         rest = b"".join(self._pieces)
         self._pieces, self._size = [], 0
         return rest
 
 
 def parsed(line: bytes, decoder: msgspec.json.Decoder[Kind]) -> tuple[Kind, bytes] | None:
-    """The decoded line, and the bytes to pass on: the line's own if they are valid, otherwise repaired ones.
+    """The decoded line, and the bytes to pass on: the line's own, with each carriage return replaced by a space, if
+    they are valid, otherwise repaired ones.
 
-    None if the line is not a JSON object.
+    None if the line is not a JSON object. The decoder must accept any value in each field.
     """
     if not line.startswith(b"{"):
         return None
@@ -75,8 +76,8 @@ def parsed(line: bytes, decoder: msgspec.json.Decoder[Kind]) -> tuple[Kind, byte
 
 
 def _repaired(line: bytes) -> bytes | None:
-    """The line as Python's ``json`` reads it: invalid bytes and unpaired surrogates become U+FFFD. None if it is not
-    JSON."""
+    """The line as Python's ``json`` reads it: invalid bytes and unpaired surrogates become U+FFFD; NaN, Infinity and
+    numbers that are too large become null. None if it is not JSON."""
     try:
         value = json.loads(line.decode("utf-8", "replace"), strict=False, parse_constant=_null, parse_float=_finite)
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -91,7 +92,7 @@ def valid(text: str) -> str:
 
 
 def _null(_: str) -> None:
-    """Replaces NaN and Infinity, which are not valid JSON, with null."""
+    """Returns None in place of NaN or Infinity, which are not valid JSON."""
 
 
 def _finite(digits: str) -> float | None:
@@ -100,8 +101,8 @@ def _finite(digits: str) -> float | None:
 
 
 def json_object(data: Raw | bytes) -> dict[str, Any]:
-    """The JSON object in ``data``. Raises ``ValueError`` if it contains anything else, and
-    ``RecursionError`` if it is nested too deeply."""
+    """The JSON object in ``data``. Raises ``ValueError`` if ``data`` contains anything else, and ``RecursionError`` if
+    it is nested too deeply."""
     value = json.loads(bytes(data))
     if not isinstance(value, dict):
         raise ValueError("not an object")
@@ -109,12 +110,12 @@ def json_object(data: Raw | bytes) -> dict[str, Any]:
 
 
 def text_in(value: object) -> str:
-    """``value`` if it is a text, otherwise an empty text."""
+    """``value`` if it is a string, otherwise an empty string."""
     return value if isinstance(value, str) else ""
 
 
 def objects_in(value: object) -> list[dict[str, Any]]:
-    """The JSON objects in a list; empty if ``value`` is not a list."""
+    """The JSON objects in the list ``value``; empty if ``value`` is not a list."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
@@ -123,12 +124,12 @@ LONGEST_SESSION_ID: Final = 200
 
 
 def session_id_of(value: object) -> str:
-    """The conversation that an agent's line names; empty if that is not a valid id."""
+    """The id of the conversation that an agent's line names; empty if ``value`` is not a string or is too long."""
     return value if isinstance(value, str) and len(value) <= LONGEST_SESSION_ID else ""
 
 
 class Tail:
-    """The last ``limit`` bytes of what was added."""
+    """Keeps the last ``limit`` bytes that were added."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -141,7 +142,8 @@ class Tail:
 
     @property
     def text(self) -> str:
-        """The text for people: valid Unicode without terminal control characters."""
+        """The bytes as readable text: valid Unicode without terminal escape sequences, without control characters other
+        than tabs and newlines, and without whitespace at either end."""
         return readable(bytes(self._kept[-self._limit :]).decode("utf-8", "replace"))
 
 

@@ -54,13 +54,14 @@ class Times(Struct, frozen=True):
     sigkill: float = 5.0
     """The time that the supervisor has to end everything; after that the server ends the processes itself."""
     pipes: float = 2.0
-    """The longest time between the end of a pipe and the end of the process, in either order."""
+    """The longest time between the end of stdin or stdout and the end of the process, and between the end of the
+    process and the end of its pipes."""
     reply: float = 5.0
     """The time that the agent has to answer a command; not a step of ending the process."""
 
 
 class Process(asyncio.SubprocessProtocol):
-    """Implements ``AgentProcess``. ``times``: how long each step of ending it may take."""
+    """Implements ``AgentProcess``. ``times``: how long the steps of ending it, and its replies, may take."""
 
     pid = 0
 
@@ -231,7 +232,7 @@ class Process(asyncio.SubprocessProtocol):
         await self._kill_by_signals(signal.SIGINT, signal.SIGTERM)
 
     def _wake(self) -> None:
-        """Continues a stopped process (SIGSTOP), which would otherwise react only to the final SIGKILL."""
+        """Continues the process if SIGSTOP has stopped it: it would otherwise react only to the final SIGKILL."""
         self._pipe.signal(signal.SIGCONT)
 
     async def _kill_by_signals(self, *numbers: signal.Signals) -> None:
@@ -264,7 +265,8 @@ class Process(asyncio.SubprocessProtocol):
             self._tasks.start(self._kill_by_signals(signal.SIGTERM), f"{self._name}: ending an agent that has failed")
 
     def _expect_exit(self) -> None:
-        """Ends the process if it is still running ``Times.pipes`` seconds after a pipe was closed."""
+        """Ends the process if it is still running ``Times.pipes`` seconds after its input or output was closed, unless
+        it is already being ended."""
         if not self._exited.is_set() and not self._tasks:
             self._fail(f"{self._name} closed its input or output but continued to run")
 
@@ -283,7 +285,7 @@ class Process(asyncio.SubprocessProtocol):
             self._ended.set()
 
     async def _close_pipes(self) -> None:
-        """Reads the pipes to their end, but does not wait for processes that keep one open."""
+        """Reads the pipes to their end, or for ``Times.pipes`` seconds if another process keeps one open."""
         await self._wait_for_pipes(self.times.pipes)
         self._transport.close()
         await self._wait_for_pipes(self.times.pipes)
@@ -294,7 +296,7 @@ class Process(asyncio.SubprocessProtocol):
                 await self._closed.wait()
 
     async def _shielded(self, work: Coroutine[Any, Any, None]) -> None:
-        """Waits for a task that continues if the waiter is canceled."""
+        """Runs ``work`` in a task and waits for it; the task continues if the caller is canceled."""
         await asyncio.shield(self._tasks.start(work, f"{self._name}: ending the agent"))
 
 

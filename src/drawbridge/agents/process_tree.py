@@ -1,8 +1,8 @@
 """The process tree of an agent, found and ended without its supervisor. Blocking.
 
-Its processes are recognized by the agent's process group and session, by their parents, and by the mark in their
-environment. Even a process that has its own session and has lost its parent, such as a background command of Claude
-Code, has the mark.
+The processes of the tree are recognized by the agent's process group and session, by their parents, and by the mark in
+their environment. Even a process that has its own session and has lost its parent, such as a background command of
+Claude Code, has the mark.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ SWEEP_SECONDS: Final = 0.01
 
 
 def members(leader: int, mark: str) -> list[psutil.Process]:
-    """The living processes of the tree. ``mark``: ``NAME=value``."""
+    """The living processes of the tree, except this process. ``leader``: the agent's process id. ``mark``: the mark as
+    ``NAME=value``."""
     found = []
     for pid in psutil.pids():
         with contextlib.suppress(psutil.Error, OSError):
@@ -33,7 +34,7 @@ def members(leader: int, mark: str) -> list[psutil.Process]:
 
 
 def with_descendants(found: list[psutil.Process]) -> list[psutil.Process]:
-    """The processes that are still alive, and their living descendants."""
+    """The processes in ``found`` that are still alive, and the living descendants of ``found``."""
     known = {process.pid: process for process in found}
     for process in found:
         with contextlib.suppress(psutil.Error):

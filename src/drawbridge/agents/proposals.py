@@ -1,9 +1,9 @@
 """The change that an edit tool of the client protocol would make to a file, so that a person can see it first.
 
-Pure, apart from the ``Reader``. The edit tools and their input have Claude Code's form, and the result is what version
-2.1.329 writes: it keeps the file's line endings; a deletion at the end of a line removes the line break too; a notebook
-is indented by one space. If the result can't be predicted to the byte, there is no proposal: the plain call is better
-than a wrong diff.
+Pure, except for ``read_file``. The edit tools and their input have Claude Code's form, and the result is what version
+2.1.329 writes: it keeps the file's line endings; a deletion at the end of a line also removes the line break; a
+notebook is indented by one space. If the result can't be predicted to the byte, no proposal is made: the plain call is
+better than a wrong diff.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _PATHS: Final = {"Edit": "file_path", "MultiEdit": "file_path", "Write": "file_p
 
 
 class _Unforeseeable(Exception):
-    """The result of a call can't be predicted: it does not fit the file, or the file is not valid."""
+    """The result of a call can't be predicted: the call does not fit the file, or one of them is not valid."""
 
 
 def proposal(tool: str, given: Mapping[str, Any], read: Reader) -> Proposal | None:
-    """The change that ``tool`` with the input ``given`` would make. None if it does not change a file, or if the result
-    can't be predicted."""
+    """The change that ``tool`` with the input ``given`` would make. None if ``tool`` does not change a file at an
+    absolute path, or if the result can't be predicted or is larger than ``TEXT_LIMIT``."""
     path = given.get(_PATHS.get(tool, ""))
     if not isinstance(path, str) or not path.startswith("/"):
         return None
@@ -53,7 +53,7 @@ def proposal(tool: str, given: Mapping[str, Any], read: Reader) -> Proposal | No
 
 
 def changed_text(tool: str, given: Mapping[str, Any], old_text: str) -> str | None:
-    """The text that ``tool`` turns ``old_text`` into; None if it can't be predicted."""
+    """The text into which ``tool`` changes ``old_text``; None if that can't be predicted."""
     try:
         return _changed(tool, given, old_text)
     except _Unforeseeable:
@@ -61,7 +61,7 @@ def changed_text(tool: str, given: Mapping[str, Any], old_text: str) -> str | No
 
 
 def with_text(tool: str, given: Mapping[str, Any], old_text: str, text: str) -> dict[str, Any] | None:
-    """The input with which ``tool`` writes exactly ``text``; None if this tool can't.
+    """The input with which ``tool`` changes ``old_text`` to exactly ``text``; None if the tool can't do that.
 
     For an edit, the old and new strings contain the whole file, so the call fails if the file has changed: either the
     text that was shown is written, or nothing is.
@@ -152,8 +152,8 @@ def _cell(cells: list[dict[str, Any]], cell_id: object) -> int:
 
 
 def _replace(cell: dict[str, Any], source: str, kind: object) -> None:
-    """Raises ``_Unforeseeable`` if the cell's type changes: Claude Code 2.1.329 leaves the cell's outputs as they are,
-    2.1.332 adds or removes them."""
+    """Replaces the cell's source. Raises ``_Unforeseeable`` if the cell's type changes: Claude Code 2.1.329 leaves the
+    cell's outputs as they are, while 2.1.332 adds or removes them."""
     if isinstance(kind, str) and kind != cell.get("cell_type"):
         raise _Unforeseeable
     cell["source"] = source
@@ -162,8 +162,8 @@ def _replace(cell: dict[str, Any], source: str, kind: object) -> None:
 
 
 def _new_cell(notebook: dict[str, Any], source: str, kind: object) -> dict[str, Any]:
-    """A new cell. Its id is a placeholder, since the CLI generates one only when it writes the file. Raises
-    ``_Unforeseeable`` if ``kind`` is not a text."""
+    """A new cell. Its id, if the notebook's cells have ids, is a placeholder, since Claude Code generates an id only
+    when it writes the file. Raises ``_Unforeseeable`` if ``kind`` is not a string."""
     if not isinstance(kind, str):
         raise _Unforeseeable
     has_ids = (notebook.get("nbformat", 0), notebook.get("nbformat_minor", 0)) >= (4, 5)

@@ -22,7 +22,7 @@ from drawbridge.agents.command.driver import Command
 VERSION: Final = re.compile(r"\d{1,6}\.\d{1,6}\.\d{1,6}([-+.][0-9A-Za-z.+-]{1,40})?")
 
 PACKAGE_DEPTH: Final = 4
-"""How many directories above a program are searched for its package.json."""
+"""How many directories are searched for a program's package.json, beginning with the one that contains the program."""
 
 PACKAGE_BYTES: Final = 1_000_000
 
@@ -36,7 +36,7 @@ class Named(Struct, frozen=True):
 
 
 def agents(named: Named) -> dict[str, Agent]:
-    """All agents, the default one first. The settings must have passed ``problems``."""
+    """Name → agent, for all agents; the default agent is the first. ``named`` must have passed ``problems``."""
     paths = dict(_parts(given) for given in named.paths)
     found: list[Agent] = [built_in(row.name, paths.get(row.name)) for row in catalog.ROWS if row.program]
     found += [Acp(name, shlex.split(command)) for name, command in map(_parts, named.acp)]
@@ -46,7 +46,7 @@ def agents(named: Named) -> dict[str, Agent]:
 
 
 def built_in(name: str, path: str | None) -> Agent:
-    """The driver of an agent that has a row in ``catalog``. ``path``: its program; None for the usual one."""
+    """The agent whose row in ``catalog`` has this ``name``. ``path``: its program; None for the usual one."""
     driver = importlib.import_module(f"drawbridge.agents.{name}.driver")
     agent: Agent = driver.agent(path)
     return agent
@@ -58,7 +58,8 @@ def with_image_input(known: Mapping[str, Agent]) -> list[str]:
 
 
 def missing(named: Named) -> dict[str, str]:
-    """Agent → its program, for agents whose program is not installed. They can be installed while the server runs."""
+    """Agent → the name or path of its program, for agents whose program is not installed. It can be installed while the
+    server is running."""
     return {name: program for name, program in _programs(named).items() if _place(name, program) is None}
 
 
@@ -79,8 +80,8 @@ def programs(named: Named) -> dict[str, Program]:
 
 
 def version_of(path: str) -> str | None:
-    """The version of a program, from its file's name or from the npm package that contains it; None if neither names
-    one."""
+    """The version of a program, from its file's name or from the npm package that contains it; None if neither contains
+    a version."""
     real = Path(os.path.realpath(path))
     if VERSION.fullmatch(real.name):
         return real.name
@@ -106,7 +107,7 @@ def _programs(named: Named) -> dict[str, str]:
 
 
 def _place(name: str, program: str) -> str | None:
-    """The path of an agent's program, found as its driver finds it; None if it is not installed."""
+    """The path of an agent's program, searched for on PATH and in ``Row.places``; None if it is not installed."""
     row = catalog.AGENTS.get(name)
     places = row.places if row is not None and program == row.program else ()
     installed = (place for place in map(os.path.expanduser, places) if os.path.isfile(place))
@@ -114,7 +115,7 @@ def _place(name: str, program: str) -> str | None:
 
 
 def problems(named: Named) -> list[str]:
-    """The problems with the settings, as texts for people without a final period."""
+    """The problems with the settings, as messages for the user, without a period at the end."""
     found = []
     with_a_program = [row.name for row in catalog.ROWS if row.program]
     for name, path in map(_parts, named.paths):

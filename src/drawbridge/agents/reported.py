@@ -25,7 +25,7 @@ Found = TypeVar("Found")
 
 
 def decoded(data: bytes | Raw, kind: type[Found]) -> Found | None:
-    """The JSON in ``data`` as ``kind``; None if it has another shape."""
+    """The JSON in ``data`` as ``kind``; None if it is not valid JSON or has another shape."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -33,19 +33,19 @@ def decoded(data: bytes | Raw, kind: type[Found]) -> Found | None:
 
 
 def each(given: object, read: Callable[[Any], Found | None]) -> tuple[Found, ...]:
-    """What ``read`` returns for the first ``MOST`` entries of a list, without None; empty if ``given`` is not a
-    list."""
+    """The results of ``read`` for the first ``MOST`` entries of the list ``given``, except None; empty if ``given`` is
+    not a list."""
     items: Iterable[Any] = given[:MOST] if isinstance(given, list) else ()
     return tuple(found for found in map(read, items) if found is not None)
 
 
 def name_of(given: object) -> str | None:
-    """One line of at most ``LONGEST_NAME`` readable characters; None if it is empty or not a string."""
+    """``given`` as one line of at most ``LONGEST_NAME`` readable characters; None if it is empty or not a string."""
     return text_of(given, LONGEST_NAME)
 
 
 def text_of(given: object, longest: int = LONGEST_TEXT) -> str | None:
-    """One line of at most ``longest`` readable characters; None if it is empty or not a string."""
+    """``given`` as one line of at most ``longest`` readable characters; None if it is empty or not a string."""
     if not isinstance(given, str):
         return None
     line = " ".join(readable(valid(given[: 2 * longest])).split())
@@ -53,14 +53,14 @@ def text_of(given: object, longest: int = LONGEST_TEXT) -> str | None:
 
 
 def count_of(given: object) -> int | None:
-    """A number of at least 0 and below 2**53, rounded down; None for anything else."""
+    """``given``, rounded down, if it is a number from 0 to below 2**53; None for anything else."""
     if isinstance(given, float) and 0 <= given < 2**53:
         given = int(given)
     return given if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 2**53 else None
 
 
 def moment_of(given: object) -> datetime | None:
-    """A time with an offset, as UTC; None for anything else."""
+    """The ISO 8601 time in ``given``, converted to UTC; None if it has no offset, or for anything else."""
     try:
         moment = datetime.fromisoformat(given) if isinstance(given, str) else None
         return moment.astimezone(UTC) if moment is not None and moment.tzinfo is not None else None
@@ -70,7 +70,7 @@ def moment_of(given: object) -> datetime | None:
 
 def todo_of(given: Any) -> Todo | None:
     """An entry of a to-do list with ``content`` and ``status``, the form that Claude Code and the Agent Client Protocol
-    use; None if it has another form."""
+    use; None if it has another form or its text is empty."""
     if not isinstance(given, dict):
         return None
     words, status = text_of(given.get("content")), given.get("status")

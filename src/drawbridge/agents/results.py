@@ -13,8 +13,8 @@ RATE_LIMITED: Final = "AGENT_RATE_LIMITED"
 
 
 class Failure(Struct, frozen=True):
-    """Why a turn failed. ``text``: for people; ``retry_at``: when to try again, in seconds since 1970, if that is
-    known."""
+    """Why a turn failed. ``text``: a message for the user; ``retry_at``: when to try again, in seconds since 1970, if
+    that is known."""
 
     code: str
     text: str
@@ -33,7 +33,7 @@ def not_logged_in(name: str, said: str) -> Failure:
 
 
 class Costs:
-    """The cost of each turn in US dollars, computed from totals of the whole conversation.
+    """The cost of each turn in US dollars, computed from the totals for the whole conversation.
 
     ``known``: the total so far; None if it is not known.
     """
@@ -63,7 +63,7 @@ class Costs:
 
 
 def amount(value: object) -> float | None:
-    """A number that is finite and not negative; None for anything else."""
+    """``value`` as a float if it is a number that is finite and not negative; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

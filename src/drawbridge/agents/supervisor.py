@@ -4,7 +4,7 @@ It starts the agent in its own session, passes signals on to it, and exits when 
 Nothing that the agent has started outlives it: on Linux the supervisor becomes the parent of every process that loses
 its parent (``PR_SET_CHILD_SUBREAPER``). So the supervisor finds even a process that has changed its group, its session
 and its environment, and knows which agent it belongs to. The kernel reports when no child is left. On other systems the
-agent's process group is ended here, and the rest by the server.
+agent's process group is ended by the supervisor, and the rest by the server.
 
 CONTROL is a socket to the server, the supervisor pipe. The supervisor writes the agent's process id to it and, at the
 end on Linux, "gone" if nothing is left. Each byte that it reads is a signal for the agent's group (SIGKILL is for
@@ -13,7 +13,7 @@ supervisor asks the agent to exit (``claude`` ends its own tools then), and a mo
 that waits for a decision is killed at once: ``claude`` treats the end of its input as a denial, and would continue
 (2.1.329).
 
-The supervisor is a separate script that imports nothing from the package, so it takes only 4.8 MB and 10 ms for each
+The supervisor is a separate script that imports nothing from the package, so it takes only 4.8 MB and 15 ms for each
 agent.
 """
 
@@ -140,7 +140,7 @@ def supervise(control: int, child_pipe: int, agent: int) -> int | None:
 
 
 def signal_group(agent: int, number: int) -> None:
-    """Signals the agent's group, or the agent itself before it has one."""
+    """Signals the agent's process group, or only the agent if it does not have its own group yet."""
     try:
         os.killpg(agent, number)
     except OSError:
@@ -150,7 +150,8 @@ def signal_group(agent: int, number: int) -> None:
 
 def kill_all(child_pipe: int, agent: int, status: int | None) -> tuple[int | None, bool]:
     """Kills all descendants, including those that start meanwhile: all are stopped first, so that none can start
-    another between the search and the kill. Returns the agent's wait status, and whether no process is left."""
+    another between the search and the kill. (On systems other than Linux, only the agent's process group is killed.)
+    Returns the agent's wait status (None if it is not known), and whether no child is left."""
     deadline = time.monotonic() + END_SECONDS
     while True:
         now, empty = reap(child_pipe, agent)
@@ -173,7 +174,7 @@ def signal_all(agent: int, number: int) -> None:
 
 
 def descendants() -> list[int]:
-    """All descendants of this process, according to /proc at this moment."""
+    """The ids of all descendants of this process, according to /proc at this moment."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -189,7 +190,8 @@ def descendants() -> list[int]:
 
 
 def reap(child_pipe: int, agent: int) -> tuple[int | None, bool]:
-    """Collects ended children. Returns the agent's wait status if it was among them, and whether no child is left."""
+    """Collects ended children. Returns the agent's wait status if it was among them, otherwise None, and whether no
+    child is left."""
     with suppress(BlockingIOError):
         os.read(child_pipe, 4096)
     found = None
@@ -230,7 +232,8 @@ def watch_children() -> int:
 
 
 def close_other_descriptors(control: int) -> None:
-    """Closes the copies of the pipes that uvloop passes on, which would hide the end of a pipe."""
+    """Closes all descriptors except 0 to 2 and ``control``. uvloop passes on copies of the pipes, which would hide the
+    end of a pipe."""
     os.closerange(3, control)
     os.closerange(control + 1, os.sysconf("SC_OPEN_MAX"))
     os.set_inheritable(control, False)

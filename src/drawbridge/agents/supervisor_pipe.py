@@ -15,7 +15,8 @@ from drawbridge.agents import supervisor
 from drawbridge.agents.base import Confinement
 
 START_SECONDS: Final = 10.0
-"""Seconds to wait for a supervisor, which starts in 15 ms, or in a few hundred milliseconds from a slow disk."""
+"""The maximum number of seconds to wait for a supervisor, which starts in 15 ms, or in a few hundred milliseconds from
+a slow disk."""
 
 
 class SupervisorPipe:
@@ -63,7 +64,8 @@ class SupervisorPipe:
             os.write(self._local.fileno(), bytes([byte]))
 
     def tree_is_empty(self) -> bool:
-        """Whether the supervisor reported that no process is left. Call this after the supervisor has ended."""
+        """Whether the supervisor reported that no process is left, which it does only on Linux. Call this after the
+        supervisor has ended."""
         with contextlib.suppress(OSError):
             self._received += self._local.recv(64)
         return self._received.endswith(b"gone\n")

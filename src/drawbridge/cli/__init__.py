@@ -60,7 +60,7 @@ def _main(given: list[str]) -> int:
     name = ALIASES.get(given[0], given[0]) if given else ""
     if name not in COMMANDS:
         everything = parser()
-        everything.parse_args(given)  # --help, --version, or an error: it exits
+        everything.parse_args(given)  # exits after --help, --version or an error; returns if there are no arguments
         everything.print_help(sys.stderr)
         return 2
     command = module(name)
@@ -130,7 +130,7 @@ def sentence(text: str) -> str:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Each command reports its own mistakes, with its own usage and the closest name that it knows."""
+    """Reports unknown arguments and values together with the subcommand's own usage and the closest known name."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         found, rest = super().parse_known_args(args, namespace)
@@ -154,7 +154,7 @@ def _meant(word: str, known: Iterable[str]) -> str:
 
 
 class _Version(argparse.Action):
-    """Prints the installed version. Nothing else reads it, because that takes 20 ms."""
+    """Prints the installed version, which is read only when it is needed, because that takes 20 ms."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version

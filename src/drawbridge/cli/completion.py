@@ -41,7 +41,8 @@ autoload -Uz bashcompinit && bashcompinit
 
 
 class Word(NamedTuple):
-    """A command or a flag. ``values``: the possible values; () for any value, None if it takes none."""
+    """A command, a flag or an argument's value. ``values``: a flag's possible values; () for any value, None if the
+    flag takes no value."""
 
     text: str
     help: str
@@ -65,8 +66,8 @@ def script(shell: str, parser: argparse.ArgumentParser) -> str:
 def _commands(
     parser: argparse.ArgumentParser, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], list[Word]]]:
-    """The path of each command, such as ("setup", "claude"), and the words that may follow it. The first path is
-    empty."""
+    """The path of each command, such as ("setup", "claude"), and the words that may follow it. The first path, of
+    ``drawbridge`` itself, is empty."""
     words: list[Word] = []
     below = []
     for action in parser._actions:  # argparse has no public way to list them

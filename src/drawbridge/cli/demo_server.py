@@ -1,5 +1,5 @@
-"""The server of ``drawbridge demo``: a sample project and, for the scripted agent, a first approval request; all are
-deleted at the end.
+"""Runs the server of ``drawbridge demo``, with a sample project and, for the scripted agent, a first approval request.
+Everything is deleted at the end.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ ANSWER_SECONDS: Final = 10.0
 
 
 def run(agent: str, *, browse: bool) -> int:
-    """Blocks until Ctrl-C, a signal or the end of the server, then deletes the sample project and all data of the
-    server. Returns the exit code. ``browse``: open the web UI in the browser."""
+    """Blocks until Ctrl-C, a signal or the end of the server, then deletes the sample project and the server's data.
+    Returns the exit code. ``browse``: whether to open the web UI in the browser."""
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGHUP, _stop)
     with tempfile.TemporaryDirectory(prefix="drawbridge-demo-") as place:

@@ -6,7 +6,7 @@ import ipaddress
 
 
 def place(address: str) -> str:
-    """The key of an address: an IPv4 address, or the /64 network that one IPv6 peer controls. A text that is not an
+    """The key of an address: an IPv4 address, or the /64 network that one IPv6 peer controls. Text that is not an
     address is returned unchanged."""
     try:
         found = ipaddress.ip_address(address)

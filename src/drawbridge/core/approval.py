@@ -44,7 +44,7 @@ TABLE: Final = (
     Transition(State.DECIDED, Step.CONFIRM, State.CONFIRMED, "the agent does what was decided"),
     Transition(State.DECIDED, Step.OVERRULE, State.OVERRULED, "the agent's own dialog or rules decide otherwise"),
 )
-"""Every possible step; any other is too late and changes nothing."""
+"""Every possible step; any other changes nothing."""
 
 TRANSITIONS: Final = {(row.before, row.step): row.after for row in TABLE}
 
@@ -56,8 +56,8 @@ def picture() -> str:
 
 
 class Approval(Generic[Decision]):
-    """One approval request. Each step returns whether it took effect; False means that it was too late and changed
-    nothing."""
+    """One approval request. The method of each step returns whether the step took effect; False means that it is not
+    possible in the current state and changed nothing."""
 
     def __init__(self, id: str) -> None:
         self.id = id
@@ -65,7 +65,7 @@ class Approval(Generic[Decision]):
         self.decision: Decision | None = None
         self.decided_by: str | None = None
         self.reason: str | None = None
-        """Why it was withdrawn."""
+        """Why the request was withdrawn; None if it was not."""
 
     def decide(self, by: str, decision: Decision) -> bool:
         """Records the decision. ``by``: the person or the surface that decided."""
@@ -75,7 +75,7 @@ class Approval(Generic[Decision]):
         return True
 
     def withdraw(self, reason: str) -> bool:
-        """Withdraws the request, because the decision is no longer needed. ``reason`` is for people."""
+        """Withdraws the request, because the decision is no longer needed. ``reason``: text for the user."""
         if not self._step(Step.WITHDRAW):
             return False
         self.reason = reason

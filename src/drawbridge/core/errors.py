@@ -1,12 +1,12 @@
-"""Every error that Drawbridge raises on purpose, split by who has to act.
+"""Every error that Drawbridge raises on purpose, grouped by who has to act.
 
 ::
 
     DrawbridgeError
     ├── CallerError          the caller has to change the request
-    │   ├── BadArgument          a missing or mistyped argument of a tool; names it
+    │   ├── BadArgument          an argument of a tool that is missing or has the wrong type; names it
     │   ├── BadSetting           a flag, environment variable or line of the settings file; names it
-    │   ├── UnusableFile         a path that can't be read as text: missing, a directory, binary, too large
+    │   ├── UnusableFile         a file or text that can't be used: missing, a directory, binary, not UTF-8, too large
     │   └── Refused              understood, but not allowed: an overlap with unsaved work, a tool that is disabled
     ├── PeerError            the other program broke its protocol
     │   └── BadMessage           bytes or a message that its protocol does not allow
@@ -24,15 +24,16 @@
         ├── DataTooNew           a server's data was written by a newer Drawbridge; it was not touched
         └── ServerRunning        another agent server uses the same data
 
-``code`` is stable and documented in ``docs/errors.md``; the text is for people: what failed, the reason, what to do.
-``exit_code``: the exit code of a command that the error ends.
+``code`` is stable and documented in ``docs/errors.md``; the text is for the user: what failed, the reason, what to do.
+``exit_code``: the exit code of a command that fails with the error.
 """
 
 from __future__ import annotations
 
 
 class DrawbridgeError(Exception):
-    """Root of the tree. ``str(error)`` is the whole text for a person, without internal paths and addresses."""
+    """The root of the tree. ``str(error)`` is the complete message for the user, without internal paths and
+    addresses."""
 
     code = "INTERNAL"
     exit_code = 1

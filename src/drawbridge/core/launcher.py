@@ -44,8 +44,8 @@ UNQUOTED: Final = re.compile(rb"[^A-Za-z0-9/._ -]")
 
 
 def launch(arguments: Sequence[str]) -> int:
-    """Replaces this process with Neovim. Returns only if another ``drawbridge nvim`` asks for the version. Raises
-    ``BadSetting``, ``NoProgram``, ``NotPrivate`` or ``Refused`` if Neovim can't be started."""
+    """Replaces this process with Neovim. Returns 0 if another ``drawbridge nvim`` asks for the version, and otherwise
+    does not return. Raises ``BadSetting``, ``NoProgram``, ``NotPrivate`` or ``Refused`` if Neovim can't be started."""
     if os.environ.get(PROBE):
         sys.stdout.write(f"{OURSELVES}\n")
         return 0
@@ -93,7 +93,7 @@ def socket_path(directory: str, pid: int, environ: Mapping[str, str] = os.enviro
 
 
 def make_way(path: str) -> None:
-    """Removes a dead socket of this user. Raises ``NotPrivate`` or ``Refused`` if anything else has that path, and
+    """Removes this user's dead socket at ``path``. Raises ``NotPrivate`` or ``Refused`` if anything else is there, and
     leaves it unchanged."""
     try:
         found = os.lstat(path)
@@ -159,7 +159,7 @@ def _lua_text(text: str) -> str:
 
 
 def _is_live(path: str) -> bool:
-    """Whether a program listens on the socket; true if that is unknown (busy, no answer)."""
+    """Whether a program listens on the socket; also True if that is unknown (busy, no answer)."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(CONNECT_SECONDS)
         try:
@@ -178,7 +178,7 @@ def _on_path(name: str, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _version(program: str, environ: Mapping[str, str]) -> tuple[int, int] | str:
-    """The version, such as (0, 12); or the problem with the program, as the end of a sentence after its name."""
+    """The version, such as (0, 12); or the problem with the program, worded to follow its name in a sentence."""
     try:
         answer = subprocess.run(
             [program, "--version"],

@@ -9,8 +9,8 @@ from drawbridge.core.terminal_text import harmless
 
 
 class HarmlessFormatter(logging.Formatter):
-    """Formats a message as one line that is safe in any terminal or log file, whatever a path or an agent's text
-    contains."""
+    """Formats a message as one line, and a traceback line by line, so that both are safe in any terminal or log file,
+    whatever a path or an agent's text contains."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging names it)
         return harmless(super().formatMessage(record))

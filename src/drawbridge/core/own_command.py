@@ -1,4 +1,4 @@
-"""The command with which a person starts this ``drawbridge``: its name if that is on PATH, otherwise the way to run it
+"""The command that starts Drawbridge from a shell: ``drawbridge`` if that is on PATH, otherwise a command that runs it
 from this environment.
 """
 
@@ -13,7 +13,7 @@ import sys
 
 @functools.cache
 def own_command() -> str:
-    """ "drawbridge", the path of that command, or "PYTHON -m drawbridge"; quoted for a shell."""
+    """ "drawbridge", the path of that command, or "PYTHON -m drawbridge", quoted for a shell."""
     if shutil.which("drawbridge"):
         return "drawbridge"
     beside = os.path.join(os.path.dirname(sys.executable), "drawbridge")

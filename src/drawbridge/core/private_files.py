@@ -51,7 +51,7 @@ def _make_missing(path: str) -> None:
 
 def write_private(path: str, data: bytes, *, synced: bool = False) -> None:
     """Writes ``data`` to ``path``, 0600, atomically: a reader sees the old file or the new one, never a part.
-    ``synced``: the data is on the disk when this returns. Raises ``NotPrivate``.
+    ``synced``: the data is flushed to the disk before it replaces the old file. Raises ``NotPrivate``.
 
     The temporary name ends in ``.tmp``, so that programs that search for ``*.lock`` or ``*.json`` do not find it.
     """
@@ -87,7 +87,7 @@ EXITING: Final = 0x4
 def process_alive(pid: int) -> bool:
     """Whether the process ``pid`` is running, whichever user it belongs to.
 
-    On Linux a process that is exiting, or is a zombie, does not count; elsewhere it does.
+    On Linux, a process of this user that is exiting, or is a zombie, does not count; elsewhere it does.
     """
     if pid <= 0:
         return False
@@ -115,7 +115,8 @@ def process_alive(pid: int) -> bool:
 
 
 def port_open(port: int, timeout: float = 0.2) -> bool:
-    """Whether a program listens on ``port`` of 127.0.0.1. True if there is no answer within ``timeout`` seconds."""
+    """Whether a program may listen on ``port`` of 127.0.0.1: True unless the connection is refused within ``timeout``
+    seconds."""
     with socket.socket() as probe:
         probe.settimeout(timeout)
         try:

@@ -15,12 +15,12 @@ from typing import NamedTuple
 PIECE_BYTES = 65_536
 
 REST_SECONDS = 1.0
-"""Seconds for which the remaining output of a killed program is read."""
+"""The maximum time for which the remaining output is read after a program was killed, in seconds."""
 
 
 class Finished(NamedTuple):
-    """The result of ``run``. ``output``: stdout and stderr, at most as many bytes as were requested; ``dropped``: the
-    number of bytes that were read beyond that limit.
+    """The result of ``run``. ``output``: stdout and stderr, at most ``limit`` bytes; ``dropped``: the number of bytes
+    that were read beyond that limit.
 
     ``status``: as in ``Popen.returncode``; None if the program was killed at a limit.
     """

@@ -31,7 +31,7 @@ class BackgroundTasks:
     ) -> asyncio.Task[None]:
         """Runs ``work`` in the background; after ``cancel()`` or ``close()`` it never begins.
 
-        ``what`` names it in the log. ``failed`` is called with an unexpected error once that is logged.
+        ``what`` names it in the log. ``failed`` is called with an unexpected error after it has been logged.
         """
         task = asyncio.get_running_loop().create_task(self._run(work, what, failed), name=what)
         # The event loop itself keeps weak references only.
@@ -53,8 +53,8 @@ class BackgroundTasks:
         """Runs ``work()`` every ``seconds`` in the background, counted from the end of the previous round, until the
         task is canceled. ``at_once``: the first round does not wait.
 
-        An error ends its round, and the next round follows. It is logged once while the same error repeats: some rounds
-        follow each other within a second, and would fill the disk with tracebacks.
+        An error ends its round, and the next round follows. An error that repeats is logged only once: some tasks
+        repeat more than once a second, and would fill the disk with tracebacks.
         """
         return self.start(self._repeat(work, seconds, what, at_once), what)
 

@@ -29,10 +29,10 @@ _MARK: Final = _ANY_MARK + "\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0e31\u0e34-
 
 # Characters that are invisible, or that would control a terminal or reorder the text. Some depend on their neighbors,
 # because emoji, French punctuation, accents and several scripts need them; joiners, variation selectors and marks are
-# kept at the beginning of a text. The web UI has the same rules (web/src/text/harmless.ts); a test checks that both
-# agree. These are escaped everywhere: controls, direction marks, invisible format characters, overlays, blanks that are
-# not a space, lone surrogates and tags. Joiners and variation selectors after them are escaped too, since they have
-# nothing to act on.
+# kept at the beginning of the text. The web UI has the same rules (web/src/text/harmless.ts); a test checks that both
+# agree. These are escaped everywhere: controls, direction marks, invisible format characters, overlays, most kinds of
+# blanks, lone surrogates and tags. Joiners and variation selectors after them are escaped too, since they have nothing
+# to act on.
 _HIDDEN: Final = (
     "\x00-\x1f\x7f-\x9f\xad\u034f\u0334-\u0338\u061c\u115f\u1160\u1680\u17b4\u17b5\u180e\u2000-\u200b\u200e\u200f"
     "\u2028-\u202e\u205f-\u206f\u2800\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffc\ufffe\uffff"
@@ -76,7 +76,7 @@ class Terminal:
         self.colour = self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._encoding = getattr(stream, "encoding", None) or "utf-8"
         self.draws = self._encoding.lower().startswith("utf")
-        """Whether its encoding can represent every character (UTF-8 or another UTF)."""
+        """Whether the stream's encoding can represent every character (UTF-8 or another UTF)."""
         self.rule, self.bar = "─│" if self.draws else "-|"
 
     def write(self, text: str) -> None:
@@ -106,7 +106,7 @@ class Terminal:
         return f"\x1b[{code}m{text}\x1b[0m" if self.colour and code and text else text
 
     def plain(self, text: str, style: str = "context") -> str:
-        """Text from outside, on one line, with strange characters escaped as in a Python string."""
+        """Returns untrusted ``text`` on one line, with strange characters escaped as in a Python string."""
         found = []
         at = 0
         for place in strange_places(text):
@@ -118,7 +118,8 @@ class Terminal:
 
 
 def harmless(text: str) -> str:
-    """Text from outside as ``Terminal.plain`` shows it, without color, so that it can be cut or measured."""
+    """Returns untrusted ``text`` as ``Terminal.plain`` shows it, but without color, so that it can be cut or
+    measured."""
     return _STRANGE.sub(lambda found: _escaped(found[0]), text)
 
 

@@ -1,6 +1,6 @@
-"""Bridges: connects to each one that a lock file or discovery file names, as the agent would: with the token in the
-file, and until the first answer in MCP arrives. Other programs' bridges are only inspected, because they may disconnect
-their current agent when another one connects.
+"""Bridges: connects to each of Drawbridge's bridges that a lock file or discovery file names, as an agent would: sends
+the token in the file, and waits for the first MCP response. Other programs' bridges are only inspected, because they
+may disconnect their current agent when another one connects.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ INITIALIZE: Final = json.dumps(
         },
     }
 )
-"""The first request of MCP. The bridge does not show the doctor to the user as a connected agent, because the doctor
+"""The first MCP request. The bridge does not show the doctor to the user as a connected agent, because the doctor
 does not send the notification that usually follows."""
 
 
@@ -83,7 +83,7 @@ def check(directory: str) -> list[Finding]:
 
 
 def elsewhere() -> list[Finding]:
-    """Findings about bridges whose environment selects other directories than the environment of this process."""
+    """Findings about bridges whose files are not in the directories that the environment of this process selects."""
     mine = {path for bridge in bridges.inspect() for path in bridge.files.values()}
     found: dict[str, Finding] = {}
     for environ in _environments_of_bridges():
@@ -95,7 +95,7 @@ def elsewhere() -> list[Finding]:
 
 
 def proxy(environ: Mapping[str, str]) -> list[Finding]:
-    """A finding if agents would connect to the bridge through a proxy, as ``:checkhealth drawbridge`` reports it."""
+    """A finding if agents would connect to the bridge through a proxy. ``:checkhealth drawbridge`` reports that too."""
     names = [name for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY") if environ.get(name)]
     exempt = ",".join(environ.get(name, "") for name in ("no_proxy", "NO_PROXY"))
     if not names or "127.0.0.1" in exempt or "*" in [part.strip() for part in exempt.split(",")]:
@@ -163,7 +163,7 @@ def _failed(outcome: Outcome, name: str, agent: str, path: str) -> Finding:
 
 
 def _choice(reached: list[Reached], directory: str) -> Iterator[Finding]:
-    """Findings for each agent that would find no bridge, or several, if it were started in the directory."""
+    """Findings for each agent that a bridge accepts, but that would find no bridge, or several, in the directory."""
     for agent in dict.fromkeys(agent for one in reached for agent in one.agents):
         serving = [one.bridge for one in reached if agent in one.agents]
         here = [bridge for bridge in serving if any(_contains(folder, directory) for folder in bridge.folders)]
@@ -195,7 +195,7 @@ def _other_place(bridge: Bridge, agent: str, path: str) -> Finding:
 
 
 def _environments_of_bridges() -> Iterator[dict[str, str]]:
-    """The environments of the bridges that run with the same home directory as this process."""
+    """The environments of this user's ``drawbridge ide`` processes whose ``HOME`` is the same as this process's."""
     me, home = os.geteuid(), os.environ.get("HOME")
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):

@@ -88,7 +88,7 @@ class Finding:
 
 
 class Check(NamedTuple):
-    """``name``: what it tests, for people. ``run`` blocks, and is called in its own thread."""
+    """``name``: what it tests, as shown to the user. ``run`` blocks, and is called in its own thread."""
 
     name: str
     run: Callable[[], list[Finding]]

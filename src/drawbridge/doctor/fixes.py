@@ -20,7 +20,7 @@ from drawbridge.setup.plan import Plan
 
 
 class Fix(NamedTuple):
-    """``title``: what it does. ``lines``: the files that it changes."""
+    """``title``: what it does. ``lines``: one for each change, such as "delete" and the path of the file."""
 
     title: str
     lines: list[str]
@@ -33,7 +33,7 @@ def fixes() -> list[Fix]:
     found = [fix for agent in AGENTS.values() for fix in _hooks(agent, directory)]
     if left := bridges.left_behind():
         found.insert(
-            0, Fix("Remove what ended bridges left behind", [f"delete {path}" for path in left], bridges.sweep)
+            0, Fix("Delete the files of bridges that have ended", [f"delete {path}" for path in left], bridges.sweep)
         )
     return found
 

@@ -51,7 +51,8 @@ def _rows(one: Finding, terminal: Terminal) -> Iterator[str]:
 
 
 def _wrapped(text: str, first: str, others: str, terminal: Terminal) -> list[str]:
-    """The lines of a text; one line if the output is not a terminal, none without text. A command is never wrapped."""
+    """The lines of a text: one if the output is not a terminal, none if the text is empty. A command is never
+    wrapped."""
     kept = COMMAND.sub(lambda found: found[0].replace(" ", KEPT_SPACE), harmless(text))
     lines = textwrap.wrap(
         kept,

@@ -1,8 +1,8 @@
 """Servers: tests each running one as a phone would reach it, at each address that it names (certificate, host name,
-answer), then with the owner's token, and through its private socket.
+answer), and also with the owner's token and through its private socket.
 
-Over TLS, the token is sent only if the certificate is trusted; the host name in the certificate is not checked. To a
-server that runs with ``--no-tls``, the token is sent without TLS.
+Over TLS, the token is sent only if the certificate is the one that the server has announced; its issuer and its host
+name are not checked. Without TLS, the token is sent to a loopback address only.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def none() -> list[Finding]:
 
 
 def addresses(server: Running) -> list[Finding]:
-    """A finding for the address on this machine, and for each one that other devices use."""
+    """A finding for the address on this machine and for each one that other devices use, and one more if the server
+    listens on this machine only."""
     there = list(dict.fromkeys([_page(server), *server.pages]))
     answers = beside.each(partial(_reach, server), there, 2 * SECONDS)
     found = [answer or _unreachable(server, page, TimeoutError()) for page, answer in zip(there, answers, strict=True)]

@@ -12,7 +12,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 from drawbridge.core.errors import UnusableFile
 
 FILE_LIMIT: Final = 16 * 1024 * 1024
-"""The maximum size of a text that is read or shown, in bytes; agents and editors become slow long before that."""
+"""The maximum size of text that is read or shown, in bytes; agents and editors become slow long before that."""
 
 HEAD: Final = 8192
 """The number of bytes at the start of a file that show whether it is binary; ``git`` examines the same number."""
@@ -27,7 +27,8 @@ _KINDS = {
 
 
 def read_text(path: str, limit: int = FILE_LIMIT) -> str | None:
-    """The whole file, exactly: line endings are not converted, a byte-order mark is U+FEFF. None if the file does not exist.
+    """The whole file, exactly: line endings are not converted, a byte-order mark is U+FEFF. None if the file does not
+    exist.
 
     Raises ``UnusableFile`` if it is not a regular file (then it is not opened, since a pipe could block), can't be
     read, is binary (contains a NUL byte), is not UTF-8 or has more than ``limit`` bytes.
@@ -44,7 +45,8 @@ def read_text(path: str, limit: int = FILE_LIMIT) -> str | None:
 
 
 def check_text_file(path: str, limit: int = FILE_LIMIT) -> None:
-    """Raises ``UnusableFile`` if an editor can't show the file, judging by its size and its first bytes alone."""
+    """Raises ``UnusableFile`` if the file does not exist or an editor can't show it, judging by its type, its size and
+    its first bytes alone."""
     head = _read(path, limit, HEAD)
     if head is None:
         raise UnusableFile(f"{_shown(path)} does not exist.")
@@ -67,7 +69,8 @@ def to_uri(path: str) -> str:
 
 
 def from_uri(uri_or_path: str) -> str:
-    """The path in a ``file:`` URI; a text that is not a URI is a path. Raises ``UnusableFile`` for another scheme or host.
+    """The path in a ``file:`` URI; text that is not a URI is returned unchanged. Raises ``UnusableFile`` for another
+    scheme or host.
 
     "?" and "#" are part of the path: the real ``claude`` 2.1.329 puts "file://" in front of a path and encodes nothing.
     For the same reason a name with a percent sign is not decoded if only the file with the undecoded name exists.
@@ -89,8 +92,8 @@ def from_uri(uri_or_path: str) -> str:
 
 
 def _scheme(text: str) -> tuple[str | None, str]:
-    """The scheme, None if there is none, and the rest. A scheme is followed by "//", or is ``file:/``; "notes: a.txt"
-    is a path.
+    """The scheme in lower case (None if ``text`` has none), and the rest. A scheme is followed by "//", or is
+    ``file:/``; "notes: a.txt" is a path.
     """
     match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):(?=//)|(file):(?=/)", text, re.IGNORECASE)
     return (match[0][:-1].lower(), text[match.end() :]) if match else (None, text)
@@ -174,6 +177,6 @@ _LANGUAGES: Final = {
 
 def language(path: str) -> str:
     """The Language Server Protocol's identifier for a file's language, judged by the suffix alone. A suffix that is not
-    in the table is returned as it is; without one, "plaintext"."""
+    in the table is returned in lower case; without a suffix, "plaintext" is returned."""
     suffix = os.path.splitext(path)[1][1:].lower()
     return _LANGUAGES.get(suffix, suffix or "plaintext")

@@ -1,9 +1,9 @@
-"""A bridge without an editor: a directory, and a terminal in which a person reads and answers.
+"""The editor of a bridge that has none: a directory, and a terminal in which the user reads proposals and answers.
 
-Proposals are drawn as diffs one after another, each with the question y, n or e; "e" opens the proposed text in the
-user's own $VISUAL or $EDITOR, and the question is asked again for the edited text. A proposal that is longer than the
-terminal is drawn page by page, and "y" accepts it only after the last page. The question appears half a second after
-the page; keys that were typed before the question never count as an answer.
+Proposals are drawn as diffs, one after another. The user answers each with y, n or e; "e" opens the proposed text in
+the user's own $VISUAL or $EDITOR, and the question is asked again for the edited text. A proposal that is longer than
+the terminal is drawn page by page, and "y" accepts it only after the last page. The question appears half a second
+after the page; keys that were typed before the question never count as an answer.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class Folder:
         input: TextIO | None = None,
         output: TextIO | None = None,
     ) -> None:
-        """``decide``: the answer to every proposal, so that nobody is asked. ``input`` and ``output``: by default stdin
-        and stderr.
+        """``decide``: the answer to every proposal, so that nobody is asked; if None, the user is asked. ``input`` and
+        ``output``: by default stdin and stderr.
         """
         self._directory = str(Path(directory).absolute())
         self._decide_all = decide
@@ -149,8 +149,8 @@ class Folder:
         raise Refused(f"{path} is not open in an editor here.")
 
     async def open_file(self, request: OpenRequest) -> OpenedFile:
-        """Prints which file the agent shows, with the line of ``start_text``. Raises ``UnusableFile`` if the file does
-        not exist or is not a text file."""
+        """With ``focus``, prints which file the agent shows, and the line of ``start_text`` if it was found. Raises
+        ``UnusableFile`` if the file does not exist or is not a text file."""
         content = await asyncio.to_thread(files.read_text, request.path)
         if content is None:
             raise UnusableFile(f"{request.path} does not exist.")
@@ -182,13 +182,13 @@ class Folder:
         return None
 
     async def reload(self, directory: str) -> None:
-        """Does nothing: no files are open in a folder."""
+        """Does nothing: this editor has no open files."""
 
     async def type_prompt(self, terminal: int, text: str) -> None:
         raise Refused("No agent is running in a terminal here.")
 
     async def show_review(self, review: Review | None, *, is_wanted: bool) -> None:
-        """Does nothing: a folder never asks for a review."""
+        """Does nothing: this editor never asks for a review."""
 
     async def notify(self, message: str, level: Level = "info") -> None:
         for line in message.split("\n"):
@@ -331,8 +331,8 @@ class Folder:
         self._prompt = ""
 
     def _say(self, line: str, style: str = "info") -> None:
-        """Prints one line, above an open question; delayed while the user's editor occupies the screen, and while a page
-        has just been drawn."""
+        """Prints one line, above an open question; delayed while the user's editor occupies the screen, and just after
+        a page has been drawn."""
         drawn = self._canvas.plain(line, style) + "\n"
         if self._held is not None:
             self._held.append(drawn)

@@ -1,4 +1,4 @@
-"""Edits a text in the user's own editor, in a private temporary file."""
+"""Edits text in the user's own editor, in a private temporary file."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ START: Final = Place()
 
 
 class Page(NamedTuple):
-    """``next``: where the next page begins; None after the last one. ``left``: the number of lines that have not been
-    drawn to their end."""
+    """``next``: where the next page begins; None after the last one. ``left``: the number of the proposal's lines that
+    have not been drawn completely yet."""
 
     text: str
     next: Place | None
@@ -60,7 +60,8 @@ class Canvas(Terminal):
     """A terminal on which proposals are drawn."""
 
     def size(self) -> os.terminal_size:
-        """The columns and lines of this stream's terminal, which may be a different one from stdout's."""
+        """The columns and lines of this stream's terminal, which may be a different one from stdout's; 80 and 24 if
+        they are not known."""
         try:
             size = os.get_terminal_size(self._stream.fileno())
         except (OSError, ValueError):
@@ -74,8 +75,8 @@ class Canvas(Terminal):
     def page(
         self, proposal: Proposal, shown_path: str, waiting: int, start: Place = START, limit: int | None = None
     ) -> Page:
-        """The drawn proposal (agent and file, notes, changed lines) from ``start``, at most ``limit`` lines. A row that
-        is longer than a line is continued on the next one."""
+        """The drawn proposal (agent and file, notes, changed lines) from ``start``: at most ``limit`` lines, or all of
+        them if that is None. A row that is longer than a line is continued on the next one."""
         columns = self.size().columns - 1 if self.is_terminal else LOG_COLUMNS
         drawn: list[str] = []
         rows = enumerate(islice(self._rows(proposal, shown_path, waiting, columns), start.row, None), start.row)
@@ -131,7 +132,7 @@ class Canvas(Terminal):
         return _Row(((f"{SIGNS[row.kind]} {row.text.expandtabs(8)}", row.kind),), gutter)
 
     def _folded(self, row: _Row, columns: int, start: int) -> Iterator[tuple[int, str]]:
-        """The lines of a row from its character ``start``, each with the character at which it ends."""
+        """The lines of a row from its character ``start``, each with the number of the character after its end."""
         gutter = row.gutter
         continued = " " * (len(gutter) - 2) + gutter[-2:]
         line: list[tuple[str, str]] = []

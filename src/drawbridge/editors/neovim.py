@@ -70,7 +70,7 @@ REVISION: Final = 5
 """The version of the messages between the two halves; ``link.lua`` has the same number."""
 
 NOT_SHOWN: Final = (
-    "The agent's terminal did not show the prompt as it was sent: somebody may have typed there. "
+    "The agent's terminal did not show the prompt as it was sent: someone may have typed there. "
     "The prompt was removed and not sent. Try again later."
 )
 
@@ -78,7 +78,7 @@ CLOSE_SECONDS: Final = 1.0
 """Seconds to wait for a busy Neovim when the bridge ends; Neovim notices the closed connection in any case."""
 
 PASTE_SECONDS: Final = 2.0
-"""Seconds that an agent in a terminal has to show a pasted text; measured on an idle machine: 0.1 to 0.3 s."""
+"""Seconds that an agent in a terminal has to show pasted text; measured on an idle machine: 0.1 to 0.3 s."""
 
 PASTE_LOOK_SECONDS: Final = 0.03
 

@@ -1,4 +1,5 @@
-"""The hunks of a proposal as marks for Neovim, and whether Neovim's own diff mode may compute them instead. Pure."""
+"""The hunks of a proposal as marks for Neovim, and whether Neovim's own diff mode may compute them instead. Does no
+I/O."""
 
 from __future__ import annotations
 
@@ -14,13 +15,13 @@ DIFF_LINES: Final = 10_000
 DIFF_HUNKS: Final = 200
 DIFF_CHANGED_LINES: Final = 2_000
 DIFF_CHANGED_CHARACTERS: Final = 100_000
-"""Up to these limits Neovim's own diff mode is used. It blocks while it computes, for a time that grows with lines times
-hunks and, from 0.12 on, with the length of changed lines; measured on 0.7, 0.10 and 0.12 it stays below 50 ms at all these
-limits. Above them the inline view shows the hunks that the bridge computed."""
+"""Up to these limits, Neovim's own diff mode is used. It blocks while it computes, for a time that grows with lines
+times hunks and, in 0.12 and newer, with the length of changed lines; measured on 0.7, 0.10 and 0.12, it stays below
+50 ms at all these limits. Above them, the inline view shows the hunks that the bridge computed."""
 
 MARKS_CHUNK: Final = 2_000
-"""One call sends marks up to this number of hunks and lines; the next call continues. Also the maximum number of lines
-of one mark."""
+"""One call sends marks until they have this number of hunks and lines together; the next call continues. Also the
+maximum number of added lines of one mark."""
 
 FIRST_MARKS: Final = 200
 """Like ``MARKS_CHUNK``, for the first call, which the view waits for: more than fits on a screen."""
@@ -64,8 +65,8 @@ def portions(
 
 
 def hunk_at(found: Sequence[Hunk], line: int, side: str) -> Hunk | None:
-    """The hunk at a line of one side; None if there is none. A hunk without lines on that side is at the lines before
-    and after its gap."""
+    """The hunk at a line of one side ("old" or "new"), or None. A hunk without lines on that side is at the lines
+    before and after its gap."""
     for hunk in found:
         start, end = (hunk.old_start, hunk.old_end) if side == "old" else (hunk.new_start, hunk.new_end)
         if start <= line < end or (start == end and line in (start - 1, start)):

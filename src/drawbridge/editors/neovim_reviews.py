@@ -55,7 +55,7 @@ class NeovimReviews:
         self._tasks = BackgroundTasks(logger)
 
     async def show(self, proposal: Proposal) -> None:
-        """See ``Editor.show``. Raises ``UnusableFile`` for a text that Neovim can't show, before anything is opened."""
+        """See ``Editor.show``. Raises ``UnusableFile`` for text that Neovim can't show, before anything is opened."""
         _check(proposal)
         shown = _Shown(proposal.without_lines())
         self._shown[proposal.id] = shown
@@ -180,7 +180,7 @@ class NeovimReviews:
         )
 
     async def _current(self, shown: _Shown) -> tuple[list[str], int]:
-        """The current proposed text, and its "changedtick"."""
+        """The lines of the proposed text as it is in the view, and the buffer's "changedtick"."""
         lines: list[str] = []
         first_tick: int | None = None
         while True:
@@ -204,8 +204,8 @@ class NeovimReviews:
 
 
 def _changed(found: Sequence[Hunk]) -> dict[str, Any]:
-    """How many lines are added and removed, and which: of each hunk the first and last (exclusive) line of the new text,
-    then of the old one, all in one flat list because Neovim reads many small lists slowly."""
+    """How many lines are added and removed, and which: for each hunk, the first and last (exclusive) line of the new
+    text, then of the old text, all in one flat list because Neovim reads many small lists slowly."""
     return {
         "added": sum(hunk.new_count for hunk in found),
         "removed": sum(hunk.old_count for hunk in found),

@@ -43,7 +43,7 @@ class Session(asyncio.Protocol):
         self._pending: dict[int, asyncio.Future[Any]] = {}
         self._gone = False
         self.call_seconds: float | None = None
-        """The timeout of this session's calls, if it is not ``CALL_SECONDS``."""
+        """The timeout of this session's calls, in seconds; if None, ``CALL_SECONDS``."""
         self.on_notification: OnNotification = lambda method, params: None
         self.on_gone: Callable[[], None] = lambda: None
 
@@ -90,7 +90,7 @@ class Session(asyncio.Protocol):
         self._end()
 
     def use_writer(self, transport: asyncio.WriteTransport) -> None:
-        """Writes to a different pipe from the one that is read."""
+        """Makes the session write to ``transport`` instead of the pipe that it reads from."""
         self._writer = transport
 
     # Called by asyncio.

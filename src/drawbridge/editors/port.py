@@ -23,7 +23,7 @@ Level: TypeAlias = Literal["info", "warn", "error"]
 
 
 class Position(Struct, frozen=True):
-    """A position in a text: ``line`` 0-based, ``character`` 0-based in UTF-16 code units."""
+    """A position in text: ``line`` 0-based, ``character`` 0-based in UTF-16 code units."""
 
     line: int
     character: int
@@ -75,18 +75,19 @@ class FileDiagnostics(Struct, frozen=True):
 
 
 class BufferStatus(Struct, frozen=True):
-    """The state of a file that is open in the editor. ``untitled``: it has never been written to disk."""
+    """The state of a file that is open in the editor. ``untitled``: the file does not exist on disk."""
 
     modified: bool
     untitled: bool
 
 
 class BridgeState(Struct, frozen=True):
-    """What the user can see of the bridge: where it listens, and which agents are connected (``agents``: their names).
+    """What the editor knows about the bridge: where it listens, and which agents are connected (``agents``: their
+    names).
 
     ``token``: the editor passes it to a restarted bridge, so that agents reconnect automatically. ``pids``: the process
-    ids of the agents that report one; the guard asks for them, so that no agent receives a notice twice. ``unasked``:
-    the agents that have written a file without a proposal since their last proposal.
+    ids of the agents that report one; the guard asks for them, so that no agent receives the same context twice.
+    ``unasked``: the agents that have written a file without a proposal since their last proposal.
     """
 
     port: int
@@ -122,12 +123,12 @@ class OpenedFile(Struct, frozen=True):
 class Proposal(Struct, frozen=True):
     """A change that waits for the user's decision.
 
-    ``old_text`` is the user's current text (with unsaved work), ``new_text`` the one that would be written; both are
-    whole texts with their own line endings, byte-order mark (as U+FEFF) and final newline. ``hunks`` is the diff, by
+    ``old_text`` is the user's current text (with unsaved work), ``new_text`` the text that would be written; both are
+    complete, with their own line endings, byte-order mark (as U+FEFF) and final newline. ``hunks`` is the diff, by
     lines. ``title`` is the agent's name for the proposal; ``note`` is something that the user must know about it.
     ``kind`` "code" is not a change to a file but code that would be run; its ``old_text`` is empty. ``lines``: both
     texts as ``text.split`` returns them, so that ``Editor.show`` need not split them. An editor does not keep them: the
-    lines of a large text take more than twice the memory of the text.
+    lines of a large text take more than twice the memory of the text itself.
     """
 
     id: str
@@ -163,8 +164,8 @@ class ReviewedHunk(Struct, frozen=True):
 
 
 class ReviewedFile(Struct, frozen=True):
-    """A file with undecided changes. ``path`` is absolute; ``name`` identifies the file in decisions about all of it;
-    ``shown`` is that name as harmless text.
+    """A file with undecided changes. ``path`` is absolute; ``name`` identifies the file in decisions that apply to the
+    whole file; ``shown`` is that name as harmless text.
 
     ``has_lines``: whether the hunks are about the lines that a buffer with this file shows; False for a link, for
     example. ``was_deleted``: whether it no longer exists. ``text``: the change in one short line, for a file without
@@ -181,11 +182,12 @@ class ReviewedFile(Struct, frozen=True):
 
 
 class ReviewedComment(Struct, frozen=True):
-    """A comment on a file of a review. ``path`` is absolute; ``shown`` is the file's name as harmless text.
+    """A comment on a file in a review. ``path`` is absolute; ``shown`` is the file's name as harmless text.
 
-    ``first`` to ``last``: its rows in the file, from 0. ``has_place``: whether the file still has these rows. ``text``:
-    the comment with its author, on one line. ``is_draft``: whether it has not been sent yet; ``is_waiting``: whether it
-    has been sent but not received by the agent.
+    ``first`` to ``last``: its rows in the file, from 0. ``has_place``: whether the current file has these rows; False
+    for a comment on removed lines and for an outdated one. ``text``: the comment with its author, on one line.
+    ``is_draft``: whether it has not been sent yet; ``is_waiting``: whether it has been sent but not received by the
+    agent.
     """
 
     id: str
@@ -200,8 +202,8 @@ class ReviewedComment(Struct, frozen=True):
 
 
 class Review(Struct, frozen=True):
-    """The undecided changes of runs. ``version`` changes with anything in ``files``. ``title``: the numbers of files
-    and lines, in words. ``drafts`` changes with any comment that is a draft."""
+    """The undecided changes of runs. ``version`` changes whenever anything in ``files`` does. ``title``: the numbers of
+    files and lines as text, such as "2 files +3 −1". ``drafts`` changes whenever a draft comment changes."""
 
     version: str
     title: str
@@ -211,7 +213,7 @@ class Review(Struct, frozen=True):
 
 
 class Accepted(Struct, frozen=True, tag=True):
-    """The user wants exactly ``text`` to be written: the proposal, as it was or edited."""
+    """The user wants exactly ``text`` to be written: the proposal, unchanged or as the user has edited it."""
 
     text: str
 
@@ -270,7 +272,7 @@ class ReviewWanted(Struct, frozen=True):
 
 
 class ReviewOutdated(Struct, frozen=True):
-    """The user has saved a file of the review that is shown."""
+    """The user has saved a file in the review that is shown."""
 
 
 class ReviewDecided(Struct, frozen=True):
@@ -283,8 +285,8 @@ class ReviewDecided(Struct, frozen=True):
 
 
 class ReviewCommented(Struct, frozen=True):
-    """The user has commented on the lines ``line`` to ``end_line`` (from 1) of a file (by its name). ``quote``: their
-    text.
+    """The user has commented on the lines ``line`` to ``end_line`` (from 1) of a file (by its name). ``quote``: the
+    text of these lines; ``text``: the comment.
     """
 
     file: str
@@ -356,7 +358,7 @@ class Editor(Protocol):
         ...
 
     async def announce(self, state: BridgeState) -> None:
-        """Shows the state of the bridge (a status line, a message); called at each change."""
+        """Shows the state of the bridge, for example in a status line or a message; called after each change."""
         ...
 
     async def folders(self) -> tuple[str, ...]:
@@ -402,10 +404,12 @@ class Editor(Protocol):
         ...
 
     async def written(self, path: str, text: str, proposal_id: str) -> None:
-        """Shows a file as it is on disk after the agent has written an accepted proposal to it (``text``).
+        """Shows a file as it is on disk (``text``) after the agent has written it. ``proposal_id``: the proposal that
+        was accepted with this text; "" if the agent has written something else.
 
-        An unmodified buffer is reloaded. A buffer with unsaved changes receives ``text`` only if it has not changed
-        since ``show`` was called (the proposal's ``new_text`` contained those changes); otherwise it is left unchanged.
+        An unmodified buffer is reloaded. A buffer with unsaved changes receives ``text`` only if there is such a
+        proposal and the buffer has not changed since ``show`` was called (the proposal's ``new_text`` contained those
+        changes); otherwise it is left unchanged.
         """
         ...
 
@@ -422,11 +426,11 @@ class Editor(Protocol):
         ...
 
     async def type_prompt(self, terminal: int, text: str) -> None:
-        """Sends a prompt to the agent in the terminal with this process, as if the user had typed it; the focus and the
-        mode stay the same.
+        """Sends a prompt to the agent in the terminal with the process ``terminal``, as if the user had typed it; the
+        focus and the mode stay the same.
 
-        Control characters are removed, except line endings and tabs. Raises ``Refused`` if nothing was sent: the
-        terminal no longer exists, shows no prompt, or the user has begun to type in it.
+        Control characters are removed, except line endings and tabs. Raises ``Refused`` if nothing was sent, for
+        example because the terminal no longer exists, shows no prompt box, or the user has begun to type in it.
         """
         ...
 

@@ -1,5 +1,5 @@
-"""After a write: buffers without unsaved changes are reloaded, the others are left alone or merged, and the agent is
-informed."""
+"""After a write: buffers without unsaved changes are reloaded; in the others, the change is merged or the text is left
+alone. The agent is informed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from drawbridge.guard.settings import Settings
 
 REFRESH_TIMEOUT = 2_000
-"""Milliseconds for a busy editor: the file is already written, so only the agent's next step waits for this."""
+"""The deadline for a busy editor, in milliseconds: the file is already written, so only the agent's next step waits for
+this."""
 
 DIAGNOSTICS_SECONDS = 0.5
 DIAGNOSTICS_EVERY = 0.04
@@ -28,8 +29,9 @@ MOST_ANCESTORS = 6
 
 
 def answer(call: calls.Call, sockets: Sockets, settings: Settings, environ: Mapping[bytes, bytes]) -> bytes:
-    """Reloads what an edit has written or, after another call, every open file that has changed on disk. Each change is
-    reported once.
+    """Reloads, in the editors, the files that an edit has written or, after another call, every open file that has
+    changed on disk. After such a call, a change that was already reported is not reported again. Returns the JSON text
+    for the agent.
     """
     copies = _copies(environ)
     common: dict[str, Any] = {"backups": copies} if copies else {}
@@ -106,7 +108,8 @@ def _about_unsaved(
 
 
 def _difference(one: UnsavedFile, settings: Settings, why: str) -> str:
-    """A diff of the two texts, for the agent to merge by hand, if they could not be merged (``why``); otherwise ""."""
+    """A diff of the two texts, for the agent to merge by hand, if they could not be merged (``why``); "" if they could,
+    or if there is no diff to show."""
     if not why:
         return ""
     from drawbridge.guard.refusal import shown_difference

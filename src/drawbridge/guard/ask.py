@@ -146,7 +146,8 @@ def _connect(path: str, answer: "Answer") -> "socket | None":
 
 
 def _sweep(path: str) -> None:
-    """Removes the socket of a killed editor if Drawbridge named it. A process that is still running may be about to listen."""
+    """Removes the socket of a killed editor if Drawbridge named it. If the editor's process is still running, the
+    socket is kept, since the process may be about to listen."""
     pid = find.pid_in(path.rpartition("/")[2])
     if pid:
         try:

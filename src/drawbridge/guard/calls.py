@@ -1,4 +1,4 @@
-"""A call from an agent to the hook: parsed from the agent's own format, and answered in it. Pure.
+"""A call from an agent to the hook: parsed from the agent's own format, and answered in it. Does no I/O.
 
 What differs from agent to agent is in ``agents/NAME/hook.py``, its *dialect*.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         """The module ``agents/NAME/hook.py``. It describes events and tools with the constants below."""
 
         @property
-        def EVENTS(self) -> Mapping[str, str]:  # noqa: N802 - a constant of a module, like all that follow
+        def EVENTS(self) -> Mapping[str, str]:  # noqa: N802 - a module's constant, like the others in capitals
             """Maps the agent's event names to the constants below, such as ``BEFORE``."""
 
         @property
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
         @property
         def RESOLVES_DOTS(self) -> bool:  # noqa: N802
-            """Whether the agent removes ".." from a path before it opens it, whatever links are in it."""
+            """Whether the agent resolves ".." in a path before it opens the file, without following links."""
 
         @property
         def CALLED_BY_CLIENT(self) -> bool:  # noqa: N802
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
             """The answer that makes the agent ask in its own dialog; a denial if the agent can't ask."""
 
 
-# What a hook is called for.
+# The kinds of events for which a hook is called.
 BEFORE, AFTER, FAILED, PROMPT, START, MOVED, CHANGED = (
     "before",
     "after",
@@ -71,9 +71,9 @@ BEFORE, AFTER, FAILED, PROMPT, START, MOVED, CHANGED = (
 ASKS, NOTICE, STOP, END = "asks", "notice", "stop", "end"
 
 FOR_SERVER = (ASKS, NOTICE, STOP, END, START, PROMPT, AFTER, FAILED)
-"""The events that an agent server needs; the guard itself ignores the first four."""
+"""The events that are reported to an agent server whatever the tool is; the guard itself ignores the first four."""
 
-# What a tool does.
+# The kinds of tools.
 EDIT, READ, SHELL, OTHER = "edit", "read", "shell", "other"
 
 
@@ -87,7 +87,7 @@ class Unusable(Exception):
 
 class Call:
     """One call to the hook. ``paths`` are absolute; ``event_name`` is the agent's own; ``input`` is the whole payload.
-    ``handed``: the text that an agent server has stored for the model, such as review comments; empty if there is none.
+    ``handed``: text that an agent server has handed over for the model, such as review comments; often empty.
     """
 
     __slots__ = (
@@ -159,7 +159,7 @@ def _read_tool(call: "Call") -> None:
         return
     named = call.dialect.paths(_required(given, keys))
     if not named:
-        raise Unusable("a patch that names no file")
+        raise Unusable("the patch does not name a file")
     call.paths = [_absolute(path, call.cwd) for path in named]
     if call.dialect.RESOLVES_DOTS:
         call.paths = [_without_dots(path) if "/.." in path else path for path in call.paths]
@@ -250,8 +250,8 @@ def add_context(call: "Call", context: str = "", watch: "list[str] | None" = Non
 NO_OPINION = b"{}"
 
 LONGEST_CONTEXT = 9_900
-"""The maximum length of the context, in characters; Claude Code moves more than 10,000 to a file, and the model reads
-only the beginning of that file."""
+"""The maximum length of the text that was handed over and the guard's own context together, in characters: Claude Code
+moves a context of more than 10,000 to a file, and the model reads only the beginning of that file."""
 
 
 def _bytes(answer: "dict[str, Any]") -> bytes:

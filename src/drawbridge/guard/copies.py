@@ -1,4 +1,5 @@
-"""The copies of texts that a reload replaced, for ``drawbridge hook --restore``. Not part of any hook call."""
+"""The copies of text that a reload replaced, for ``drawbridge hook --restore``. A hook call loads this module only to
+remove old copies."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class Copy:
 
 
 def listed(directory: str) -> list[Copy]:
-    """The copies in ``directory``, newest first. Files that are not copies are skipped."""
+    """The copies in ``directory``, newest first. Files that are not copies are skipped. Raises ``OSError`` if
+    ``directory`` can't be read."""
     return sorted(_found(directory), key=lambda copy: copy.seconds, reverse=True)
 
 
@@ -55,7 +57,8 @@ def _is_number(text: str) -> bool:
 
 
 def prune(directory: str) -> None:
-    """Removes the oldest copies while their number or their total size is too large. The newest is never removed."""
+    """Removes the oldest copies until at most ``MOST`` are left, with at most ``LARGEST_SUM`` bytes in total. The
+    newest is never removed. Raises ``OSError`` if ``directory`` can't be read."""
     total = 0
     for number, copy in enumerate(listed(directory)):
         total += copy.size

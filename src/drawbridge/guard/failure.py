@@ -57,7 +57,8 @@ def _notify_editors(settings: Settings, environ: Mapping[bytes, bytes]) -> None:
 
 
 def _may_deny(call: calls.Call | None, data: bytes) -> bool:
-    """Whether this call is, or could be, the one before a tool; the denial of a prompt would have a different effect."""
+    """Whether this is, or could be, a call before a tool; denying a prompt, for example, would have a different
+    effect."""
     if call is not None:
         return call.event == calls.BEFORE
     known = [calls.dialect(row.name).EVENTS for row in catalog.ROWS if row.hooks]

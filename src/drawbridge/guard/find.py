@@ -6,10 +6,10 @@ Names, as seen on Linux (Neovim 0.7.2 to 0.12.4) and in the specification::
 
     /tmp/<64 hex>-<pid>.sock                     drawbridge nvim
     /tmp/<64 hex>-vscode-<pid>.sock              the VS Code extension
-    $XDG_RUNTIME_DIR/nvim.<pid>.<n>              Neovim itself from 0.8
+    $XDG_RUNTIME_DIR/nvim.<pid>.<n>              Neovim itself (0.8 and newer)
     $TMPDIR/nvim.<user>/<6 letters>/nvim.<pid>.<n>   the same without a runtime directory
     $TMPDIR/nvim<6 letters>/0                    Neovim 0.7
-    <word>.<pid>.<n>, <word>.<user>/…            the same where $NVIM_APPNAME is that word (from 0.10)
+    <word>.<pid>.<n>, <word>.<user>/…            the same if $NVIM_APPNAME is that word (0.10 and newer)
     $NVIM                                        the Neovim in whose terminal the agent runs
 
 For the agent server's private socket see ``servers``.
@@ -32,7 +32,10 @@ FILE_TYPE = 0o170000
 
 
 def sockets(places: "tuple[str, ...] | None", environ: "Mapping[bytes, bytes]") -> "list[tuple[str, str]]":
-    """Path and kind (``NEOVIM`` or ``VSCODE``) of each editor socket of the user; ``places`` replaces the usual directories."""
+    """The path and kind (``NEOVIM`` or ``VSCODE``) of each of the user's editor sockets.
+
+    ``places``: the directories to search instead of the usual ones; ``$NVIM`` is always included.
+    """
     me = posix.geteuid()
     found = {}
     for path in _candidates(places, environ, me):
@@ -73,7 +76,7 @@ def is_own_socket(path: str, me: int) -> bool:
 
 
 def pid_in(name: str) -> int:
-    """The process id in a name like ``<64 hex>-<pid>.sock`` or ``<64 hex>-vscode-<pid>.sock``; 0 if there is none."""
+    """The process id in a name like ``<64 hex>-<pid>.sock`` or ``<64 hex>-vscode-<pid>.sock``; 0 for other names."""
     if len(name) < HASH_LENGTH + 7 or name[HASH_LENGTH] != "-" or not name.endswith(".sock"):
         return 0
     if name[:HASH_LENGTH].strip(HEX):
@@ -112,8 +115,8 @@ def _in_user_directory(place: str) -> "Iterator[str]":
 
 
 def _is_runtime_name(name: str) -> bool:
-    """Whether Neovim names a socket like this. A name without "nvim" counts only if its process is a Neovim, since
-    other programs use names of the same form.
+    """Whether ``name`` has the form that Neovim chooses for its sockets. A name that does not begin with "nvim." counts
+    only if its process is a Neovim, since other programs use names of the same form.
     """
     word, *numbers = name.rsplit(".", 2)
     if len(numbers) != 2 or not all(number.isascii() and number.isdigit() for number in numbers):

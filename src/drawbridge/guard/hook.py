@@ -41,8 +41,8 @@ def run(settings: "Settings") -> "NoReturn":
 
 
 def refuse_settings(problem: str, settings: "Settings") -> "NoReturn":
-    """Answers a call if the configured settings are unusable, which must not stop the agent. ``settings``: the ones to
-    use instead."""
+    """Answers the call on stdin although the configured settings are unusable (``problem``), since that must not stop
+    the agent, and ends the process. ``settings``: the ones to use instead."""
     _write(_failed(_read(), None, calls.Unusable(problem), settings, posix.environ))
 
 
@@ -101,7 +101,7 @@ def _not_called(settings: "Settings", environ: "Mapping[bytes, bytes]") -> bytes
 
         state.log(settings, environ, "started without input: nothing was checked")
     except Exception:
-        return calls.NO_OPINION  # the log can't be written, and there is nothing to report in it
+        return calls.NO_OPINION  # only the log can't be written, and nothing in it would be a failure
     return calls.NO_OPINION
 
 

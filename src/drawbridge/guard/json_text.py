@@ -27,7 +27,7 @@ WHITESPACE = " \t\r\n"
 
 
 def parse(data: bytes) -> "Any":
-    """The value of one JSON text in UTF-8. Raises ``ValueError`` for anything else, and for one that is nested too deeply."""
+    """The value of one JSON text in UTF-8. Raises ``ValueError`` if ``data`` is anything else or nested too deeply."""
     text = data.decode().strip(WHITESPACE)
     try:
         value, end = _scan(text, 0)

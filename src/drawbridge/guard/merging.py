@@ -35,7 +35,8 @@ BASE_SECONDS = 24 * 60 * 60
 
 def begin(call: Call, protected: Sequence[UnsavedFile], environ: Mapping[bytes, bytes]) -> bool:
     """Stores the files' current content as bases. Returns False if a file can't be merged later: it does not exist, is
-    empty, too large or not UTF-8, its editor sends no text (for a notebook, for example), or it can't be stored.
+    empty, too large or not UTF-8, its editor sends no text (for a notebook, for example), or it can't be read or
+    stored.
     """
     if any(buffer_text(one) is None for one in protected):
         return False
@@ -94,7 +95,7 @@ def forget(call: Call, name: str, environ: Mapping[bytes, bytes]) -> None:
 
 
 def _base(call: Call, name: str, environ: Mapping[bytes, bytes]) -> str:
-    """The path of the base for one call and file; unambiguous if the agent numbers its calls."""
+    """The path of the base for one call and file; unique if the agent sends a ``tool_use_id``."""
     number = call.input.get("tool_use_id")
     which = json_text.dump([call.session, number if isinstance(number, str) else "", name])
     digest = hashlib.blake2b(which.encode(), digest_size=16).hexdigest()

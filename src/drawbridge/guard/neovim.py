@@ -1,4 +1,4 @@
-"""One request to one Neovim, as bytes: the part of msgpack-RPC that this needs, with a JSON text inside. Pure.
+"""One request to one Neovim, as bytes: the part of msgpack-RPC that the guard needs, with JSON inside. Does no I/O.
 
 ``nvim_get_mode`` goes first, since Neovim answers it even while it waits at a prompt; then ``nvim_exec_lua``, which it
 answers as soon as it can. The Lua is in ``lua/``; docs/internals/protocols/guard.md describes the methods.
@@ -15,7 +15,7 @@ EXEC_LUA = b"\x94\x00\x02\xadnvim_exec_lua\x92"
 MODE_ID, LUA_ID = 1, 2
 RESPONSE = 1
 MESSAGE = b"\x93\x94"
-"""The first byte of a message: a list of three or four elements."""
+"""The possible first bytes of a message: a list of three or four elements."""
 
 DEEPEST = 32
 
@@ -38,7 +38,8 @@ def request(key: str, method: str, params: str) -> bytes:
 
 
 def full_request(code: str, key: str, method: str, params: str) -> bytes:
-    """Like ``request``, but with the Lua, which Neovim then stores as ``key``."""
+    """The same request, but with the Lua, which Neovim then stores as ``key``; sent after ``request`` if Neovim lacks
+    the code."""
     return _lua(KEEP % code, key, method, params)
 
 
@@ -73,7 +74,7 @@ class AnswerReader:
         try:
             while True:
                 if self._data[at] not in MESSAGE:
-                    raise ValueError("no msgpack-RPC")
+                    raise ValueError("not a msgpack-RPC message")
                 message, at = decode(self._data, at)
                 if self._take(message):
                     return True
@@ -85,7 +86,7 @@ class AnswerReader:
         if message[0] != RESPONSE:
             return False  # a broadcast notification
         if len(message) != 4:
-            raise ValueError("no msgpack-RPC")
+            raise ValueError("not a msgpack-RPC message")
         _, number, error, result = message
         if number == MODE_ID:
             self.blocked = isinstance(result, dict) and result.get("blocking") is True
@@ -116,7 +117,7 @@ def decode(data: bytes, at: int, depth: int = 0) -> "tuple[Any, int]":
     if kind in _CONSTANTS:
         return _CONSTANTS[kind], at
     if kind not in _SIZES:
-        raise ValueError("no msgpack")
+        raise ValueError("not valid msgpack")
     width, what = _SIZES[kind]
     number = int.from_bytes(_bytes(data, at, width), "big", signed=what == "signed")
     at += width

@@ -67,7 +67,7 @@ def _protect(
             protected = protected_in(answers, rule.policy_for(call.tool, settings))
             if not protected:
                 return calls.add_context(call, saved), True
-            why = "This was typed after a save."
+            why = "The user typed it after the file was saved."
     state.log(
         settings, environ, f"{call.tool}: protected {', '.join(one.name for one in protected)} ({settings['answer']})"
     )

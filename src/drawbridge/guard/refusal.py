@@ -1,5 +1,5 @@
-"""The texts of a denial, for the agent and the editor: facts and a way out, never instructions. A model takes
-instructions from a hook for a prompt injection.
+"""The texts of a denial, for the agent and the editor: facts and a way out, never instructions. A model treats
+instructions from a hook as a prompt injection.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def unknown(call: Call, count: int) -> str:
 
 
 def notice(call: Call, protected: Sequence[UnsavedFile], *, asked: bool) -> str:
-    """The notice for the editor: one line that fits a terminal of 80 columns (Neovim shows 67 of them)."""
+    """The notice for the editor: one line, kept short because Neovim shows only 67 columns of it on a terminal with
+    80."""
     what = base_names(one.name for one in protected)
     have, them = ("has", "it") if len({one.name for one in protected}) == 1 else ("have", "them")
     if asked:
@@ -83,7 +84,8 @@ def notice_of_unknown(call: Call, *, asked: bool) -> str:
 
 
 def shown_difference(protected: Sequence[UnsavedFile], settings: Settings) -> str:
-    """The unsaved changes as unified diffs, cut at ``LARGEST_DIFFERENCE`` characters; "" if there are none to show."""
+    """The unsaved changes as unified diffs, cut at ``LARGEST_DIFFERENCE`` characters. Files that are hidden from agents
+    or can't be read in time are left out; "" if nothing remains."""
     hidden, whole, until = privacy(settings), "", monotonic() + DIFFERENCE_SECONDS
     for one in protected:
         if len(whole) <= LARGEST_DIFFERENCE and monotonic() < until and not hidden.hides(one.name):

@@ -1,7 +1,7 @@
 """Reports the hook events of a terminal session to the agent server on this machine, and waits for decisions on
 approval requests.
 
-Nothing happens unless a server listens. A permission request waits for an answer. Before a tool that may write, the
+Nothing happens unless a server is running. A permission request waits for an answer. Before a tool that may write, the
 hook waits until the server has a checkpoint of the files, which usually exists already. While a request from the main
 agent waits, the CLI's own dialog stays usable and the first decision counts; while a subagent's request waits, the
 terminal shows no dialog, so that wait is bounded (both measured on 2.1.329). If the server ends, the request is sent
@@ -27,7 +27,7 @@ MARK = b"DRAWBRIDGE_AGENT"
 agent itself."""
 
 SEND_TIMEOUT = 0.3
-"""Seconds for a server to accept a report."""
+"""Seconds that a server has to accept a report."""
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
@@ -47,19 +47,19 @@ HANDOVER_SECONDS = 1.0
 text stays with the server."""
 
 HANDS_OVER = (calls.STOP, calls.PROMPT)
-"""The events whose answers can contain that text."""
+"""The events whose answers can contain the text that the server has stored."""
 
 WAITING = ".waiting"
-"""The extension of a file beside the server's socket, named after the session that the server has stored a text for.
+"""The extension of a file beside the server's socket, named after the session that the server has stored text for.
 Hooks of other sessions do not wait for an answer."""
 
 CHECKPOINT_SECONDS = 6.0
-"""The maximum number of seconds to wait before a tool that may write. The server ends the wait as soon as it has the
-state of the files, and after 5 s in any case."""
+"""The maximum number of seconds to wait before a tool that may write. The server ends the wait as soon as it has a
+checkpoint of the files, and after 5 s in any case."""
 
 REPLY_SECONDS = 1.0
-"""Seconds in which the server has to report that the state of the files is not known yet, or to close the connection;
-if it does neither, it hangs, and the hook stops waiting."""
+"""Seconds in which the server has to report that it has no checkpoint yet, or to close the connection; if it does
+neither, it hangs, and the hook stops waiting."""
 
 PORTION = 262_144
 LARGEST_ANSWER = 64 * 1024 * 1024
@@ -73,8 +73,8 @@ STANDARD_OUTPUT = 1
 def to_server(
     call: "calls.Call", servers: "list[str]", settings: "Settings", environ: "Mapping[bytes, bytes]"
 ) -> "bytes | None":
-    """Reports the call. Returns a person's decision in the agent's format; None if there is none, and the guard
-    continues. Never raises.
+    """Reports the call. Returns a person's decision in the agent's format; None if the server sends none, so that the
+    guard continues. Stores text that the server hands over in ``call.handed``. Never raises.
     """
     process = call.dialect.session(environ) if call.dialect.session and MARK not in environ else None
     if process is None:
@@ -98,7 +98,8 @@ def to_server(
 def _decision(
     connected: "socket", call: "calls.Call", process: "Mapping[str, Any]", environ: "Mapping[bytes, bytes]"
 ) -> "Any":
-    """The decision for the agent; None if there is none. If the server ends, the request is sent to the next one."""
+    """The decision for the agent; None if the server sends none. If the server ends, the request is sent to the next
+    one."""
     line, waits = _line(call, process), call.event == calls.ASKS
     if call.event == calls.BEFORE:
         return _await_checkpoint(connected, line)
@@ -120,7 +121,7 @@ def _decision(
 
 
 def _is_waiting(call: "calls.Call", servers: "list[str]") -> bool:
-    """Whether a server has stored a text for this session."""
+    """Whether a server has stored text for this session."""
     place = servers[0].rpartition("/")[0]
     return bool(call.session) and posix.access(f"{place}/{call.session}{WAITING}", posix.F_OK)
 

@@ -1,6 +1,6 @@
-"""``drawbridge hook --restore``: lists the copies of texts that reloads replaced, or restores one.
+"""``drawbridge hook --restore``: lists the copies of text that reloads replaced, or restores one.
 
-A person runs this; it is not a hook call.
+The user runs this; it is not a hook call.
 """
 
 from __future__ import annotations
@@ -22,8 +22,12 @@ MOST_SHOWN = 30
 
 
 def run(which: str, settings: Settings) -> int:
-    """Returns the exit code. ``which``: "" lists the copies; a number from that list or a file's path restores one.
-    Raises ``NotPrivate``, ``UnusableFile`` or ``Refused``."""
+    """Lists the copies if ``which`` is ""; otherwise restores the one that ``which`` selects: by its number in the
+    list, or as the newest copy of that file. Returns the exit code.
+
+    Raises ``NotPrivate`` if the directory of the copies can't be used, ``UnusableFile`` if there is no such copy or the
+    file can't be written, and ``Refused`` if the file has unsaved changes in an editor.
+    """
     try:
         directory = state.directory(posix.environ, "guard", "copies")
     except OSError as error:
@@ -77,7 +81,7 @@ def _restore(copy: copies.Copy, directory: str, settings: Settings) -> bool:
 
 
 def _copy(source: str, target: str) -> None:
-    """Writes in place, so that ``target`` keeps its mode, its owner and its links."""
+    """Writes in place, so that ``target`` keeps its mode, its owner and its links; a new file gets mode 0600."""
     with open(source, "rb") as file:
         data = file.read()
     if not os.path.exists(target):

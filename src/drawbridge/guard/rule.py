@@ -1,4 +1,5 @@
-"""The rule that decides which files are protected, and the editors' snapshots that it needs. Loaded once there is an editor."""
+"""The rule that decides which files are protected, and the editors' snapshots that it needs. Loaded only if an editor is
+running."""
 
 import posix
 
@@ -46,7 +47,7 @@ def _is_snapshot(result: "Any", count: int) -> bool:
 
 
 def is_file(file: "Any") -> bool:
-    """Whether this is a valid entry of a list of files."""
+    """Whether this is a valid entry in a list of files."""
     return isinstance(file, dict) and isinstance(file.get("name"), str)
 
 

@@ -24,7 +24,7 @@ SAVE_DEADLINE = 2_500
 
 
 def wait_or_save(call: Call, protected: list[UnsavedFile], settings: Settings) -> tuple[str, str]:
-    """Context for the agent and "" once no file has unsaved changes; otherwise "" and the reason."""
+    """Returns context for the agent and "" once no file has unsaved changes; otherwise "" and the reason."""
     if settings["answer"] == "save":
         return _save(protected)
     return _wait(call, protected, settings)
@@ -70,7 +70,7 @@ def _wait(call: Call, protected: list[UnsavedFile], settings: Settings) -> tuple
 
 
 def _stamp(path: str) -> tuple[int, int, int] | None:
-    """Properties of the file that a save changes; None if it does not exist."""
+    """Properties of the file that a save changes; None if it does not exist or can't be examined."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):

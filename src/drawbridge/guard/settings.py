@@ -10,7 +10,7 @@ from typing import Literal, TypedDict
 
 
 class Settings(TypedDict):
-    """Seconds in ``wait``, milliseconds in ``deadline``; paths are absolute in the installed guard."""
+    """``wait`` is in seconds, ``deadline`` in milliseconds; paths are absolute in the installed guard."""
 
     agent: str
     policy: Literal["current", "visible", "any"]

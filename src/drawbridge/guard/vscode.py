@@ -1,4 +1,5 @@
-"""One request to one VS Code, as bytes: one JSON object per line (docs/internals/protocols/guard.md). Pure."""
+"""One request to one VS Code instance, as bytes: one JSON object per line (docs/internals/protocols/guard.md). Does no
+I/O."""
 
 from drawbridge.guard import json_text
 

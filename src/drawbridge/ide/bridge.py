@@ -67,7 +67,7 @@ async def _serve(launched: Launched, folders: list[str], folder: str | None) -> 
     bridge = Bridge(launched, editor, folders, stop)
     try:
         await bridge.open()
-        # Before this point, a signal ends the program at once, so that an editor that hangs does not delay the end.
+        # Before this point, a signal ends the program at once, so that a hung editor does not delay the exit.
         for number in SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         async with HttpServer(bridge.app, launched.listener):
@@ -205,8 +205,8 @@ class Bridge:
             self._notify("Claude Code is not connected yet. The mention will be sent when it connects.")
 
     def _distinct_name(self) -> str:
-        """The name under which agents list this editor. If another editor with this name shares a folder with
-        this one, the name of the current file, or the editor's process id, is added."""
+        """The name under which agents list this editor. If another editor with this name shares a folder with this one,
+        the name of the current file is added or, if no file is known, the editor's process id."""
         name, port = self._editor.name, self._launched.port
         if not shares_a_folder(lock_directory(), port, self.workspace.folders, name):
             return name
@@ -233,7 +233,7 @@ class Bridge:
             self.claude.pids,
             self.claude.unasked,
         )
-        # A newer state replaces one that waits, unless an agent connected or left in between: that must be reported.
+        # A newer state replaces a pending one, unless an agent connected or left in between: that must be reported.
         if self._unannounced and self._unannounced[-1].agents == state.agents:
             self._unannounced.pop()
         self._unannounced.append(state)

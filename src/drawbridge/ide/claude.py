@@ -41,7 +41,7 @@ CALL_LIMIT: Final = 128
 """The maximum number of calls from one client that may be unanswered at once."""
 
 MENTION_LIMIT: Final = 50
-"""The maximum number of mentions that are stored until a client connects; the oldest are dropped first."""
+"""The maximum number of mentions that are stored until a client reads notifications; the oldest are dropped first."""
 
 logger = logging.getLogger("drawbridge.claude")
 
@@ -78,7 +78,7 @@ class ClaudeClients:
         self.on_change: Callable[[], None] = lambda: None
 
     async def close(self) -> None:
-        """Cancels the calls of all clients."""
+        """Cancels the calls of all clients, and stops watching files."""
         await self.tasks.close()
         await self.unasked_writes.close()
 

@@ -1,4 +1,4 @@
-"""The context that Gemini CLI receives: the files that the user has looked at, latest first. Pure."""
+"""The context that Gemini CLI receives: the files that the user has looked at, latest first. Does no I/O."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MEMORY: Final = 1_000
 
 
 class Context(Struct, frozen=True):
-    """``files``: (path, when the user last looked at it, in ms), latest first. ``selection``: the selection in the
-    first file, if there is one.
+    """``files``: (path, when the user last looked at it, in milliseconds since 1970), latest first. ``selection``: the
+    selection in the first file, or None.
     """
 
     files: tuple[tuple[str, int], ...] = ()
@@ -56,8 +56,8 @@ class Recent:
             del self._seen[next(iter(self._seen))]
 
     def context(self, selection: Selection | None, open_paths: Iterable[str]) -> Context:
-        """The context: the files that the user has looked at and that are still open, and the selection if it is in the
-        latest one."""
+        """The context: the files that the user has looked at and that are still open, at most ``FILES_LIMIT``, and the
+        selection if it is in the latest one."""
         still_open = set(open_paths)
         newest = [(path, at) for path, at in reversed(self._seen.items()) if path in still_open][:FILES_LIMIT]
         active = selection if selection is not None and newest and newest[0][0] == selection.path else None

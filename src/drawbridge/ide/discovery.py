@@ -40,8 +40,8 @@ def gemini_directory(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def folders_with_separator(folders: Sequence[str]) -> list[str]:
-    """The folders whose names contain the path separator: Gemini CLI splits the list there, and has no way to escape
-    it."""
+    """The folders whose paths contain ``os.pathsep``: Gemini CLI splits its list of folders there, and has no way to
+    escape it."""
     return [folder for folder in folders if os.pathsep in folder]
 
 
@@ -54,7 +54,7 @@ class DiscoveryFile(Protocol):
         """Writes the file, or updates it when the folders change; the port and the token stay the same. Does nothing
         after ``remove``.
 
-        Raises ``NotPrivate`` with the directory that can't be used and the reason.
+        Raises ``NotPrivate`` with the path that can't be used and the reason.
         """
         ...
 
@@ -93,8 +93,8 @@ class LockFile:
 
 
 class GeminiFile:
-    """Gemini CLI's discovery file, and the link that its specification names after the workspace (today's CLI does not
-    read it)."""
+    """Gemini CLI's discovery file, and the link that its specification names after the workspace (the current CLI does
+    not read the link)."""
 
     def __init__(self, directory: str, port: int, token: str) -> None:
         self.path = ""
@@ -161,7 +161,7 @@ class GeminiFile:
 
 
 def sweep(directory: str) -> list[str]:
-    """Removes the files of bridges whose process has ended *and* whose port is closed. Returns the paths."""
+    """Removes the files of bridges whose process has ended *and* whose port is closed. Returns their paths."""
     swept = left_behind(directory)
     for path in swept:
         remove_quietly(path)
@@ -169,7 +169,7 @@ def sweep(directory: str) -> list[str]:
 
 
 def left_behind(directory: str) -> list[str]:
-    """The files that ``sweep`` removes; a link comes after the file that it leads to."""
+    """The files that ``sweep`` removes; a link comes after the file that it points to."""
     found: list[str] = []
     try:
         names = sorted(os.listdir(directory))

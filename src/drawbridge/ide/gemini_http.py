@@ -205,7 +205,7 @@ class GeminiSessions:
             exchange.answer(200)
 
     def _session(self, head: Head, exchange: Exchange) -> GeminiSession | None:
-        """The session of a request; None if there is none, in which case the request has been answered."""
+        """The session of a request; None if the request can't be accepted, in which case it has been answered."""
         id, version = head.one(SESSION_HEADER), head.one(VERSION_HEADER)
         if id is None:
             exchange.answer(400, jsonrpc.error(None, NO_SESSION, "No session: initialize first."), [JSON])

@@ -1,4 +1,4 @@
-"""The notifications for Gemini CLI, as its own schema defines them. Pure.
+"""The notifications for Gemini CLI, as its own schema defines them. Does no I/O.
 
 The real CLI closes the connection permanently after a single notification that does not match, for example one with a
 null (0.61.0).
@@ -31,7 +31,7 @@ class Cursor(_Notice, frozen=True):
 
 
 class OpenFile(_Notice, frozen=True):
-    """``timestamp``: when the user last looked at the file, in milliseconds."""
+    """``timestamp``: when the user last looked at the file, in milliseconds since 1970."""
 
     path: Annotated[str, Meta(min_length=1)]
     timestamp: Annotated[int, Meta(ge=0)]
@@ -92,7 +92,7 @@ def encode(notice: Notice) -> bytes:
 
 
 def cut(text: str) -> str:
-    """The part of a selected text that is sent: whole characters only."""
+    """The part of the selected text that is sent: whole characters only."""
     text = text[:SELECTION_LIMIT]
     units = text.encode("utf-16-le", "surrogatepass")[: 2 * SELECTION_LIMIT]
     if len(units) == 2 * SELECTION_LIMIT and 0xD8 <= units[-1] < 0xDC:

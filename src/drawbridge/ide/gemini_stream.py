@@ -13,8 +13,8 @@ HEADERS: Final = [("Content-Type", sse.CONTENT_TYPE), ("Cache-Control", "no-stor
 
 BACKLOG_LIMIT: Final = 100
 BACKLOG_BYTES: Final = 32 * 1024 * 1024
-"""The maximum number and size of decisions that are kept for a stream that is interrupted or not read; the real CLI
-opens one proposal at a time."""
+"""The maximum number, and total size in bytes, of the decisions that are kept for a stream that is interrupted or not
+read; the real CLI opens one proposal at a time."""
 
 
 class EventStream:
@@ -41,8 +41,8 @@ class EventStream:
         return self._reader is not None
 
     def open(self, exchange: Exchange, last_id: int) -> None:
-        """Connects a reader, which replaces an earlier one. The new reader receives the events after ``last_id``, and
-        the state."""
+        """Connects a reader, which replaces an earlier one. The new reader receives the decisions after ``last_id``,
+        and the state."""
         former, self._reader = self._reader, exchange
         if former is None:
             self._on_change()
@@ -72,7 +72,7 @@ class EventStream:
             self._reader.stream(sse.COMMENT)
 
     def close(self) -> None:
-        """Ends the stream after everything was sent, including the last decisions to a slow reader."""
+        """Ends the stream after all decisions have been sent, even to a slow reader."""
         if self._reader is not None:
             self._send(hold_back=False)
             self._reader.stream(sse.RETRY_LATER)

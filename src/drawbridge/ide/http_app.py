@@ -13,7 +13,8 @@ NOT_SERVED = Refusal(404, "This agent is not served here.")
 
 
 class BridgeApp:
-    """``served``: the names of the agents that may connect; others are refused, even with the right token."""
+    """``served``: the names of the agents that may connect. A transport (WebSocket or HTTP) that none of them uses is
+    refused, even with the right token."""
 
     def __init__(self, claude: ClaudeClients, gemini: GeminiSessions, served: Iterable[str]) -> None:
         self._claude = claude

@@ -74,19 +74,18 @@ class Launched:
             file.remove()
 
     def announce(self) -> None:
-        """Prints the ready line: on stdout, or on stderr if stdout carries RPC. Prints nothing if a text for people
-        follows."""
+        """Prints the ready line: on stdout, or on stderr if stdout carries RPC. Prints nothing if the folder editor
+        runs in a terminal, where text for the user follows (unless JSON was requested)."""
         paths = {name: file.path for name, file in self.files.items() if file.path}
         line = {"event": "ready", "port": self.port, "pid": os.getpid(), **paths}
         if self.settings.folder is not None and sys.stdout.isatty() and not self.settings.json:
-            return  # the text for people follows
+            return  # text for the user follows
         print(json.dumps(line), file=sys.stderr if self.settings.nvim == "stdio" else sys.stdout, flush=True)
 
 
 def listen(wanted: int | None) -> socket.socket:
-    """A socket that listens on 127.0.0.1: on ``wanted`` or the next free port, or without ``wanted`` on a random free
-    one of ``PORTS``. Raises ``NoPort`` if none is free.
-    """
+    """A socket that listens on 127.0.0.1: on ``wanted`` or the next free port, or, without ``wanted``, on a random free
+    port in ``PORTS``. Raises ``NoPort`` if none is free."""
     first = wanted or PORTS[int.from_bytes(os.urandom(4), "big") % len(PORTS)]
     after = [port for port in PORTS if port > first]
     before = [port for port in PORTS if port < first]
@@ -107,8 +106,8 @@ def listen(wanted: int | None) -> socket.socket:
 
 
 def _token() -> str:
-    """Returns the token in ``DRAWBRIDGE_TOKEN``, with which an editor restarts its bridge, or else a random UUID
-    (AUTH-03). Raises ``BadSetting`` if the given token is not valid."""
+    """Removes ``DRAWBRIDGE_TOKEN``, with which an editor restarts its bridge, from the environment and returns it; a
+    random UUID if it is not set (AUTH-03). Raises ``BadSetting`` if the given token is not valid."""
     given = os.environ.pop("DRAWBRIDGE_TOKEN", None)
     if given is None:
         import uuid

@@ -24,17 +24,17 @@ from drawbridge.editors.port import Accepted, Decided, Decision, Editor, Proposa
 from drawbridge.ide.draft import Draft, check_text, draft, drafted
 
 FOLLOW_SECONDS: Final = 30.0
-"""The maximum number of seconds to wait until the agent has written an accepted text; the real CLI takes well under one
-second."""
+"""The maximum number of seconds to wait until the agent has written the accepted text; the real CLI takes well under
+one second."""
 
 FOLLOW_STEPS: Final = (0.02, 0.02, 0.05, 0.1, 0.25)
 """Seconds between checks of the file; the last one repeats."""
 
 WRITE_SECONDS: Final = 2.0
-"""Seconds that a second proposal for a file waits for the first one's text to be written."""
+"""The maximum number of seconds that a second proposal for a file waits for the first one's text to be written."""
 
 SETTLED_SECONDS: Final = 0.2
-"""Seconds without a change after which a text that differs from the accepted one is considered to be what the agent
+"""Seconds without a change after which text that differs from the accepted text is considered to be what the agent
 wrote."""
 
 UNSHOWABLE: Final = "{agent}'s change to {file} can't be shown. Answer in its terminal."
@@ -79,8 +79,8 @@ class _Review(Struct, eq=False):
 
 
 class Reviews:
-    """All proposals of one bridge. A proposal belongs to an ``owner`` (a connection), which identifies it by its
-    title."""
+    """All proposals of one bridge. A proposal belongs to an ``owner`` (a connection), which identifies it by its title
+    or another key."""
 
     def __init__(self, editor: Editor) -> None:
         self._editor = editor
@@ -142,7 +142,8 @@ class Reviews:
             self.arbiter.proposed(review.approval.id, owner, agent, review.path, change, new_text)
 
     async def review_code(self, owner: Hashable, agent: str, code: str) -> Accepted | None:
-        """Asks whether ``code`` may be run; the user may edit it first. Returns None if it may not be run."""
+        """Asks whether ``code`` may be run; the user may edit it first. Returns None if it may not be run. Raises
+        ``UnusableFile`` or ``Refused`` before anything is shown, and the editor's errors if it can't be shown."""
         check_text(code)
         with self._opened((owner, object()), "") as review:
             await self._show(review, agent, "Run this code?", drafted("", code, None), kind="code")
@@ -235,8 +236,9 @@ class Reviews:
 
     @contextlib.asynccontextmanager
     async def _turn(self, review: _Review) -> AsyncIterator[None]:
-        """Waits until no other proposal for the file is shown, whichever agent it comes from. The next one is shown
-        when this one is decided and written, so that nobody decides on a text that is about to change.
+        """Waits until no other proposal for the file is shown, whichever agent it comes from, or until this one is
+        withdrawn. The next one is shown when this one is decided and written, so that nobody decides on text that is
+        about to change.
         """
         turn = self._turns.setdefault(review.path, asyncio.Lock())
         coming: asyncio.Task[Any] | None = None

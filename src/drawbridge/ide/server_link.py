@@ -32,7 +32,7 @@ ACK_SECONDS: Final = 1.0
 """Seconds that the server has to acknowledge the editor's decision; after that, the decision counts."""
 
 WELCOME_SECONDS: Final = 5.0
-"""Seconds that a server has to welcome a bridge that shows reviews; an older version never does."""
+"""Seconds that a server has to welcome a bridge that shows reviews; a server of an older version never does."""
 
 REVIEW_SECONDS: Final = 60.0
 """The maximum number of seconds to wait for an answer about a review: git looks at all files in a directory."""
@@ -55,8 +55,8 @@ class ReviewRefused(Refused):
 
 
 class ServerLink:
-    """``about`` describes the editor to the server. ``known_as`` returns the process and session of an agent's
-    connection. ``type_prompt``: the editor's method of that name.
+    """``about`` describes the editor to the server. ``known_as`` returns the process (None if it is unknown) and the
+    session ("" if it is unknown) of an agent's connection. ``type_prompt``: the editor's method of that name.
     """
 
     def __init__(
@@ -108,8 +108,8 @@ class ServerLink:
         """Reports a proposal that the editor shows. ``new_text``: the agent's text; ``drafted``: that text merged with
         unsaved changes.
 
-        The proposal is stored while it is open, for a server that starts later. Very long texts are not sent to a
-        server.
+        The proposal is stored while it is open, for a server that starts later. A proposal with very long text is
+        neither sent nor stored. Proposals that came from the server are ignored.
         """
         if owner is self:
             return
@@ -130,8 +130,8 @@ class ServerLink:
             self._send(message)
 
     async def may_decide(self, id: str, text: str | None) -> bool:
-        """Whether the editor's decision is the first one; also True if the server does not answer in time. ``text``:
-        the accepted text; None if rejected."""
+        """Whether the editor's decision is the first one; also True if no server knows the proposal or the server does
+        not answer in time. ``text``: the accepted text; None if the proposal was rejected."""
         if not self.knows(id):
             return True
         first: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -160,7 +160,8 @@ class ServerLink:
     async def change_review(
         self, line: wire.ReviewDecision | wire.ReviewComment | wire.ReviewSubmission
     ) -> wire.ReviewAnswer:
-        """Returns the review after the change. Raises ``ReviewRefused``, or ``Refused`` if no server answers."""
+        """Sends a change and returns the review after it, or an answer that the change is ``done`` but the review could
+        not be read. Raises ``ReviewRefused``, or ``Refused`` if no server answers."""
         return await self._request(line)
 
     async def _request(self, line: wire.ReviewLine) -> wire.ReviewAnswer:
@@ -175,13 +176,13 @@ class ServerLink:
             raise Refused(NO_ANSWER) from None
         finally:
             del self._requests[line.id]
-        if found.code:
+        if found.code and not found.done:
             raise ReviewRefused(found.code, found.text, msgspec.json.decode(found.details))
         return found
 
     async def _welcomed(self) -> None:
         """Waits until a running server is connected, since the bridge may have been started a moment ago. Raises
-        ``Refused`` if there is none, or if it is too old for reviews.
+        ``Refused`` if no server is running, if none answers in time, or if the server is too old for reviews.
         """
         if self._welcome.is_set():
             return

@@ -21,7 +21,8 @@ CODE_OUTPUT_LIMIT: Final = 100_000
 
 
 class ClientContext:
-    """The ``ToolContext`` of one connection. Proposals belong to ``owner``, the connection; people see ``agent``, its name."""
+    """The ``ToolContext`` of one connection. Proposals belong to ``owner``, the connection; the user sees ``agent``, its
+    name."""
 
     def __init__(self, workspace: Workspace, reviews: Reviews, owner: Hashable, agent: str) -> None:
         self.workspace = workspace
@@ -45,9 +46,9 @@ class ClientContext:
         return self._reviews.withdraw_all(self._owner)
 
     async def run_code(self, code: str) -> str:
-        """Runs code in a new interpreter, in the first folder, and returns its output. After ``CODE_SECONDS`` the
-        interpreter and everything that it has started are ended. Raises ``Refused`` if the interpreter can't be
-        started.
+        """Runs code in a new interpreter, in the first folder, and returns its output. The interpreter is ended after
+        ``CODE_SECONDS``, and whatever it has left running in its process group is always ended. Raises ``Refused`` if
+        the interpreter can't be started.
         """
         folder = self.workspace.folders[0]
         try:

@@ -51,6 +51,8 @@ class UnaskedWrites:
         """Watches ``path``, which the agent may write now. ``found`` is called once the agent has written the file,
         unless the file is not open in the editor or is already shown with that text. ``found`` returns whether to
         notify the user.
+
+        Does nothing if the write was proposed, the file is already watched or ``WATCH_LIMIT`` is reached.
         """
         if self._reviews.was_asked(path) or path in self._watched or len(self._watched) >= WATCH_LIMIT:
             return

@@ -20,9 +20,9 @@ LARGEST: Final = 65_536
 class Bridge:
     """A port, and the discovery files that name it: at most one for each agent.
 
-    ``ours``: whether it is Drawbridge's; the files of others are never removed. ``pid``: the editor's;
-    ``drawbridge_pid``: the bridge's, or 0 if not reported. ``state`` "stale": its process has ended, or nothing listens
-    on the port anymore.
+    ``ours``: whether it is Drawbridge's; other programs' files are never removed. ``pid``: the editor's process;
+    ``drawbridge_pid``: the bridge's process; each is 0 if the files do not name it. ``state`` "stale": a process has
+    ended, or nothing listens on the port anymore.
     """
 
     port: int
@@ -39,7 +39,8 @@ PLACES: Final = {
     catalog.WEBSOCKET: (lock_directory, LOCK_NAME),
     catalog.HTTP: (gemini_directory, GEMINI_NAME),
 }
-"""For each way in which an agent connects to a bridge: the directory and the names of the discovery files."""
+"""For each way in which an agent connects to a bridge: the directory of the discovery files, and a pattern for their
+names."""
 
 
 def inspect(environ: Mapping[str, str] = os.environ) -> list[Bridge]:
@@ -52,7 +53,7 @@ def inspect(environ: Mapping[str, str] = os.environ) -> list[Bridge]:
 
 
 def sweep(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Removes the files of Drawbridge's bridges that have ended. Returns their paths."""
+    """Removes the files of Drawbridge's bridges that have ended. Returns the paths of the removed files."""
     return discovery.sweep(lock_directory(environ)) + discovery.sweep(gemini_directory(environ))
 
 
@@ -62,7 +63,7 @@ def left_behind(environ: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def _discovery_files(environ: Mapping[str, str]) -> Iterator[tuple[str, str, int]]:
-    """Agent, path and port of each discovery file."""
+    """The agent, the path and the port of each of this user's discovery files."""
     for row in (row for row in catalog.ROWS if row.bridge):
         place, pattern = PLACES[row.bridge]
         directory = place(environ)

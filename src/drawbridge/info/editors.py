@@ -24,16 +24,16 @@ State = Literal["live", "stale", "silent", "not ours"]
 
 WANTED: Final = ("open", "unsaved", "connected")
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
-"""A byte of a path that is not UTF-8: no editor's answer can name such a file."""
+"""Matches a byte of a path that is not UTF-8: no editor's answer can name such a file."""
 
 NEOVIMS_OWN: Final = re.compile(r"nvim\.(\d+)\.\d+")
 
 
 @dataclass(frozen=True)
 class Socket:
-    """An editor's socket. ``state`` "silent": a process listens, but does not answer within the guard's deadline. "not
-    ours": it has the name of an editor's socket for this directory, but belongs to another user, or is not a socket.
-    ``problem``: what is wrong with it, such as "did not answer in time".
+    """An editor's socket. ``state`` "silent": a process listens, but does not answer within the guard's deadline, or
+    sends an invalid answer. "not ours": the file has the name of an editor's socket for this directory, but belongs to
+    another user, or is not a socket. ``problem``: what is wrong, such as "did not answer in time".
     """
 
     path: str
@@ -65,7 +65,8 @@ class Editor:
 
 
 def inspect(directory: str, places: tuple[str, ...] | None, deadline: int) -> tuple[list[Socket], list[Editor]]:
-    """All sockets and editors, those for ``directory`` first. ``deadline``: milliseconds for all editors together."""
+    """All sockets and editors, those for ``directory`` first. ``deadline``: how long all editors together may take to
+    answer one request, in milliseconds. Editors that have answered the first request receive a second one."""
     prefix = launcher.socket_prefix(directory)
     found = find.sockets(places, os.environb)
     sockets = [Socket(path, kind, "stale", path.startswith(prefix)) for path, kind in found if not _listens(path)]
@@ -103,7 +104,7 @@ def unsaved(paths: Sequence[str]) -> dict[str, str]:
 
 
 def unseen(places: tuple[str, ...] | None) -> list[str]:
-    """Sockets in ``DRAWBRIDGE_SOCKET_DIR``, where a guard with these ``places`` does not look."""
+    """The sockets in ``DRAWBRIDGE_SOCKET_DIR`` (default: /tmp) that a guard with these ``places`` does not find."""
     seen = {os.path.realpath(path) for path, _ in find.sockets(places, os.environb)}
     there = find.sockets((launcher.socket_directory(),), os.environb)
     return [path for path, _ in there if os.path.realpath(path) not in seen]
@@ -111,7 +112,7 @@ def unseen(places: tuple[str, ...] | None) -> list[str]:
 
 def sweep(sockets: Iterable[Socket]) -> list[str]:
     """Removes stale sockets whose process, according to the process id in their name, has ended. Others stay, because a
-    running Neovim may be about to listen."""
+    running Neovim may be about to listen. Returns the paths of the removed ones."""
     swept = []
     for entry in sockets:
         name = os.path.basename(entry.path)
@@ -137,7 +138,8 @@ def _listens(path: str) -> bool:
 
 
 def _not_ours(prefix: str, found: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Files in the directory that have the name of an editor's socket but were ignored."""
+    """The path of each file that has the name of an editor's socket for the directory but is not one of this user's
+    sockets, and the reason."""
     known = {path for path, _ in found}
     place, _, beginning = prefix.rpartition("/")
     with contextlib.suppress(OSError):
@@ -153,10 +155,12 @@ def _kind(path: str) -> str:
 
 
 def _answers(sockets: Sequence[tuple[str, str]], deadline: int) -> list[ask.Answer]:
-    """Asks each editor for its report, then for the state of every open file."""
+    """Asks each editor for its report, then those that have answered for the state of every open file: one that is
+    silent would use up the deadline again."""
     answers = ask.ask(sockets, "snapshot", {"paths": [], "want": list(WANTED)}, deadline)
     names = sorted({name for answer in answers for name in _open_files(answer.result)})
-    for file in ask.ask(sockets, "snapshot", {"paths": names, "want": []}, deadline) if names else []:
+    live = [(answer.path, answer.kind) for answer in answers if _is_snapshot(answer.result)]
+    for file in ask.ask(live, "snapshot", {"paths": names, "want": []}, deadline) if names else []:
         for answer in answers:
             if answer.path == file.path and _is_snapshot(answer.result) and isinstance(file.result, dict):
                 answer.result["files"] = file.result.get("files")

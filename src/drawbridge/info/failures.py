@@ -20,8 +20,8 @@ FAILED: Final = re.compile(
 
 
 def problems(named: str | None) -> list[str]:
-    """One text if the guard failed within the last day, otherwise none. ``named``: the log file that the settings
-    name."""
+    """A list with one text if the guard failed within the last day, otherwise an empty list. ``named``: the log file in
+    the settings; None for the default one."""
     path = named or log_file()
     try:
         with open(path, "rb") as file:

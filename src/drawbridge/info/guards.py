@@ -32,8 +32,8 @@ COPY: Final = re.compile(r"^sys\.path\.insert\(0, (['\"])(.+)\1\)$", re.MULTILIN
 @dataclass(frozen=True)
 class Guard:
     """The guard in one settings file of one agent. ``state`` "absent": not installed there; "off": the settings switch
-    all hooks off; "broken": the installed guard can't run, so nothing is protected; "unreadable": the file is not
-    valid. ``milliseconds``: the duration of a sample call; 0 if none was made, or if it failed.
+    all hooks off; "broken": the installed guard does not work, so nothing is protected; "unreadable": the file can't be
+    read, or is not valid. ``milliseconds``: the duration of a sample call; 0 if none was made, or if it failed.
     """
 
     agent: str
@@ -48,7 +48,8 @@ class Guard:
 
 @dataclass(frozen=True)
 class Permissions:
-    """Claude Code's ``permissions.defaultMode`` in the settings files, and the file that it is from ("" for none)."""
+    """Claude Code's ``permissions.defaultMode`` in the settings files, and the file that sets it; both "" if none does.
+    ``asks``: whether Claude Code asks before it writes in that mode."""
 
     mode: str
     file: str
@@ -56,7 +57,8 @@ class Permissions:
 
 
 def inspect(directory: str) -> list[Guard]:
-    """One entry for each settings file that contains the guard or can't be read, and one for each agent without any."""
+    """One entry for each settings file that contains the guard or can't be read, and one for each agent without such a
+    file."""
     return [guard for agent in AGENTS.values() for guard in of_agent(agent, directory)]
 
 
@@ -81,7 +83,7 @@ ASK_MODE: Final = {name: agent.ask_mode for name, agent in AGENTS.items() if age
 
 def permissions(directory: str) -> Permissions:
     """The mode in which an agent of ``ASK_MODE`` starts in the directory: from the settings file with the highest
-    precedence that sets one."""
+    precedence that sets one. If none does, the agent counts as not asking."""
     for name, mode in ASK_MODE.items():
         for file in reversed(_settings_files(AGENTS[name], directory)):
             if isinstance(found := value_at(file.content, *mode.mode), str):
@@ -186,7 +188,7 @@ def _tried(agent: AgentHooks, words: list[str], project: str | None) -> tuple[st
         return "its answer is not JSON", took
     if not isinstance(answer, dict):
         return "its answer is not a JSON object", took
-    return last, took  # a working guard prints nothing on stderr
+    return last, took  # a working guard prints nothing to stderr
 
 
 def missing(words: list[str]) -> str:

@@ -36,7 +36,8 @@ class Report:
 
 
 def report(directory: str | None, *, sweep: bool) -> Report:
-    """The report on ``directory``, or on the current one. ``sweep``: removes stale sockets and discovery files.
+    """The report on ``directory``, or on the current one. ``sweep``: whether to remove the sockets and discovery files
+    that ended processes have left behind.
 
     Raises ``BadSetting`` if ``directory`` is not a directory or the guard's settings cannot be used.
     """

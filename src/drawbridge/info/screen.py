@@ -31,7 +31,8 @@ remark."""
 
 
 class Line(NamedTuple):
-    """A line of the report. ``text`` is cut in its middle if the line is too long; ``note`` is aligned at the right."""
+    """A line of the report. ``text`` is cut in its middle if the line is too long; ``note`` is aligned at the right.
+    ``deep``: whether the line is indented below another one."""
 
     mark: str
     label: str
@@ -94,7 +95,8 @@ def _editors(report: Report) -> Iterator[Line]:
 
 
 def _files(editor: Editor, directory: str) -> Iterator[Line]:
-    """An editor's files, the current one first; for an editor elsewhere, only those with unsaved changes."""
+    """An editor's files, the current one first, then those with unsaved changes; for an editor elsewhere, only those
+    with unsaved changes. The last line counts the files that are not listed."""
     shown = 0
     for file in editor.files:
         if file.modified or (editor.here and shown < FILES_SHOWN):
@@ -172,7 +174,8 @@ def _approval(report: Report) -> Iterator[Line]:
 
 
 def _row(line: Line, width: int, labels: int, terminal: Terminal) -> str:
-    """One line, as wide as the terminal; uncut if the width is 0. ``labels``: the columns of the section's labels."""
+    """A line of the report, cut to ``width`` columns (0: not cut); its note is on a second line if there is no room.
+    ``labels``: the width of the section's labels, in columns."""
     mark = line.mark if terminal.draws else ASCII.get(line.mark, line.mark)
     indent = "    " if line.deep else "  "
     label = _fit(line.label, labels if width else 0, terminal)
@@ -213,7 +216,7 @@ def _fit(text: str, room: int, terminal: Terminal) -> str:
 
 
 def columns(text: str) -> int:
-    """The width on a terminal: East Asian letters have two columns, combining marks none."""
+    """The width on a terminal: wide East Asian characters take two columns, combining marks none."""
     return sum(
         0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
         for letter in text

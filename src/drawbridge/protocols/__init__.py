@@ -1,1 +1,2 @@
-"""Protocols without I/O: bytes or messages in, events and bytes out. No asyncio, socket, subprocess or ssl here."""
+"""Protocols without I/O: bytes or messages in, events and bytes out. These modules do not import asyncio, socket,
+subprocess or ssl."""

@@ -42,7 +42,7 @@ def agreed(head: Head) -> str | None:
 
 
 class Compression(PerMessageDeflate):
-    """The compression of one connection. ``left``: how many bytes may still be decompressed; None: as many as the
+    """The compression of one connection. ``left``: how many bytes may still be decompressed; None for as many as the
     message limit allows.
     """
 

@@ -16,7 +16,7 @@ LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 class Head(Struct, frozen=True):
     """The head of an HTTP request. ``headers``: pairs of a lower-case name and a value, in the order received.
 
-    ``peer``: the address that it came from, if the server knows it.
+    ``peer``: the address that the request came from; empty if the server does not know it.
     """
 
     method: str
@@ -44,7 +44,8 @@ class Head(Struct, frozen=True):
 class Refusal(Struct, frozen=True):
     """Why a request is refused: an HTTP ``status`` and a sentence for the peer and the log.
 
-    ``retry_after``: in seconds; only for rate limits, which log a refusal themselves, and only once.
+    ``retry_after``: the seconds to wait before the next attempt; None unless a rate limit was reached. Such refusals
+    are logged where the limit is enforced, so the HTTP server logs them only at the debug level.
     """
 
     status: int

@@ -43,7 +43,7 @@ class Body(Struct, frozen=True):
 
 
 class HungUp(Struct, frozen=True):
-    """An HTTP exchange has ended before it was answered completely: the peer disconnected or broke the protocol."""
+    """An HTTP exchange has ended before its answer was complete: the peer disconnected or broke the protocol."""
 
 
 Event: TypeAlias = RequestHead | Body | HungUp | Message | Closed

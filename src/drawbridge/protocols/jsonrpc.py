@@ -30,7 +30,7 @@ class Notification(Struct, frozen=True):
 
 
 class Response(Struct, frozen=True):
-    """The peer's answer to a request."""
+    """The peer's answer to a request. Only its id is read; None if that is not valid."""
 
     id: Id | None
 
@@ -49,14 +49,14 @@ _encoder = msgspec.json.Encoder()
 
 
 def decode(text: str) -> Message:
-    """Decodes one message. Never raises: a text that is not a valid message becomes an ``Invalid``, with its id if that
+    """Decodes one message. Never raises: text that is not a valid message becomes an ``Invalid``, with its id if that
     can be read."""
     try:
         value = _value(text)
     except (ValueError, RecursionError):
-        return Invalid(None, PARSE_ERROR, "Parse error: the message is not JSON.")
+        return Invalid(None, PARSE_ERROR, "Parse error: the message is not valid JSON.")
     if not isinstance(value, dict):
-        return Invalid(None, INVALID_REQUEST, "Invalid request: a message is one JSON object.")
+        return Invalid(None, INVALID_REQUEST, "Invalid request: the message must be a JSON object.")
     return _message(value)
 
 
@@ -66,7 +66,8 @@ def _value(text: str) -> object:
     except msgspec.DecodeError:
         if "\\ud" not in text and "\\uD" not in text:
             raise
-        # Half a surrogate pair: agents that cut a text in the middle of an emoji send it, JSON allows it, msgspec does not.
+        # Half a surrogate pair: agents send it if they cut text in the middle of an emoji. JSON allows it; msgspec does
+        # not.
         return json.loads(text, parse_constant=_refuse_constant)
 
 

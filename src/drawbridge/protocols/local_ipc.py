@@ -1,10 +1,11 @@
-"""The messages on the agent server's private socket: one JSON object on each line, its kind in ``type``. Does no I/O.
+"""The messages on the agent server's private socket: one JSON object on each line, with its kind in ``type`` (except in
+messages to hooks). Does no I/O.
 
 Two kinds of programs connect to this socket, both running as the server's own user. The hook of an agent in a terminal
 sends one line, and then disconnects or waits for an answer (see ``Hook``). A bridge stays connected: it reports the
 changes that its own agents propose in its editor, and shows there what other agents propose. A connection that closes
-without a message means that the server has ended: hooks and bridges send open questions and proposals again to the next
-server.
+without an answer means that the server has ended (unless the hook waits for a checkpoint): hooks and bridges send open
+questions and proposals again to the next server.
 
 A bridge also shows the review of a directory in its editor, where the user decides and comments on hunks, if the server
 knows these messages: ``Bridge.reviews`` and ``Welcome`` report that, because neither side accepts messages of unknown
@@ -87,8 +88,8 @@ class Proposed(Struct, tag="proposed", frozen=True):
 
 
 class EditorDecision(Struct, tag="decided", frozen=True):
-    """The user has decided on a proposal in the editor. ``text``: None if it was rejected. Answered by
-    ``DecisionAck``."""
+    """The user has decided on a proposal in the editor. ``text``: what is to be written; None if the proposal was
+    rejected. Answered by ``DecisionAck``."""
 
     id: str
     text: str | None
@@ -129,9 +130,9 @@ class PromptFailed(Struct, tag="untyped", frozen=True):
 
 
 class ReviewRequest(Struct, tag="review_get", frozen=True):
-    """Requests the review that is open in the editor's directory ``folder``, or in one that contains the file ``path``
-    (empty if there is no file). With a ``project``, requests the open review of this session. Answered by
-    ``ReviewAnswer``.
+    """Requests the review of the session ``project``. If that is empty, requests a review in the directories that
+    contain the file ``path``, beginning with the innermost one, and then in the editor's directory ``folder`` (either
+    may be empty): the first review with files or, if none has files, the first one. Answered by ``ReviewAnswer``.
     """
 
     id: str
@@ -236,8 +237,8 @@ class Withdraw(Struct, tag="withdraw", frozen=True):
 
 
 class ClientDecision(Struct, tag="answer", frozen=True):
-    """A client has decided on a proposal of the bridge's own agent: the bridge answers the agent and closes the
-    view."""
+    """A client has decided on a proposal of the bridge's own agent: the bridge answers the agent and closes the view.
+    ``by``: the name of whoever decided. ``text``: what is to be written; None if the proposal was rejected."""
 
     id: str
     by: str
@@ -246,7 +247,7 @@ class ClientDecision(Struct, tag="answer", frozen=True):
 
 class DecisionAck(Struct, tag="ruling", frozen=True):
     """The answer to an ``EditorDecision``. ``won``: the editor's decision counts; otherwise another decision came
-    first."""
+    first, or the server does not know the proposal."""
 
     id: str
     won: bool
@@ -270,8 +271,9 @@ class Welcome(Struct, tag="welcome", frozen=True):
 class ReviewAnswer(Struct, tag="review", frozen=True, kw_only=True):
     """The review of the session ``project`` in ``directory``: ``review`` is a ``Review`` of the client protocol.
 
-    If there is no review, ``code``, ``text`` and ``details`` are the reason, as in an error of the client protocol. In
-    that case, nothing was changed.
+    If the request failed, or the review could not be read afterwards, ``code``, ``text`` and ``details`` are the
+    reason, as in an error of the client protocol, and ``review`` is null. ``done``: whether only the review could not
+    be read, after a comment was changed or the drafts were sent.
     """
 
     id: str
@@ -281,6 +283,7 @@ class ReviewAnswer(Struct, tag="review", frozen=True, kw_only=True):
     code: str = ""
     text: str = ""
     details: Raw = NOTHING
+    done: bool = False
 
 
 class ReviewList(Struct, tag="reviews", frozen=True):

@@ -45,7 +45,8 @@ Event: TypeAlias = Request | Response | Notification
 
 
 class Connection:
-    """One side of a connection. After ``BadMessage`` it can no longer be used: the stream is out of sync."""
+    """One side of a connection. It can no longer be used once ``receive`` has raised ``BadMessage``: the stream is out
+    of sync."""
 
     def __init__(self) -> None:
         self._packer = msgpack.Packer(unicode_errors="surrogateescape")

@@ -1,4 +1,5 @@
-"""An open WebSocket without I/O (RFC 6455): whole messages in and out, bounded. ``websockets`` handles the frames."""
+"""An open WebSocket without I/O (RFC 6455): whole messages of limited size, in and out. ``websockets`` handles the
+frames."""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ def handshake(head: Head, subprotocol: str | None, *, compress: bool = False) ->
 
 
 def compression() -> ModuleType:
-    """Imports the module only when it is needed: a bridge never compresses, and has to start quickly."""
+    """The module ``protocols.compression``, imported only when it is needed: a bridge never compresses, and has to
+    start quickly."""
     from drawbridge.protocols import compression
 
     return compression
@@ -86,7 +88,7 @@ def framed(data: bytes) -> bytes:
 
 
 class WebSocketConnection:
-    """The protocol of one open WebSocket, server side. When ``finished``, close the transport once the bytes have been
+    """The server's side of one open WebSocket. When ``finished`` is true, close the transport once the bytes have been
     sent."""
 
     def __init__(self, message_limit: int, *, binary_as_text: bool = True, compressed: bool = False) -> None:

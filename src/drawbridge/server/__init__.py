@@ -1,1 +1,1 @@
-"""Job 3: the agent server. It runs agents, and shows their sessions and approval requests to clients."""
+"""The agent server, which runs agents and shows their sessions and approval requests to clients."""

@@ -1,6 +1,6 @@
 """The owner's commands for devices. ``drawbridge token`` creates, lists and revokes tokens, whether the server is
-running or not; ``drawbridge pair`` shows a code that connects one device, as text and as a QR code for the device's
-camera.
+running or not; ``drawbridge pair`` shows a code that connects one device, as text and, if other machines can reach the
+server, as a QR code for the device's camera.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 class Rights(NamedTuple):
     """What a device may do. ``projects``: the directories that it may use; None for all. ``lifetime``: how long its
-    token is valid; None until it is revoked.
+    token is valid; None for no limit.
     """
 
     scope: Scope
@@ -49,8 +49,8 @@ def rights(scope: Scope, projects: Sequence[str], expires: str | None) -> Rights
 
 
 def create(data: Path, name: str, given: Rights) -> int:
-    """Creates a device and prints only its token on stdout, so that a script can read it. Returns the exit code, like
-    all commands here.
+    """Creates a device and prints only its token on stdout, so that a script can read it. Returns the exit code, as
+    all commands in this module do. Raises the errors of ``Devices.add``.
     """
     device, token = Devices(data).add(name, given.scope, given.projects, given.lifetime)
     Audit(data).write("token_made", device=device.name, device_id=device.id, scope=device.scope)
@@ -62,7 +62,7 @@ def create(data: Path, name: str, given: Rights) -> int:
 
 
 def revoke(data: Path, which: str) -> int:
-    """Revokes the token of a device. ``which``: its name or ID."""
+    """Revokes the token of a device. ``which``: its name or ID. Raises the errors of ``Devices.revoke``."""
     device = Devices(data).revoke(which)
     Audit(data).write("token_revoked", device=device.name, device_id=device.id)
     _say(
@@ -92,7 +92,7 @@ def show(data: Path, *, as_json: bool) -> int:
     for device in devices:
         projects = ", ".join(device.projects) if device.projects else "all"
         times = [_moment(moment) if moment else "never" for moment in (device.last_used, device.expires)]
-        rows.append((device.name, device.id, device.scope, device.standing(now), *times, projects))
+        rows.append((device.name, device.id, device.scope, device.state(now), *times, projects))
     if len(rows) == 1:
         _say("No device has a token. `drawbridge token new NAME` creates one.")
         return 0
@@ -111,7 +111,7 @@ def _shown(device: Device, now: datetime) -> dict[str, Any]:
         "scope": device.scope,
         "projects": list(device.projects) if device.projects else None,
         **{name: moment.isoformat().replace("+00:00", "Z") if moment else None for name, moment in times.items()},
-        "standing": device.standing(now),
+        "state": device.state(now),
     }
 
 
@@ -130,7 +130,7 @@ light squares are drawn in the foreground color."""
 
 LIMITS: Final[Mapping[str, str]] = {
     "run": "It can use projects, but not add or remove them: for that, pair it with --scope admin.",
-    "approve": "It can answer requests and stop runs, but not send prompts.",
+    "approve": "It can answer requests and stop runs, but not send prompts: for that, pair it with --scope run.",
     "view": "It can only watch.",
 }
 """Maps each limited scope to a sentence about what a device with this scope can and can't do."""
@@ -144,7 +144,7 @@ ALONE: Final = (
 
 def pair(data: Path, name: str | None, rights: Rights) -> int:
     """Creates a pairing code and shows it. ``name``: the device's name; None lets the device choose it. Raises
-    ``NoServer``, before anything is written, if no server is running.
+    ``NoServer``, before anything is written, if no server is running, and the errors of ``new_code``.
     """
     server = running.find(data)
     if server is None:

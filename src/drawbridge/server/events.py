@@ -1,8 +1,8 @@
-"""The events of the server: their types, how each is written into a history and read back, and which receivers get it. Pure.
+"""The server's events: their types, how each is written to a history and read back, and which receivers get it. Pure.
 
 An event is *recorded* (stored in its session's history, with a number there) or *announced* (not stored, because it
 matters only now). Where the protocol has a structure with the same fields, that structure is the event. A record has
-one of three directions: ``client`` (a person's prompt), ``claude`` (an agent's line, byte for byte; the name comes from
+one of three directions: ``client`` (a user's prompt), ``claude`` (an agent's line, byte for byte; the name comes from
 the specification) and ``server``: ``{"type": "system", "subtype": <kind>, "message": {…}}``.
 
 The ``Bus`` passes each event to the receivers that ``RECEIVERS`` names for its type, in that order.
@@ -73,7 +73,8 @@ __all__ = [
 logger = logging.getLogger("drawbridge.server")
 
 SHOWN_TEXT: Final = 150_000
-"""The longest edited text, in characters, that clients get with a decision. As JSON it may be six times as long."""
+"""The maximum length, in characters, of an edited text that clients get with a decision; as JSON it may be six times as
+long. Any other edited input may have at most this many bytes of JSON."""
 
 NOTHING: Final = Raw(b"null")
 
@@ -81,8 +82,8 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class PromptAccepted(Struct, frozen=True):
-    """A person's prompt. ``attachments``: the names of its attachments. ``uuid``: the id of its line in the agent's own
-    transcript, in terminal sessions.
+    """A person's prompt. ``attachments``: the names of its attachments, or the media types of those without a name.
+    ``uuid``: the id of its line in the agent's own transcript, in terminal sessions; otherwise empty.
     """
 
     run_id: str
@@ -98,12 +99,12 @@ class PromptAccepted(Struct, frozen=True):
     files: tuple[PromptFile, ...] = ()
     """The attachments that the agent opens by their paths."""
     review: Submission | None = None
-    """The review comments that it consists of; None for other prompts."""
+    """The ids of the review comments that the prompt sends to the agent; None for other prompts."""
 
 
 class ApprovalRequested(Struct, frozen=True, omit_defaults=True):
     """An agent waits for a person's decision. The fields are as in ``PermissionRequest``. ``known_as`` identifies the
-    request of a terminal session when its hook sends it again.
+    request of a terminal session when its hook or bridge sends it again; otherwise empty.
     """
 
     approval_id: str
@@ -161,7 +162,7 @@ class ApprovalResolved(Struct, frozen=True, omit_defaults=True):
     @property
     def shown(self) -> messages.PermissionResolved:
         """The part for clients, in a frame of at most ``FRAME_BYTES``. A message that does not fit is cut; an edit that
-        does not fit into the remaining space is left out.
+        does not fit into the remaining space, or an edited input of more than ``SHOWN_TEXT`` bytes, is left out.
         """
         message = shortened(_encode(self.message), messages.FRAME_BYTES - messages.ROOM)
         room = messages.FRAME_BYTES - messages.ROOM - len(message)
@@ -202,7 +203,7 @@ class RunContinued(Struct, frozen=True):
 class DoneInEditor(Struct, frozen=True):
     """A person has made a decision, or written or submitted comments, in an editor. ``command``: what a client would
     have sent, without the content of an edited input; ``reply``: the data of its reply; ``asked``: the approval request
-    that it decides on. ``by``: the editor's name."""
+    that it decides on, if any. ``by``: the editor's name."""
 
     by: str
     command: commands.PermissionResponse | commands.ReviewDecide | commands.ReviewComment | commands.ReviewSubmit
@@ -270,15 +271,17 @@ KINDS: Final[Mapping[type, str]] = {
     ProjectGone: "project_deleted",
     DiskWarning: "disk_warning",
 }
-"""The wire name of each of the server's own events: the ``update_type``, and the ``subtype`` of its record."""
+"""The wire name of each of the server's own events that clients receive: the ``update_type``, and the ``subtype`` of
+its record if it is recorded."""
 
 
 class Announced(Struct, frozen=True):
-    """An event in the directory ``path``. ``project_id``: its project or terminal session; None if it belongs to none.
+    """An event in the directory ``path``. ``project_id``: its project or terminal session; None if it has neither.
 
-    ``asker``: the id of the client whose request caused the event; its reply reports the event, and it receives nothing
-    else about it. ``quiet``: the event happened long ago, so only clients that have joined receive it. ``timestamp``:
-    the time of a record that could not be written; None for other events.
+    ``asker``: the id of the client whose request caused the event, and whose reply reports it, so that the client
+    receives nothing else about it; empty if there is no such client. ``quiet``: the event needs no attention, for
+    example because it happened earlier: nobody is notified, and only clients that have joined receive it.
+    ``timestamp``: the time of a record that could not be written; None for events that are only announced.
     """
 
     project_id: str | None
@@ -333,7 +336,7 @@ def _prompt(event: PromptAccepted) -> bytes:
 
 
 NOT_OURS: Final = (msgspec.MsgspecError, AttributeError, KeyError, OverflowError, TypeError, ValueError)
-"""The exceptions that reading a record can raise if Drawbridge did not write it."""
+"""The exceptions that reading a record can raise if it is damaged, or Drawbridge did not write it."""
 
 
 class Written(Struct):
@@ -375,8 +378,8 @@ class _OfPrompt(Struct):
     review: Submission | None = None
 
 
-# Records of earlier versions lack some of these fields. Numbers are bounded, because what is derived from a record is
-# stored and has to be readable again.
+# Records of earlier versions lack some of these fields. Numbers are bounded, because values derived from them are
+# stored and must be readable later.
 
 
 class _Started(RunStarted, frozen=True, kw_only=True):
@@ -443,7 +446,7 @@ def agent_lines(lines: Iterable[bytes]) -> list[bytes]:
 
 
 def read(line: bytes) -> Read:
-    """Reads a line of a history, after a restart of the server. Raises one of ``NOT_OURS``."""
+    """Reads an event back from a line of a history. Raises one of ``NOT_OURS``."""
     found = _written.decode(line)
     return Read(found.seq, datetime.fromisoformat(found.timestamp), _event(found))
 

@@ -1,4 +1,4 @@
-"""What ``drawbridge serve`` prints when it is ready: one line of JSON for programs, or a short text for people."""
+"""What ``drawbridge serve`` prints when it is ready: a summary for people or, with ``--json``, a line for programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ ADDRESSES: Final = ("web UI", "programs", "metrics")
 
 
 def ready_line(plan: Plan, port: int, certificate: Certificate | None, metrics: str | None) -> dict[str, Any]:
-    """What a program needs to connect. ``token_file``, ``fingerprint`` and ``metrics`` may be null."""
+    """What a program needs to connect. ``token_file`` is None if no token is required, ``fingerprint`` without TLS, and
+    ``metrics`` if metrics are not served."""
     return {
         "event": "ready",
         "url": address(plan, port),
@@ -77,7 +78,7 @@ def show(
     sign_in: str | None = None,
 ) -> None:
     """Prints how to reach the server. ``missing``: the names in ``agents`` whose programs are not installed.
-    ``sign_in``: a link that signs in a browser on this machine; None to print none."""
+    ``sign_in``: a link that signs in a browser on this machine; None to omit it."""
     terminal = Terminal(sys.stdout)
     if plan.json:
         terminal.write(json.dumps(ready_line(plan, port, certificate, metrics)) + "\n")

@@ -58,15 +58,15 @@ SPARE_CONNECTIONS: Final = 288
 token yet, and for plain requests, such as for the web UI and /health."""
 
 WAITING_CONNECTIONS: Final = 128
-"""The maximum number of connections without a complete request, from all addresses together. Above it, each new
-connection replaces an older one; recent ones are replaced only if their address has many. Over TLS, a connection may
-take 120 kB."""
+"""Once this many connections, from all addresses together, have not sent a complete request, each new connection
+replaces an older one; recent ones are replaced only if their address has many. Over TLS, a connection may take 120 kB
+of memory."""
 
 logger = logging.getLogger("drawbridge.server")
 
 
 def run(settings: ServeSettings, find_unsaved: FindUnsaved) -> int:
-    """Runs the server until a signal ends it. Returns the exit code."""
+    """Runs the server until a signal ends it. Returns the exit code. Raises ``DrawbridgeError`` if it can't start."""
     logs.configure(settings.log_level, settings.log_format, settings.log_file)
     plan = Plan(settings)
     upgrade.check(plan.data)
@@ -203,7 +203,7 @@ async def _serve(
 
 def _sign_in_link(plan: Plan, port: int, entrance: Entrance) -> str | None:
     """A link that makes a browser on this machine a device with the ``admin`` scope; None if such a link can't be
-    created, used or shown. It is shown only in a terminal: what is written into a file or a log stays there."""
+    created, used or shown. It is shown only in a terminal: text that is written to a file or a log stays there."""
     here = plan.host in EVERYWHERE or is_loopback(plan.host)
     if not (here and plan.token_wanted and not plan.json and not plan.public_hosts and sys.stdout.isatty()):
         return None
@@ -251,8 +251,9 @@ def _served(plan: Plan, names: OwnNames) -> tuple[str, ...]:
 
 
 async def _renew(plan: Plan, names: OwnNames, certificate: Certificate, tls: Any) -> None:
-    """Renews the server's own certificate before it expires, or when this machine has a new address. Reloads the
-    owner's certificate if it was replaced.
+    """Renews the server's own certificate before it expires, or when it does not cover an address at which the server
+    can now be reached. Reads the owner's certificate again, because it may have been replaced. A failure is only
+    logged.
     """
 
     def renewed() -> str:
@@ -274,7 +275,8 @@ async def _renew(plan: Plan, names: OwnNames, certificate: Certificate, tls: Any
 
 @contextlib.contextmanager
 def _own_data(directory: Path) -> Iterator[None]:
-    """Locks the data directory for this process. The kernel releases the lock however the process ends."""
+    """Locks the data directory for this process. The kernel releases the lock however the process ends. Raises
+    ``ServerRunning`` if another server uses the directory, and ``NotPrivate`` or ``NotWritable``."""
     make_private_directory(str(directory))
     file = os.open(directory / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -40,7 +40,8 @@ def check(data: Path) -> None:
 
 
 def mark(data: Path) -> None:
-    """Writes the current format to ``format.json``, unless the file already contains it."""
+    """Writes the current format to ``format.json``, unless the file already contains it. Raises ``NotPrivate`` if the
+    file can't be read or written."""
     found = _read(data)
     if found is None or found.format < FORMAT:
         write_private(str(data / FILE), msgspec.json.encode(_Format(FORMAT, version("drawbridge"))) + b"\n")

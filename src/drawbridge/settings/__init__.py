@@ -47,7 +47,10 @@ class Spec(NamedTuple):
     heading: str = ""
     """Begins a group of flags in the help, which lasts until the next heading."""
     choices: tuple[str, ...] = ()
-    """The allowed texts, if the type is not a ``Literal`` of them, such as the agents in the catalog."""
+    """The allowed values, such as the agents in the catalog, if the type is not a ``Literal``."""
+    separator: str = os.pathsep
+    """For a list: what separates the values in the environment variable. Values that may contain a colon need another
+    one, such as a comma."""
     bare: str = ""
     """A variable without the prefix. It is read only with ``spec_env``, because many shells set PORT for a web
     project."""
@@ -55,7 +58,7 @@ class Spec(NamedTuple):
 
 class Setting(NamedTuple):
     """One field of a settings class. ``kind`` "list": the flag may be repeated; the values in an environment variable
-    are separated by ``os.pathsep``."""
+    are separated by ``spec.separator``."""
 
     name: str
     kind: Kind
@@ -122,7 +125,7 @@ def load(
     environ: Mapping[str, str] = os.environ,
     check: Callable[[Settings], list[str]] | None = None,
 ) -> Settings:
-    """The settings that apply. Raises ``BadSetting`` with all problems at once.
+    """The settings of ``command``, from all sources. Raises ``BadSetting``, which lists all problems at once.
 
     ``flags["config"]`` names the file, if the command has such a flag. ``check`` returns the problems that only the
     command itself can find; it gets the default in place of each invalid value.
@@ -206,7 +209,8 @@ def _parse(setting: Setting, text: str) -> Any:
     if setting.kind == "switch":
         return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}.get(text.lower(), text)
     if setting.kind == "list":
-        return text.split(os.pathsep)
+        items = text.split(setting.spec.separator)
+        return items if setting.spec.separator == os.pathsep else [item.strip() for item in items]
     return text
 
 

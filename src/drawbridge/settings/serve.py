@@ -29,19 +29,25 @@ class ServeSettings(NamedTuple):
         int, Spec("the port to listen on; 0 for any free port", metavar="N", range=(0, 65_535), bare="PORT")
     ] = 8443
     public_host: Annotated[
-        tuple[str, ...], Spec("another host name or address that clients use for this server", metavar="NAME")
+        tuple[str, ...],
+        Spec("another host name or address that clients use for this server", metavar="NAME", separator=","),
     ] = ()
     allow_origin: Annotated[
         tuple[str, ...],
         Spec(
             "the origin of another web page that may connect, such as https://agents.example",
             metavar="https://NAME",
+            separator=",",
             pattern=r"https?://[^/\s]+/?",
         ),
     ] = ()
     trusted_proxy: Annotated[
         tuple[str, ...],
-        Spec("the address or network of proxies whose X-Forwarded-For header is trusted", metavar="ADDRESS"),
+        Spec(
+            "the address or network of proxies whose X-Forwarded-For header is trusted",
+            metavar="ADDRESS",
+            separator=",",
+        ),
     ] = ()
     metrics_port: Annotated[
         int | None,
@@ -163,13 +169,18 @@ class ServeSettings(NamedTuple):
     ] = False
     allow_tool: Annotated[
         tuple[str, ...],
-        Spec("a rule that clients may allow in advance, such as Bash(git *) (default: any)", metavar="RULE"),
+        Spec(
+            "a rule that clients may allow in advance, such as Bash(git *) (default: any)",
+            metavar="RULE",
+            separator=",",
+        ),
     ] = ()
     allow_model: Annotated[
         tuple[str, ...],
         Spec(
             "a model that clients may choose, such as *sonnet* (default: any); the first without * becomes the default",
             metavar="MODEL",
+            separator=",",
         ),
     ] = ()
     max_turns: Annotated[

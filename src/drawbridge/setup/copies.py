@@ -42,9 +42,10 @@ def digest(folder: Path, parts: Iterable[str]) -> str:
 
 
 def install(folder: Path, parts: Iterable[str], place: Path, inside: str, prepare: Callable[[Path], None]) -> None:
-    """Copies ``parts`` of ``folder`` to ``place/inside``. ``prepare`` receives the new folder before it is moved there.
+    """Copies ``parts`` of ``folder`` to ``place/inside``. ``prepare`` receives a temporary folder, which is then moved
+    to ``place``.
 
-    Raises ``NotPrivate`` if the copy can't be written; in that case, nothing has changed.
+    Raises ``NotPrivate`` if the copy can't be written, and whatever ``prepare`` raises.
     """
     make_private_directory(str(place.parent))
     beside = place.with_name(f"{place.name}.{os.getpid()}.tmp")
@@ -62,14 +63,14 @@ def install(folder: Path, parts: Iterable[str], place: Path, inside: str, prepar
         os.rename(beside, place)
     except OSError as error:
         why = (error.strerror or "unknown reason").lower()
-        raise NotPrivate(f"{place} can't be written: {why}. Nothing was changed elsewhere.") from None
+        raise NotPrivate(f"{place} can't be written: {why}. No other changes were made.") from None
     finally:
         shutil.rmtree(beside, ignore_errors=True)
 
 
 def remove_unused(directory: Path, is_used: Callable[[Path], bool]) -> None:
-    """Removes unused and unfinished copies, and the directory and Drawbridge's data directory if they are then
-    empty."""
+    """Removes unused copies, and unfinished ones whose process has ended; then the directory and Drawbridge's data
+    directory if they are empty."""
     for entry in list(directory.iterdir()) if directory.is_dir() else []:
         unfinished = UNFINISHED.fullmatch(entry.name)
         old = NAME.fullmatch(entry.name) and not is_used(entry)

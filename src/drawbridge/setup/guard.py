@@ -73,8 +73,9 @@ def load(agent: AgentHooks, path: Path) -> Loaded:
 
 
 def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode: bool | None) -> Plan:
-    """The plan of an installation. ``ask_mode``: whether the agent is to ask before it writes (None if unchanged).
-    Raises ``UnusableFile`` or ``NotWritable`` if the settings file can't be changed."""
+    """The plan that installs the guard for this agent and scope. ``ask_mode``: whether the agent is to ask before it
+    writes; None leaves that as it is. Raises ``UnusableFile`` or ``NotWritable`` if the settings file can't be changed,
+    and ``NoProgram`` if no Python can run the guard."""
     agent = AGENTS[name]
     loaded = load(agent, agent.settings_file(project))
     made = record.load(loaded.path)
@@ -125,7 +126,8 @@ def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode
 
 
 def plan_removal(name: str, project: Path | None) -> Plan:
-    """The plan of a removal, which undoes what setup did for this agent and scope."""
+    """The plan that undoes what setup did for this agent and scope. Raises ``UnusableFile`` or ``NotWritable`` if the
+    settings file can't be changed."""
     agent = AGENTS[name]
     loaded = load(agent, agent.settings_file(project))
     made = record.load(loaded.path)

@@ -19,7 +19,7 @@ HOOKS = ("hooks",)
 
 
 class Unfit(Exception):
-    """The settings contain something else where hooks are expected; the text describes it."""
+    """The settings contain a value of the wrong type where setup adds hooks or values; the text describes it."""
 
 
 def is_guard_hook(handler: Any, agent: str) -> bool:
@@ -42,8 +42,8 @@ def _is_stub(path: PurePath, agent: str) -> bool:
 
 
 def add(document: Document, wanted: Mapping[str, Group], agent: str, made: Collection[Path]) -> Document:
-    """The settings with one Drawbridge group for each event in ``wanted``, and no other Drawbridge hooks. Raises
-    ``Unfit``."""
+    """The settings with one Drawbridge hook for each event in ``wanted``, and no other Drawbridge hooks. ``made``: the
+    lists and objects that setup created, which are removed if they become empty. Raises ``Unfit``."""
     _check(document, wanted)
     for event in [event for event, _, _ in _guard_hooks(document, agent) if event not in wanted]:
         document = remove(document, agent, made, only=event)
@@ -71,8 +71,8 @@ def _add_to_list(document: Document, event: str, group: Group, agent: str) -> Do
 
 
 def remove(document: Document, agent: str, made: Collection[Path] | None, only: str | None = None) -> Document:
-    """The settings without Drawbridge's hooks. Lists and objects that become empty are removed if setup ``made`` them;
-    if that is not known (None), all of them are."""
+    """The settings without Drawbridge's hooks. ``only``: removes the hooks of this event only. Lists and objects that
+    become empty are removed if setup ``made`` them; if that is not known (None), all of them are."""
     places = [place for place in _guard_hooks(document, agent) if only in (None, place[0])]
     for event, number, handler in reversed(places):
         document = _without(document, event, number, handler)
@@ -84,7 +84,7 @@ def remove(document: Document, agent: str, made: Collection[Path] | None, only: 
 
 
 def set_value(document: Document, path: Path, value: str) -> Document:
-    """The settings with a text at ``path``. Raises ``Unfit``."""
+    """The settings with a string at ``path``. Raises ``Unfit`` if its container is not an object."""
     container = path[:-1]
     if not isinstance(document.get(container, {}), dict):
         raise Unfit(f"{container[0]} is {_kind(document.get(container))}, not an object")
@@ -96,8 +96,9 @@ def set_value(document: Document, path: Path, value: str) -> Document:
 
 
 def restore_value(document: Document, path: Path, value: str, former: str | None, made: Collection[Path]) -> Document:
-    """Undoes ``set_value(document, path, value)``. ``former``: the previous source text, None if there was no value. A
-    value that has been changed since then is kept."""
+    """Undoes ``set_value(document, path, value)``. ``former``: the previous source text, None if there was no value;
+    then the value's object is also removed if it becomes empty and setup ``made`` it. A value that has been changed
+    since then is kept."""
     container = path[:-1]
     if document.get(path) != value:
         return document
@@ -112,7 +113,7 @@ def has_guard_hooks(document: Document, agent: str) -> bool:
 
 
 def containers(document: Document, values: Iterable[Path] = ()) -> set[Path]:
-    """The paths of the lists and objects that setup may have to create, for hooks and for ``values``."""
+    """The paths of the existing lists and objects that contain hooks, or could contain ``values``."""
     events = document.get(HOOKS, {})
     lists = ((*HOOKS, event) for event in (events if isinstance(events, dict) else ()))
     paths = {HOOKS, *(value[:-1] for value in values), *lists}

@@ -101,8 +101,9 @@ if {closed} and b'"{before}"' in given:
 print("{{}}")
 sys.exit()
 """
-"""What a stub runs if its copy is damaged: no traceback for the agent, but a line in the log, and a denial if the guard
-fails closed. The stub contains it as text, since the stub is compiled at each call."""
+"""What a stub runs if its copy is damaged: it writes one line to stderr and to the log instead of a traceback and, if
+the guard fails closed, denies a call before a tool. The stub contains it as a string, because the stub is compiled at
+each call."""
 
 
 def directory() -> Path:
@@ -110,7 +111,7 @@ def directory() -> Path:
 
 
 def stub_path(agent: str, project: Path | None = None) -> Path:
-    """The path of an agent's stub; with ``project``, of the stub for that directory's settings."""
+    """The path of an agent's stub: the one for the user's settings or, with ``project``, for that directory's."""
     mark = f"-{hashlib.blake2b(os.fsencode(os.path.realpath(project)), digest_size=6).hexdigest()}" if project else ""
     return directory() / f"{agent}{mark}.py"
 
@@ -184,9 +185,11 @@ def is_whole(copy: Path) -> bool:
 
 
 def install_copy() -> Path:
-    """Copies the guard's modules, unless the copy exists: into a temporary directory, which is then renamed.
+    """Copies the guard's modules unless a complete copy exists, and compiles them for the chosen interpreter. Returns
+    the copy's path.
 
-    Raises ``NotPrivate`` if it can't be written, ``ProgramFailed`` if the copy does not run.
+    Raises ``NoProgram`` if no interpreter can be used, ``NotPrivate`` if the copy can't be written, ``ProgramFailed``
+    if it does not run.
     """
     interpreter, place = choose(), copy_path()
     if is_whole(place):
@@ -213,7 +216,8 @@ def _package() -> Path:
 
 
 def _compile(copy: Path, interpreter: Interpreter) -> None:
-    """Compiles the copy's bytecode and tests whether it runs. Raises ``ProgramFailed`` if it does not."""
+    """Compiles the copy for this interpreter, unless that has been done, and tests whether it runs. Raises
+    ``ProgramFailed`` if it does not, or if that takes longer than a minute."""
     root = copy / "drawbridge"
     if (root / "__pycache__" / f"__init__.{interpreter.tag}.pyc").exists():
         return
@@ -223,7 +227,7 @@ def _compile(copy: Path, interpreter: Interpreter) -> None:
     except subprocess.CalledProcessError as error:
         last = (error.stderr.strip().splitlines() or [f"exit code {error.returncode}"])[-1]
         raise ProgramFailed(
-            f"The guard's copy does not run with {interpreter.path}: {last}. Nothing else was changed."
+            f"The guard's copy does not run with {interpreter.path}: {last}. No other changes were made."
         ) from None
     except subprocess.TimeoutExpired:
-        raise ProgramFailed(f"{interpreter.path} did not finish within a minute. Nothing else was changed.") from None
+        raise ProgramFailed(f"{interpreter.path} did not finish within a minute. No other changes were made.") from None

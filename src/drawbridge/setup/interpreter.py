@@ -1,4 +1,5 @@
-"""Chooses the Python that runs the guard: one that starts quickly, has the modules it needs, and is permanent."""
+"""Chooses the Python that runs the guard: a permanent one that has the modules that the guard needs, and that is not
+behind a shim, which would slow its start."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ class Interpreter(NamedTuple):
 
 
 def choose() -> Interpreter:
-    """This interpreter without its virtual environment. If that can't be used, or is in a temporary or cache directory:
-    the first suitable one on PATH or in the system's directories.
+    """The interpreter that runs this process, without its virtual environment. If that can't be used, or is in a
+    temporary or cache directory: the first suitable one on PATH or in the system's directories.
 
     Raises ``NoProgram`` if none can be used.
     """
@@ -46,7 +47,7 @@ def choose() -> Interpreter:
             return found
     raise NoProgram(
         f"No permanent Python {OLDEST[0]}.{OLDEST[1]} or newer was found; {sys.executable} is in a temporary directory. "
-        "Nothing was changed. Install Python (the python3 package) and run this again."
+        "Install Python (the python3 package) and run this again."
     )
 
 
@@ -66,7 +67,7 @@ def _candidates() -> Iterator[str]:
 
 
 def _probe(candidate: str) -> Interpreter | None:
-    """The real interpreter behind links, shims and environments; None if the guard can't run there."""
+    """The real interpreter behind links, shims and environments; None if the guard can't run with it."""
     try:
         command = [candidate, "-I", "-S", "-c", PROBE]
         answer = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=10, check=True).stdout

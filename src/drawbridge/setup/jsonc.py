@@ -52,7 +52,8 @@ class Node(NamedTuple):
 
 
 class Document:
-    """A text and its JSON value. Editing returns another document; ``path`` leads to a value by keys and indices."""
+    """A text and its JSON value. Each edit returns a new document. ``path``: the keys and indices that lead to a
+    value."""
 
     def __init__(self, text: str, *, comments: bool = False) -> None:
         """Raises ``json.JSONDecodeError`` with the line, the column, and what was expected there."""
@@ -89,7 +90,8 @@ class Document:
         return self._with(self.text[: node.start] + source + self.text[node.end :])
 
     def insert(self, path: Path, value: Any) -> Document:
-        """Adds a last member or element. For a list, the last part of ``path`` is ignored."""
+        """Adds a member at the end of an object, or an element at the end of a list. For a list, the last part of
+        ``path`` is ignored."""
         parent = self._at(path[:-1])
         assert parent.items is not None, path
         assert not parent.is_object or path not in self, path
@@ -158,7 +160,7 @@ class Document:
         return found[0] if found else "\n"
 
     def _unit(self) -> str:
-        """One level of indentation: the first one in the text."""
+        """One level of indentation: the first one in the text, or two spaces if nothing in it is indented."""
         ahead = [self._root]
         while ahead:
             node = ahead.pop(0)
@@ -178,7 +180,8 @@ class Document:
         return ":" + self._space(":")
 
     def _is_spread(self, node: Node) -> bool:
-        """Whether a value's contents are on separate lines; for an empty value, whether the document's contents are."""
+        """Whether a value's contents are on separate lines; for an empty value, whether the document's contents are
+        (True if the document is empty, too)."""
         if node.items:
             return "\n" in self.text[node.start : node.items[0].start]
         inside = self.text[node.start : node.end]
@@ -202,7 +205,7 @@ class Document:
         return lines.replace("\n", self._newline() + indent)
 
     def _gaps(self, start: int, end: int) -> Iterator[tuple[int, int, bool]]:
-        """The start and end of each token (white space, comma, comment) in a range, and whether it is a comment."""
+        """The start and end of each comment and of each character between comments, and whether it is a comment."""
         while start < end:
             comment = COMMENT.match(self.text, start)
             stop = comment.end() if comment else start + 1
@@ -210,7 +213,7 @@ class Document:
             start = stop
 
     def _after_comments(self, start: int, end: int) -> int:
-        """The position after the last comment between two positions; ``start`` if there is none."""
+        """The position after the last comment between two positions; ``start`` if no comment is there."""
         return max((stop for _, stop, is_comment in self._gaps(start, end) if is_comment), default=start)
 
     def _commas(self, start: int, end: int) -> Iterator[int]:

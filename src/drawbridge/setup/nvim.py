@@ -98,7 +98,7 @@ class Link:
                 self.path.symlink_to(self.after, target_is_directory=True)
         except OSError as error:
             why = (error.strerror or "unknown reason").lower()
-            raise NotWritable(f"{self.path} can't be changed: {why}. Nothing else was changed.") from None
+            raise NotWritable(f"{self.path} can't be changed: {why}. No other changes were made.") from None
 
 
 @dataclass(frozen=True)
@@ -175,11 +175,12 @@ def _ask(nvim: str, lua: str) -> str:
             command, capture_output=True, text=True, timeout=20, check=True, stdin=subprocess.DEVNULL
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
-        raise ProgramFailed(f"{nvim} did not report its directories: {error}. Nothing was changed.") from None
+        raise ProgramFailed(f"{nvim} did not report its directories: {error}.") from None
 
 
 def _wanted(places: Places) -> tuple[Path, list[Step]]:
-    """The link's target, and the step that creates it: a copy, unless this runs from a permanent checkout."""
+    """The link's target, and the steps that create it. The target is the checkout that this command runs from, if that
+    is permanent, otherwise a copy."""
     source = plugin.directory()
     if source.name != "runtime" and not is_passing(str(source)):
         return source, []
@@ -228,7 +229,8 @@ def _starter_step(places: Places, wanted: Path, notes: list[str]) -> Change:
 
 
 def _options(wanted: Path, notes: list[str]) -> str:
-    """The argument of ``setup{}``: the command to run, unless the plugin finds it automatically."""
+    """The argument of ``setup{}``: the command to run; an empty table if the plugin finds the command automatically, or
+    if Drawbridge is not installed permanently."""
     found = shutil.which("drawbridge")
     if (wanted / ".venv" / "bin" / "drawbridge").exists() or (found and not is_passing(found)):
         return "{}"
@@ -241,7 +243,7 @@ def _options(wanted: Path, notes: list[str]) -> str:
 
 
 def _configuration(folder: Path) -> dict[Path, str]:
-    """The user's own configuration files, without comments."""
+    """The texts of the user's own configuration files, at most ``MOST_FILES``, without comments."""
     texts = {}
     for file in islice((file for file in folder.rglob("*") if file.suffix in (".lua", ".vim")), MOST_FILES):
         with contextlib.suppress(OSError):

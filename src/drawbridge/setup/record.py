@@ -18,7 +18,8 @@ from drawbridge.setup import copies, jsonc
 class Record(msgspec.Struct, frozen=True):
     """What setup has done to one settings file. ``blank``: the content of a file that contained no value.
     ``containers``: lists and objects that setup created. ``mode``, ``auto``: the previous source texts of
-    ``AskMode.mode`` and ``AskMode.lasting`` if setup has set them, each in a list that is empty if there was none.
+    ``AskMode.mode`` and ``AskMode.lasting``, each in a tuple that is empty if the file had no such value; None if setup
+    has not set them.
     ``link``: the target of the plugin's link, in the record of Neovim's package directory."""
 
     created: bool = False

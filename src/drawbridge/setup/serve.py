@@ -69,7 +69,7 @@ WantedBy=default.target
 
 
 class Service(Protocol):
-    """One platform's kind of service."""
+    """The user service, as one platform's service manager runs it."""
 
     path: Path
 
@@ -141,7 +141,7 @@ class Launchd:
         self.path = Path.home() / "Library" / "LaunchAgents" / f"{NAME}.serve.plist"
 
     def content(self) -> bytes:
-        log = Path.home() / "Library" / "Logs" / f"{NAME}.log"  # the server rotates it; launchd rotates no logs
+        log = Path.home() / "Library" / "Logs" / f"{NAME}.log"  # the server rotates it; launchd does not rotate logs
         return plistlib.dumps(
             {
                 "Label": self.path.stem,
@@ -149,7 +149,7 @@ class Launchd:
                 "EnvironmentVariables": passed_on(self._environ),
                 "RunAtLoad": True,
                 "KeepAlive": {"SuccessfulExit": False},
-                "ProcessType": "Interactive",  # otherwise launchd throttles its agents like background work
+                "ProcessType": "Interactive",  # otherwise launchd throttles the server's agents like background work
                 "ExitTimeOut": 30,
                 "HardResourceLimits": {"Core": 0},
             }
@@ -188,21 +188,19 @@ class Run:
 
 
 def service(platform: str = sys.platform, environ: Mapping[str, str] = os.environ, uid: int | None = None) -> Service:
-    """This machine's kind of service. Raises ``NoProgram`` if its service manager is not supported."""
+    """The service for this machine's service manager. Raises ``NoProgram`` if the platform is not supported."""
     if platform.startswith("linux"):
         return Systemd(environ)
     if platform == "darwin":
         return Launchd(environ, os.getuid() if uid is None else uid)
-    raise NoProgram(
-        f"The service manager of {platform} is not supported. Nothing was changed. Start `drawbridge serve` another way."
-    )
+    raise NoProgram(f"The service manager of {platform} is not supported. Start `drawbridge serve` another way.")
 
 
 def plan_setup(chosen: Service | None = None) -> Plan:
     target = chosen or service()
     if is_passing(sys.executable):
         raise NoProgram(
-            f"This drawbridge runs with {sys.executable}, which is in a temporary directory. Nothing was changed. Install it "
+            f"This drawbridge runs with {sys.executable}, which is in a temporary directory. Install it "
             "permanently, for example with pipx, and run this again from there."
         )
     before, after = files.read(target.path), _marked(target.content())
@@ -330,7 +328,8 @@ def succeeds(*command: str) -> bool:
 
 
 def _run(command: tuple[str, ...]) -> None:
-    """Runs a command. Raises ``ProgramFailed`` with the last line of its output."""
+    """Runs a command. Raises ``ProgramFailed`` with the last line of its output, or with the reason if the command
+    can't be run or takes too long."""
     try:
         ended = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS, stdin=subprocess.DEVNULL

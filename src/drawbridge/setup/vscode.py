@@ -20,7 +20,7 @@ PROGRAMS = ("code", "code-insiders", "codium", "cursor", "windsurf", "code-serve
 """VS Code, its Insiders build and compatible editors, in the order in which they are tried."""
 
 COMMAND_SECONDS = 120
-"""The limit for a command of the editor, in seconds; code-server starts Node.js first."""
+"""The time limit for one of the editor's commands, in seconds; code-server starts Node.js first."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ class Uninstall:
 
 
 def plan(program: str | None, *, remove: bool) -> Plan:
-    """The plan for the extension. ``program``: the editor's command (default: the first of ``PROGRAMS`` on PATH)."""
+    """The plan for the extension. ``program``: the editor's command (default: the first of ``PROGRAMS`` on PATH).
+    Raises ``NoProgram`` if there is no such command, and ``ProgramFailed`` if it fails."""
     found, folder = _find(program), extension_directory()
     package = json.loads((folder / "package.json").read_text("utf-8"))
     identity = f"{package['publisher']}.{package['name']}"
@@ -77,7 +78,7 @@ def plan(program: str | None, *, remove: bool) -> Plan:
 
 
 def extension_directory() -> Path:
-    """The extension's folder: beside this package in a wheel, in the repository in a checkout."""
+    """The extension's folder: inside this package if it is installed from a wheel, otherwise in the checkout."""
     package = Path(drawbridge.__file__).parent
     installed = package / "runtime" / "vscode"
     return installed if installed.is_dir() else package.parent.parent / "extensions" / "vscode"
@@ -88,21 +89,22 @@ def _find(program: str | None) -> str:
         if found := shutil.which(name):
             return found
     missing = f"{program} can't be run" if program else f"None of {', '.join(PROGRAMS)} is on PATH"
-    raise NoProgram(f"{missing}. Nothing was changed. Install VS Code's command, or give its path with --program PATH.")
+    raise NoProgram(f"{missing}. Install VS Code's command, or give its path with --program PATH.")
 
 
 def _run(program: str, *arguments: str) -> str:
-    """The output of a command. Raises ``ProgramFailed`` with the last line of that output."""
+    """The output of a command. Raises ``ProgramFailed`` with the last line of that output, or with the reason if the
+    command can't be run or takes too long."""
     command = [program, *arguments]
     try:
         ended = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ProgramFailed(f"`{shlex.join(command)}` failed: {error}. Nothing else was changed.") from None
+        raise ProgramFailed(f"`{shlex.join(command)}` failed: {error}. No other changes were made.") from None
     if ended.returncode:
         last = ((ended.stderr or ended.stdout).strip().splitlines() or ["no output"])[-1]
         raise ProgramFailed(
-            f"`{shlex.join(command)}` failed with exit code {ended.returncode}: {last}. Nothing else was changed."
+            f"`{shlex.join(command)}` failed with exit code {ended.returncode}: {last}. No other changes were made."
         )
     return ended.stdout

@@ -1,8 +1,8 @@
 """Packs a VS Code extension's folder into one ``.vsix`` file, without network access, Node.js or any package.
 
 A ``.vsix`` is a zip: the extension's files under ``extension/``, a manifest that the installer reads, and the content
-types that the Open Packaging Conventions require. It is stored without compression and with one fixed time, so that the
-same folder always gives the same bytes.
+types that the Open Packaging Conventions require. Its files are stored without compression and with one fixed time, so
+that the same folder always gives the same bytes.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def _package(extension_dir: Path) -> dict[str, Any]:
     try:
         package = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UnusableFile(f"{path} can't be read as an extension's manifest: {error}. Nothing was written.") from None
+        raise UnusableFile(f"{path} can't be read as an extension's manifest: {error}.") from None
     missing = [name for name in REQUIRED if name not in package] if isinstance(package, dict) else list(REQUIRED)
     if missing:
-        raise UnusableFile(f"{path} lacks {', '.join(missing)}. Nothing was written.")
+        raise UnusableFile(f"{path} lacks {', '.join(missing)}.")
     return dict(package)
 
 

@@ -62,8 +62,8 @@ def join(lines: Sequence[str], form: Format) -> str:
 
 
 def utf16_length(text: str) -> int:
-    """The length in UTF-16 code units, in which agents count columns. Undecodable bytes (lone surrogates here) count
-    one each."""
+    """The length in UTF-16 code units, in which agents count columns. Each undecodable byte (a lone surrogate here)
+    counts as one."""
     if text.isascii():
         return len(text)
     return len(text.encode("utf-16-le", "surrogatepass")) // 2

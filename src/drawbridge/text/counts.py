@@ -1,4 +1,4 @@
-"""Numbers with a unit, as people read them. Does no I/O."""
+"""Numbers with their units, as text for the user. Does no I/O."""
 
 from __future__ import annotations
 

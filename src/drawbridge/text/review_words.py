@@ -65,7 +65,8 @@ def lines_of(text: str) -> list[str]:
 
 
 def end_words(removed: str, added: str) -> str:
-    """Describes a change to the newline at the end of a file; empty if that has not changed."""
+    """Describes a change to the newline at the end of a file; empty if that has not changed, or if a hunk has only
+    removed or only added lines."""
     ends = removed.endswith("\n"), added.endswith("\n")
     if not removed or not added or ends[0] == ends[1]:
         return ""
@@ -127,7 +128,8 @@ def _mode(mode: str | None) -> str:
 
 
 def gone_words(by: str | None = None, decision: str | None = None) -> str:
-    """What happened to a hunk that is no longer in the review."""
+    """What happened to a hunk that is no longer in the review. ``by``: the name of whoever decided on it; None or empty
+    if its lines have changed. ``decision``: None if it is not known."""
     if not by:
         return "This change is no longer in the review: its lines have changed."
     return (
@@ -168,7 +170,7 @@ def question(decision: Decision, count: int, unseen: int, where: str) -> tuple[s
 
 
 def decided_words(decided: Mapping[str, Any]) -> str:
-    """What a person has done in a review, as a text that follows their name."""
+    """What someone has decided in a review, such as "kept 2 changes in 1 file"; it follows their name."""
     about = f"{counted(decided['hunks'], 'change')} in {counted(decided['files'], 'file')}"
     return f"{DECIDED.get(decided.get('decision') or '', 'decided on')} {about}"
 
@@ -208,7 +210,7 @@ HANDOVERS: Final = {
     "ended": "The session ended before the agent received the comments. They are drafts again.",
     "refused": "The agent now has more permissions than clients may use. The comments were not sent and are drafts again.",
 }
-"""The state of a ``Handover`` → what happened to its comments."""
+"""Maps the state of a ``Handover`` to what happened to its comments."""
 OUTDATED: Final = "These lines have changed since the comment was written:"
 COMMIT_LOST: Final = (
     "The connection was lost before the server responded. When you’re back online, the uncommitted files will be "
@@ -243,7 +245,7 @@ def lines_words(side: Side, first: int, last: int) -> str:
 
 
 def short_words(comment: Comment) -> str:
-    """The beginning of a comment or, if it has no text, what it suggests."""
+    """The beginning of a comment's first line or, if that is empty, what the comment suggests."""
     line = comment["text"].partition("\n")[0] or ("a suggestion" if comment.get("suggestion") else "remove these lines")
     return f"{line[:LONGEST_SHORT]}…" if len(line) > LONGEST_SHORT else line
 

@@ -25,7 +25,8 @@ class ServerOptions(Struct, frozen=True):
     arrive."""
 
     message_bytes: int = MESSAGE_LIMIT
-    """The maximum size of one message or body from a peer, in bytes; a longer message ends its WebSocket with 1009."""
+    """The maximum size of one message or body from a peer, in bytes. A longer message ends its WebSocket with 1009; a
+    longer body is refused with 413."""
 
     binary_as_text: bool = True
     """Whether a binary message is read as text. If not, it ends its WebSocket with 1003."""
@@ -35,11 +36,11 @@ class ServerOptions(Struct, frozen=True):
 
     kernel_bytes: int | None = None
     """The maximum number of unsent bytes that the kernel buffers for a peer, if that can be set: bytes in the kernel
-    can no longer be dropped."""
+    can no longer be dropped. None for the system's default."""
 
     ping_seconds: float | None = None
-    """Seconds between pings of each WebSocket, which is closed if its peer has neither sent nor read anything
-    since the previous ping.
+    """Seconds between pings of each WebSocket, which is closed if its peer has sent nothing since the previous ping,
+    unless the peer is still reading earlier messages.
 
     If None, WebSockets are never pinged: a suspended agent (Ctrl-Z) keeps its connection and its diffs, and the kernel
     detects dead connections.
@@ -90,7 +91,7 @@ class WebSocket(Protocol):
 
 
 class Peer(Protocol):
-    """The application's side of one WebSocket. Its methods are called in the event loop's thread."""
+    """The application's side of one WebSocket. Its methods are called on the event loop's thread."""
 
     def received(self, text: str) -> None: ...
 
@@ -125,10 +126,11 @@ class Exchange(Protocol):
 
 
 class HttpApp(Protocol):
-    """An application, which handles requests and WebSockets."""
+    """An application that handles requests and WebSockets."""
 
     def admit(self, head: Head, upgrade: bool) -> Refusal | None:
-        """Checks the origin, host and token. Returns None if the request is accepted."""
+        """Checks the head of a request, such as its origin, host, path and token. Returns why the request is refused;
+        None if it is accepted."""
         ...
 
     def subprotocol(self, head: Head) -> str | None:

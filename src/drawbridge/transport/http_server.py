@@ -17,7 +17,7 @@ from typing import Final, cast
 from msgspec import structs
 
 from drawbridge.core.addresses import place
-from drawbridge.protocols.gate import Head
+from drawbridge.protocols.gate import Head, Refusal
 from drawbridge.protocols.http import Body, Closed, Event, Fields, HttpConnection, HungUp, Message, RequestHead
 from drawbridge.transport.http_app import Exchange as Exchange
 from drawbridge.transport.http_app import HttpApp as HttpApp
@@ -27,8 +27,8 @@ from drawbridge.transport.http_app import WebSocket as WebSocket
 from drawbridge.transport.tls_acceptor import TlsAcceptor
 
 BACKLOG: Final = 512
-"""The maximum number of connections that wait to be accepted. If the queue is full, clients retry automatically after a
-few seconds."""
+"""The maximum number of connections that wait to be accepted. If the queue is full, the clients' operating systems
+retry automatically within a few seconds."""
 
 HANDSHAKE_SECONDS: Final = 5.0
 """Seconds that the TLS handshake may take; then, seconds until the head of the first request must be complete."""
@@ -49,13 +49,14 @@ IDLE_SECONDS: Final = 60.0
 """Seconds for which an HTTP connection is kept open for the next request."""
 
 CLOSING_SECONDS: Final = 2.0
-"""Seconds that a peer has to complete the closing handshake."""
+"""Seconds that closing a connection may take, including its closing handshake."""
 
 HIGH_WATER: Final = 1024 * 1024
 """The number of bytes waiting for a slow peer above which nothing more is read from it."""
 
 REPORT_SECONDS: Final = 1.0
-"""The minimum time between two log lines about too many connections, in seconds."""
+"""The minimum time between two log lines about too many connections, and between two about refused requests, in
+seconds. Otherwise, a peer could fill the log."""
 
 DEFAULT_OPTIONS: Final = ServerOptions()
 
@@ -81,6 +82,7 @@ class HttpServer:
         self._server: asyncio.Server | TlsAcceptor | None = None
         self._pinging: asyncio.TimerHandle | None = None
         self._reported_at = float("-inf")
+        self._reported_refusal_at = float("-inf")
 
     async def __aenter__(self) -> HttpServer:
         def connect() -> _Connection:
@@ -115,8 +117,9 @@ class HttpServer:
             await self._server.wait_closed()
 
     def make_room(self) -> bool:
-        """Makes room for one more connection. Returns False if no connection may be closed: all are open WebSockets,
-        requests that are being answered, or new connections from many places whose first requests may still arrive.
+        """Makes room for one more connection. Returns False if the server is full and no connection may be closed: all
+        are open WebSockets, requests that are being answered, or new connections from many places whose first requests
+        may still arrive.
         """
         while True:
             waiting = [connection for connection in self.connections if connection.waits_for_peer]
@@ -125,7 +128,7 @@ class HttpServer:
                 return True
             replaceable = _replaceable(waiting)
             if is_full:
-                self._report("cut one" if replaceable else "refused one")
+                self._report("closed one without an active request" if replaceable else "refused a new one")
             if not replaceable:
                 return not is_full
             self._cut_one_of(replaceable)
@@ -143,7 +146,15 @@ class HttpServer:
         now = asyncio.get_running_loop().time()
         if now - self._reported_at >= REPORT_SECONDS:
             self._reported_at = now
-            logger.warning("%d connections are open: %s", self.options.connections, what)
+            logger.warning("the limit of %d connections is reached: %s", self.options.connections, what)
+
+    def report_refusal(self, refusal: Refusal) -> None:
+        now = asyncio.get_running_loop().time()
+        if refusal.retry_after is None and now - self._reported_refusal_at >= REPORT_SECONDS:
+            self._reported_refusal_at = now
+            logger.warning("refused a request: %s", refusal.reason)
+        else:
+            logger.debug("refused a request: %s", refusal.reason)
 
     def _ping_in(self, seconds: float | None) -> None:
         if seconds is not None:
@@ -182,8 +193,8 @@ class _Connection(asyncio.Protocol):
         self._pinged = False
         self._unsent = 0
         self.send_framed: Callable[[bytes], None] = _dropped
-        """The transport's own ``write`` while the WebSocket is open: a direct call, since it sends most bytes of a
-        broadcast."""
+        """The transport's own ``write`` while the WebSocket is open: a direct call, since most bytes of a broadcast are
+        sent this way."""
         self.address = self.place = ""
         self._made_at = asyncio.get_running_loop().time()
         self._has_asked = False
@@ -193,7 +204,7 @@ class _Connection(asyncio.Protocol):
     # asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports behave the same but are not a subclass.
+        # uvloop's transports behave the same way but are not subclasses.
         self._transport = transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if isinstance(peer, tuple) else ""
@@ -284,7 +295,8 @@ class _Connection(asyncio.Protocol):
         return self._http.websocket is not None and self._http.websocket.compressed
 
     def ping_or_cut(self) -> None:
-        """Pings an open WebSocket, or closes it if its peer has neither sent nor read anything since the last ping."""
+        """Pings an open WebSocket, or closes it if its peer has sent nothing since the last ping, unless the peer is
+        still reading earlier messages."""
         websocket, transport = self._http.websocket, self._transport
         if websocket is None or transport is None or not websocket.is_open:
             return
@@ -382,8 +394,7 @@ class _Connection(asyncio.Protocol):
         app, head = self._server.app, structs.replace(asked.head, peer=self.address)
         refusal = app.admit(head, asked.upgrade)
         if refusal is not None:
-            level = logging.WARNING if refusal.retry_after is None else logging.DEBUG
-            logger.log(level, "refused a request: %s", refusal.reason)
+            self._server.report_refusal(refusal)
             self._http.refuse(refusal)
         elif asked.upgrade:
             self._open_websocket(head)

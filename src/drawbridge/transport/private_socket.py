@@ -5,10 +5,12 @@
     $XDG_STATE_HOME/drawbridge/serve/          0700, for this user only (or in ~/.local/state/…)
         1795252621992-4711.sock                0600; its server's start (milliseconds since 1970) and process id
         4711.json                              0600; what that server has announced (``transport.running``)
-        <session>.waiting                      comments wait for this agent session; its next hook receives them
+        <session>.waiting                      comments wait for this agent session: its next prompt or stop hook
+                                               receives them
 
-A program connects to the newest socket that has a listener. If several servers are running, that is the server that
-started last and, once it has ended, the one before it. ``guard.find.servers`` does the same without this module.
+A program connects to the newest socket that has a listener. If several servers are running, that socket belongs to the
+one that started last or, once it has ended, to the one before it. ``guard.find.servers`` does the same without this
+module.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from drawbridge.core.errors import NotPrivate
 from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory, process_alive, remove_quietly
 
 ENDING = ".sock"
+NEW_ENDING = f"{ENDING}.new"
 
 
 def directory(environ: Mapping[str, str] = os.environ) -> str:
@@ -39,7 +42,7 @@ def listening() -> Iterator[socket.socket]:
     make_private_directory(place)
     _sweep(place)
     path = os.path.join(place, f"{time.time_ns() // 1_000_000:013d}-{os.getpid()}{ENDING}")
-    unfinished = f"{path}.new"
+    unfinished = path.removesuffix(ENDING) + NEW_ENDING
     listener = socket.socket(socket.AF_UNIX)
     try:
         try:
@@ -59,7 +62,8 @@ def listening() -> Iterator[socket.socket]:
 
 
 def addresses() -> list[str]:
-    """The paths where a server may listen, newest first; empty if the directory is missing or open to other users."""
+    """The paths where a server may listen, newest first; empty if the directory is missing, belongs to another user, or
+    is open to other users."""
     place = directory()
     try:
         names = [name for name in os.listdir(place) if name.endswith(ENDING)]
@@ -74,6 +78,8 @@ def addresses() -> list[str]:
 def _sweep(place: str) -> None:
     """Removes the sockets of servers that were killed."""
     for name in os.listdir(place):
+        if not name.endswith((ENDING, NEW_ENDING)):
+            continue
         path = os.path.join(place, name)
         with contextlib.suppress(OSError, ValueError), socket.socket(socket.AF_UNIX) as probe:
             probe.setblocking(False)

@@ -28,8 +28,9 @@ ANSWER_SECONDS: Final = 0.5
 
 
 class Running(Struct, frozen=True, kw_only=True):
-    """What a server has announced. ``pages``: addresses of its web UI, the best one for other devices first;
-    ``loopback``: whether only this machine can reach them.
+    """What a server has announced. ``url``: the address of its WebSocket; ``pages``: addresses of its web UI, the best
+    one for other devices first; ``loopback``: whether only this machine can reach them; ``fingerprint``: SHA-256 of its
+    TLS certificate, None if it does not use TLS.
 
     ``began``: when its process started (seconds since 1970), to distinguish it from a later process with the same PID.
     """
@@ -66,7 +67,7 @@ def announced(
     loopback: bool,
     authority: bool = False,
 ) -> Iterator[None]:
-    """Lets other processes find this server while the block runs."""
+    """Lets other processes find this server while the block runs. Raises ``NotPrivate``."""
     path = str(directory / FILE)
     me = psutil.Process()
     found = Running(
@@ -82,6 +83,9 @@ def announced(
     place = private_socket.directory()
     make_private_directory(place)
     copy = os.path.join(place, f"{me.pid}{COPY_ENDING}")
+    for other in _copies():
+        if _read(other) is None:
+            remove_quietly(str(other))  # its server was killed
     try:
         for file in (path, copy):
             write_private(file, msgspec.json.encode(found))
@@ -92,8 +96,8 @@ def announced(
 
 
 def find(directory: Path) -> Running | None:
-    """The running server that uses this data directory; None if no server does. Files of a killed server are
-    ignored."""
+    """What the server that uses this data directory has announced; None if no server does. The file of a server that
+    was killed is ignored."""
     return _read(directory / FILE)
 
 

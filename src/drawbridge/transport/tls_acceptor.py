@@ -22,8 +22,8 @@ from drawbridge.core.addresses import place
 from drawbridge.core.tasks import BackgroundTasks
 
 HANDSHAKE_LIMIT: Final = 256
-"""The maximum number of simultaneous handshakes. With normal peers, a handshake takes milliseconds, plus the time of
-two messages on the network."""
+"""The maximum number of simultaneous handshakes. With normal peers, a handshake takes milliseconds, plus about one
+round trip on the network."""
 
 PLACE_LIMIT: Final = 64
 """The maximum number of simultaneous handshakes from one address, or from one IPv6 network."""

@@ -13,7 +13,7 @@ Request = Mapping[str, Any]
 
 
 LONGEST_PIECE: Final = 100
-"""The maximum number of characters that are shown of a marked part of the input."""
+"""The maximum length of a marked part of the input as it is shown, in characters; a longer part is cut."""
 
 UNSHOWABLE: Final = "The text contains characters that a terminal can't show: edit it in the web UI or in an editor."
 
@@ -85,7 +85,7 @@ def _edited(request: Request, text: str) -> dict[str, Any] | None:
     whole = edited_text(request, text)
     if request["tool_name"] == "Write":
         return {**given, "content": whole}
-    # The strings of an edit use "\n" whatever the line endings of the file, which the agent preserves.
+    # The strings of an edit use "\n" whatever line endings the file has, which the agent preserves.
     change = {
         "old_string": proposal["old_text"].replace("\r\n", "\n"),
         "new_string": whole.replace("\r\n", "\n"),
@@ -131,5 +131,5 @@ def questions(request: Request) -> list[dict[str, Any]]:
 
 
 def answered_input(request: Request, answers: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """The tool's input with ``answers``: question → the chosen text."""
+    """The tool's input with the user's answers. ``answers``: pairs of a question and the chosen text."""
     return {**request["input"], "answers": dict(answers)}

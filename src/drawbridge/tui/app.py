@@ -123,7 +123,8 @@ class AttachApp(App[None]):
         self.notify(block(words), severity="warning", timeout=WARNING_SECONDS, markup=False)
 
     def on_app_focus(self) -> None:
-        """Reconnects now, since the user is looking, and reloads reviews, since files may have changed meanwhile."""
+        """Retries a lost connection now, since the user is looking, and reloads reviews, since files may have changed
+        meanwhile."""
         self.client.connection.retry_now()
         for screen in self.screen_stack:
             if isinstance(screen, ReviewScreen):

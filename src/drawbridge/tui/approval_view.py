@@ -82,7 +82,7 @@ class ApprovalView(Vertical, can_focus=True):
             self.view = view
 
     class Closed(Message):
-        """The user has seen that another client decided, or that the request was withdrawn."""
+        """The user has closed a request that another client decided, or that was withdrawn."""
 
         def __init__(self, view: ApprovalView) -> None:
             super().__init__()
@@ -102,7 +102,7 @@ class ApprovalView(Vertical, can_focus=True):
         self._found = self._difference()
         self._shown_at = time.monotonic()
         self._places: dict[str | None, tuple[Region, float]] = {}
-        """The name of a button → where it is on the screen, and since when (``time.monotonic``)."""
+        """Maps a button's name to its place on the screen and the time (``time.monotonic``) when it moved there."""
         self._waiting = 1
         self._height = FEWEST_LINES
         self._most = 0
@@ -170,7 +170,7 @@ class ApprovalView(Vertical, can_focus=True):
     # Called from outside.
 
     def count(self, waiting: int) -> None:
-        """Shows how many requests wait."""
+        """Shows how many requests are waiting, including this one."""
         if waiting != self._waiting:
             self._waiting = waiting
             self._draw()
@@ -232,7 +232,8 @@ class ApprovalView(Vertical, can_focus=True):
         self._redraw()
 
     def settle(self, answer: Mapping[str, Any]) -> None:
-        """Shows that another client has decided, or that the request was withdrawn. The user's texts stay readable."""
+        """Shows that another client has decided, or that the request was withdrawn. What the user has written stays
+        readable."""
         self._set_state(settled=answer, busy=False)
 
     def failed(self) -> None:
@@ -257,7 +258,7 @@ class ApprovalView(Vertical, can_focus=True):
             self._give(Answer(allow=True, remember=True))
 
     def _shows_always(self) -> bool:
-        """Whether all of the button that describes what ``remember`` would change is on the screen."""
+        """Whether the button that describes what ``remember`` would change is completely visible."""
         button = self.query_one("Button.always")
         shown = on_screen(button, button.region)
         return bool(
@@ -339,8 +340,8 @@ class ApprovalView(Vertical, can_focus=True):
             self.query_one(".why", Input).focus()
 
     def back(self) -> bool:
-        """Returns to reading or to the previous question, or closes a resolved request. Returns whether there was
-        anything to leave. Written text is kept."""
+        """Returns to reading or to the previous question, or closes a request that is resolved or withdrawn. Returns
+        whether there was anything to leave. What the user has written is kept."""
         if self.is_settled:
             self.post_message(self.Closed(self))
         elif self._is_at_later_question:
@@ -435,7 +436,7 @@ class ApprovalView(Vertical, can_focus=True):
         self._draw()
 
     def _redraw(self) -> None:
-        """Draws the proposed change again after the user's text or the request has changed."""
+        """Draws the request again after it, or the user's edited text, has changed."""
         self._found = self._difference()
         self.query_one(LinesView).redraw(self._lines)
         self._draw()
@@ -477,7 +478,7 @@ class ApprovalView(Vertical, can_focus=True):
         return difference(proposal["old_text"], self._new_text()) if proposal else None
 
     def _first_change(self) -> int:
-        """The first added line of the new text, from 0; 0 if there is none."""
+        """The number, from 0, of the first added line in the new text; also 0 if no line is added."""
         lines = self._found.lines if self._found is not None else []
         return next((line.number - 1 for line in lines if line.kind == "added"), 0)
 

@@ -15,7 +15,7 @@ from drawbridge.tui.difference import Difference
 Mode: TypeAlias = Literal["read", "edit", "reject"]
 
 LONGEST_LABEL: Final = 120
-"""The maximum length of the label of ``always`` in characters. A longer text is shown in the request instead, where it
+"""The maximum length of the label of ``always``, in characters. Longer text is shown in the request instead, where it
 can be scrolled."""
 
 WAYS = ("accept", "edit", "reject", "undo", "back")
@@ -24,8 +24,8 @@ WAYS = ("accept", "edit", "reject", "undo", "back")
 
 class ApprovalState(NamedTuple):
     """The state of a request on this terminal. ``edited``: the user changed the text. ``settled``: another client's
-    answer, or the withdrawal. ``unseen``: the number of lines that have not been on the screen yet; ``hasty``: the user
-    tried to accept anyway. ``next_question``: another question from the agent follows the one that is shown.
+    answer, or the withdrawal; None before that. ``unseen``: the number of lines that have not been on the screen yet;
+    ``hasty``: the user tried to accept anyway. ``next_question``: another question from the agent follows this one.
     ``told_above``: what ``remember`` would change is shown in the request, since its button has no room for it.
     """
 
@@ -144,7 +144,8 @@ def notice(request: answers.Request, state: ApprovalState, found: Difference | N
 
 
 def circumstances(request: answers.Request) -> list[Part]:
-    """Why the agent asks, and what is risky. This may be long, so it is shown in the same field as the call."""
+    """Why the agent asks, and what is risky. This may be long, so it is shown with the call, where it can be
+    scrolled."""
     reason, path = request.get("reason"), request.get("blocked_path")
     found = [Part("words", wording.one_line(reason))] if reason else []
     found += [Part("field", wording.one_line(path), "Path")] if path else []

@@ -1,5 +1,5 @@
-"""A tool call as the parts that a person reads, in order. Only fields that a diff shows or that have no meaning for a
-person are left out. Does no I/O."""
+"""A tool call as the parts that the user reads, in order. Only fields that a diff shows or that mean nothing to the
+user are left out. Does no I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 PLAN: Final = "ExitPlanMode"
-"""The tool with which an agent asks to leave plan mode; its input is the plan."""
+"""The tool with which an agent asks to leave plan mode; its input contains the plan."""
 
 OF_PROPOSAL: Final[Mapping[str, frozenset[str]]] = {
     "Edit": frozenset({"file_path", "old_string", "new_string", "replace_all"}),
@@ -18,10 +18,11 @@ OF_PROPOSAL: Final[Mapping[str, frozenset[str]]] = {
     "Write": frozenset({"file_path", "content"}),
     "NotebookEdit": frozenset({"notebook_path", "new_source", "cell_id", "cell_type", "edit_mode"}),
 }
-"""Tool → the fields of its input that the proposal's diff shows, unless a value has a type that the diff can't show."""
+"""Maps a tool to the fields of its input that the proposal's diff shows, unless a value has a type that the diff can't
+show."""
 
 EDIT: Final = OF_PROPOSAL["Edit"] - {"file_path"}
-"""The fields of each of a MultiEdit's ``edits``."""
+"""The fields of each element of a MultiEdit's ``edits``."""
 
 ACP_WORDS: Final[Mapping[str, frozenset[str]]] = {
     "kind": frozenset(
@@ -30,7 +31,7 @@ ACP_WORDS: Final[Mapping[str, frozenset[str]]] = {
     "status": frozenset({"pending", "in_progress", "completed", "failed"}),
     "sessionUpdate": frozenset({"tool_call", "tool_call_update"}),
 }
-"""Fields of an ACP tool call → the protocol's own values, which need not be shown. Any other value is shown."""
+"""Maps fields of an ACP tool call to the protocol's own values, which need not be shown. Any other value is shown."""
 
 ACP_ID: Final = re.compile(r"[\w.:/-]{1,100}", re.ASCII)
 """Matches a ``toolCallId`` that need not be shown."""
@@ -67,8 +68,8 @@ def of_request(request: Mapping[str, Any], given: Any) -> list[Part]:
 def parts(
     tool: str, given: Any, proposal: Mapping[str, Any] | None = None, links: Any = None, *, is_acp: bool = False
 ) -> list[Part]:
-    """The parts of a tool call. ``proposal``: the change, if it is shown next to them. ``links``: paths that lead
-    through a symbolic link → their targets. ``is_acp``: ``given`` is a tool call of the Agent Client Protocol."""
+    """The parts of a tool call. ``proposal``: the change, if it is shown next to them. ``links``: maps paths that lead
+    through a symbolic link to their targets. ``is_acp``: ``given`` is a tool call of the Agent Client Protocol."""
     found = [
         Part("warning", f"{path} leads through a link. The file is {end}.")
         for path, end in (links.items() if isinstance(links, Mapping) else ())
@@ -144,14 +145,14 @@ def _of_acp(tool: str, call: Mapping[str, Any], proposal: Mapping[str, Any] | No
 
 
 def _command(given: Any) -> str:
-    """A command, or a list of its arguments, as a shell's command line; empty if ``given`` is neither."""
+    """``given``, a command or a list of its arguments, as a shell's command line; empty if it is neither."""
     if isinstance(given, list) and all(isinstance(word, str) for word in given):
         return shlex.join(given)
     return given if isinstance(given, str) else ""
 
 
 def _shown_of_acp(call: Mapping[str, Any]) -> set[str]:
-    """The fields of an ACP tool call that are shown as separate parts, or have no meaning for a person."""
+    """The fields of an ACP tool call that are shown as separate parts, or mean nothing to the user."""
     found = {name for name, words in ACP_WORDS.items() if isinstance(call.get(name), str) and call[name] in words}
     id = call.get("toolCallId")
     if isinstance(id, str) and ACP_ID.fullmatch(id):

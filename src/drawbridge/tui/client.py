@@ -30,7 +30,7 @@ PIECE_BYTES: Final = 300_000
 
 
 LONGEST_SHOWN: Final = 100
-"""The maximum number of characters of a prompt that are shown in a message about it."""
+"""The maximum number of characters of a prompt that a message about it shows."""
 
 
 class Unsent(NamedTuple):
@@ -90,7 +90,7 @@ class Client:
 
     @property
     def project(self) -> Project | None:
-        """The shown project."""
+        """The shown project; None if no project is shown, or if the server has not sent it."""
         return self.projects.all.get(self.conversation.id) if self.conversation is not None else None
 
     async def begin(self) -> None:
@@ -115,7 +115,7 @@ class Client:
         await self._join()
 
     async def choose(self, id: str | None) -> None:
-        """Shows a project, or none if ``id`` is None."""
+        """Shows a project, or none if ``id`` is None. Raises ``RequestError``."""
         before = self.conversation
         if before is not None and before.id == id:
             return
@@ -151,7 +151,8 @@ class Client:
         input: Message | None = None,
         remember: bool = False,
     ) -> None:
-        """Sends a decision on an open approval request. Raises ``RequestError``."""
+        """Sends a decision on an open approval request. Raises ``RequestError``, unless the server has already recorded
+        the same decision from this terminal."""
         data: Message = {"approval_id": approval_id, "decision": "allow" if allow else "deny"}
         data |= {"message": message} if message else {}
         data |= {"remember": True} if remember else {}
@@ -211,14 +212,15 @@ class Client:
         return str(record["message"]["message"]["prompt"])
 
     async def around(self, seq: int) -> None:
-        """Loads the part of the history that contains the record ``seq``. Raises ``RequestError``."""
+        """Loads the part of the history that contains the record ``seq``, unless that record is in memory. Raises
+        ``RequestError``."""
         conversation = self.conversation
         if conversation is not None and not conversation.first <= seq <= conversation.last:
             conversation.jump(min(seq + PAGE // 2, conversation.cursor))
             await self.older()
 
     async def latest(self) -> None:
-        """Loads the end of the conversation. Raises ``RequestError``."""
+        """Loads the end of the conversation, unless it is in memory. Raises ``RequestError``."""
         if self.conversation is not None and not self.conversation.at_end:
             self.conversation = Conversation(self.conversation.id)
             await self._join()
@@ -241,7 +243,7 @@ class Client:
         return data
 
     async def decide_review(self, project: str, wish: Message) -> Message:
-        """Decides on a part of the review, or on all of it; returns the review after that. Raises ``RequestError``."""
+        """Decides on a part of the review, or on all of it; returns the resulting review. Raises ``RequestError``."""
         data: Message = (await self.connection.ask("review_decide", wish, project=project, lasting=True))["data"]
         return data
 

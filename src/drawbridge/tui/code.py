@@ -1,4 +1,4 @@
-"""Code and diffs as lines of a terminal: colored by Pygments, wrapped to a width, with the words that differ marked."""
+"""Code and diffs as lines of a terminal: colored by Pygments, wrapped to a width, with changed words marked."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ from drawbridge.tui.difference import Difference, Line, Mark
 from drawbridge.tui.wording import TAB
 
 COLOURED: Final = 200_000
-"""The maximum length of a text that is colored, in characters: a longer one would take too long."""
+"""The maximum length of text that is colored, in characters: longer text would take too long."""
 
 LONGEST_COLOURED: Final = 2_000
-"""The maximum length of a line in a text that is colored, in characters: a lexer takes minutes for some longer
-lines."""
+"""The maximum length of a line in text that is colored, in characters: a lexer takes minutes for some longer lines."""
 
 SIGNS: Final = {"added": "+", "removed": "−", "context": " "}
 
@@ -56,14 +55,14 @@ def colours(text: str, path: str, palette: Palette) -> list[list[tuple[int, int,
 
 
 def line_text(raw: str, styles: Sequence[tuple[int, int, Style]]) -> Text:
-    """A line as harmless text with ``styles``, whose positions refer to ``raw``. The line is drawn after a blank."""
+    """A line as harmless text with ``styles``, whose positions refer to ``raw``. The line is drawn after a space."""
     places, shown = [0], ""
     if raw.isascii() and raw.isprintable():
         text = Text(raw, no_wrap=True, end="")
         for start, end, style in styles:
             text.stylize(style, start, end)
         return text
-    # An accent that begins the line would be drawn on the blank.
+    # An accent that begins the line would be drawn on the space.
     for character, piece in zip(raw, harmless_pieces(f" {raw}")[1:], strict=True):
         shown += " " * (TAB - cell_len(shown) % TAB) if character == "\t" else piece
         places.append(len(shown))
@@ -74,13 +73,13 @@ def line_text(raw: str, styles: Sequence[tuple[int, int, Style]]) -> Text:
 
 
 def _folded(text: str, width: int) -> list[str]:
-    """The lines of a text that is wrapped to ``width``, at least one: ``chop_cells`` returns none for a text without
+    """The lines of ``text`` when it is wrapped to ``width``, at least one: ``chop_cells`` returns none for text without
     width, such as an emoji's skin tone on its own."""
     return chop_cells(text, width) or [text]
 
 
 class DiffLines:
-    """A diff at one width: its number of lines, and each line when it is needed.
+    """A diff, wrapped to one width, as a sequence of strips. A strip is drawn only when it is needed.
 
     ``proposal``: the path, the old text and the new text. ``width``: in columns. ``above``: how many lines of the whole
     old file and of the whole new file precede the two texts. ``highest``: the highest line number that has to fit, so
@@ -180,7 +179,7 @@ class DiffLines:
 
 
 def _segments(text: Text) -> Iterator[Segment]:
-    """The segments of a text whose styles are objects, not names."""
+    """The segments of ``text``, whose styles are objects, not names."""
     cuts = sorted({0, len(text), *(place for span in text.spans for place in (span.start, span.end))})
     for start, end in pairwise(cuts):
         styles = [span.style for span in text.spans if span.start <= start and end <= span.end]

@@ -1,4 +1,4 @@
-"""The web UI's calm colors for a terminal, dark and light, and the choice between the two."""
+"""The web UI's colors for a terminal, dark and light, and the choice between the two."""
 
 from __future__ import annotations
 

@@ -29,9 +29,9 @@ class NoReview(Exception):
 
 
 def run(project: str | None, settings: AttachSettings) -> int:
-    """Runs ``drawbridge attach`` until the user leaves, and returns the exit code. ``project``: a project's name, path
-    or id. Raises ``NoServer`` or ``BadSetting``."""
-    finder = _finder(settings)
+    """Runs ``drawbridge attach`` until the user quits, and returns the exit code. ``project``: the name, path or id of
+    the project to show; None shows the list of projects. Raises ``NoServer`` or ``BadSetting``."""
+    finder = _finder(settings, elsewhere=True)
     directory = os.path.realpath(project) if project and os.path.isdir(project) else ""
     asyncio.run(attach(finder, project, directory, of_terminal()))
     return 0
@@ -40,7 +40,7 @@ def run(project: str | None, settings: AttachSettings) -> int:
 def review(given: str, settings: AttachSettings) -> int:
     """Like ``run``, but shows the review of a directory, or prints why there is nothing to show. In that case, the exit
     code is 1 if the server could not read the review, otherwise 0. Raises ``NoServer`` or ``BadSetting``."""
-    finder = _finder(settings)
+    finder = _finder(settings, elsewhere=False)
     directory = os.path.realpath(given)
     if is_here(finder.find().url) and not os.path.isdir(directory):
         raise BadSetting(f"{given} is not a directory. Name one whose changes you want to review.")
@@ -53,8 +53,8 @@ def review(given: str, settings: AttachSettings) -> int:
     return 0
 
 
-def _finder(settings: AttachSettings) -> Finder:
-    finder = Finder(settings.url, settings.token_file, settings.ca, settings.fingerprint)
+def _finder(settings: AttachSettings, *, elsewhere: bool) -> Finder:
+    finder = Finder(settings.url, settings.token_file, settings.ca, settings.fingerprint, elsewhere=elsewhere)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadSetting("requires a terminal for its input and output. Run it without pipes; over SSH use `ssh -t`.")
     return finder
@@ -137,7 +137,7 @@ async def begin(client: Client, project: str | None, directory: str) -> StartVie
     names = ", ".join(one["path"] for one in found or client.projects.sorted()[:10])
     if found:
         raise BadSetting(f"{project} is ambiguous: the server has {names}. Give a path.")
-    there = f"Its projects are {names}" if names else "It has none yet"
+    there = f"Its projects are {names}" if names else "It has no projects yet"
     raise BadSetting(
         f"The server has no project {project}. {there}. To add one, run `drawbridge attach` and press n or, on the server's "
         "machine, run `drawbridge attach DIRECTORY`."

@@ -29,9 +29,9 @@ class Commenting:
         self._load = load
         self.all: Sequence[Comment] = ()
         self.version = ""
-        """The version of the drafts that were last shown."""
+        """The version of the drafts in ``all``."""
         self.handover = ""
-        """The state of the comments that were left with the agent of a terminal session; "" if there are none."""
+        """The state of the comments that were handed over to the agent of a terminal session; "" if none were."""
         self.problem = ""
         """Why the comments could not be withdrawn; empty if nothing went wrong."""
         self.parts: Sequence[Part] = ()
@@ -113,7 +113,8 @@ class Commenting:
         return one
 
     def at(self, key: str | None) -> Writing | None:
-        """The unsaved text that was begun at a part, or whose draft is shown there; None if there is none."""
+        """The unsaved text that was begun at the part with this ``key``, or whose draft is shown there. None if there
+        is no such text, or if ``key`` is None."""
         for one in self.writings:
             draft = self.draft_of(one)
             shown = self.part_of(draft) if draft is not None else None
@@ -146,8 +147,8 @@ class Commenting:
         return one.place(self.hunk_of(one))
 
     async def save(self, one: Writing) -> None:
-        """Stores a text as a draft on the server and removes it from ``writings``. If that fails, its ``note`` contains
-        the reason."""
+        """Stores ``one`` as a draft on the server and removes it from ``writings``. If that fails, its ``note``
+        contains the reason."""
         if one.is_busy or not one.is_complete:
             return
         wish = one.wish(self.place_of(one), self.draft_of(one))
@@ -204,7 +205,7 @@ class Commenting:
         return review_words.sent_words(count, int(accepted["position"]), waiting=bool(accepted.get("waiting")))
 
     async def withdraw(self) -> None:
-        """Turns the comments that wait for an agent back into drafts."""
+        """Turns comments that wait for an agent back into drafts. If that fails, ``problem`` contains the reason."""
         try:
             await self._client.withdraw_comments(self._project)
         except RequestError as error:

@@ -40,7 +40,7 @@ class Committing:
         self.kept: Sequence[str] = ()
         """The paths of all files that could be committed."""
         self.offer: Mapping[str, Any] = {}
-        """What the server offers to commit; empty if there is nothing."""
+        """What the server offers to commit; empty if it offers nothing."""
 
     @property
     def state(self) -> Commit:
@@ -74,7 +74,8 @@ class Committing:
         return str(self.offer.get("problem", ""))
 
     def begin(self) -> None:
-        """Prepares the dialog that is being opened: clears the result of the last commit, and proposes a message."""
+        """Prepares the dialog that is being opened: clears the result of the last commit, and proposes a message unless
+        the user has written one."""
         if self.state.done is not None:
             self._client.reviews.commits[self._project] = Commit()
         state = self.state

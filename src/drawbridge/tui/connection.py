@@ -66,7 +66,7 @@ class Connection:
         self.name = name
         self.state: State = "connecting"
         self.problem = ""
-        """Why there is no connection, in words for the user; empty while there is one."""
+        """Why there is no connection, in words for the user; empty while the connection is open."""
         self.on_state: Callable[[], None] = lambda: None
         self.on_open: Callable[[], None] = lambda: None
         self.on_message: Callable[[Message], None] = lambda message: None
@@ -280,7 +280,7 @@ def _no_server(address: ServerAddress, error: Exception) -> str:
 
 
 def _why(error: Exception) -> str:
-    """The reason in a few words, without addresses and numbers that do not help a person."""
+    """The reason in a few words, without addresses and numbers that do not help the user."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message if hasattr(error, "verify_message") else str(error.args[0])
     if isinstance(error, TimeoutError):

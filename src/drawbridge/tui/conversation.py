@@ -1,6 +1,6 @@
-"""The state of one project's conversation, derived only from records and live messages. Does no I/O.
+"""The state of one project's conversation, derived only from snapshots, records and live messages. Does no I/O.
 
-``items`` are what a person sees, ordered by ``seq``: a part of the history without gaps. ``prepend`` adds an older
+``items`` are what the user sees, ordered by ``seq``: a part of the history without gaps. ``prepend`` adds an older
 part, and items far from the reader are released. ``cursor``: the ``seq`` up to which everything was received.
 """
 
@@ -72,7 +72,7 @@ class Conversation:
         self.begins = 1
         """The first ``seq`` on the server, as far as this is known: the server may have dropped older history."""
         self.last = 0
-        """The highest ``seq`` in ``items``; below ``cursor`` if the end was released."""
+        """The highest ``seq`` in memory; below ``cursor`` if the end was released."""
         self.items: list[Item] = []
         self.open: dict[str, Json] = {}
         """Open approval requests by id, as the server sends them."""

@@ -19,7 +19,7 @@ KEYS: Final = (
     ("a", "accept"),
     ("e", "edit it first: what you see is what is written"),
     ("r", "reject it with a reason"),
-    ("w", "always: the agent's own suggestion, in words"),
+    ("w", "always: apply what the agent suggests"),
     ("Ctrl-S", "accept with your edits; send your answers"),
     ("/", "go to the prompt box; Enter sends, Ctrl-J starts a new line"),
     ("Esc", "leave a field; go back"),
@@ -51,7 +51,7 @@ REVIEW_KEYS: Final = (
     ("S", "send all comments that have not been sent yet to the agent"),
     ("C", "all comments: edit, remove, resolve or reopen one"),
     ("M", "commit what was kept, if the server allows it"),
-    ("P", "push the branch, where the server allows that"),
+    ("P", "push the branch, if the server allows it"),
     ("g  G", "to the first change, and to the last"),
     ("Esc", "leave a field; go back"),
     ("?", "these keys"),
@@ -140,7 +140,7 @@ class ProjectDialog(ModalScreen[NewProject | None]):
 
 
 class ConfirmDialog(ModalScreen[bool]):
-    """Asks the user to confirm an action. ``yes``: the label of the key ``y``."""
+    """Asks the user to confirm an action. ``yes``: the label of the ``y`` key. Returns whether the user agreed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "dismiss(True)", show=False),

@@ -84,7 +84,8 @@ class LinesView(ScrollView, can_focus=True):
 
     @property
     def unseen(self) -> int:
-        """How many lines, from the end, have not been on the screen yet. Lines that a jump skips count as unseen."""
+        """The number of lines after the last one that counts as seen. Lines that a jump skips, and all lines after
+        them, count as unseen."""
         return len(self._lines) - self._seen
 
     def look(self) -> None:
@@ -118,7 +119,7 @@ class LinesView(ScrollView, can_focus=True):
         self.call_after_refresh(self.look)
 
     def redraw(self, draw: Callable[[int], Lines]) -> None:
-        """Replaces ``draw``, and shows the lines that it returns."""
+        """Replaces ``draw``, and shows the lines that it returns. All of them count as unseen."""
         self._draw, self._width, self._seen = draw, 0, 0
         self._lay_out()
         self.call_after_refresh(self.look)

@@ -28,7 +28,7 @@ from rich.theme import Theme
 from textual.strip import Strip
 
 from drawbridge.core.terminal_text import harmless_pieces
-from drawbridge.text.counts import size
+from drawbridge.text.counts import counted, size
 from drawbridge.tui import wording
 from drawbridge.tui.call_parts import PLAN, Part, of_request, parts
 from drawbridge.tui.code import COLOURED, LONGEST_COLOURED, DiffLines
@@ -38,15 +38,15 @@ from drawbridge.tui.difference import difference
 
 RESULT_CHARACTERS: Final = 4_000
 DIFF_LINES: Final = 400
-"""The maximum number of lines that are drawn of a diff in the conversation."""
+"""The maximum number of lines of a diff that are drawn in the conversation."""
 
 MARKDOWN_CHARACTERS: Final = 60_000
-"""The maximum length of a text that is drawn as Markdown, in characters; a longer text is shown as it is."""
+"""The maximum length of text that is drawn as Markdown, in characters; longer text is drawn as plain text."""
 
 
 class Painter:
-    """Draws in one palette. ``root``: the project's directory; ``me``: this client's name; ``is_mine``: whether an
-    answer was given from this terminal.
+    """Draws with one palette. ``root``: the project's directory; ``me``: this client's name; ``is_mine``: returns
+    whether an answer was given from this terminal.
     """
 
     def __init__(self, palette: Palette) -> None:
@@ -184,7 +184,7 @@ class Painter:
         lines = DiffLines(difference(*texts[1:]), texts, self.palette, width)
         strips = list(lines.strips(len(lines) if most is None else most))
         left = len(lines) - len(strips)
-        return strips + (self.plain(f"… {left} more lines", width, self.palette.soft) if left else [])
+        return strips + (self.plain(f"… {counted(left, 'more line')}", width, self.palette.soft) if left else [])
 
     def _tool(self, item: Item, width: int, *, folded: bool) -> Iterator[Strip]:
         palette, data = self.palette, item.data
@@ -285,7 +285,7 @@ class Painter:
         return Strip([Segment("── ", line), Segment(f"{shown} ", style), Segment("─" * rest, line)])
 
     def _cut(self, truncated: Mapping[str, Any], width: int) -> list[Strip]:
-        words = f"Cut here: Enter shows all ({size(truncated['bytes'])})"
+        words = f"Shortened here. Enter shows all ({size(truncated['bytes'])})"
         return self.plain(words, width, self.palette.wait)
 
     def _rendered(self, renderable: RenderableType, width: int) -> list[Strip]:
@@ -312,7 +312,7 @@ def _harmless_segments(line: Iterable[Segment]) -> Iterator[Segment]:
     """A line's harmless segments. They are checked together, since a character's neighbors decide whether it is
     shown."""
     segments = [segment for segment in line if not segment.control]
-    # Most lines are drawn after a blank, with which an accent at the start of the line would combine.
+    # Most lines are drawn after a space, with which an accent at the start of the line would combine.
     pieces = iter(harmless_pieces("".join((" ", *(segment.text for segment in segments))))[1:])
     for text, style, _ in segments:
         yield Segment("".join(islice(pieces, len(text))), style)
@@ -391,7 +391,7 @@ class _Markdown(Markdown):
 
     def _has_surplus_cells(self) -> bool:
         """Whether a table has a row with more cells than its header. The surplus cells are not drawn, which
-        ``_letters`` does not show if they contain only signs."""
+        ``_letters`` does not detect if they contain only punctuation."""
         lines, columns = self.markup.split("\n"), 0
         for token in self.parsed:
             match token.type:
@@ -448,7 +448,7 @@ def _code(text: str, language: str, theme: Any) -> Syntax:
 
 
 def _folded(text: str, width: int) -> Iterator[str]:
-    """The harmless lines of a text, wrapped at words."""
+    """The lines of ``text`` as harmless text, wrapped at words."""
     width = max(4, width)
     for line in wording.lines(text):
         at = 0

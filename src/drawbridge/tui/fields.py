@@ -18,7 +18,7 @@ NEW_LINE_KEYS: Final = ("shift+enter", "alt+enter", "ctrl+j")
 
 
 def pasted(text: str) -> str:
-    """The text without the characters that a terminal would execute or hide."""
+    """The text without the characters that a terminal would execute or hide. Each line break becomes "\\n"."""
     return "\n".join(map(_without_strange, re.split(r"\r\n|\r|\n", text)))
 
 

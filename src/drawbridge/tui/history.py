@@ -1,4 +1,5 @@
-"""The conversation as a long list of lines. An item is drawn again only if the item or the width has changed."""
+"""The conversation as a long list of lines. An item is drawn again only if it or the width has changed, or if the user
+has folded or unfolded it."""
 
 from __future__ import annotations
 
@@ -158,8 +159,8 @@ class History(ScrollView, can_focus=True):
         return len(block.strips) + (0 if close else 1)
 
     def _place(self) -> tuple[int | None, int]:
-        """The key of the item at the upper edge, and how many of its lines are above the edge; None and 0 if there is
-        no item."""
+        """The key of the item at the upper edge, and how many of its lines are above the edge; None and 0 if no item is
+        there."""
         top = self.scroll_offset.y
         at = self._at(top)
         if at is None or (item := self._blocks[at].item) is None:
@@ -192,7 +193,7 @@ class History(ScrollView, can_focus=True):
     # Keys and the mouse.
 
     def action_step(self, by: int) -> None:
-        """Selects the next item, or the previous one."""
+        """Selects the next item (1) or the previous one (-1). If no item is selected, selects the last visible one."""
         places = [at for at, block in enumerate(self._blocks) if block.item is not None]
         if not places:
             return

@@ -34,7 +34,8 @@ class Pushing:
         self._changed = changed
         self._load = load
         self.offer: Mapping[str, Any] | None = None
-        """What the server offers to push; None if there is no branch or remote, or pushes are off."""
+        """What the server offers to push; None if there is no branch or remote, if pushes are off, or after
+        ``forget``."""
 
     @property
     def state(self) -> Push:
@@ -56,7 +57,7 @@ class Pushing:
 
     @property
     def program(self) -> str:
-        """The program that creates pull requests; empty if there is none."""
+        """The program that creates pull requests; empty if the server can't create them."""
         return str((self.offer or {}).get("pull_request") or "")
 
     @property

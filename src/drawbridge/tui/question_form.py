@@ -23,7 +23,7 @@ from drawbridge.tui.diff_view import LOOK_SECONDS, is_covered, on_screen
 from drawbridge.tui.wording import block, one_line
 
 OF_QUESTION: Final[Mapping[str, type]] = {"question": str, "header": str, "multiSelect": bool, "options": list}
-"""The fields of a question that the form can show → their types."""
+"""Maps the fields of a question that the form can show to their types."""
 
 
 class QuestionForm(VerticalScroll):
@@ -137,7 +137,7 @@ class QuestionForm(VerticalScroll):
         self.look()
 
     def page(self, by: int) -> None:
-        """Scrolls by a page: down to the first line that is still to be seen, if there is one."""
+        """Scrolls by a page, down (1) or up (-1). While lines are unseen, 1 scrolls to the first of them instead."""
         first = next((place for widget in self._needed() for place in self._places(widget)), None)
         if by > 0 and first is not None:
             self.scroll_to(y=self.scroll_offset.y + first - self.content_region.y, animate=False)
@@ -177,7 +177,7 @@ class QuestionForm(VerticalScroll):
 
 
 class _Rows:
-    """The lines of a widget that have been on the screen since it has had this ``size``."""
+    """The lines of a widget that have been on the screen since the widget got this ``size``."""
 
     def __init__(self, size: Size, seen: set[int]) -> None:
         self.size = size

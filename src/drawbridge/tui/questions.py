@@ -36,7 +36,7 @@ class Questions(Vertical):
         self._painter = painter
         self._last_key = 0.0
         self.card: ApprovalView | None = None
-        """The approval request that is shown."""
+        """The approval request that is shown, or None."""
 
     def show(self, conversation: Conversation, height: int) -> None:
         """Shows the current state in at most ``height`` lines."""
@@ -68,7 +68,8 @@ class Questions(Vertical):
         self.set_timer(0.05, self._take_focus)
 
     def _take_focus(self) -> None:
-        """Takes the focus unless the user is typing: then the next key is meant for the current field."""
+        """Takes the focus from the prompt box or the history, unless the user is typing: then the next key is meant for
+        the prompt box."""
         card, focused = self.card, self.screen.focused
         if (
             card is None
@@ -83,7 +84,8 @@ class Questions(Vertical):
             card.uncover()
 
     def _settle(self, card: ApprovalView, answer: Mapping[str, Any]) -> None:
-        """Closes a request that was resolved elsewhere or withdrawn, unless the user has written something."""
+        """Closes a request that was resolved elsewhere or withdrawn. If the user has written something, the request
+        stays on the screen and shows what happened."""
         if card.is_dirty:
             card.settle({**answer, "by": self._client.called(answer)} if answer.get("by") else answer)
         else:

@@ -12,7 +12,8 @@ from drawbridge.tui.wording import block
 
 
 def do(widget: Widget, work: Coroutine[Any, Any, Any]) -> None:
-    """Runs ``work`` until it ends or the widget is removed. If its request fails, the error is shown."""
+    """Runs ``work`` in the background until it ends or the widget is removed. If its request fails, the error is
+    shown."""
 
     async def done() -> None:
         try:

@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The lines ``first`` to ``last`` of a file, from 1."""
+    """The lines ``first`` to ``last``, from 1, of the old or the new file (``side``)."""
 
     side: Side
     first: int
@@ -98,7 +98,7 @@ class Choice(NamedTuple):
 
 
 def chosen(part: Part) -> Choice | None:
-    """The initial choice: the lines of the part's hunk. None if there are none."""
+    """The initial choice: ``whole`` for the part's hunk. None if the part has no hunk, or if the hunk has no lines."""
     place = whole(part.hunk) if part.hunk is not None else None
     return Choice(part.key, place.side, place.first, place.last, is_whole=True) if place is not None else None
 
@@ -126,8 +126,8 @@ class Writing:
     """What the user is writing: a new comment, or a change to a draft (``comment_id``).
 
     ``part``: the key of the part at which it was begun; ``offset``: the distance of its first line from the hunk's
-    first line on the same side, so that the text follows the hunk. ``suggestion``: the new text for the lines; None if
-    there is none.
+    first line on the same side, so that the text follows the hunk. ``suggestion``: the new text for the lines; None
+    without a suggestion.
     """
 
     id: str
@@ -157,13 +157,15 @@ class Writing:
         )
 
     def is_unsaved(self, draft: Comment | None) -> bool:
-        """Whether it contains anything that the server does not have. ``draft``: the draft that it changes."""
+        """Whether it contains anything that the server does not have. ``draft``: the draft that it changes; None for a
+        new comment."""
         if draft is None:
             return self.is_complete
         return self.text.strip() != draft["text"] or self.suggestion != _field_of(draft)
 
     def wish(self, place: Place, draft: Comment | None) -> dict[str, Any]:
-        """The data of the request that stores the text."""
+        """The data of the request that stores the text: as a new comment at ``place`` or, if ``draft`` is not None, as
+        a change to that draft."""
         suggestion = None if self.suggestion is None else review_words.suggested_text(self.quote, self.suggestion)
         words = {"text": self.text, **({} if suggestion is None else {"suggestion": suggestion})}
         if draft is not None:
@@ -190,7 +192,7 @@ def begun(part: Part, place: Place, quote: str) -> Writing:
 
 
 def changing(draft: Comment, part: Part | None) -> Writing:
-    """A change to a draft. ``part``: the part at which the draft is shown."""
+    """A change to a draft. ``part``: the part at which the draft is shown; None if its file has no parts."""
     offset = (
         int(draft["line"]) - start_of(part.hunk, draft["side"]) if part is not None and part.hunk is not None else 0
     )
@@ -224,7 +226,7 @@ class Remark(NamedTuple):
 
 
 class Remarks(NamedTuple):
-    """The comments on a part, and a text that names the comments that the part answers."""
+    """The comments on a part, and text that names the comments that the part answers."""
 
     answers: str = ""
     all: tuple[Remark, ...] = ()
@@ -255,7 +257,7 @@ def part_of(comment: Comment, parts: Iterable[Part]) -> Part | None:
 def arranged(
     comments: Iterable[Comment], writings: Iterable[Writing], parts: Sequence[Part], me: str
 ) -> dict[str, Remarks]:
-    """The comments on each part, by the part's key. ``me``: this client's name."""
+    """The comments and unsaved texts on each part, by the part's key. ``me``: this client's name."""
     comments = list(comments)
     by_id = {str(one["comment_id"]): one for one in comments}
     changed = {one.comment_id: one for one in writings if one.comment_id in by_id}

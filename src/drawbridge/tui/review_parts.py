@@ -23,8 +23,8 @@ COMMENTS_ONLY: Final = "You can comment here. Decide from another device."
 class Part(NamedTuple):
     """A unit that the user decides on: a hunk, or a file whose hunks were too large for the message (``hunk`` is None).
 
-    ``draft``: the user's own text if the hunk is no longer in the review; the text is still shown. It is empty if the
-    user has only begun a comment there.
+    ``draft``: None if the hunk is still in the review; otherwise the user's own text, which is still shown. It is empty
+    if the user has only begun a comment there.
     """
 
     key: str
@@ -50,7 +50,8 @@ class Context(NamedTuple):
 
 class HunkLines(NamedTuple):
     """A hunk with the lines around it. ``texts``: the old and the new text, as far as they are shown. ``above``: how
-    many lines of the old and the new file precede them. ``end``: how the end of the last line changes, in words.
+    many lines of the old and the new file precede them. ``end``: how the newline at the end of the file changes, in
+    words; empty if it does not change.
     """
 
     lines: list[Line]

@@ -173,7 +173,7 @@ class _Block(NamedTuple):
         return None if line is None else len(self.head) + line
 
     def row(self, at: int) -> Row | None:
-        """The row of the file that is shown at this line; None if there is none."""
+        """The row of the file that is shown at this line; None if the line shows something else."""
         if self.lines is None or not len(self.head) <= at < len(self.head) + self.lines.count:
             return None
         line = self.lines.own(at - len(self.head))
@@ -212,9 +212,9 @@ class ReviewView(ScrollView, can_focus=True):
         self.painter = painter
         self._again: Timer | None = None
         self.current: str | None = None
-        """The key of the part that the user's keys decide on."""
+        """The key of the part that the user's keys decide on, or None."""
         self.choice: Choice | None = None
-        """The lines of the current part that are being chosen for a comment."""
+        """The lines of the current part that are being chosen for a comment, or None."""
         self._remarks: Mapping[str, Remarks] = {}
         self._parts: Sequence[Part] = ()
         self._words: str = ""
@@ -252,7 +252,7 @@ class ReviewView(ScrollView, can_focus=True):
 
     @property
     def part(self) -> Part | None:
-        """The current part."""
+        """The current part, or None."""
         return next((part for part in self._parts if part.key == self.current), None)
 
     def is_seen(self, key: str) -> bool:
@@ -388,7 +388,7 @@ class ReviewView(ScrollView, can_focus=True):
             self._seen[block.part.key] = _Seen(layout, lines, len(block.body))
 
     def _return(self, place: int | None) -> None:
-        """Puts the current part where it was on the screen, or into view."""
+        """Scrolls the current part to where it was on the screen, or into view if it was not."""
         at = self._index(self.current)
         if at is None:
             return
@@ -510,7 +510,8 @@ class ReviewView(ScrollView, can_focus=True):
         return _Block(None, str(file["path"]), strips, None, (), range(0))
 
     def _pieces(self, pieces: Iterable[tuple[str, Style]], ground: Style) -> list[Strip]:
-        """Words in several styles on one line, or in one style if they have to be wrapped."""
+        """Draws ``pieces`` on one line in their own styles; if they have to be wrapped, on several lines in one
+        style."""
         pieces = [(harmless(text), style) for text, style in pieces]
         if cell_len("".join(text for text, _ in pieces)) <= self._width:
             strips = [Strip([Segment(text, style) for text, style in pieces])]

@@ -32,7 +32,7 @@ class Draft(NamedTuple):
 @dataclass(slots=True, eq=False)
 class Commit:
     """What the user has entered for a commit, and its result. ``without``: the paths of kept files that are left for
-    later; ``output``: git's output after a refusal; ``done``: a ``ReviewCommitted``."""
+    later; ``output``: git's output after a refusal; ``done``: a ``ReviewCommitted``, or None before the commit."""
 
     message: str = ""
     is_new_branch: bool = False
@@ -48,7 +48,7 @@ class Commit:
 class Push:
     """What the user has entered for a push, and its result. ``title``, ``body``: of the pull request; ``proposed``: the
     title and body that the server proposed last; ``output``: the output of git and its hooks after a refusal; ``done``:
-    a ``ReviewPushed``."""
+    a ``ReviewPushed``, or None before the push."""
 
     is_pull_request: bool = False
     title: str = ""
@@ -100,7 +100,7 @@ class Reviews:
         return is_new
 
     def open(self, project: str) -> Numbers | None:
-        """The numbers of a project's open review; None if there is none, or if they are not known."""
+        """The numbers of a project's open review; None if nothing is left to review, or if they are not known."""
         found = self._numbers.get(project)
         return found if found and found.files else None
 
@@ -111,5 +111,5 @@ class Reviews:
         return found
 
     def changes(self, project: str) -> list[Mapping[str, Any]]:
-        """The ``review_changed`` updates since the last call."""
+        """The ``review_changed`` updates about a project since the last call, at most ``REMEMBERED``."""
         return list(self._changes.pop(project, ()))

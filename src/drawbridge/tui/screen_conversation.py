@@ -54,8 +54,8 @@ class ConversationScreen(Screen[None]):
         Binding("G", "latest", show=False),
         Binding("question_mark", "help", "help"),
         Binding("escape", "back", "back"),
-        Binding("q", "leave", "leave"),
-        Binding("ctrl+q", "app.quit", "leave", show=False),
+        Binding("q", "leave", "quit"),
+        Binding("ctrl+q", "app.quit", "quit", show=False),
         Binding("pageup", "page(-1)", show=False, priority=True),
         Binding("pagedown", "page(1)", show=False, priority=True),
     ]
@@ -190,7 +190,7 @@ class ConversationScreen(Screen[None]):
 
     @property
     def card(self) -> ApprovalView | None:
-        """The approval request that is shown."""
+        """The approval request that is shown, or None."""
         return self._questions.card
 
     def on_questions_settled(self) -> None:
@@ -302,7 +302,7 @@ class ConversationScreen(Screen[None]):
         do(self, self._client.command("agent_interrupt", {"schedule": True} if self._cancels else {}))
 
     def action_stop_all(self) -> None:
-        """Stops the run, and removes the prompts that wait."""
+        """Stops the run, and removes all queued prompts."""
         do(self, self._client.command("agent_interrupt", {"all": True}))
 
     def action_queue(self) -> None:
@@ -397,7 +397,7 @@ def _mode(project: Project) -> str:
 
 
 def _status(conversation: Conversation, project: Project) -> tuple[str, str]:
-    """The project's current state, as in the list of projects, and its color."""
+    """The project's current state in words, and its color."""
     if conversation.open:
         return "Needs you", "$wait"
     if desk := project.get("desk"):

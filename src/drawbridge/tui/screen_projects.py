@@ -44,7 +44,7 @@ class ProjectScreen(Screen[None]):
         Binding("k", "move('up')", show=False),
         Binding("n", "new_project", "new project"),
         Binding("question_mark", "help", "help"),
-        Binding("q,ctrl+q", "app.quit", "leave"),
+        Binding("q,ctrl+q", "app.quit", "quit"),
     ]
 
     class Chosen(Message):

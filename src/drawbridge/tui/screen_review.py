@@ -42,7 +42,7 @@ REPEAT_SECONDS: Final = 0.15
 GONE: Final = frozenset({"INVALID_PATH", "PROJECT_NOT_FOUND"})
 """The codes of errors after which there is nothing to decide: the directory or the project is gone."""
 
-EMPTY: Final = "Changes made by the agent’s runs are shown here until somebody decides on them."
+EMPTY: Final = "Changes made by the agent’s runs are shown here until someone decides on them."
 WRITTEN: Final = "Your comment is kept here until you add it: c continues, d discards it."
 UNSEEN: Final = "There is more below: Space shows it. You can decide on this change once you have seen all of it."
 
@@ -586,7 +586,7 @@ class ReviewScreen(Screen[None]):
             self._send({"hunks": [part.hunk["id"]], "text": review_parts.edited_text(part.hunk, draft.text)}, part.key)
 
     def action_discard(self) -> None:
-        """Discards the edit of the current change or, if there is none, its unsaved comment."""
+        """Discards the edit of the current change or, if it has not been edited, its unsaved comment."""
         part = self._view.part
         if part is None:
             return
@@ -662,7 +662,8 @@ class ReviewScreen(Screen[None]):
             self._view.go(part.key)
 
     def action_send_comments(self) -> None:
-        """Asks the user to confirm, and shows the number of comments. Only the drafts that exist now are sent."""
+        """Asks the user to confirm that all drafts are sent, and shows their number. If the drafts change in the
+        meantime, none is sent. If the user has not finished a comment, goes to it instead."""
         commenting = self._commenting
         count, version = len(commenting.drafts), commenting.version
         if (unsaved := commenting.unsaved) is not None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -16,18 +16,16 @@ import platformdirs
 from drawbridge import settings
 from drawbridge.core.errors import BadSetting
 from drawbridge.settings.serve import ServeSettings
+from drawbridge.transport import running
 
 LOOPBACK: Final = re.compile(r"localhost|127\.\d+\.\d+\.\d+|::1")
 FINGERPRINT: Final = re.compile(r"([0-9A-F]{2}:){31}[0-9A-F]{2}")
-
-RUNNING: Final = "server.json"
-"""The file in the data directory in which a running server stores the content of its ready line."""
 
 
 @dataclass(frozen=True)
 class ServerAddress:
     """What is needed to connect to a server. ``fingerprint``: SHA-256 of the expected certificate, which then does not
-    need a trusted signature; None if it is verified in the usual way.
+    need a trusted signature; None if the certificate is verified in the usual way.
 
     ``token``: empty if there is no token file, since a server may not need one. ``token_file``: for error texts.
     """
@@ -41,7 +39,9 @@ class ServerAddress:
 
 class Finder:
     """Finds a server according to the flags. ``find`` searches each time, because a restarted server may have another
-    address. Raises ``BadSetting`` if the flags can't be used."""
+    address. ``elsewhere``: whether to look for a server with any other data directory if none is running with the one
+    in the settings. Raises ``BadSetting`` if the flags can't be used.
+    """
 
     def __init__(
         self,
@@ -49,10 +49,16 @@ class Finder:
         token_file: str | None = None,
         ca: str | None = None,
         fingerprint: str | None = None,
+        *,
+        elsewhere: bool = False,
     ) -> None:
         self._url = None if url is None else _checked_url(url)
         self._token_file = None if token_file is None else Path(token_file)
         self._ca = ca
+        self._elsewhere = elsewhere and url is None
+        self._data: Path | None = None
+        """The data directory of the server that was found first, so that a client that reconnects never gets another
+        server; None until then."""
         self._fingerprint = None if fingerprint is None else _checked_fingerprint(fingerprint)
         if ca is not None and fingerprint is not None:
             raise BadSetting("--ca and --fingerprint can't be combined.")
@@ -63,16 +69,20 @@ class Finder:
             )
 
     def find(self) -> ServerAddress:
-        """The server's current address. Raises ``BadSetting`` if the settings, the token or a certificate can't be
-        used."""
+        """The server's current address, which may not answer. Raises ``BadSetting`` if the settings, the token or a
+        certificate can't be used, or if ``elsewhere`` finds several servers."""
         own = settings.load("serve", ServeSettings, {})
-        data = Path(own.data_dir or platformdirs.user_data_dir("drawbridge", appauthor=False)).absolute()
-        running = _running(data / RUNNING)
-        url = self._url or running.get("url") or _configured(own)
+        data = self._data or Path(own.data_dir or platformdirs.user_data_dir("drawbridge", appauthor=False)).absolute()
+        found = running.find(data)
+        if found is None and self._data is None and self._elsewhere:
+            found = _only_one(running.announcements())
+        if found is not None:
+            data = self._data = Path(found.data_dir or data)
+        url = self._url or (found.url if found else _configured(own))
         token_file = self._token_file or data / "token"
         fingerprint = self._fingerprint
-        if fingerprint is None and self._ca is None and url == running.get("url"):
-            fingerprint = running.get("fingerprint")
+        if fingerprint is None and self._ca is None and found is not None and url == found.url:
+            fingerprint = found.fingerprint
         token = _token(token_file, named=self._token_file is not None)
         return ServerAddress(url, token, token_file, self._tls(url, own, data, fingerprint), fingerprint)
 
@@ -126,13 +136,12 @@ def is_here(url: str) -> bool:
     return bool(LOOPBACK.fullmatch(urlsplit(url).hostname or ""))
 
 
-def _running(path: Path) -> dict[str, str]:
-    """The text values of ``server.json``; empty if the file is missing or is not valid."""
-    try:
-        said = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return {name: value for name, value in said.items() if isinstance(value, str)} if isinstance(said, dict) else {}
+def _only_one(servers: Sequence[running.Running]) -> running.Running | None:
+    """The only element of ``servers``; None if the list is empty. Raises ``BadSetting`` if it has several."""
+    if len(servers) > 1:
+        names = ", ".join(f"{one.url} ({one.data_dir})" for one in servers)
+        raise BadSetting(f"{len(servers)} servers are running: {names}. Choose one with --url and --token-file.")
+    return servers[0] if servers else None
 
 
 def _configured(own: ServeSettings) -> str:

@@ -1,5 +1,5 @@
-"""The wording of states and calls, the same as in the web UI, and functions that make text from outside harmless. Does
-no I/O."""
+"""The wording of states and calls, the same as in the web UI, and functions that make untrusted text harmless. Does no
+I/O."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ decide there: such a request is not shown as withdrawn."""
 
 
 def mode(project: Mapping[str, Any], name: str, offers: Iterable[Mapping[str, Any]]) -> str:
-    """A permission mode in words. If the project's agent never asks, they state that, whatever the mode. ``offers``:
-    the modes that the server describes."""
+    """A permission mode in words: its title or, without one, its name. If the project's agent never asks, returns the
+    name with a note about that. ``offers``: the modes that the server describes."""
     if project.get("asks") is False:
         return f"{name} · doesn’t ask"
     titles = {one["name"]: one.get("title") for one in (*project.get("own_modes", ()), *offers)}
@@ -47,7 +47,7 @@ def mode(project: Mapping[str, Any], name: str, offers: Iterable[Mapping[str, An
 
 
 def one_line(text: object) -> str:
-    """``text`` as one line of harmless text that can be drawn after a blank or a sign: an accent at its start, which
+    """``text`` as one line of harmless text that can be drawn after a space or a symbol: an accent at its start, which
     would combine with that character, is escaped."""
     return harmless(f" {text}")[1:]
 
@@ -87,7 +87,7 @@ def duration(milliseconds: float) -> str:
 
 
 def when(timestamp: str) -> datetime | None:
-    """A time from the server; None if it is not a valid time."""
+    """A time from the server, in UTC if it names no time zone; None if it is not a valid time."""
     try:
         found = datetime.fromisoformat(timestamp)
     except (ValueError, TypeError):
@@ -152,8 +152,8 @@ def project_state(project: Mapping[str, Any]) -> str:
 
 
 def listed_state(project: Mapping[str, Any]) -> str:
-    """The state in a list of projects: an idle or scheduled project, and a terminal session that has ended, show how
-    much there is to review."""
+    """The state in a list of projects: an idle or scheduled project, and a terminal session that is idle or has ended,
+    show how much there is to review."""
     words = project_state(project)
     files = int((project.get("review") or {}).get("files", 0))
     at_rest = (TERMINAL_STATES["finished"], TERMINAL_STATES["ended"]) if project.get("desk") else (STATES["IDLE"],)
@@ -164,7 +164,7 @@ def listed_state(project: Mapping[str, Any]) -> str:
 
 def waits_until(project: Mapping[str, Any]) -> str:
     """Why and when an idle project continues automatically: a rate limit has stopped it, or its agent has scheduled
-    something. Empty if it does not continue."""
+    something. Empty if it is not idle or does not continue."""
     if project.get("state") == "EXECUTING":
         return ""
     if resumes := project.get("continues_at"):
@@ -197,15 +197,15 @@ def agent_words(agent: Mapping[str, Any]) -> str:
 
 
 def context_words(agent: Mapping[str, Any]) -> str:
-    """How full the agent's context is; empty if that is not known."""
+    """How full the agent's context is, in percent or, if its size is unknown, in tokens; empty if neither is known."""
     tokens, window = agent.get("context_tokens"), agent.get("context_window")
     if not tokens:
         return ""
-    return f"{100 * tokens // window} % context" if window else f"{max(1, round(tokens / 1000))}k tokens"
+    return f"{100 * tokens // window}% context" if window else f"{max(1, round(tokens / 1000))}k tokens"
 
 
 def tool_words(given: Mapping[str, Any], root: str) -> str:
-    """The most informative part of a call, on one line."""
+    """The most informative field of a call, on one line; empty if the call has none of the known fields."""
     questions = given.get("questions")
     first = questions[0] if isinstance(questions, list) and questions and isinstance(questions[0], dict) else {}
     names = ("file_path", "notebook_path", "path", "command", "pattern", "url", "description")
@@ -214,7 +214,8 @@ def tool_words(given: Mapping[str, Any], root: str) -> str:
 
 
 def settled_words(answer: Mapping[str, Any], request: Mapping[str, Any], *, is_mine: bool = False) -> str:
-    """How an approval request was resolved, on one line. ``is_mine``: whether it was answered from this terminal."""
+    """How an approval request was resolved or withdrawn, on one line. ``is_mine``: whether it was answered from this
+    terminal."""
     if "reason" in answer:
         reason = str(answer["reason"])
         return one_line(_capital(reason) if reason.startswith(IN_TERMINAL) else f"Withdrawn: {reason}")
@@ -250,7 +251,7 @@ def first_words(answer: Mapping[str, Any]) -> str:
 
 
 def whole_text(message: Any) -> str:
-    """The complete text of a record."""
+    """The complete text of a record; JSON if the record contains no text."""
     inner = message.get("message") if isinstance(message, dict) else None
     content = inner.get("content", inner.get("prompt")) if isinstance(inner, dict) else None
     if isinstance(content, str):

@@ -1,6 +1,7 @@
-"""An agent that breaks the protocol at each prompt, in the way that its argument names.
+"""An agent that misbehaves at each prompt, in the way that its argument names.
 
-Except with ``never_greets`` and ``no_such_flag``, it first answers ``initialize`` and ``session/new``. It writes JSON lines.
+Except with ``never_greets`` and ``no_such_flag``, it first answers ``initialize`` and ``session/new``. With
+``of_the_future``, it answers ``initialize`` with an unknown protocol version.
 """
 
 from __future__ import annotations

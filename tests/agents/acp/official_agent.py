@@ -1,12 +1,15 @@
 """An agent written with the protocol's official library (agent-client-protocol), independent of our implementation.
 
 It does what the first word of a prompt asks for: ``say A|B`` (sends these pieces), ``edit PATH|NEW TEXT`` (asks, then
-writes), ``part PATH|OLD|NEW`` (asks about a part of a file), ``report PATH|NEW TEXT`` (like ``edit``, but the diff
-comes before the question), ``change PATH|OLD|NEW`` (reports the call, asks, and reports how the call ended),
+writes), ``part PATH|OLD|NEW`` (like ``edit``, for a part of a file), ``report PATH|NEW TEXT`` (like ``edit``, but the
+diff comes before the question), ``change PATH|OLD|NEW`` (reports the call, asks, and reports how the call ended),
 ``leave PLAN`` (asks whether to carry out a plan), ``plan A|B`` (reports to-dos), ``offer NAME|HINT`` (reports a
 command), ``wait`` (until the turn is canceled), ``read PATH`` (requests a file from the client), ``spend 0.5``
 (reports a cost), ``remember`` (repeats all prompts), ``mode_is`` (sends its mode), ``refuse`` (ends with a refusal),
 ``fail`` (ends with an error). It stores its conversations in ``conversations.json`` in its directory.
+
+With ``--lists``, conversations can be listed; with ``--resumes``, they can be resumed without being replayed. With
+``--locked``, new conversations require a login. With ``--elsewhere``, ``report`` also reports another call.
 """
 
 from __future__ import annotations

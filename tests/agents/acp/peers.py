@@ -16,7 +16,7 @@ OFFICIAL = HERE / "official_agent.py"
 
 
 def official(*flags: str) -> Acp:
-    """Returns the agent that is written with the official library."""
+    """Returns the agent that uses the official library. ``flags``: see ``official_agent``."""
     return Acp("official", [sys.executable, str(OFFICIAL), *flags], "The official agent")
 
 
@@ -25,7 +25,7 @@ def bad(what: str) -> Acp:
 
 
 def words(heard: ReceivedEvents, *, durable: bool = True) -> list[str]:
-    """Returns the agent's text: the messages in the history, or the pieces that are streamed before them."""
+    """Returns the agent's texts: the messages in the history or, if not ``durable``, the pieces sent before them."""
     if durable:
         return said(heard.all(AgentLine))
     lines = [json.loads(line.raw) for line in heard.all(AgentLine) if not line.durable]

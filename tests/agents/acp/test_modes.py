@@ -14,7 +14,7 @@ from drawbridge.agents.base import Broken, Launch, ModeChanged, ModeOffer, Optio
 
 
 class Stream:
-    """A conversation with an agent that offers these modes and begins in the first."""
+    """A conversation with an agent that offers these modes and begins in the first one."""
 
     def __init__(self, *offered: str, options: Options = Options(), as_option: bool = False) -> None:  # noqa: B008
         self.events: list[Output] = []

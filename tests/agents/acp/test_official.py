@@ -1,4 +1,4 @@
-"""Sessions with an agent that is written with the Agent Client Protocol's official library."""
+"""Sessions with an agent that uses the Agent Client Protocol's official library."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ async def test_a_mode_has_the_agents_own_name(project: Path) -> None:
             assert await told(warm, "mode_is") == [own]
         for mode in ("yolo", "dontAsk", "nonsense"):
             with pytest.raises(
-                AgentRefused, match=f"does not offer the mode {mode}. Available: ask, auto-edit, plan, yolo"
+                AgentRefused, match=f"does not offer the {mode} mode. Available: ask, auto-edit, plan, yolo"
             ):
                 await warm.process.set_mode(mode)
         assert await told(warm, "mode_is") == ["yolo"]
@@ -204,7 +204,7 @@ async def test_an_unknown_mode_ends_the_turn_and_the_process(project: Path) -> N
     async with session(official(), project, Options(permission_mode="yolo")) as warm:
         done = await warm.turn("say Hello")
         assert (done.ok, done.code) == (False, "VALIDATION_FAILED")
-        assert (done.error or "").startswith("options.permission_mode: The official agent does not offer the mode ")
+        assert (done.error or "").startswith("options.permission_mode: The official agent does not offer the ")
         await warm.heard.next(Exited)
 
 

@@ -24,7 +24,7 @@ class Recorder(recording.Recorder):
         places = [(str(project), "/project"), (os.environ["HOME"], "/home"), (str(place), "")]
         places += [
             (re.sub("[^A-Za-z0-9]", "-", str(place)), "")
-        ]  # the form that the CLI uses in the names of its own files
+        ]  # the form of the path in the names of the CLI's own files
         super().__init__("claude", ClaudeConversation, places, patch)
 
     def shown(self, line: str) -> dict[str, Any]:

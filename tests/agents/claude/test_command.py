@@ -19,7 +19,7 @@ from drawbridge.settings.serve import ServeSettings
 ID = "08445e35-194e-42db-84a7-b7a55484f1b6"
 OTHER_ID = "f29b472b-f1b1-4f7c-bc75-762ac50f3c4b"
 DEFAULT = "--permission-mode=default"
-"""Always passed. Without it, the owner's settings would choose the mode."""
+"""Passed unless another mode is chosen. Without it, the owner's settings would choose the mode."""
 
 
 def flags(**options: Any) -> list[str]:

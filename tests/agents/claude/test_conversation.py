@@ -1,4 +1,4 @@
-"""How the stream of ``claude`` is understood, line by line, without a process."""
+"""How the ``claude`` stream is parsed, line by line, without a process."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_a_question_about_a_file_shows_what_would_change() -> None:
 
 
 def test_a_plan_is_approved_with_a_mode() -> None:
-    """The CLI suggests nothing with ExitPlanMode, but accepts the mode in the answer. Without one, it would return to
+    """The CLI suggests nothing with ExitPlanMode, but accepts a mode in the answer. Without one, it would return to
     the mode before plan mode, in which it may edit without asking."""
     plan = {"plan": "# Plan"}
     asks, accepts = (

@@ -91,7 +91,7 @@ async def test_no_process_remains_after_the_end(warm: Session, model: MessagesSt
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(sys.platform != "linux", reason="nothing tells a process of its parent's death there")
+@pytest.mark.skipif(sys.platform != "linux", reason="a process is not notified of its parent's death there")
 async def test_a_server_that_is_killed_takes_the_agent_and_its_commands_with_it(
     project: Path, model: MessagesStub
 ) -> None:
@@ -116,11 +116,11 @@ async def test_a_server_that_is_killed_takes_the_agent_and_its_commands_with_it(
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(sys.platform != "linux", reason="nothing tells a process of its parent's death there")
+@pytest.mark.skipif(sys.platform != "linux", reason="a process is not notified of its parent's death there")
 async def test_a_server_that_is_killed_at_a_question_leaves_no_agent_that_continues(
     project: Path, model: MessagesStub
 ) -> None:
-    """On its own, the CLI takes the end of its input as a denial and asks its model how to continue."""
+    """The CLI would treat the end of its input as a denial and ask its model how to continue."""
     model.will_say(tool_use("Bash", command="touch log", description="d"), text("Then without."))
     server = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -166,13 +166,20 @@ async def test_an_idle_process_leaves_quickly(warm: Session) -> None:
 
 # Turns that it begins on its own.
 
+UNTIL_LATER = "until [ -e later ]; do sleep 0.05; done; seq 3"
+"""A command that ends after a test has created the file ``later``. A command that ended during the first turn would not
+cause a second one."""
+
 
 @recorded("own-turn", "A command in the background: when it ends, the CLI begins a turn, and a prompt comes meanwhile.")
-async def test_a_prompt_during_a_turn_of_its_own_is_answered_once(warm: Session, model: MessagesStub) -> None:
-    background = tool_use("Bash", command="sleep 0.3; seq 3", description="d", run_in_background=True)
+async def test_a_prompt_during_a_turn_of_its_own_is_answered_once(
+    warm: Session, model: MessagesStub, project: Path
+) -> None:
+    background = tool_use("Bash", command=UNTIL_LATER, description="d", run_in_background=True)
     model.will_say(background, text("Started."), [text("It has ended"), HOLD, text("with 3")], text("Second answer."))
     assert (await warm.turn("Start it")).ok
     assert warm.process.busy
+    (project / "later").touch()
     await eventually(lambda: "It has ended" in warm.heard.words, "its own turn")
 
     warm.process.prompt("Second")
@@ -184,12 +191,13 @@ async def test_a_prompt_during_a_turn_of_its_own_is_answered_once(warm: Session,
     assert not warm.process.busy
 
 
-async def test_a_prompt_answered_in_its_own_turn_is_done(warm: Session, model: MessagesStub) -> None:
-    background = tool_use("Bash", command="sleep 0.3; seq 3", description="d", run_in_background=True)
+async def test_a_prompt_answered_in_its_own_turn_is_done(warm: Session, model: MessagesStub, project: Path) -> None:
+    background = tool_use("Bash", command=UNTIL_LATER, description="d", run_in_background=True)
     model.will_say(
         background, text("Started."), tool_use("Bash", command="touch a", description="d"), text("Both done.")
     )
     assert (await warm.turn("Start it")).ok
+    (project / "later").touch()
     question = await warm.asked()
 
     warm.process.prompt("Second")
@@ -269,7 +277,7 @@ async def test_a_budget_ends_it(claude: Claude, project: Path, model: MessagesSt
 async def test_a_resumed_conversation_starts_with_a_full_budget(
     claude: Claude, project: Path, model: MessagesStub
 ) -> None:
-    """All turns of one process share a budget, but a new process has all of it again. The server relies on both."""
+    """All turns of a process share a budget, but a new process starts with the full one. The server relies on both."""
     async with session(claude, project) as first:
         one = (await first.turn("Hello")).cost_usd
     assert one is not None

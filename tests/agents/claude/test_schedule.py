@@ -22,7 +22,9 @@ AT = 1_795_679_280.0
 def call(
     stream: Stream, tool: str, result: object, *, id: str = "toolu_1", is_error: bool = False
 ) -> list[float | None]:
-    """Plays a call of the tool and its result. Returns the times until which a schedule was reported to last."""
+    """Plays a call of the tool and its result. Returns the ``until`` of each reported change: the time at which the
+    schedule ends, or None if there is no schedule any more.
+    """
     block = {"type": "tool_use", "id": id, "name": tool, "input": {}}
     stream.say(type="assistant", message={"content": [block]}, session_id="s1")
     answer = {"type": "tool_result", "tool_use_id": id, "content": "…", "is_error": is_error}

@@ -95,7 +95,7 @@ def test_the_directories_with_the_latest_conversations_are_known(tmp_path: Path)
 
 
 def test_a_long_first_prompt_does_not_hide_the_directory(tmp_path: Path) -> None:
-    """In its line, the directory comes after the prompt."""
+    """In the prompt's line, the directory comes after the text of the prompt."""
     conversation(tmp_path, ONE, lines(tmp_path, "x" * 500_000))
     assert sessions.known(tmp_path, ONE)
     [found] = sessions.listed(tmp_path, 10)

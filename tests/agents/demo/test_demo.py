@@ -19,7 +19,7 @@ from tests.agents.rig import Session, lives, session
 from tests.waiting import until
 
 HASTY = "from drawbridge.agents.demo import script as it; it.WORD_SECONDS = 0.001; it.main()"
-"""A program that runs the demo agent without its pauses between words."""
+"""A program that runs the demo agent with hardly any pauses between words."""
 
 README = "# My project\n\nIt does things.\n"
 

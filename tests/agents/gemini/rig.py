@@ -36,7 +36,7 @@ class HoldingStub(GeminiStub):
 
 
 def prepare_home() -> None:
-    """Writes the settings that the CLI has after its first start: it uses an API key and trusts folders."""
+    """Writes the CLI's settings as after onboarding: with an API key, without folder trust or the IDE connection."""
     folder = Path(os.environ["HOME"]) / ".gemini"
     folder.mkdir(exist_ok=True)
     (folder / "settings.json").write_text(json.dumps(gemini_rig.SETTINGS | {"ide": {"enabled": False}}))

@@ -59,7 +59,7 @@ def test_an_edited_line_is_what_the_cli_writes(rig: Workstation) -> None:
 
 @pytest.mark.thorough
 def test_a_proposal_opens_after_a_prompt_that_is_being_typed(rig: Workstation) -> None:
-    """The dialog does not show the change, and an Enter that is meant for the prompt would accept it."""
+    """The dialog does not show the change, and pressing Enter for the prompt would accept it unseen."""
     poem = rig.file("poem.txt", POEM)
     command = f"{{ '{programs.claude()}', '--permission-mode', 'default' }}"
     neovim = rig.neovim(poem, options=f"{{ terminal = {{ command = {command}, size = 60 }} }}")

@@ -16,7 +16,7 @@ POEM = "one\ntwo\nthree\n"
 
 
 def propose(rig: Workstation, recorded_as: tuple[str, str]) -> tuple[Neovim, Claude, dict[str, Any]]:
-    """Show a proposal for poem.txt in a Neovim with two windows. Returns Neovim, the CLI, and the layout from before."""
+    """Shows a proposal for poem.txt in a Neovim with two windows. Returns Neovim, the CLI, and the previous layout."""
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     neovim.command(f"split {rig.file('notes.txt', 'a note')}")

@@ -26,7 +26,7 @@ vim.api.nvim_create_autocmd({ 'BufReadPost', 'FileChangedShellPost' }, { callbac
   complain(2, 'Now it is too loud')
 end })
 """
-"""A linter: it reports one problem at once, and another when Neovim has reloaded a file."""
+"""A linter that reports one problem immediately, and replaces it with another when Neovim has reloaded a file."""
 
 
 @pytest.mark.thorough

@@ -1,4 +1,6 @@
-"""When the bridge or the CLI is killed, the other side keeps running, and no view or lock file is left behind."""
+"""When the bridge or the CLI is killed, the other side keeps running. No view stays open without its CLI, and no lock
+file stays without its Neovim.
+"""
 
 from __future__ import annotations
 

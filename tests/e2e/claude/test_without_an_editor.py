@@ -1,4 +1,4 @@
-"""``drawbridge ide --folder``: the proposal is shown in the bridge's own terminal."""
+"""``drawbridge ide --folder``: the proposal is decided in the bridge's own terminal, or as ``--decide`` specifies."""
 
 from __future__ import annotations
 

@@ -23,7 +23,9 @@ RECORD_INTO = os.environ.get("DRAWBRIDGE_TEST_RECORD")
 
 
 class Workstation(contextlib.ExitStack):
-    """Starts programs in the test's own home and ends them with it. The test scripts ``model`` and checks its requests."""
+    """Starts programs in the test's own home, and ends them with the test. The test scripts ``model`` and checks its
+    requests.
+    """
 
     def __init__(self, project: Path, model: MessagesStub, tmux: Tmux) -> None:
         super().__init__()
@@ -35,13 +37,13 @@ class Workstation(contextlib.ExitStack):
         claude_rig.prepare_home(project)
 
     def file(self, name: str, content: str | bytes) -> Path:
-        """Write a file with exactly this content into the project."""
+        """Writes a file with exactly this content into the project."""
         path = self.project / name
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return path
 
     def neovim(self, *files: Path, program: Path | None = None, options: str = "{}") -> Neovim:
-        """Start Neovim with the plugin, and wait for its bridge. Without ``program``, it is the newest Neovim."""
+        """Starts Neovim with the plugin, and waits for its bridge. ``program`` defaults to the newest Neovim."""
         neovim = Neovim.start(
             self.tmux,
             program or programs.nvim(),
@@ -56,7 +58,7 @@ class Workstation(contextlib.ExitStack):
         return neovim
 
     def folder(self, *flags: str, environment: Mapping[str, str] | None = None) -> Pane:
-        """Start a bridge without an editor on its own terminal. ``environment`` is added to the usual variables."""
+        """Starts a bridge without an editor on its own terminal. ``environment`` is added to the usual variables."""
         command = [sys.executable, "-m", "drawbridge", "ide", "--folder", str(self.project), *flags]
         everything = claude_rig.environment(self.model) | dict(environment or {})
         pane = self.tmux.start("bridge", command, cwd=self.project, environment=everything)
@@ -65,7 +67,7 @@ class Workstation(contextlib.ExitStack):
         return pane
 
     def claude(self, *, recorded_as: tuple[str, str] | None = None) -> Claude:
-        """Start the CLI and connect it to the bridge. ``recorded_as`` is a name for the transcript, and its description."""
+        """Starts the CLI and connects it to the bridge. ``recorded_as``: the transcript's name and description."""
         lock = claude_rig.wait_for_lock()
         port = int(lock.stem)
         if RECORD_INTO and recorded_as:
@@ -81,7 +83,7 @@ class Workstation(contextlib.ExitStack):
         return claude
 
     def _recorder(self, lock: Path, name: str, what: str) -> int:
-        """Start a recorder in front of the bridge of ``lock``; return the port on which it listens."""
+        """Starts a recorder in front of the bridge of ``lock``. Returns the port on which it listens."""
         said = subprocess.run(
             [programs.claude(), "--version"], capture_output=True, text=True, check=True, timeout=PATIENCE
         )

@@ -24,7 +24,7 @@ PATIENCE = 60  # the value in tests/waiting.py, which this program can't import
 
 
 class Params(NotificationParams):  # type: ignore[misc]
-    """The parameters of a notification, of any kind."""
+    """The parameters of any kind of notification."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -70,7 +70,7 @@ async def use(url: str, token: str, file: str, new_text: str) -> dict[str, Any]:
 
 
 async def find_out(url: str, token: str) -> str:
-    """The protocol version that the client negotiates when it does not know what kind of server this is."""
+    """Returns the protocol version that the client negotiates when it does not know what kind of server this is."""
     http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, trust_env=False)
     async with http, Client(streamable_http_client(url, http_client=http)) as client:
         await client.list_tools()

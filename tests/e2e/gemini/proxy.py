@@ -23,10 +23,12 @@ HOP_BY_HOP = {"connection", "content-length", "keep-alive", "transfer-encoding"}
 
 
 class CuttingProxy(contextlib.AbstractContextManager["CuttingProxy"]):
-    """Announces itself with a discovery file beside the bridge's. A CLI that is given the proxy's port uses it."""
+    """Announces itself with a discovery file beside the bridge's. A CLI that is given the proxy's port finds it."""
 
     def __init__(self, discovery: Path, *, transcript: Transcript | None = None, lends_token: bool = False) -> None:
-        """``discovery`` is the bridge's own discovery file. ``lends_token`` adds its token to requests without one."""
+        """``discovery``: the bridge's own discovery file. ``transcript``: records the messages, if given.
+        ``lends_token``: whether requests without a token get the bridge's.
+        """
         content = json.loads(discovery.read_text())
         self.streams = 0
         """The number of event streams opened through the proxy."""
@@ -68,7 +70,9 @@ class CuttingProxy(contextlib.AbstractContextManager["CuttingProxy"]):
 
     @contextlib.contextmanager
     def gap(self) -> Iterator[None]:
-        """Close the connection of the event stream, and no other. A new stream is held until the context ends."""
+        """Closes only the event stream's connection. Holds a new stream until the context ends, but no longer than
+        ``LONGEST_GAP``.
+        """
         self._passable.clear()
         self._cut_stream()
         yield
@@ -124,7 +128,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    # HTTP/1.0 has one connection for each request, so cutting the event stream affects no other request.
+    # HTTP/1.0 uses one connection for each request, so cutting the event stream does not affect other requests.
     server: _Server
 
     @property
@@ -187,7 +191,7 @@ class _Handler(BaseHTTPRequestHandler):
                 event = {}
 
     def log_message(self, *_: object) -> None:
-        """Log nothing, since the transcript contains the requests."""
+        """Logs nothing, since a transcript can record the requests."""
 
 
 def _answer(response: http.client.HTTPResponse) -> dict[str, Any]:

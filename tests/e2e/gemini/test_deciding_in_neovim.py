@@ -191,8 +191,9 @@ def test_line_ends_and_final_newline_stay(rig: Workstation, before: bytes, after
 
 
 def of_somebody(home: Path) -> Path:
-    """A script that starts Neovim as a user other than root, with a umask that lets the group write. Its processes
-    run as user 1000, and the files of root appear to belong to that user."""
+    """Creates a script that starts Neovim as user 1000, to whom the test's files appear to belong. Its umask and the
+    mode of ``home`` let the group write. Returns the script's path.
+    """
     user = ["unshare", "--user", "--map-user=1000", "--map-group=1000"]
     if subprocess.run([*user, "true"], capture_output=True, check=False).returncode:
         programs.missing("this machine allows no user namespaces")
@@ -207,7 +208,8 @@ def of_somebody(home: Path) -> Path:
 @pytest.mark.parametrize("user", ["root", "somebody"])
 @pytest.mark.parametrize("answer", ["y", "n"])
 def test_a_first_start_in_neovim_asks_once_and_connects(rig: Workstation, answer: str, user: str) -> None:
-    """Gemini CLI's own question about connecting fails, because it looks for an installer that Neovim does not have."""
+    """A Yes to Gemini CLI's own question about connecting would fail, because it looks for an installer that does not
+    exist for Neovim."""
     home = Path(os.environ["HOME"])
     settings = home / ".gemini" / "settings.json"
     first = json.loads(settings.read_text())

@@ -1,4 +1,4 @@
-"""Whether the CLI finds the editor, depending on where it is started."""
+"""Whether the CLI finds the editor, depending on where the CLI is started, and how it uses a bridge without one."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def project(home: Path) -> Path:
 
 @pytest.fixture
 def discovery(project: Path) -> Iterator[Path]:
-    """Runs a bridge that has no editor and accepts everything; returns its discovery file."""
+    """Runs a bridge that has no editor and accepts every proposal. Yields the path of its discovery file."""
     command = [sys.executable, "-m", "drawbridge", "ide", "--folder", str(project), "--decide", "accept"]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as bridge:
         try:

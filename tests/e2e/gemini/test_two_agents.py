@@ -1,4 +1,4 @@
-"""Claude and Gemini at one bridge, each with its own proposal and its own answer."""
+"""Claude Code and Gemini CLI share one bridge, and each gets the decision about its own proposal."""
 
 from __future__ import annotations
 

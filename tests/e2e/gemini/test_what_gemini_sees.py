@@ -47,13 +47,13 @@ def test_open_files_cursor_and_selection_are_in_the_next_request(rig: Workstatio
 
 
 def selected(message: dict[str, Any]) -> str | None:
-    """The selected text in a message; None if it has none."""
+    """Returns the text selected in the first open file of a message; None if no text is selected."""
     files = message["params"].get("workspaceState", {}).get("openFiles", [])
     return files[0].get("selectedText") if files else None
 
 
 @pytest.mark.thorough
-def test_an_ignored_file_is_not_told(rig: Workstation) -> None:
+def test_an_ignored_file_is_not_reported(rig: Workstation) -> None:
     secrets = rig.file(".env", "PASSWORD=swordfish\n")
     neovim = rig.neovim(rig.file("poem.txt", POEM))
     gemini = rig.gemini()

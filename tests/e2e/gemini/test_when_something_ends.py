@@ -21,7 +21,7 @@ POEM = "one\ntwo\nthree\n"
 
 
 def propose(rig: Workstation, gemini: Gemini, neovim: Neovim, poem: Path) -> None:
-    """Have the model change the poem, and wait for the proposal in Neovim and the dialog in the CLI."""
+    """Scripts a change to the poem, and waits for the proposal in Neovim and the dialog in the CLI."""
     rig.model.will_say(replace(poem, "two", "TWO"), text("It is done."))
     gemini.prompt("Shout the second line.")
     neovim.wait_for_proposal()

@@ -2,9 +2,9 @@
 
 A transcript consists of JSON lines. The first describes it: ``{"cli", "recorded", "what"}``. Each other line is ``{"from":
 "gemini" | "bridge", "at": seconds since the first request, "exchange": N, ...}`` with one of ``request`` (method, path,
-headers, body), ``answer`` (status, headers, body), ``event`` (id and data from the event stream) and ``closed``. It
-contains no secret and nothing about the machine: placeholders replace the token, session IDs, ports and paths, and the
-times of open files are all replaced by the same one.
+headers, body), ``answer`` (status, headers, body), ``event`` (id and data from the event stream) or ``closed``. A
+transcript contains no secret and nothing about the machine: placeholders replace the token, session IDs, the port and
+paths, and the times of open files are all replaced by the same one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Transcript:
         self._lock = threading.Lock()
 
     def hide(self, secret: str, placeholder: str) -> None:
-        """From now on, write ``placeholder`` instead of ``secret``."""
+        """Writes ``placeholder`` instead of ``secret`` from now on. The first placeholder for a secret stays."""
         self._placeholders.setdefault(secret, placeholder)
 
     def add(self, sender: str, exchange: int, **said: object) -> None:
@@ -57,7 +57,7 @@ class Transcript:
 
 
 def shown_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The headers that matter to a transcript, with their names in lower case."""
+    """Returns the headers that a transcript shows, with their names in lower case."""
     lower = {name.lower(): value for name, value in headers}
     return {name: value for name, value in lower.items() if name in SHOWN_HEADERS or name.startswith("mcp-")}
 

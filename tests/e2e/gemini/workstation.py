@@ -1,4 +1,4 @@
-"""A user's workstation with Gemini CLI: a project, an editor, the CLI beside it, and a model that the test scripts."""
+"""A user's workstation with Gemini CLI: a project, an editor, the CLI beside it, and a model scripted by the test."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ from .proxy import CuttingProxy
 from .transcript import Transcript
 
 RECORD_INTO = os.environ.get("DRAWBRIDGE_TEST_RECORD")
-"""The directory into which the sessions that tests have named are recorded; None to record nothing."""
+"""The directory for transcripts of the sessions that tests have named; None to record nothing."""
 
 
 class Workstation(contextlib.ExitStack):
-    """Starts programs in the test's own home and ends them with it. The test scripts ``model`` and checks its requests."""
+    """Starts programs in the test's own home, and ends them with the test. The test scripts ``model`` and checks its
+    requests.
+    """
 
     def __init__(self, project: Path, model: GeminiStub, tmux: Tmux) -> None:
         super().__init__()
@@ -40,13 +42,13 @@ class Workstation(contextlib.ExitStack):
         gemini_rig.prepare_home()
 
     def file(self, name: str, content: str | bytes) -> Path:
-        """Write a file with exactly this content into the project."""
+        """Writes a file with exactly this content into the project."""
         path = self.project / name
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return path
 
     def neovim(self, *files: Path, options: str = "{}", program: Path | None = None) -> Neovim:
-        """Start Neovim with the plugin, and wait for its bridge. Without ``program``, it is the newest Neovim."""
+        """Starts Neovim with the plugin, and waits for its bridge. ``program`` defaults to the newest Neovim."""
         environment = self.environment
         neovim = Neovim.start(
             self.tmux, program or programs.nvim(), *files, cwd=self.project, environment=environment, options=options
@@ -56,7 +58,7 @@ class Workstation(contextlib.ExitStack):
         return neovim
 
     def folder(self, *flags: str, environment: Mapping[str, str] | None = None) -> Pane:
-        """Start a bridge without an editor on its own terminal. ``environment`` is added to the usual variables."""
+        """Starts a bridge without an editor on its own terminal. ``environment`` is added to the usual variables."""
         command = [sys.executable, "-m", "drawbridge", "ide", "--folder", str(self.project), *flags]
         everything = self.environment | dict(environment or {})
         pane = self.tmux.start("bridge", command, cwd=self.project, environment=everything)
@@ -65,7 +67,7 @@ class Workstation(contextlib.ExitStack):
         return pane
 
     def gemini(self, *, recorded_as: tuple[str, str] | None = None) -> Gemini:
-        """Start the CLI in another terminal and connect it. ``recorded_as``: the transcript's name, and its description."""
+        """Starts the CLI in another terminal and connects it. ``recorded_as``: a transcript's name and description."""
         if RECORD_INTO and recorded_as:
             return self.gemini_through(self.proxy(*recorded_as))
         gemini = self.lonely_gemini()
@@ -73,30 +75,30 @@ class Workstation(contextlib.ExitStack):
         return gemini
 
     def lonely_gemini(self, *, cwd: Path | None = None, environment: Mapping[str, str] | None = None) -> Gemini:
-        """Start the CLI in another terminal, without waiting for it to connect."""
+        """Starts the CLI in another terminal, without waiting for it to connect."""
         everything = self.environment | dict(environment or {})
         return Gemini.start(self.tmux, programs.gemini(), project=cwd or self.project, environment=everything)
 
     def proxy(self, name: str, what: str) -> CuttingProxy:
-        """Start a proxy between the bridge and a CLI. It records their messages if sessions are recorded."""
+        """Starts a proxy between the bridge and a CLI. It records their messages if ``RECORD_INTO`` is set."""
         transcript = None
         if RECORD_INTO:
             transcript = Transcript(Path(RECORD_INTO), name, what, {str(self.project): "/project"})
         return self.enter_context(CuttingProxy(gemini_rig.wait_for_discovery(), transcript=transcript))
 
     def gemini_through(self, proxy: CuttingProxy) -> Gemini:
-        """Start the CLI and connect it to the bridge through the proxy."""
+        """Starts the CLI and connects it to the bridge through the proxy."""
         gemini = self.lonely_gemini(environment={"GEMINI_CLI_IDE_SERVER_PORT": str(proxy.port)})
         self._wait_for_one_more()
         return gemini
 
     @functools.cached_property
     def claude_model(self) -> MessagesStub:
-        """Claude Code's model."""
+        """Claude Code's model, started when it is first used."""
         return self.enter_context(MessagesStub())
 
     def claude(self) -> Claude:
-        """Start Claude Code, the second agent, and connect it to the bridge."""
+        """Starts Claude Code as the second agent, and connects it to the bridge."""
         claude_rig.prepare_home(self.project)
         environment = claude_rig.environment(self.claude_model)
         port = int(claude_rig.wait_for_lock().stem)

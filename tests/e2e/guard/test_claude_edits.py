@@ -265,7 +265,7 @@ class TestTwoNeovimsOfOneDirectory:
 
 
 def type_a_line(neovim: Neovim) -> None:
-    """Type a line as the user, without saving."""
+    """Types a line, as the user would, without saving."""
     neovim.pane.type("Gomine")
     neovim.pane.press("Escape")
     neovim.wait_for("return vim.bo.modified", what="was not typed into")

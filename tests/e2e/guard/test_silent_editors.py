@@ -22,7 +22,7 @@ DEADLINE = ("--deadline", "300")
 """The default deadline, in milliseconds."""
 
 SOON = PATIENCE / 2
-"""Seconds that a call may take, for the deadline and the start of Python on a busy machine."""
+"""The seconds that a call may take at most, including the deadline and the start of Python on a busy machine."""
 
 State = Callable[[Neovim], None]
 
@@ -33,7 +33,7 @@ def at_a_hit_enter_prompt(neovim: Neovim) -> None:
 
 
 def busy(neovim: Neovim) -> None:
-    """Make Neovim run an endless loop."""
+    """Makes Neovim run an endless loop."""
     started = Path(os.environ["TMPDIR"]) / "busy"
     neovim.lua(
         "local path = ... vim.defer_fn(function() vim.fn.writefile({}, path) while true do end end, 0)", str(started)
@@ -73,7 +73,7 @@ def neovim(request: pytest.FixtureRequest, rig: GuardedWorkstation, poem: Path) 
         pytest.param(busy, "did not answer in time", marks=pytest.mark.thorough),
     ],
 )
-def test_an_editor_that_can_not_answer_costs_one_deadline_and_a_line_in_the_log(
+def test_an_editor_that_cannot_answer_costs_one_deadline_and_a_line_in_the_log(
     rig: GuardedWorkstation, poem: Path, neovim: Neovim, state: State, why: str
 ) -> None:
     rig.set_up("claude", *DEADLINE)

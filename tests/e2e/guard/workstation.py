@@ -26,7 +26,7 @@ STUCK = "Press ENTER"
 
 
 class GuardedWorkstation(Workstation):
-    """Editors listen in the test's own directory, and the guard looks nowhere else."""
+    """Editors listen in ``sockets``, and the guard looks nowhere else unless a test sets it up with other directories."""
 
     def __init__(self, project: Path, model: MessagesStub, tmux: Tmux) -> None:
         super().__init__(project, model, tmux)
@@ -36,7 +36,7 @@ class GuardedWorkstation(Workstation):
         """The command that starts the guard, by agent."""
 
     def set_up(self, agent: str = "claude", *flags: str | Path) -> None:
-        """Run ``drawbridge setup``. Editors have more time than usual to answer, because the machine may be busy."""
+        """Runs ``drawbridge setup``. Editors have more time than usual to answer, because the machine may be busy."""
         words = [
             "setup",
             agent,
@@ -51,7 +51,7 @@ class GuardedWorkstation(Workstation):
         self.guards[agent] = json.loads(self.drawbridge(*words))["command"]
 
     def drawbridge(self, *words: str) -> str:
-        """Run a ``drawbridge`` command that must succeed, and return its output."""
+        """Runs a ``drawbridge`` command and returns its output. Does not check its exit code."""
         return self.attempt(*words).stdout
 
     def attempt(self, *words: str) -> subprocess.CompletedProcess[str]:
@@ -62,7 +62,7 @@ class GuardedWorkstation(Workstation):
         )
 
     def nvim(self, *files: Path, program: Path | None = None, plugin: bool = False, cwd: Path | None = None) -> Neovim:
-        """Start ``drawbridge nvim``. With the ``plugin``, wait for its bridge. Without ``program``, it is the newest Neovim."""
+        """Starts ``drawbridge nvim``. Waits for the bridge if ``plugin``. ``program`` defaults to the newest Neovim."""
         directory = cwd or self.project
         environment = claude_rig.environment(self.model) | {
             "DRAWBRIDGE_SOCKET_DIR": str(self.sockets),
@@ -80,23 +80,23 @@ class GuardedWorkstation(Workstation):
         return neovim
 
     def plain_nvim(self, *files: Path) -> Neovim:
-        """Start ``nvim`` without naming a socket: it creates one in the runtime directory."""
+        """Starts ``nvim`` without naming a socket: it creates one in the runtime directory."""
         folder = Path(os.environ["XDG_RUNTIME_DIR"])
         command = [str(programs.nvim()), "-n", "-i", "NONE", "-u", "NONE", *map(str, files)]
-        environment = claude_rig.environment(self.model) | {"TMPDIR": str(folder)}  # Neovim 0.7 supports no other place
+        environment = claude_rig.environment(self.model) | {"TMPDIR": str(folder)}  # where Neovim 0.7 creates it
         pane = self.tmux.start("nvim", command, cwd=self.project, environment=environment)
         socket = wait_until(lambda: next(chain(folder.glob("nvim.*.0"), folder.glob("nvim??????/0")), None))
         return Neovim(pane, socket)
 
     def ask_claude(self, *turns: Block | list[Block], flags: tuple[str, ...] = (), cwd: Path | None = None) -> str:
-        """Run one prompt without a terminal until the CLI ends. Returns all text that the model has received."""
+        """Runs one prompt with ``claude -p`` until the CLI ends. Returns all text that it has sent to the model."""
         before = len(self.model.requests)
         pane = self.start_claude(*turns, flags=flags, cwd=cwd)
         assert pane.wait_for_exit() == 0
         return "\n".join(request.told for request in self.model.requests[before:])
 
     def start_claude(self, *turns: Block | list[Block], flags: tuple[str, ...] = (), cwd: Path | None = None) -> Pane:
-        """Like ``ask_claude``, but returns at once."""
+        """Starts ``claude -p`` like ``ask_claude``, but does not wait for it to end."""
         self.model.will_say(*turns)
         environment = claude_rig.environment(self.model)
         return self.tmux.start(
@@ -104,12 +104,14 @@ class GuardedWorkstation(Workstation):
         )
 
     def lonely_claude(self, *flags: str) -> Claude:
-        """Start the CLI on a terminal without connecting it to an editor. By default, it asks before it writes."""
+        """Starts the CLI in a terminal, without an editor connection. Unless ``flags`` change that, it asks before it
+        writes.
+        """
         environment = claude_rig.environment(self.model)
         return Claude.start(self.tmux, programs.claude(), *flags, project=self.project, environment=environment)
 
     def hook(self, agent: str = "claude", **payload: Any) -> tuple[dict[str, Any], float]:
-        """Call the installed guard as the agent would. Returns its answer, and the seconds that it took."""
+        """Calls the installed guard as the agent would. Returns its answer, and the seconds that it took."""
         call = {"session_id": "s", "transcript_path": "/t", "cwd": str(self.project), **payload}
         environment = claude_rig.environment(self.model)
         before = time.monotonic()
@@ -129,18 +131,18 @@ class GuardedWorkstation(Workstation):
 
 
 def edit_call(file: Path, old: str = "two", new: str = "TWO") -> dict[str, Any]:
-    """What an agent sends to its hook before an edit."""
+    """Returns what Claude Code sends to its hook before an edit, without the fields that ``hook`` adds."""
     given = {"file_path": str(file), "old_string": old, "new_string": new, "replace_all": False}
     return {"hook_event_name": "PreToolUse", "tool_name": "Edit", "tool_input": given, "tool_use_id": "toolu_1"}
 
 
 def results(requests: list[ModelRequest]) -> list[str]:
-    """All tool results that the model has received, in order."""
+    """Returns all tool results in the requests, in order."""
     return [result for request in requests for result in request.tool_results]
 
 
 def is_told_in_one_line(neovim: Neovim, words: str) -> None:
-    """Wait for a notice with these words, and check that it does not keep the user from typing."""
+    """Waits for a notice with these words, and checks that it does not keep the user from typing."""
     screen = neovim.pane.wait_for(words)
     assert STUCK not in screen
     neovim.wait_for("return not vim.api.nvim_get_mode().blocking", what="waits for the user")

@@ -1,7 +1,8 @@
-"""A language server on standard input and output. A line with the word "bad" is an error, with "odd" a warning.
+"""A language server on standard input and output. It reports an error for each line with the word "bad", a warning for
+"odd" and a hint for "hint".
 
-It reports on a text as soon as it receives it. If the text contains the word "slow", it first waits until the file
-that its argument names exists.
+It reports on a text as soon as it receives it. If the text contains "slow", it first waits until the file that its
+argument names exists.
 """
 
 from __future__ import annotations

@@ -42,13 +42,13 @@ class Workstation:
         return path
 
     async def opened(self, name: str, content: str | bytes = "one\ntwo\nthree\n") -> Path:
-        """Create a file and open it in front of the user."""
+        """Creates a file and opens it as the user's current buffer. Returns its path."""
         path = self.file(name, content)
         await self.person.edits(path)
         return path
 
     async def asks(self, method: str, **params: Any) -> Any:
-        """Neovim's answer to one request of the guard."""
+        """Returns Neovim's answer to one request from the guard."""
         (answer,) = await self.asks_unsure(method, **params)
         assert answer.problem == "", answer.problem
         return answer.result
@@ -59,22 +59,22 @@ class Workstation:
         return await asyncio.to_thread(ask.ask, [(self.person.address, find.NEOVIM)], method, given, milliseconds)
 
     async def stands(self, path: Path | str) -> Any:
-        """The state of one file in this Neovim; None if it is not open."""
+        """Returns the state of one file in this Neovim; None if it is not open."""
         return (await self.asks("snapshot", paths=[str(path)]))["files"][0]
 
     async def text(self, name: str | Path = "%") -> list[str]:
-        """The lines of a buffer, by default of the current one."""
+        """Returns the lines of a buffer, by default the current one."""
         return list(await self.person.lua("return vim.fn.getbufline(vim.fn.bufnr(...), 1, '$')", str(name)))
 
     async def modified(self, name: str | Path = "%") -> bool:
         return bool(await self.person.lua("return vim.fn.getbufvar(vim.fn.bufnr(...), '&modified') == 1", str(name)))
 
     async def ex(self, command: str) -> None:
-        """Run an Ex command as the user."""
+        """Runs an Ex command, as the user would."""
         await self.person.lua("vim.cmd(...)", command)
 
     async def keys(self, keys: str) -> None:
-        """Type keys that leave no command unfinished, and return once Neovim has processed them, in whatever mode it is."""
+        """Types keys that leave no command unfinished, and returns once Neovim has processed them, in any mode."""
         if not self._typed:
             await self.person.lua("vim.cmd(...)", f"noremap {WORKED_OFF}|noremap! {WORKED_OFF}|let g:typed = 0")
         self._typed += 1
@@ -85,19 +85,21 @@ class Workstation:
         return str((await self.person.call("nvim_get_mode"))["mode"])
 
     async def comes_into(self, mode: str) -> None:
-        """Wait for a mode, including modes in which Neovim answers nothing else."""
+        """Waits for a mode, including modes in which Neovim answers nothing else."""
         await sooner_or_later(self.mode, mode.__eq__, f"mode {mode}")
 
 
 def reloaded(answer: Any) -> list[str]:
-    """The names of the files that ``refresh_buffer`` reloaded. Fails if it kept any."""
+    """Returns the names of the files that ``refresh_buffer`` reloaded. Fails if it kept any."""
     assert answer["success"] is True
     assert answer["kept"] == []
     return [file["name"] for file in answer["reloaded"]]
 
 
 def kept(answer: Any) -> list[str]:
-    """The names of the files that ``refresh_buffer`` left alone though they changed on disk. Fails if it reloaded any."""
+    """Returns the names of the files that ``refresh_buffer`` did not reload although they changed on disk. Fails if it
+    reloaded any.
+    """
     assert answer["success"] is True
     assert answer["reloaded"] == []
     return [file["name"] for file in answer["kept"]]
@@ -106,16 +108,16 @@ def kept(answer: Any) -> list[str]:
 async def sooner_or_later(
     look: Callable[[], Awaitable[T]], enough: Callable[[T], bool], what: str = "what was waited for"
 ) -> T:
-    """Call ``look`` until ``enough`` is true of its result, and return that result."""
+    """Calls ``look`` until ``enough`` is true for its result. Returns that result. Fails after ``PATIENCE`` seconds."""
     end = time.monotonic() + PATIENCE
     while not enough(found := await look()):
-        assert time.monotonic() < end, f"{what} did not come within {PATIENCE:g} s"
+        assert time.monotonic() < end, f"{what} did not happen within {PATIENCE:g} s"
         await asyncio.sleep(0.01)
     return found
 
 
 @contextlib.asynccontextmanager
 async def workstation(program: Path, folder: Path, *arguments: str) -> AsyncIterator[Workstation]:
-    """Start a Neovim without configuration, with ``folder`` as its current directory."""
+    """Starts a Neovim without configuration, with ``folder`` as its current directory."""
     async with headless(program, *QUICK, *arguments, cwd=folder) as person:
         yield Workstation(person, folder, program)

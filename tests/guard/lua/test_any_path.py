@@ -84,7 +84,7 @@ def test_any_two_paths(program: Path, tmp_path: Path, runner: asyncio.Runner) ->
 
 
 def is_a_circle(path: str) -> bool:
-    """Whether links in the path form a loop. No file can be opened by such a name; ``test_snapshot`` tests them."""
+    """Whether links in the path form a loop. No file can be opened by such a name; ``test_snapshot`` tests these."""
     try:
         os.path.realpath(path, strict=True)
     except FileNotFoundError:
@@ -95,7 +95,7 @@ def is_a_circle(path: str) -> bool:
 
 
 async def opens(at: Workstation, path: str) -> None:
-    """Open a buffer of that name with unsaved work, and close all others."""
+    """Opens a buffer with that name and unsaved work, and closes all others."""
     await at.person.lua(
         """
         vim.cmd('silent! %bwipeout!')

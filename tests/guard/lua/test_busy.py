@@ -60,7 +60,7 @@ WAITS = {
 async def test_requests_do_not_disturb_a_neovim_that_waits_for_a_key(
     program: Path, tmp_path: Path, keys: str, out: str
 ) -> None:
-    """The guard does not wait, so Neovim may answer now, later or not at all."""
+    """The guard does not wait for long, so Neovim may answer in time, later or not at all."""
     path = tmp_path / "a.py"
     path.write_text("one\n")
     async with on_screen(program, *QUICK, "a.py", cwd=tmp_path) as (person, _):

@@ -24,7 +24,7 @@ ATTACH = """
 
 
 async def reports(at: Workstation, *problems: tuple[int, int, str], name: str = "linter") -> None:
-    """A linter in the user's Neovim reports problems: row (from 0), severity (from 1), message."""
+    """Reports problems as a linter in the user's Neovim would: row (from 0), severity (1 is an error), message."""
     found = [{"lnum": row, "col": 0, "severity": severity, "message": text} for row, severity, text in problems]
     await at.person.lua(
         "local name, found = ... vim.diagnostic.set(vim.api.nvim_create_namespace(name), 0, found)", name, found
@@ -32,7 +32,7 @@ async def reports(at: Workstation, *problems: tuple[int, int, str], name: str = 
 
 
 async def remembers(at: Workstation, path: Path) -> None:
-    """Send what the guard asks before an edit, so that Neovim remembers the current problems."""
+    """Sends what the guard sends before an edit, so that Neovim remembers the current problems."""
     await at.asks("snapshot", paths=[str(path)], remember=True)
 
 
@@ -50,7 +50,7 @@ async def test_what_was_there_before_is_not_new(at: Workstation) -> None:
     assert await new(at, path) == [(3, "error", "new error"), (2, "warning", "new warning")]
 
 
-async def test_hints_and_information_are_not_told(at: Workstation) -> None:
+async def test_hints_and_information_are_not_reported(at: Workstation) -> None:
     path = await at.opened("a.py")
     await remembers(at, path)
     await reports(at, (0, 3, "information"), (1, 4, "hint"))
@@ -138,7 +138,7 @@ async def served(at: Workstation) -> Any:
 
 
 async def answer_at_last(at: Workstation, path: Path) -> Any:
-    """Ask again and again while something is pending, as the guard does, and return the last answer."""
+    """Asks until nothing is pending any more, as the guard does. Returns the last answer."""
     return await sooner_or_later(lambda: at.asks("diagnostics", file_path=path), lambda answer: not answer["pending"])
 
 

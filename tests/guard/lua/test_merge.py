@@ -17,7 +17,7 @@ LINES = "".join(f"line {number}\n" for number in range(1, 101))
 
 
 def edits(old: str, new: str) -> list[dict[str, Any]]:
-    """The edits from ``old`` to ``new``, computed as the guard does."""
+    """Returns the edits that turn ``old`` into ``new``, computed as the guard computes them."""
     before, after = text.split(old)[0], text.split(new)[0]
     return [
         {"start": hunk.old_start, "end": hunk.old_end, "lines": after[hunk.new_start : hunk.new_end]}
@@ -26,7 +26,7 @@ def edits(old: str, new: str) -> list[dict[str, Any]]:
 
 
 async def merged(at: Workstation, path: Path, new: str) -> Any:
-    """Merge what differs in ``new`` into the buffer, and return Neovim's answer."""
+    """Merges the edits that turn the buffer's text into ``new``. Returns Neovim's answer."""
     found = await at.asks("buffer_text", file_path=path)
     return await at.asks(
         "merge_buffer", file_path=path, version=found["version"], edits=edits(found["text"], new)
@@ -200,7 +200,7 @@ async def test_a_merge_while_the_person_types_is_a_step_of_its_own(at: Workstati
         assert await at.text() == ["zero", "one", "two before"]
         await at.keys("u")
         assert await at.text() == ["one", "two before"]
-    else:  # 0.7 does not close the undo step while the user keeps typing
+    else:  # Neovim 0.7 does not close the undo step while the user keeps typing
         assert await at.text() == ["one", "two before and after"]
 
 
@@ -314,7 +314,7 @@ async def test_a_text_that_has_changed_since_is_left_alone(at: Workstation) -> N
     await refused(at, path, "the text has changed since", version=version)
 
 
-async def test_a_file_that_is_not_open_can_not_be_merged(at: Workstation) -> None:
+async def test_a_file_that_is_not_open_cannot_be_merged(at: Workstation) -> None:
     await refused(at, at.file("a.py"), "it is not open")
 
 

@@ -1,4 +1,4 @@
-"""`send_message`: a notice of one line that never waits for a key, whatever it contains and whatever the user does."""
+"""`send_message`: a one-line notice that never waits for a key, whatever it contains and whatever the user does."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ async def at(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def hooked(at: Workstation, payload: dict[str, Any], mode: str | None) -> None:
-    """Run the hook as a process, as the agent would in ``mode``."""
+    """Runs the hook as a process, as the agent would in ``mode``; None for an agent that reports no mode."""
     given = {name: value for name, value in payload.items() if name != "permission_mode"}
     words = processes.command("--deadline=5000")
     # Agents start the hook through a shell.
@@ -39,7 +39,7 @@ async def hooked(at: Workstation, payload: dict[str, Any], mode: str | None) -> 
 
 
 async def shown(at: Workstation) -> tuple[str, Any]:
-    """The status line, and what ``:DrawbridgeStatus`` shows after "asks"."""
+    """Returns the status line, and what ``:DrawbridgeStatus`` shows after "asks"; "" if it shows nothing there."""
     line, asks = await at.person.lua(
         "local status = require('drawbridge.status'); return { status.line(), status.asking() or '' }"
     )

@@ -412,7 +412,7 @@ async def test_neovim_does_not_warn_when_the_person_saves_afterwards(at: Worksta
 
 
 async def test_saves_reach_the_disk_again_afterwards(at: Workstation) -> None:
-    """The autocommand that makes Neovim believe it has saved is removed. In 0.7, it stayed and swallowed every save."""
+    """The autocommand that makes Neovim believe it has saved is removed. Neovim 0.7 kept it, and lost every save."""
     path = await at.opened("a.py", "one\n")
     for number in range(3):
         path.write_text(f"agent {number}\n")
@@ -529,7 +529,7 @@ async def test_a_new_file_with_unsaved_text_is_kept_once_it_is_written_by_an_age
     assert await at.mode() == "n"
 
 
-async def test_a_file_that_can_not_be_read_is_kept_with_the_reason(at: Workstation) -> None:
+async def test_a_file_that_cannot_be_read_is_kept_with_the_reason(at: Workstation) -> None:
     path = await at.opened("a.py")
     path.unlink()
     os.mkfifo(path)

@@ -1,4 +1,4 @@
-"""`refresh_buffer`, byte by byte: a later save writes what the agent wrote, and what it replaced is kept as a copy."""
+"""`refresh_buffer`, byte by byte: a later save keeps what the agent wrote, and the replaced text is kept as a copy."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ async def test_a_new_empty_buffer_is_nothing_to_copy(at: Workstation) -> None:
     assert not (at.folder / "copies").exists()
 
 
-async def test_a_copy_can_not_land_elsewhere(at: Workstation) -> None:
-    """The name of a buffer may contain `..` if its directory was created only after it was opened."""
+async def test_a_copy_cannot_land_elsewhere(at: Workstation) -> None:
+    """The name of a buffer may contain `..` if its directory was created only after the buffer was opened."""
     await at.ex("edit sub/../../a.py")
     (at.folder / "sub").mkdir()
     path = at.folder.parent / "a.py"

@@ -225,7 +225,7 @@ async def test_a_file_that_may_not_be_written_is_not_saved(program: Path, tmp_pa
 
 
 def under_the_rules(program: Path, folder: Path) -> Path:
-    """The program to run so that file modes apply to Neovim even if the tests run as root, who may ignore them."""
+    """Returns a program that runs Neovim so that file modes apply to it even if the tests run as root."""
     if os.geteuid() != 0:
         return program
     wrapped = folder / "nvim-under-the-rules"

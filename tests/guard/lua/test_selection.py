@@ -18,13 +18,13 @@ async def selection(at: Workstation, session: str = "s") -> Any:
 
 
 async def content(at: Workstation) -> str | None:
-    """The text of the selection, asked for in a new session, so that it has not been given before."""
+    """Returns the selected text, or None. Requests it in a new session, which has not received it before."""
     found = await selection(at, f"session {id(asyncio.current_task())} {asyncio.get_running_loop().time()}")
     return None if found is None else str(found["content"])
 
 
 async def starts(at: Workstation, text: str = TEXT, name: str = "a.py") -> None:
-    """Open a file and begin an agent's session. Its first request makes Neovim watch the selection."""
+    """Opens a file and begins an agent's session, whose first request makes Neovim watch the selection."""
     await at.opened(name, text)
     await at.asks("snapshot", paths=[], want=["unsaved"])
 

@@ -147,7 +147,7 @@ async def test_a_full_screen_terminal_leaves_the_last_file_current(at: Workstati
 
 
 async def next_second(at: Workstation) -> None:
-    """Wait for the next second: Neovim records when a buffer was last used in whole seconds."""
+    """Waits for the next second, because Neovim records in whole seconds when a buffer was last used."""
     await at.person.until("return os.time() > ...", await at.person.lua("return os.time()"))
 
 

@@ -183,6 +183,11 @@ test('a long answer goes to its project even if the user has left it', async () 
   assert.equal(asked.find(({ type }) => type === 'permission_response').project_id, 'p');
 });
 
+test('the size of a message that is too long is in bytes', async () => {
+  const { client } = world({});
+  await assert.rejects(client.execute('é'.repeat(600_000)), /too long: 1\.2 MB\./);
+});
+
 test('no project counts as removed before the list has arrived', async () => {
   const { client, asked, hear } = world({
     ...server(
@@ -392,7 +397,7 @@ test('going to the end stops a jump', async () => {
   assert.notEqual(client.conversation.first, 500);
 });
 
-/** A project with a session `s` of 200 records. @param answers by type, in place of the server's answers */
+/** A client and its project, which has a session `s` of 200 records. @param answers by type, replacing the server's */
 const withSession = (answers = {}) =>
   world({
     ...server(
@@ -439,6 +444,20 @@ test('a known session is requested while the project is joined, with a small fir
     ],
     'and a whole page follows, once',
   );
+});
+
+test('an empty page with nothing before it adds no older records', async () => {
+  const { client, asked, hear } = withSession({
+    session_messages: ({ data }) => (data.before ? undefined : pageOf('s', [199, 200], '0.199')),
+  });
+  client.choose('p');
+  client.start('secret');
+  await rest();
+  await rest();
+  const older = client.older();
+  const { request_id } = asked.find(({ type, data }) => type === 'session_messages' && data.before);
+  hear({ ...pageOf('s', []), request_id });
+  assert.equal(await older, false);
 });
 
 test('a list that asks for older records while the first ones are on their way does not load them twice', async () => {

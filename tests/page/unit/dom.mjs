@@ -1,5 +1,5 @@
-// The parts of the DOM that Preact needs to draw, and that the web UI's modules need to be loaded, without a browser.
-// Has to be imported before the web UI's modules.
+// The parts of the DOM that Preact needs to draw, and that the web UI's modules need to load, without a browser.
+// Must be imported before the web UI's modules.
 
 class Node {
   constructor() {
@@ -95,7 +95,7 @@ Object.assign(globalThis, {
     createTextNode: (data) => new Text(String(data)),
   },
   matchMedia: () => ({ matches: false, addEventListener() {}, removeEventListener() {} }),
-  // Never runs the callback, so that effects do not run: tests see only the first render.
+  // Never runs the callback, so that effects do not run before Preact's timeout of 35 ms: tests see the first render.
   requestAnimationFrame: () => 0,
   cancelAnimationFrame: () => {},
 });

@@ -1,6 +1,6 @@
 // The functions of the web UI that tests in Python use.
 export { settledWords } from '../../../web/src/conversation/settled.ts';
-export { agentName, liftedWords, standing } from '../../../web/src/projects/words.ts';
+export { liftedWords, standing } from '../../../web/src/projects/words.ts';
 export { harmless } from '../../../web/src/text/harmless.ts';
 export {
   goneWords,

@@ -417,7 +417,7 @@ const lookOf = async (found, number = 0, rights = { mayDecide: true, whyNot: '' 
   return look;
 };
 
-/** The buttons with words; line numbers are left out. */
+/** The texts of the buttons, with "(off)" if they are disabled; without buttons that have no text (line numbers). */
 const buttonsOf = (element) => {
   const found = [];
   const visit = (one) => {

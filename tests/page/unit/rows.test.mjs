@@ -39,7 +39,7 @@ const asked = (id, tool_name, input) => event('permission_request', { approval_i
 const resolved = (id, more = {}) =>
   event('permission_resolved', { approval_id: id, by: 'a', decision: 'allow', ...more });
 
-/** Rows in a short form: a group as a list, a call as its state. */
+/** Rows in a short form: a group as a list, a call as its id and state, any other row as its kind. */
 const shape = (rows) =>
   rows.map((row) =>
     row.kind === 'group'

@@ -2,11 +2,26 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { Conversation } from '../../../web/src/state/conversation.ts';
-import { clock, liftedWords, listed, modesOf, modeWords, standing } from '../../../web/src/projects/words.ts';
+import {
+  agentName,
+  clock,
+  liftedWords,
+  listed,
+  modesOf,
+  modeWords,
+  standing,
+} from '../../../web/src/projects/words.ts';
 import { canBeEdited, Projects } from '../../../web/src/state/projects.ts';
 
 const NOW = new Date('2026-03-04T10:00:00Z');
 const LATER = '2026-03-04T12:30:00Z';
+
+test('an agent has the name that the server sends', () => {
+  const hello = { agent_words: [{ name: 'claude', label: 'Claude' }] };
+  assert.equal(agentName('claude', hello), 'Claude');
+  assert.equal(agentName('goose', hello), 'The goose agent');
+  assert.equal(agentName('claude'), 'Claude'); // before the server's names have arrived
+});
 
 test('a project’s state is described by its most important part', () => {
   const said = (more) => standing({ approvals: [], state: 'IDLE', ...more }).words;

@@ -56,7 +56,7 @@ def info(id: str, path: str) -> messages.ProjectInfo:
 
 
 class FakeCore:
-    """A core in memory. It records its calls and answers as the real one does; a test can make it wait or fail."""
+    """A core in memory. It records commands and answers them like the real one; a test can make it wait or fail."""
 
     def __init__(self) -> None:
         self.modes: list[str] = ["default"]
@@ -69,7 +69,7 @@ class FakeCore:
         self.go_on.set()
         self.fault: Exception | None = None
         self.then: Callable[[], None] | None = None
-        """Called after the reply to a prompt."""
+        """Called after the reply to a prompt, unless it is None."""
         self.records: dict[int, bytes] = {}
         self.questions: dict[str, ApprovalRequested] = {}
 
@@ -150,7 +150,7 @@ class FakeCore:
         return self.questions.get(approval_id)
 
     def check_sees(self, identity: Identity, project_id: str) -> None:
-        """Every device of these tests sees every project."""
+        """Never raises: in these tests, every device can see every project."""
 
     async def record(self, project_id: str, seq: int) -> bytes:
         if project_id not in self.projects or seq not in self.records:
@@ -198,7 +198,7 @@ class Server:
 
 
 class Site(ServerSite):
-    """Records the connections that were opened."""
+    """A site that records the connections that were opened."""
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)

@@ -1,4 +1,4 @@
-"""Clients without the token get nothing. Requests from other origins or for unknown host names are refused."""
+"""Only clients with the token can send commands. Requests from other origins or for unknown host names are refused."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from drawbridge.server.app import clients as clients_module
 from drawbridge.server.app.clients import AUTH_BYTES, UNFINISHED_BYTES
 from drawbridge.server.auth.access import OwnNames, is_loopback, owner_token
 from drawbridge.server.protocol.commands import Execute
+from drawbridge.transport import http_server
 from tests.protocols.bytes_of import close, frame, request, text
 from tests.server.app.rig import TOKEN, Server, serving
 from tests.server.wire_client import connected
@@ -27,7 +28,7 @@ from tests.waiting import PATIENCE, until
 
 
 async def status_of(server: Server, path: str = "/ws", **headers: str | list[str]) -> int:
-    """The status code that answers the handshake."""
+    """Returns the HTTP status code of the answer to a WebSocket handshake."""
     fields = {name.replace("_", "-"): value for name, value in headers.items()}
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(request({"Host": f"127.0.0.1:{server.port}", **fields}, line=f"GET {path} HTTP/1.1"))
@@ -60,7 +61,7 @@ async def test_the_scheme_may_be_written_in_any_case(server: Server) -> None:
 # a token in the first message
 
 
-async def test_a_client_that_can_not_send_a_header_sends_the_token_first(server: Server) -> None:
+async def test_a_client_that_cannot_send_a_header_sends_the_token_first(server: Server) -> None:
     async with connected(server.url) as client:
         answer = await client.ask("auth", {"token": TOKEN, "client": "a browser"})
         assert answer["type"] == "auth"
@@ -103,7 +104,7 @@ async def test_any_other_first_message_ends_the_connection_and_does_nothing(serv
 
 
 async def pieces(connection: ClientConnection) -> AsyncIterator[str]:
-    """Yields a message of 200 kB in pieces, each once the server has read the one before."""
+    """Yields a message of 200 kB in pieces, each once the server has read the previous one."""
     for _ in range(10):
         yield "x" * 20_000
         await (await connection.ping())
@@ -126,8 +127,8 @@ async def test_the_token_lifts_that_limit(server: Server) -> None:
 
 
 async def test_requests_in_one_write_with_the_token_are_done(server: Server) -> None:
-    """One of the requests is larger than a client without a token may send. The client sends all of them without
-    waiting for an answer.
+    """The request is larger than a client without a token may send. The client sends its token and the request at once,
+    without waiting for an answer.
     """
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     client = Client(reader, writer)
@@ -156,7 +157,7 @@ async def test_requests_after_a_wrong_token_are_ignored(server: Server) -> None:
     assert server.core.asked == []
 
 
-async def test_who_shows_no_token_in_time_is_closed_without_a_word(
+async def test_a_client_without_a_token_in_time_is_disconnected(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clients_module, "AUTH_SECONDS", 0.05)
@@ -182,7 +183,7 @@ async def test_a_later_auth_is_answered_and_a_wrong_one_changes_nothing(server: 
 
 
 async def stranger(server: Server, number: int, network: str = "127.0.0") -> ClientConnection:
-    """A client without a token, with its own address for each number."""
+    """Connects a client without a token, from a different address for each ``number``."""
     return await connect(server.url, proxy=None, local_addr=(f"{network}.{number}", 0))
 
 
@@ -200,7 +201,7 @@ async def signs_in(stranger: ClientConnection) -> bool:
 
 @pytest.fixture
 def few_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Allows at most four clients without a token, and two of them from one address."""
+    """Allows at most four clients without a token, and at most two of them from the same address."""
     monkeypatch.setattr(clients_module, "STRANGERS", 4)
     monkeypatch.setattr(clients_module, "PLACE_STRANGERS", 2)
 
@@ -244,6 +245,27 @@ async def test_strangers_of_one_network_share_a_limit(server: Server, monkeypatc
         assert await signs_in(one)
         await one.close()
     await until(lambda: not server.door.connections)
+
+
+async def test_refused_requests_cause_few_log_lines(
+    server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "REPORT_SECONDS", 3_600.0)
+    for _ in range(3):
+        assert await status_of(server, Host="evil.example") == 403
+        assert await status_of(server, "/wp-login.php") == 404
+    assert [message.partition(":")[0] for message in caplog.messages] == ["refused 127.0.0.1", "refused a request"]
+
+
+async def test_clients_that_do_not_sign_in_are_not_logged_one_by_one(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The level is the default one."""
+    caplog.set_level("INFO", "drawbridge")
+    async with connect(server.url, proxy=None) as client:
+        await client.send('{"type":"hello"}')
+        await client.wait_closed()
+    assert not caplog.messages
 
 
 async def test_the_token_is_never_logged(server: Server, caplog: pytest.LogCaptureFixture) -> None:

@@ -26,12 +26,12 @@ async def project(server: Server, owner: WireClient) -> str:
 
 
 def kinds(messages: list[Message]) -> list[str]:
-    """The type of each message; for an update, the type of update."""
+    """The type of each message, or its ``update_type`` if the message is an update."""
     return [one["data"]["update_type"] if one["type"] == "update" else one["type"] for one in messages]
 
 
 def audit_that(does: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes the audit log call ``does`` instead of writing its line about a prompt."""
+    """Makes the audit log call ``does`` instead of writing the line for a prompt."""
     write = Audit.write
 
     def written(audit: Audit, event: str, **fields: Any) -> None:

@@ -9,7 +9,7 @@ from tests.server.processes import serving
 
 
 async def test_agents_are_listed_with_what_to_do_for_the_missing(tmp_path: Path) -> None:
-    """Runs the real server with one agent installed; another one is installed while it runs."""
+    """Runs the real server with Codex installed. Gemini CLI is installed while the server runs."""
     (tmp_path / "bin").mkdir()
     codex, gemini = tmp_path / "bin" / "codex", tmp_path / "bin" / "gemini"
     codex.write_text("#!/bin/sh\n")
@@ -22,6 +22,11 @@ async def test_agents_are_listed_with_what_to_do_for_the_missing(tmp_path: Path)
         hello = (await client.ask("hello"))["data"]
         assert list(listed) == hello["agents"]
         assert hello["machine"] == socket.gethostname()
+        words = {one["name"]: one for one in hello["agent_words"]}
+        assert words["claude"]["label"] == "Claude"
+        assert words["codex"]["login"]["command"] == "codex login"
+        assert words.keys() >= set(hello["agents"])  # includes agents that the owner added
+        assert [one["name"] for one in hello["effort_offers"]] == ["low", "medium", "high", "xhigh", "max"]
         assert listed["codex"] == {
             "name": "codex",
             "title": "Codex",

@@ -1,4 +1,6 @@
-"""Data too large for a message is uploaded and downloaded in pieces, within limits, and deleted after an hour."""
+"""Data too large for a message is uploaded and downloaded in pieces, within limits, and uploads are deleted an hour
+after their last use.
+"""
 
 from __future__ import annotations
 
@@ -99,14 +101,14 @@ async def test_a_blob_is_written_in_a_thread(
 
 
 async def test_simultaneous_pieces_do_not_exceed_the_limit(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each piece counts the ones before it, even while those are still being written."""
+    """A blob counts toward the limit even while it is still being written."""
     monkeypatch.setattr(blobs_module, "MOST", 2)
     puts = (blobs.put(name, 0, b"x", True) for name in "abcd")
     refused = [one for one in await asyncio.gather(*puts, return_exceptions=True) if isinstance(one, ClientError)]
     assert [one.code for one in refused] == ["RESOURCE_LIMIT", "RESOURCE_LIMIT"]
 
 
-async def test_a_missing_or_unfinished_blob_can_not_be_read(server: Server, client: WireClient) -> None:
+async def test_a_missing_or_unfinished_blob_cannot_be_read(server: Server, client: WireClient) -> None:
     await server.blobs.put("half", 0, b"x", False)
     for blob_id in (
         "half",

@@ -1,4 +1,6 @@
-"""Choosing a directory: only those inside the allowed roots are shown. Nothing reveals whether others exist."""
+"""Choosing a directory: only the allowed roots and directories inside them are shown, and nothing reveals whether other
+directories exist.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that are never completed, sent to a real server: the owner can always connect, and they take little memory."""
+"""Incomplete requests that are sent to a real server take little memory, and the owner can still connect."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tests.waiting import until
 
 CROWD = 400
 RENEWALS = 5
-"""How often each member of the crowd reconnects after the server has closed its connection."""
+"""How many times each member of the crowd reconnects, at most, after the server has closed its connection."""
 
 TRIES = 5
 PROMPT_SECONDS = 15.0
 LITTLE = 10 * 1024 * 1024
-"""The growth of the server's resident memory that is allowed, in bytes."""
+"""The allowed growth of the server's resident memory, in bytes. Some tests allow twice as much."""
 
 BODY = b"x" * 900_000
-"""The part of a body that is sent: most of the bytes that the heads below announce."""
+"""The part of a body that is sent: most of the bytes that the requests below announce."""
 
 HANDSHAKE = (
     b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + b"A" * 22 + b"=="
@@ -64,8 +64,8 @@ HALF_A_MESSAGE = giant_frame_head(917_504) + b"x" * 900_000
 
 @contextlib.asynccontextmanager
 async def crowd(server: Server, words: bytes, tls: ssl.SSLContext | None, at_once: int) -> AsyncIterator[None]:
-    """Yields once all members of the crowd have connected. Those that are cut off reconnect, at most ``at_once`` at a
-    time.
+    """Yields once all members of the crowd have connected or given up. Those that are cut off reconnect, up to
+    ``RENEWALS`` times. At most ``at_once`` of them connect at a time.
     """
     address = urlsplit(server.url)
     came: set[int] = set()
@@ -118,8 +118,8 @@ async def gets_in(server: Server, until: float | None) -> None:
 async def check(tmp_path: Path, tls: bool, words: bytes, most: int, *, shaken: bool = True) -> None:
     """Checks that the owner can connect while a crowd sends ``words``, and that the server's memory grows by less than
     ``most`` bytes. If ``shaken`` is false, the crowd sends ``words`` in place of a TLS handshake. The owner then
-    retries, as the web UI and ``attach`` do: a new handshake is refused while the crowd uses all the handshakes that
-    one address may have (docs/access.md).
+    retries, as the web UI and ``attach`` do: a new handshake is refused while the crowd uses all the handshakes allowed
+    for one address (docs/access.md).
     """
     async with serving(tmp_path / "data", *([] if tls else ["--no-tls"])) as server:
         async with server.client() as before:

@@ -87,7 +87,7 @@ async def test_a_client_that_catches_up_gets_nothing_out_of_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client gets no later record through a topic that it follows or as the reply to its own request, since its
-    cursor would then skip the records before.
+    cursor would then skip the earlier ones.
     """
     monkeypatch.setattr(joining, "PAGE", 3)
     phone, slow = Client(), SlowReader()
@@ -155,7 +155,7 @@ async def test_a_deleted_project_has_no_clients_that_catch_up(tmp_path: Path) ->
 
 
 async def test_a_record_written_during_an_empty_page_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last records of the history are damaged, so the page after the cursor is empty. Then a record is written."""
+    """The page after the cursor is empty, as if its records were damaged. Meanwhile, another record is written."""
     phone, page = Client(), Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -306,9 +306,7 @@ async def test_an_unreadable_history_is_reported_and_not_skipped(
 
 
 async def test_a_cursor_of_another_history_gets_the_snapshot(tmp_path: Path) -> None:
-    """This happens if the data was restored from an older copy, for example. The client sees that ``last_seq`` is below
-    its cursor.
-    """
+    """For example, the data was restored from an older copy. The client sees that ``last_seq`` is below its cursor."""
     phone, page = Client(), Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -335,8 +333,8 @@ def test_whatever_a_client_does_it_gets_each_record_once(
 
 
 async def _wander(steps: list[str], folder: Path) -> None:
-    """Lets one client reconnect repeatedly while an agent works and clients act. Checks that it gets every record in
-    order.
+    """Lets a client join, leave and send commands while an agent works. Checks that the client gets every record once
+    and in order.
     """
     owner = Client("owner")
     async with serving(folder) as server:
@@ -408,7 +406,7 @@ async def _comes_to_rest(server: Server, project: str) -> None:
 
 
 async def test_a_client_that_catches_up_learns_what_changed_meanwhile(tmp_path: Path) -> None:
-    """The queue changes, and what the agent reports about itself; neither is in the history."""
+    """The queue changes, and so does what the agent reports about itself; neither is in the history."""
     phone, late = Client(), Client("late")
     async with serving(tmp_path) as server:
         project = await server.project(phone)

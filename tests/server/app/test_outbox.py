@@ -1,5 +1,5 @@
-"""Frames that wait for a client: limited, in order, and sent in one write per turn of the event loop. If the client is
-too slow, ephemeral frames are dropped first, then its connection is closed.
+"""Frames that wait for a client: their total size is limited, their order is kept, and small ones of one turn of the
+event loop share a write. If the client is too slow, ephemeral frames are dropped first, then its connection is closed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Socket:
 
     @property
     def got(self) -> list[bytes]:
-        """The messages that were written, without the heads of their frames."""
+        """The messages that were written, without their frame headers."""
         rest, found = b"".join(self.writes), []
         while rest:
             short = rest[1]
@@ -81,7 +81,7 @@ class Rig:
         self.writers.collect((self,), Frame(text.encode(), ephemeral=ephemeral))
 
     def release(self) -> None:
-        """Ends the congestion, as when the peer reads again."""
+        """Ends the congestion, as if the peer had resumed reading."""
         self.socket.congested = False
         self.outbox.drained()
 
@@ -277,7 +277,7 @@ def test_durable_frames_arrive_in_order_or_the_client_is_closed(steps: list[Any]
 
 
 class Slow:
-    """A client that is let in and then reads nothing until the test allows it."""
+    """A client that signs in and then reads nothing until the test allows it."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -402,7 +402,7 @@ async def test_a_hundred_clients_hear_the_same_in_the_same_order(server: Server)
     await until(lambda: not list(server.clients))
 
 
-async def test_who_has_left_is_told_nothing_and_is_out_of_everything(server: Server) -> None:
+async def test_a_disconnected_client_gets_nothing_and_is_unsubscribed(server: Server) -> None:
     async with connected(server.url, TOKEN) as client:
         await client.ask("project_list")
         [there] = server.clients

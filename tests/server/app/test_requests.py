@@ -1,4 +1,6 @@
-"""Requests of clients are executed in order, and each is answered once with its id. An invalid one has no effect."""
+"""Clients' requests start in order, and each that has an id is answered once, with that id. An invalid request has no
+effect.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 
 
 async def raw(server: Server, *messages: str | bytes) -> list[dict[str, Any]]:
-    """The answer to each message on one connection, which must still be usable afterwards."""
+    """Sends the messages on one connection, which must still be usable afterwards. Returns the answer to each."""
     async with connect(server.url, additional_headers=HEADERS, proxy=None) as connection:
         answers = []
         for message in messages:
@@ -59,7 +61,7 @@ async def test_a_client_is_named_by_its_address_until_it_gives_a_name(client: Wi
     assert (await client.ask("execute", {"prompt": "x"}, "p1"))["data"]["run_id"] == "run_my phone"
 
 
-async def test_health_is_told_over_the_socket(server: Server, client: WireClient) -> None:
+async def test_health_is_reported_over_the_socket(server: Server, client: WireClient) -> None:
     health = (await client.ask("health_check"))["data"]
     assert health["status"] == "ok"
     assert health["clients"] == 1
@@ -213,7 +215,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("message", "code", "field"), WRONG, ids=lambda value: str(value)[:60])
-async def test_what_can_not_be_understood_is_said_with_its_field_and_changes_nothing(
+async def test_what_cannot_be_understood_is_reported_with_its_field_and_changes_nothing(
     server: Server, message: str, code: str, field: str | None
 ) -> None:
     [answer] = await raw(server, message)
@@ -260,15 +262,15 @@ async def test_a_request_with_unreadable_text_keeps_its_id(server: Server, messa
 
 
 @pytest.mark.parametrize("request_id", ['"\\ud800"', '""', "[]", "7", "1" * 9_000], ids=lambda value: value[:10])
-async def test_an_id_that_can_not_be_read_is_not_repeated(server: Server, request_id: str) -> None:
+async def test_an_id_that_cannot_be_read_is_not_repeated(server: Server, request_id: str) -> None:
     [answer] = await raw(server, f'{{"type":"\\ud800","request_id":{request_id}}}')
     assert answer["data"]["code"] == "JSON_PARSING"
     assert "request_id" not in answer
 
 
 async def test_messages_of_the_specifications_client_are_understood(server: Server) -> None:
-    """The specification's client is written in Go: its structs always have ``data``, null if it is empty, and the
-    project is where each message expects it.
+    """The specification's client is written in Go: it sends ``data`` as null if there is no data, and may put
+    ``project_id`` beside ``data`` or in it.
     """
     await raw(
         server,
@@ -333,7 +335,7 @@ async def test_a_binary_message_ends_the_connection_with_1003(server: Server, cl
     assert (await client.ask("health_check"))["type"] == "health"
 
 
-# errors of the core
+# errors from the core
 
 
 async def test_an_error_of_the_core_is_sent_to_its_client(server: Server, client: WireClient) -> None:
@@ -365,7 +367,7 @@ async def test_a_fault_of_ours_tells_nothing_of_the_inside_and_is_in_the_log_und
         (NotPrivate("/secret/path can't be written."), "FILE_OPERATION"),
     ],
 )
-async def test_what_the_disk_refuses_is_said_without_a_path(
+async def test_what_the_disk_refuses_is_reported_without_a_path(
     server: Server, client: WireClient, fault: Exception, code: str
 ) -> None:
     server.core.fault = fault
@@ -430,9 +432,7 @@ def test_any_text_is_a_command_or_an_error(text: str) -> None:
 async def test_an_unexpected_error_costs_one_request(
     server: Server, client: WireClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The error is not in the handler: the reply can't be encoded. The requests that were sent after it are
-    executed.
-    """
+    """The error is not in the handler: the reply can't be encoded. Requests that are sent later are still executed."""
 
     def failing(answer: Any, request_id: str | None) -> bytes:
         if answer.type == "project_list":

@@ -1,4 +1,4 @@
-"""A server whose web UI was not built runs all the same, and shows the reason in place of the web UI."""
+"""A server whose web UI could not be built still runs, and shows the reason instead of the web UI."""
 
 from __future__ import annotations
 

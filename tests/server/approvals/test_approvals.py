@@ -1,9 +1,11 @@
-"""An agent asks: the first answer counts, all clients see it, and the agent gets it once."""
+"""An agent sends an approval request: the first decision counts, all clients see it, and the agent gets it once."""
 
 from __future__ import annotations
 
 import json
+import pwd
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -107,7 +109,7 @@ EDITED = [
 async def test_an_edited_answer_is_marked_for_every_client(
     tmp_path: Path, given: dict[str, object], told: dict[str, object]
 ) -> None:
-    """The mark reaches the client that answers, one that is connected, and one that reads the history later."""
+    """The mark reaches the client that answers, another connected client, and one that reads the history later."""
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -182,6 +184,9 @@ async def test_the_target_of_a_link_is_sent(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "README.md").symlink_to(tmp_path / ".bashrc")
     (tmp_path / "work" / "vendor").symlink_to(tmp_path)
+    (tmp_path / "work" / "my notes.md").symlink_to(tmp_path / ".bashrc")
+    spaced = f"{tmp_path}/work/my%20notes.md"
+    monkeypatch.setattr(pwd, "getpwnam", {"ada": SimpleNamespace(pw_dir=str(tmp_path / "work"))}.__getitem__)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "link").symlink_to(tmp_path / ".bashrc")
@@ -190,6 +195,7 @@ async def test_the_target_of_a_link_is_sent(tmp_path: Path, monkeypatch: pytest.
         project = await server.project(phone)
         (server.root / "one" / "README.md").symlink_to(tmp_path / ".bashrc")
         (server.root / "one" / "vendor").symlink_to(tmp_path / "work")
+        (server.root / "one" / "~literal").symlink_to(tmp_path / "work")
         process = await server.running(phone, project)
         content = [{"type": "diff", "path": link, "newText": "x"}, {"type": "diff", "path": inside, "newText": "y"}]
         for given, targets in (
@@ -206,6 +212,16 @@ async def test_the_target_of_a_link_is_sent(tmp_path: Path, monkeypatch: pytest.
             ({"path": "./" * 600 + "README.md"}, {"./" * 600 + "README.md": str(tmp_path / ".bashrc")}),
             ({"target": "./vendor/../README.md"}, {"./vendor/../README.md": str(tmp_path / "README.md")}),
             ({"path": "~/link"}, {"~/link": str(tmp_path / ".bashrc")}),
+            ({"path": "~ada/README.md"}, {"~ada/README.md": str(tmp_path / ".bashrc")}),
+            ({"path": "~nobody/README.md"}, None),
+            ({"path": "~literal/x.md"}, {"~literal/x.md": str(tmp_path / "work" / "x.md")}),
+            ({"uri": f"file://{link}"}, {f"file://{link}": str(tmp_path / ".bashrc")}),
+            ({"uri": f"file://localhost{spaced}"}, {f"file://localhost{spaced}": str(tmp_path / ".bashrc")}),
+            ({"uri": f"file://{plain}"}, None),
+            ({"uri": f"file://elsewhere{link}"}, None),
+            ({"uri": f"https://example.org{link}"}, None),
+            ({"uri": "file:///%00%ff"}, None),
+            ({"a": [{"b": [{"c": [{"path": link}]}]}]}, {link: str(tmp_path / ".bashrc")}),
             ({"paths": [plain, inside]}, {inside: str(tmp_path / "new.md")}),
             ({"content": "README.md and more"}, None),
         ):
@@ -300,7 +316,7 @@ async def test_an_agent_that_takes_no_edits_gets_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("more", [{}, {"questions": []}, {"answers": {}}, {"answers": "Right"}], ids=str)
 async def test_questions_are_not_allowed_without_answers(tmp_path: Path, more: dict[str, Any]) -> None:
-    """Claude Code would ignore an approval without answers, or continue as if nobody had answered (2.1.329)."""
+    """Claude Code 2.1.329 would ignore an approval without answers, or continue as if nobody had answered."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -358,7 +374,7 @@ async def test_no_question_outlives_its_run(end: str, tmp_path: Path) -> None:
 
 
 async def test_a_question_between_two_prompts_is_denied(tmp_path: Path) -> None:
-    """An agent may begin a turn by itself when a background command has ended. Without an answer, it would wait
+    """An agent may start a turn on its own when a background command has ended. Without an answer, it would wait
     forever.
     """
     phone = Client()

@@ -126,6 +126,14 @@ def test_marks_and_followed_links_are_bounded() -> None:
     assert len(followed) <= 2 * RESOLVED
 
 
+def test_paths_beyond_the_limit_are_marked_as_unchecked() -> None:
+    """A path outside the project can't hide behind many inside it."""
+    inside = "".join(f"touch a{number};" for number in range(RESOLVED))
+    command = f"{inside}touch b; tee /etc/passwd"
+    [risk] = in_command(command, ROOT, os.path.normpath, "command")
+    assert (risk.code, command[risk.start : risk.end]) == ("unchecked", "b; tee /etc/passwd")
+
+
 def test_a_url_is_searched_for_hidden_characters_alone() -> None:
     assert in_text("https://example.org/sudo", "url") == []
     [risk] = in_text("https://ex\u200bample.org", "url")

@@ -18,7 +18,7 @@ PHONE, EDITOR = Person("phone"), Person("Neovim")
 
 
 class Surface:
-    """A surface that records the decisions it is sent."""
+    """A surface that records its notifications: the decisions that it is sent, and that it was closed."""
 
     pid: int | None = None
     in_editor = False
@@ -35,7 +35,9 @@ class Surface:
 
 
 class Service:
-    """The approval requests of one session. ``recorded`` is its history, which can be full."""
+    """The approval requests of one session. ``recorded`` is its history, to which nothing can be written while ``full``
+    is set.
+    """
 
     def __init__(self) -> None:
         self.recorded: list[Recorded] = []
@@ -55,7 +57,7 @@ class Service:
         return len(self.recorded)
 
     def requested(self) -> PendingApproval:
-        """A request that the agent has sent, on two surfaces."""
+        """Adds a request from the agent that is open on two surfaces, and returns it."""
         approval = PendingApproval(ApprovalRequested("appr_1", "run_1", "Bash", Raw(b"{}"), Raw(b"[]")), "q1", "")
         self.approvals.request(approval, "claude", self.asking)
         self.approvals.add(approval, self.other)
@@ -93,7 +95,7 @@ def test_a_second_decision_changes_nothing(service: Service) -> None:
     assert len(service.recorded) == 2
 
 
-def test_a_decision_that_can_not_be_written_reaches_nobody(service: Service) -> None:
+def test_a_decision_that_cannot_be_written_reaches_nobody(service: Service) -> None:
     approval = service.requested()
     service.full = True
     with pytest.raises(ClientError):

@@ -175,7 +175,7 @@ MODE = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
     ("suggestion", "text", "saved_in"),
     [
         (MODE, "Accept all edits for this session", ""),
-        ({**MODE, "mode": "auto"}, "Switch to the mode “auto” for this session", ""),
+        ({**MODE, "mode": "auto"}, "Switch to “auto” mode for this session", ""),
         (
             {
                 **RULE,
@@ -195,7 +195,7 @@ MODE = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
                 "rules": [{"toolName": "WebFetch", "ruleContent": "domain:x.example"}],
                 "destination": "userSettings",
             },
-            "Always allow web pages of `x.example` in all projects",
+            "Always allow web pages from `x.example` in all projects",
             "~/.claude/settings.json",
         ),
         (
@@ -228,8 +228,8 @@ def test_always_is_in_words_with_its_place(suggestion: dict[str, Any], text: str
 
 
 def test_the_projects_own_directory_is_not_offered() -> None:
-    """Claude Code suggests this directory for `touch x`, but asks again the next time even if it was accepted
-    (2.1.329).
+    """Claude Code 2.1.329 suggests this directory for ``touch x``, but asks again the next time even if the user has
+    accepted it.
     """
 
     def offered(*paths: str) -> list[str]:
@@ -272,6 +272,8 @@ def test_suggestions_of_unknown_form_are_ignored(suggestions: Any) -> None:
         ("Bash", {"command": "ls", "description": "d"}, ("command",)),
         ("ExitPlanMode", {"plan": "x"}, ("plan",)),
         ("mcp__a__b", {"text": "x", "count": 3}, ("text",)),
+        ("NotebookEdit", {"cell_id": "c", "new_source": "x"}, ("new_source",)),
+        ("NotebookEdit", {"cell_id": "c", "new_source": "", "edit_mode": "delete"}, ()),
     ],
 )
 def test_the_fields_that_can_be_edited_are_named(tool: str, given: Any, fields: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""A whole server in the test's process: real projects, the scripted agent, devices, and clients on real sockets."""
+"""A whole server in the test's process: real projects, the demo agent, devices, and clients on real sockets."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ SCOPES: tuple[Scope, ...] = ("view", "approve", "run", "admin")
 
 
 class Server:
-    """A server that listens on 127.0.0.1. Projects may be in ``roots``. ``devices`` uses the server's file of devices
-    as another process would.
+    """A server that listens on 127.0.0.1. Projects must be in the directory ``roots``. ``devices`` accesses the
+    server's devices file like another process.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Server:
             yield client
 
     async def project(self, owner: WireClient, name: str = "code") -> str:
-        """Creates a project of the scripted agent. Returns its id."""
+        """Creates a directory and, in it, a project with the demo agent. Returns the project's id."""
         (self.roots / name).mkdir()
         made = await owner.ask("project_create", {"path": str(self.roots / name), "agent": "demo"})
         id: str = made["project_id"]

@@ -80,12 +80,12 @@ async def test_changes_to_a_session_are_audited_with_its_id(server: Server, owne
 def test_a_run_that_resumes_automatically_is_audited(tmp_path: Path) -> None:
     entrance = Entrance(Access(None, OwnNames(), secure=False), ClientLimits(), Audit(tmp_path))
     entrance.published(Announced("proj_1", Path("/code"), RunContinued("run_1", "phone")))
-    [line] = events(tmp_path, "went_on")
+    [line] = events(tmp_path, "continued")
     assert (line["project_id"], line["run_id"], line["by"]) == ("proj_1", "run_1", "phone")
 
 
 def test_a_decision_in_an_editor_is_audited(tmp_path: Path) -> None:
-    """The entry is like that of a client's decision, with the editor's name and without contents."""
+    """The line is like one for a client's decision, but has the editor's name. It contains no file contents."""
     entrance = Entrance(Access(None, OwnNames(), secure=False), ClientLimits(), Audit(tmp_path))
     asked = ApprovalRequested("perm_1", "run_1", "Write", Raw(b"{}"), Raw(b"[]"), Proposal("/code/a.py", "", "secret"))
     answer = PermissionResponse(project_id="proj_1", approval_id="perm_1", decision="allow", updated_input={})
@@ -213,7 +213,7 @@ def test_values_of_clients_are_limited_to_one_short_line(tmp_path: Path) -> None
 
 
 def test_a_device_needs_hours_to_rotate_out_what_it_did(tmp_path: Path) -> None:
-    """Even lines with the longest names of devices and files take hours to fill all files of the audit log."""
+    """Even lines with the longest device and file names take hours to fill all of the audit log's files."""
     far = {"by": "\U0001f30d" * 60, "path": "€" * 4_096, "device_id": "f2b7c0cd", "client": "client_12345678_100"}
     ids = {
         "project_id": "proj_1000",
@@ -223,14 +223,14 @@ def test_a_device_needs_hours_to_rotate_out_what_it_did(tmp_path: Path) -> None:
     }
     Audit(tmp_path).write("answered", tool="MultiEdit", **far, **ids)
     longest = (tmp_path / FILE).stat().st_size
-    # A connection writes two lines. Commands, prompts, denials and connections have limits, each of which is logged,
-    # too.
+    # A connection writes two lines. Commands, prompts, denials and connections are limited, and each limit writes its
+    # own line when it is reached.
     lines_a_second = CHANGES[1] + ClientLimits().prompts / 60 + 2 * CONNECTS[1] + DENIALS[1] + 4 / LIMITED_SECONDS
     seconds = (audit_module.FILES_KEPT + 1) * audit_module.FILE_BYTES / (lines_a_second * longest)
     assert seconds > 4 * 3_600
 
 
-async def test_the_data_directory_can_not_become_a_project(tmp_path: Path) -> None:
+async def test_the_data_directory_cannot_become_a_project(tmp_path: Path) -> None:
     async with serving(tmp_path / "data", "--allow", tmp_path) as server, server.client() as owner:
         (tmp_path / "code").mkdir()
         (tmp_path / "link").symlink_to(server.data)
@@ -246,8 +246,8 @@ async def test_the_data_directory_can_not_become_a_project(tmp_path: Path) -> No
 
 
 async def test_no_secret_is_in_any_log_audit_or_error(tmp_path: Path) -> None:
-    """Uses known secrets in everything that involves one, at the most verbose log level. No output contains any of
-    them.
+    """Uses known secrets wherever a client or a command needs one, at the most verbose log level. The log, the audit
+    log and the errors contain none of them.
     """
     data, code = tmp_path / "data", tmp_path / "roots" / "code"
     code.mkdir(parents=True)
@@ -287,7 +287,7 @@ async def test_no_secret_is_in_any_log_audit_or_error(tmp_path: Path) -> None:
 
 
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever can create a link there could make the server write to any file of the owner."""
+    """Otherwise, anyone who can create a link there could make the server write to any of the owner's files."""
     (tmp_path / "notes").write_text("mine\n")
     (tmp_path / FILE).symlink_to(tmp_path / "notes")
     Audit(tmp_path).write("connected", by="Ada")

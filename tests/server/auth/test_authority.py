@@ -1,5 +1,5 @@
-"""A phone has to trust the server's certificate authority only once: the authority covers renewed certificates, but no
-other server.
+"""A phone has to trust the server's certificate authority only once: the authority also signs renewed certificates, but
+is not valid for other hosts.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def test_a_damaged_authority_is_replaced_with_its_certificate(tmp_path: Path, ma
     again.context()
 
 
-# certificates of an earlier version
+# certificates from an earlier version
 
 
 def signs_itself(directory: Path, days: int) -> Certificate:

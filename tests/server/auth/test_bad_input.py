@@ -1,7 +1,7 @@
-"""Each kind of bad input has its own code. The owner finds it in the log and the audit log with its sender, and the
+"""Each kind of bad input has its own error code and is recorded in the log and the audit log with its sender, and the
 server stays available.
 
-There is one row for each kind. No secret that a client sent appears in the audit log, in the log, or in an answer.
+``BAD`` has one row for each kind. No secret that a client sent appears in the log or in the audit log.
 """
 
 from __future__ import annotations
@@ -287,9 +287,7 @@ def at_a_server(tmp_path: Path) -> Entrance:
 
 
 def test_addresses_above_a_limit_cause_few_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise, each attempt that is allowed in between would cause another line about the next one that is
-    refused.
-    """
+    """Attempts that are allowed in between do not cause another line about the next refusal."""
     clock = Clock()
     monkeypatch.setattr(entrance, "now", clock)
     monkeypatch.setattr(entrance, "REQUESTS", (5, 1.0))
@@ -324,7 +322,27 @@ def test_a_device_above_a_limit_causes_few_lines(tmp_path: Path, monkeypatch: py
     assert len(lines) <= 2 * 3
 
 
-def test_limits_of_very_many_addresses_are_counted_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_very_many_addresses_cause_few_log_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One more line reports how many refusals were not logged."""
+    monkeypatch.setattr(entrance, "now", Clock())
+    monkeypatch.setattr(entrance, "REFUSALS", (5, 1.0))
+    monkeypatch.setattr(entrance, "LIMITED_SECONDS", 0.05)
+    gate = at_a_server(tmp_path)
+    for number in range(20):
+        headers = ("host", "localhost"), ("authorization", "Bearer wrong")
+        assert gate.refusal(Head("GET", "/", headers, f"198.51.100.{number}"), False) is not None
+    await until(lambda: len(caplog.messages) > 6, "the number of the other refusals")
+    *refused, many, rest = caplog.messages
+    assert refused == [f"refused 198.51.100.{number}: UNAUTHORIZED" for number in range(5)]
+    assert "very many addresses" in many
+    assert rest.endswith("not logged: 15")
+
+
+async def test_limits_of_very_many_addresses_are_counted_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(entrance, "now", Clock())
     monkeypatch.setattr(entrance, "REQUESTS", (1, 1.0))
     monkeypatch.setattr(entrance, "REFUSALS", (5, 1.0))

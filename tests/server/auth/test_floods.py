@@ -1,4 +1,4 @@
-"""A slow client can still connect while hundreds of connections a second come from thousands of addresses, and none of
+"""A slow client can still connect while up to 500 connections a second come from thousands of addresses, and none of
 them signs in.
 """
 
@@ -27,19 +27,19 @@ from tests.transport.rig import Client, one_network
 from tests.waiting import PATIENCE, until
 
 ROUND_TRIP = 0.4
-"""Seconds of a round trip in a slow mobile network."""
+"""The duration of a round trip in a slow mobile network, in seconds."""
 
 ADDRESSES = 5_000
 RATE = 500
-"""Connections a second."""
+"""The number of connections that a flood opens each second."""
 
 RATE_OF_WEBSOCKETS = 40
-"""WebSockets a second. The server needs longer for each than for a silent connection, so the test gives it room for
-fewer: even a slow machine opens enough of them in a round trip.
+"""The number of WebSockets that a flood opens each second. The server needs longer for each than for a silent
+connection. The test therefore lowers the server's limit, which even a slow machine then reaches in a round trip.
 """
 
 KEPT = 4_000
-"""Connections that the flood keeps open."""
+"""The maximum number of connections that a flood keeps open."""
 
 
 def of_the_flood(number: int) -> str:
@@ -48,7 +48,7 @@ def of_the_flood(number: int) -> str:
 
 @contextlib.contextmanager
 def many_files() -> Iterator[None]:
-    """Allows the process enough open files for the flood."""
+    """Allows the process enough open files for the flood. Skips the test if the system does not permit so many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = max(soft, 2 * KEPT)
     if hard != resource.RLIM_INFINITY and hard < wanted:
@@ -102,8 +102,8 @@ def flood(server: Server, room: int, rate: int = RATE, words: bytes = b"") -> It
 
 
 async def slow_answer(server: Server, trusted: ssl.SSLContext) -> bytes:
-    """Sends a handshake as a client with a long round trip. Returns the answer, which is empty if the kernel's queue is
-    full or if the client was cut off.
+    """Sends a handshake like a client with a long round trip. Returns the answer, which is empty if the kernel's queue
+    is full or if the client was cut off.
     """
     loop = asyncio.get_running_loop()
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -172,7 +172,7 @@ HANDSHAKE = request({"Host": "127.0.0.1"}, line="GET /ws HTTP/1.1")
 
 
 async def slow_sign_in(server: Server) -> bool:
-    """Whether a client with a long round trip is let in with a token in its first message, as browsers send it."""
+    """Whether a client with a long round trip can sign in with a token in its first message, as browsers do."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, local_addr=("127.0.0.9", 0))
     client = Client(reader, writer)
     try:

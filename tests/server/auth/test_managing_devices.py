@@ -1,4 +1,4 @@
-"""A client with all rights lists, revokes and pairs devices, as the owner's commands do."""
+"""A client with all rights can list, revoke and pair devices, like the owner's commands."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ async def test_a_bad_origin_stores_no_code(server: Server, owner: WireClient, or
 
 
 async def test_a_loopback_address_is_replaced_by_another_of_the_server(tmp_path: Path) -> None:
-    """A person pairs a phone in a browser on the server's own machine."""
+    """The user pairs a phone from a browser on the server's own machine."""
     async with serving(tmp_path, addresses=lambda: ["https://192.168.1.7:8443/"]) as server, server.client() as owner:
         made = (await owner.ask("pair_create", {"scope": "view"}))["data"]
         assert made["link"].startswith("https://192.168.1.7:8443/#pair=")

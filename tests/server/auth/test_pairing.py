@@ -113,7 +113,7 @@ async def test_two_simultaneous_pairings_are_one_device(server: Server) -> None:
 
 @contextlib.contextmanager
 def devices_locked(server: Server) -> Iterator[None]:
-    """Locks the file of devices, as another process does while it changes them."""
+    """Locks the devices file, as another process does while it changes the devices."""
     with (server.data / "devices.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -175,10 +175,12 @@ async def test_requests_sent_right_after_a_wrong_code_are_not_executed(server: S
     assert stranger.close_code == 4401
 
 
-async def test_pairing_does_not_change_a_connected_client(server: Server, owner: WireClient) -> None:
+async def test_a_client_that_is_signed_in_does_not_use_up_a_code(server: Server, owner: WireClient) -> None:
+    """The code is for another device."""
     code = new_code(server.devices, "view")
-    assert code_of(await owner.ask("pair", {"code": code, "name": "tv"})) == "paired"
+    assert code_of(await owner.ask("pair", {"code": code, "name": "tv"})) == "UNAUTHORIZED"
     assert (await owner.ask("hello"))["data"]["device"]["scope"] == "admin"
+    assert (await pair(server, code, name="tv"))[0]["data"]["client"] == "tv"
 
 
 async def test_neither_code_nor_token_is_logged_or_kept(server: Server, caplog: pytest.LogCaptureFixture) -> None:
@@ -211,13 +213,16 @@ async def shown(server: Any, *arguments: str) -> subprocess.CompletedProcess[str
 async def test_the_command_shows_a_code_that_lets_one_device_in(tmp_path: Path) -> None:
     host = next(str(one) for one in of_this_machine() if one.version == 4 and not one.is_loopback)
     async with serving(tmp_path / "data", "--host", "0.0.0.0", "--public-host", "agents.example") as server:
-        done = await shown(server, "--name", "phone", "--scope", "approve")
+        done = await shown(server, "--name", "phone")
         assert done.returncode == 0, done.stderr
         port = server.url.rpartition(":")[2].partition("/")[0]
         assert f"https://agents.example:{port}/" in done.stdout
         assert f"https://{host}:{port}/" in done.stdout
         assert "▀" in done.stdout
-        assert "It can answer requests and stop runs, but not send prompts." in done.stdout
+        assert (
+            "It can answer requests and stop runs, but not send prompts: for that, pair it with --scope run."
+            in done.stdout
+        )
         assert server.ready["fingerprint"][:47] in done.stdout
         found = re.search(r"[A-Z2-9]{4}-[A-Z2-9]{4}", done.stdout)
         assert found is not None
@@ -233,7 +238,7 @@ async def test_the_command_shows_a_code_that_lets_one_device_in(tmp_path: Path) 
 async def test_the_command_reports_that_no_phone_can_connect(tmp_path: Path) -> None:
     async with serving(tmp_path / "data") as server:
         assert (server.data / running.FILE).stat().st_mode & 0o777 == 0o600
-        done = await shown(server)
+        done = await shown(server, "--scope", "run")
         assert done.returncode == 0
         assert "listens on this machine only" in done.stdout
         assert "It can use projects, but not add or remove them" in done.stdout

@@ -61,7 +61,7 @@ AN_EXAMPLE: dict[str, dict[str, Any]] = {
     "pair": {"code": "AAAA-AAAA"},
     "ssh_auth": {"nonce": "n", "host": "h", "signature": "s"},
 }
-"""The smallest valid data of each message type that needs any."""
+"""Valid data for each message type that requires any."""
 
 
 # the table
@@ -112,7 +112,7 @@ async def test_an_approver_removes_no_prompt_of_others(server: Server, owner: Wi
 
 @contextlib.asynccontextmanager
 async def asking(server: Server, owner: WireClient, prompt: str = "please change") -> AsyncIterator[dict[str, Any]]:
-    """A waiting approval request of the scripted agent."""
+    """Creates a project and yields an approval request from the demo agent. Kills the agent at the end."""
     project = await server.project(owner)
     await owner.ask("project_join", project_id=project)
     await owner.ask("execute", {"prompt": prompt}, project)
@@ -168,7 +168,7 @@ async def test_an_approver_decides_under_the_devices_name(server: Server, owner:
         assert kept["message"]["message"]["by"] == "Ada's phone"
 
 
-async def test_a_viewer_sees_a_request_and_can_not_answer_it(server: Server, owner: WireClient) -> None:
+async def test_a_viewer_sees_a_request_and_cannot_answer_it(server: Server, owner: WireClient) -> None:
     async with asking(server, owner) as question, server.client(server.token("tv", "view")) as viewer:
         await viewer.ask("subscribe", {"topics": ["approvals"]})
         joined = await viewer.ask("project_join", project_id=question["project_id"])
@@ -225,7 +225,7 @@ def asked(tool: str, given: bytes, proposal: Proposal | None = None) -> Approval
         ("Bash", b'{"n":1.0,"m":[1,{"a":true}]}', {"n": 1, "m": [1, {"a": True}]}, True),
     ],
 )
-def test_an_approver_can_not_edit_a_command(tool: str, given: bytes, updated: dict[str, Any], fine: bool) -> None:
+def test_an_approver_cannot_edit_a_command(tool: str, given: bytes, updated: dict[str, Any], fine: bool) -> None:
     phone = Identity(name="phone", scope="approve", device_id="1")
     answer = say.PermissionResponse(project_id="p", approval_id="a", decision="allow")
     with contextlib.nullcontext() if fine else pytest.raises(ClientError, match="requires the run scope"):
@@ -248,7 +248,7 @@ def test_an_input_that_is_too_deep_to_compare_is_refused() -> None:
 
 @pytest.fixture
 async def two(server: Server, owner: WireClient) -> tuple[str, str]:
-    """A project that the confined device below may see, and one that it may not."""
+    """The ids of a project that the confined device below may see, and of one that it may not."""
     return await server.project(owner, "mine"), await server.project(owner, "secret")
 
 
@@ -379,7 +379,7 @@ async def test_a_confined_device_creates_projects_only_inside(
     (server.roots / "mine" / "link").symlink_to(server.roots / "secret")
     for path in (server.roots / "secret", server.roots / "mine" / "link", server.roots / "mine/../secret", "/x\0y"):
         assert code_of(await confined.ask("project_create", {"path": str(path)})) == "INVALID_PATH", path
-    # the server was started in the device's directory; "~" is another one
+    # the server was started in the device's directory, and "~" is a different directory
     monkeypatch.setenv("HOME", str(server.roots))
     monkeypatch.chdir(server.roots / "mine")
     assert code_of(await confined.ask("project_create", {"path": "~/secret"})) == "INVALID_PATH"

@@ -1,4 +1,4 @@
-"""Signing in with an SSH key: the person's own tools sign a challenge that is valid only for this connection and this
+"""Signing in with an SSH key: the user's own tools sign a challenge that is valid only for this connection and this
 server.
 """
 
@@ -61,7 +61,9 @@ def mpint(number: int) -> bytes:
 def signature(
     key: PrivateKey, message: bytes, *, namespace: str = NAMESPACE, algorithm: str = "sha512", sha1: bool = False
 ) -> str:
-    """A signature like that of ``ssh-keygen -Y sign``, or one with an error."""
+    """Signs the message like ``ssh-keygen -Y sign``. Returns the armored signature. Another ``namespace``, an
+    ``algorithm`` other than SHA-256 and SHA-512, or ``sha1`` with an RSA key makes it invalid for a login.
+    """
     blob = base64.b64decode(line(key).split()[1])
     digest = hashlib.new(algorithm, message).digest()
     head = packed(namespace.encode()) + packed(b"") + packed(algorithm.encode())
@@ -102,7 +104,9 @@ async def server(tmp_path: Path, file: Path) -> AsyncIterator[Server]:
 async def answered(
     client: WireClient, key: PrivateKey, *, host: str = "", certificate: str | None = None, **more: Any
 ) -> dict[str, Any]:
-    """Signs in for this host and certificate; by default those that the server has sent. Returns the answer."""
+    """Signs in with a signature for this host and certificate, by default the ones that the server sent. Returns the
+    answer.
+    """
     asked = (await client.ask("ssh_challenge"))["data"]
     host = host or asked["host"]
     seen = asked["certificate"] if certificate is None else certificate
@@ -220,14 +224,14 @@ async def test_a_signature_for_an_odd_spelling_is_refused(server: Server, host: 
     "host", ["127.0.0.1:PORT", "localhost:PORT", "[::1]:PORT", "public.example", "public.example:99"]
 )
 async def test_a_signature_for_a_public_name_is_accepted(server: Server, host: str) -> None:
-    """There may be a proxy with its own port in front of a public name."""
+    """The server's own names are accepted only with its port. At a public name, a proxy may use a different port."""
     async with connected(server.url) as client:
         assert await log_in(client, ADA, host=host.replace("PORT", str(server.port))) == "auth"
 
 
 async def test_a_login_is_not_passed_on_to_another_port(server: Server) -> None:
-    """The client connects to an attacker on another port of localhost, who forwards the challenge and the answer, also
-    under the server's own name.
+    """The client connects to an attacker on another port of localhost, who forwards the challenge and the answer, once
+    with the host that the client signed and once with the server's own.
     """
     dialled, own = "localhost:36367", f"localhost:{server.port}"
     for host, code in ((dialled, "SIGNATURE_FOREIGN"), (own, "SIGNATURE_WRONG")):
@@ -253,7 +257,7 @@ def trusting(directory: Path) -> ssl.SSLContext:
 
 
 def seen_by(client: WireClient) -> str:
-    """The SHA-256 of the certificate that this client was sent, computed from the connection."""
+    """The SHA-256 hash, in hexadecimal, of the certificate that this client received on its connection."""
     shown = client.connection.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
     return hashlib.sha256(shown).hexdigest()
 
@@ -267,7 +271,7 @@ async def test_the_login_contains_the_clients_certificate(secure: Server, tmp_pa
 
 @pytest.mark.parametrize("certificate", ["ab" * 32, "-", ""])
 async def test_a_login_for_another_certificate_is_refused(secure: Server, tmp_path: Path, certificate: str) -> None:
-    """This is what happens if somebody in between terminates TLS with their own certificate."""
+    """The client signs a different certificate if somebody in between terminates TLS with their own."""
     async with connected(secure.url, tls=trusting(tmp_path)) as relay:
         assert await log_in(relay, ADA, certificate=certificate) == "SIGNATURE_WRONG"
         assert await relay.close_code() == 4401
@@ -289,7 +293,7 @@ async def test_a_client_with_a_certificate_gets_a_clear_error(secure: Server, tm
 
 
 async def test_the_connections_certificate_counts(tmp_path: Path, file: Path) -> None:
-    """The certificate is renewed while a client is signing in, for example while a person types a passphrase."""
+    """The certificate is renewed while a client is signing in, for example while the user types a passphrase."""
     (tmp_path / "data").mkdir()
     made = own_certificate(tmp_path / "tls", ["127.0.0.1"])
     context = made.context()
@@ -398,7 +402,7 @@ async def test_a_file_that_others_can_write_lets_nobody_in(server: Server, file:
 
 
 def test_a_file_of_another_user_is_not_used(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The owner of a file can change its mode, so the server uses only files of root and of its own user."""
+    """The owner of a file can change its mode, so the server uses only files that belong to root or to its own user."""
     keys = Keys(file)
     keys.look()
     blob = base64.b64decode(line(ADA).split()[1])
@@ -413,7 +417,7 @@ def test_a_file_of_another_user_is_not_used(file: Path, monkeypatch: pytest.Monk
     assert keys.find(blob) is None
 
 
-async def test_a_server_does_not_start_with_a_file_that_can_not_be_used(tmp_path: Path, file: Path) -> None:
+async def test_a_server_does_not_start_with_a_file_that_cannot_be_used(tmp_path: Path, file: Path) -> None:
     file.chmod(0o666)
     for path, expected in ((file, "can be written by other users"), (tmp_path / "none", "no such file")):
         code, said = await refused("--data-dir", tmp_path / "data", "--port", "0", "--authorized-keys", path)
@@ -454,7 +458,7 @@ def test_a_signature_of_other_bytes_is_invalid() -> None:
         verified(armoured(whole + b"\0"), b"m")
 
 
-# the person's own tools
+# the user's own tools
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The certificate that the server creates, with its names, its lifetime and its key; and a server that uses it."""
+"""The certificate that the server creates (its names, lifetime and key, and a server that uses it) or is given."""
 
 from __future__ import annotations
 

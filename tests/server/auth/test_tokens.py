@@ -35,12 +35,12 @@ LONG_AGO = timedelta(days=-1)
 
 
 def changed(token: str) -> str:
-    """The token with another last character."""
+    """The token with a different last character."""
     return token[:-1] + ("A" if token[-1] != "A" else "B")
 
 
 async def refusal(server: Server, token: str) -> tuple[str, int | None]:
-    """The code that answers a first message with this token, and the close code."""
+    """Tries to sign in with this token in the first message. Returns the error code and the close code."""
     async with connect(server.url, proxy=None) as stranger:
         await stranger.send(json.dumps({"type": "auth", "data": {"token": token}}))
         said = json.loads(await stranger.recv())
@@ -298,7 +298,7 @@ def test_a_revoked_device_is_forgotten_after_a_while(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", " x", "x ", "a\nb", "x" * 61, "\x1b[2J"])
-def test_a_name_that_can_not_be_shown_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_name_that_cannot_be_shown_is_refused(tmp_path: Path, name: str) -> None:
     devices = Devices(tmp_path)
     with pytest.raises(BadArgument, match="1 to 60"):
         devices.add(name, "view")

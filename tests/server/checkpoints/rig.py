@@ -1,4 +1,4 @@
-"""A repository of the real git, for tests of checkpoints."""
+"""A repository that the real git creates, for tests of checkpoints."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def git(directory: Path, *words: str) -> str:
 
 
 def make_project(directory: Path) -> Path:
-    """Creates a repository with a commit, a staged, a changed and an ignored file. Returns its directory."""
+    """Creates a repository with a commit and with a staged, an untracked and an ignored file. Returns its directory."""
     directory.mkdir()
     git(directory, "init", "-q")
     (directory / ".gitignore").write_text("*.log\n")

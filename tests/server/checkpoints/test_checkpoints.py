@@ -1,4 +1,4 @@
-"""A run's changes are shown and reverted, and the person's own git state is never touched. The tests use the
+"""A run's changes are shown and reverted, and the user's own git state is never touched. The tests use the
 real git.
 """
 
@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.server.checkpoints import checkpoints as module
+from drawbridge.server.checkpoints import commits
 from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints
 from drawbridge.server.checkpoints.git import NoCheckpoint
 from drawbridge.server.protocol.messages import FRAME_BYTES, Answer, encode
@@ -70,7 +71,7 @@ async def test_a_runs_changed_files_are_listed(project: Path) -> None:
 
 
 async def test_a_run_has_priority_over_requests_of_clients(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many clients send requests, a run waits for only one operation. Equal requests are executed once."""
+    """However many clients send requests, a run waits for at most one of them. Identical requests are executed once."""
     checkpoints, read, done = Checkpoints(project, "proj_1"), list[str](), list[str]()
     runs = [f"run_{number}" for number in range(5)]
     for run in runs:
@@ -152,8 +153,8 @@ async def test_changes_already_reverted_by_hand_are_accepted(project: Path) -> N
 
 
 async def test_a_change_in_the_second_in_which_git_looked_is_seen(project: Path) -> None:
-    """The length and time of the file stay the same. git compares the contents if its index isn't newer than
-    the file.
+    """The file's size and modification time stay the same. git compares the contents if its index isn't newer than the
+    file.
     """
     poem, index = project / "poem.txt", project / ".git" / "index"
     then = 1_700_000_000
@@ -364,7 +365,7 @@ def refs(project: Path) -> list[str]:
 
 
 async def test_a_run_without_an_end_leaves_no_checkpoint(project: Path) -> None:
-    """A run has no end if the server is killed, or if the checkpoint after the run fails, for example."""
+    """For example, the server is killed during the run, or the checkpoint after the run fails."""
     checkpoints = Checkpoints(project, "proj_1")
     await checkpoints.take("run_0", "before")
     await Checkpoints(project, "proj_2").take("run_9", "before")
@@ -381,12 +382,12 @@ async def ended(checkpoints: Checkpoints, run: str) -> None:
 
 
 async def test_the_latest_runs_keep_their_checkpoints(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last run is one of them, even if the clock was set back before it."""
+    """They include the last run, even if the clock was set back before it."""
     monkeypatch.setattr(module, "KEPT_RUNS", 2)
     checkpoints = Checkpoints(project, "proj_1")
     for second, run in ((1, "run_a"), (3, "run_b"), (2, "run_c"), (0, "run_d")):
         at = {"GIT_COMMITTER_DATE": f"{1_800_000_000 + second} +0000"}
-        monkeypatch.setattr(module, "AUTHOR", module.AUTHOR | at)
+        monkeypatch.setattr(commits, "AUTHOR", commits.AUTHOR | at)
         await ended(checkpoints, run)
     assert {ref.split("/")[3] for ref in refs(project)} == {"run_b", "run_c", "run_d"}
 
@@ -451,8 +452,8 @@ async def test_a_repository_that_is_no_longer_allowed_is_left_alone(tmp_path: Pa
         assert len(refs(project)) == REFS
 
 
-async def test_a_repository_that_git_can_not_read_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The project's data is removed from the trash all the same."""
+async def test_a_repository_that_git_cannot_read_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The project's data is still removed from the trash."""
     async with serving(tmp_path, Limits()) as server:
         project, deleted = await deleted_project(server)
         (project / ".git" / "config").write_text("[broken")

@@ -33,7 +33,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def misbehaves(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Returns a function that replaces git by one that runs a shell script before it adds files. The project was
+    """Returns a function that replaces git with one that runs a shell script before it adds files. The project was
     created with the normal git.
     """
     real = module.program()
@@ -180,7 +180,7 @@ async def test_git_variables_of_the_server_are_not_inherited(
 
 
 async def test_a_git_in_the_project_is_not_run(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not run even if PATH contains the current directory."""
+    """The program is not run even if PATH contains the current directory."""
     (project / "git").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
     (project / "git").chmod(0o755)
     monkeypatch.chdir(project)

@@ -1,6 +1,4 @@
-"""A program that a real server's agent names in the repository's configuration never runs outside the agent's
-confinement.
-"""
+"""A real server never runs a program that its agent names in the repository's configuration."""
 
 from __future__ import annotations
 

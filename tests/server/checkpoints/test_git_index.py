@@ -155,6 +155,6 @@ def test_paths_that_repeat_each_other_do_not_fill_the_memory(tmp_path: Path) -> 
 
 
 def test_directories_inside_each_other_do_not_fill_the_memory(tmp_path: Path) -> None:
-    """The names of the 20,000 directories in a path of 40 kB have 400 MB in total."""
+    """The names of the 20,000 directories in a path of 40 kB would take 400 MB in total."""
     with pytest.raises(ValueError, match="nested too deeply"):
         git_index.folders(["a/" * 20_000 + "b"])

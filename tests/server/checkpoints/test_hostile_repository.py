@@ -14,7 +14,7 @@ from typing import TypeAlias
 import pytest
 
 from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints
-from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint, program
 from drawbridge.server.reviews.reviews import Decision, HunkGone, Open, Review, ReviewMoved, Wish
 from tests.server.checkpoints.rig import RUN, git, make_project
 
@@ -154,7 +154,7 @@ def missing_object(project: Path, spy: str) -> None:
 
 @pytest.fixture
 def spy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The path of the file that the spy creates when it runs."""
+    """Creates the spy. Returns the path of the file that the spy creates when it runs."""
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
@@ -172,7 +172,7 @@ async def test_no_program_of_the_repository_runs(name: str, tmp_path: Path, spy:
     await checkpoints.take(RUN, "before")
     (project / "poem.txt").write_text((project / "poem.txt").read_text().replace("line 3\n", "LINE 3\n"))
     ATTACKS[name](project, str(tmp_path / "spy"))
-    spy.unlink(missing_ok=True)  # git ran it while the attack was being prepared
+    spy.unlink(missing_ok=True)  # git may have run the program while the attack was being prepared
     await checkpoints.take(RUN, "after")
     with contextlib.suppress(GitFailed, NoCheckpoint):
         await checkpoints.changes(RUN)
@@ -193,7 +193,7 @@ async def test_no_program_of_the_repository_runs_for_a_review(name: str, tmp_pat
     )
     await checkpoints.take(RUN, "after")
     ATTACKS[name](project, str(tmp_path / "spy"))
-    spy.unlink(missing_ok=True)  # git ran it while the attack was being prepared
+    spy.unlink(missing_ok=True)  # git may have run the program while the attack was being prepared
 
     async def seen() -> Open:
         async with checkpoints.operation() as running:
@@ -211,3 +211,16 @@ async def test_no_program_of_the_repository_runs_for_a_review(name: str, tmp_pat
         await checkpoints.take("run_2", "before")
     assert not spy.exists(), spy.read_text()
     assert decided == (0 if name == "missing_object" else 3)
+
+
+def test_a_git_in_the_current_directory_is_never_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, other = tmp_path / "project", tmp_path / "bin"
+    for folder in (own, other):
+        folder.mkdir()
+        (folder / "git").touch(mode=0o755)
+    monkeypatch.chdir(own)
+    for relative in (".", "", "../project"):
+        monkeypatch.setenv("PATH", f"{relative}:{other}")
+        assert program() == str(other / "git")
+        monkeypatch.setenv("PATH", relative)
+        assert program() is None

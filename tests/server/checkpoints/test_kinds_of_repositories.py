@@ -1,6 +1,4 @@
-"""Checkpoints in all kinds of repositories: other layouts, formats, line endings and filters. The tests use the real
-git.
-"""
+"""Checkpoints in repositories with different layouts, formats, line endings and filters. The tests use the real git."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ POINTER = "version https://git-lfs.github.com/spec/v1\n"
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The person's home directory, without any git configuration."""
+    """The user's home directory, without any git configuration."""
     directory = tmp_path / "home"
     directory.mkdir()
     monkeypatch.setenv("HOME", str(directory))
@@ -47,7 +45,7 @@ async def changed(project: Path, files: dict[str, bytes]) -> tuple[Checkpoints, 
 
 
 async def test_an_extension_that_is_not_known_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An extension is refused even if git itself supports it, because it is unknown how such a repository is read
+    """An unknown extension is refused even if git itself supports it, because such a repository may not be readable
     through links.
     """
     git(project, "config", "core.repositoryFormatVersion", "1")

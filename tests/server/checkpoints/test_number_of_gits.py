@@ -1,4 +1,4 @@
-"""How often git is started for a checkpoint, counted by a ``git`` that comes before the real one on the PATH."""
+"""How often git is started for a checkpoint."""
 
 from __future__ import annotations
 
@@ -10,26 +10,7 @@ import pytest
 
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import GitFailed
-from tests import programs
 from tests.server.checkpoints.rig import git, make_project
-
-
-@pytest.fixture
-def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """Returns a function that returns the calls of git since its own last call."""
-    log, folder, real = tmp_path / "calls", tmp_path / "bin", programs.git()
-    folder.mkdir()
-    (folder / "git").write_text(f'#!/bin/sh\necho "$@" >>{log}\nexec {real} "$@"\n')
-    (folder / "git").chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder), prepend=":")
-    monkeypatch.setattr(programs, "git", lambda: real)
-
-    def since() -> list[str]:
-        lines = log.read_text().splitlines() if log.exists() else []
-        log.write_text("")
-        return lines
-
-    return since
 
 
 @pytest.fixture
@@ -60,7 +41,7 @@ async def changes(checkpoints: Checkpoints, name: str) -> dict[str, str]:
 
 
 async def before_the_turn(checkpoints: Checkpoints, calls: Callable[[], list[str]]) -> list[str]:
-    """The calls of git that a turn has to wait for."""
+    """Begins a second turn. Returns the git commands that it has to wait for."""
     calls()
     storing = asyncio.Event()
     store = checkpoints._store
@@ -148,7 +129,7 @@ async def test_files_that_a_run_ignores_are_in_no_later_checkpoint(checkpoints: 
 
 
 async def test_ignored_files_of_a_new_directory_stay_outside(checkpoints: Checkpoints, project: Path) -> None:
-    """The directory is new, so it is not among those whose files are listed while git runs."""
+    """The directory is new, so it is not one of the directories whose files are listed while git runs."""
     await a_turn(checkpoints, project)
     (project / "new").mkdir()
     (project / "new" / "letter.txt").write_text("by a person\n")
@@ -198,7 +179,10 @@ async def test_a_filter_that_a_run_adds_loses_no_content(checkpoints: Checkpoint
     assert not (project / "letter.txt").exists()
 
 
-async def test_a_repository_inside_is_never_asked(checkpoints: Checkpoints, project: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("split", [False, True])
+async def test_a_repository_inside_is_never_asked(
+    checkpoints: Checkpoints, project: Path, tmp_path: Path, split: bool
+) -> None:
     git(project, "init", "-q", "inside")
     (project / "inside" / "a.txt").write_text("a\n")
     git(project / "inside", "add", ".")
@@ -207,6 +191,10 @@ async def test_a_repository_inside_is_never_asked(checkpoints: Checkpoints, proj
     spy.write_text(f"#!/bin/sh\necho called >>{noted}\n")
     spy.chmod(0o755)
     git(project / "inside", "config", "core.fsmonitor", str(spy))
+    git(project, "add", "inside")
+    if split:  # the entry of the repository inside is then in another file
+        git(project, "update-index", "--split-index")
+    noted.unlink(missing_ok=True)
     for name in ("first", "second", "third"):
         await a_turn(checkpoints, project, name)
         (project / "inside" / "a.txt").write_text(f"{name}\n")

@@ -16,7 +16,7 @@ import pytest
 
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.server.checkpoints import checkpoints as checkpoints_module
-from drawbridge.server.checkpoints import private
+from drawbridge.server.checkpoints import commits, private
 from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints
 from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint
 from drawbridge.server.reviews.reviews import HunkGone, Open, Review, ReviewMoved, Wish
@@ -230,8 +230,8 @@ async def test_a_directory_inside_of_gits_own_has_no_checkpoints(plain: Path) ->
 
 @pytest.mark.thorough
 async def test_a_new_repository_is_used_once_everything_is_decided(plain: Path) -> None:
-    """A run that makes the directory a repository is reviewed in the private repository, which has the checkpoint
-    before it.
+    """A run that makes the directory a repository is reviewed in the private repository, which has the checkpoint from
+    before the run.
     """
     kept = Kept(plain)
 
@@ -279,7 +279,7 @@ async def test_a_pointer_to_another_repository_is_not_followed(kind: str, plain:
 
 @pytest.mark.thorough
 async def test_files_are_restored_byte_for_byte(plain: Path, own_home: Path) -> None:
-    """Line endings and encodings that are set in attributes and in the person's configuration are not applied."""
+    """Settings for line endings and encodings, in attributes and in the user's configuration, are not applied."""
     (own_home / ".gitconfig").write_text("[core]\n\tautocrlf = true\n")
     (plain / ".gitattributes").write_text(
         "* text=auto eol=crlf ident\n*.rc working-tree-encoding=UTF-16\nold.txt binary\n"
@@ -347,7 +347,7 @@ async def test_old_checkpoints_are_removed_with_their_contents(plain: Path, monk
     kept = Kept(plain)
     for number in range(6):
         at = {"GIT_COMMITTER_DATE": f"{1_800_000_000 + number} +0000"}
-        monkeypatch.setattr(checkpoints_module, "AUTHOR", checkpoints_module.AUTHOR | at)
+        monkeypatch.setattr(commits, "AUTHOR", commits.AUTHOR | at)
         content = os.urandom(200_000)
         await kept.run(lambda directory: (directory / "noise.bin").write_bytes(content), f"run_{number}")  # noqa: B023
     stored = sum(file.stat().st_size for file in (kept.repository / "objects").rglob("*") if file.is_file())
@@ -359,8 +359,8 @@ async def test_old_checkpoints_are_removed_with_their_contents(plain: Path, monk
 
 
 @pytest.mark.thorough
-async def test_a_disk_that_can_not_be_written_is_an_error_of_git(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error does not stop the run, and no partial repository is left."""
+async def test_a_disk_that_cannot_be_written_is_an_error_of_git(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No partial repository is left, and the checkpoint can be taken later."""
 
     def fails(path: str, data: bytes) -> None:
         raise DrawbridgeError("the disk is full")
@@ -412,7 +412,7 @@ def filters_of_the_person(directory: Path, spy: str) -> None:  # noqa: F811
 
 
 def own_repository(directory: Path, spy: str) -> None:  # noqa: F811
-    """Creates a repository with hooks, fsmonitor and a filter."""
+    """Creates a repository with hooks, a filter, fsmonitor and an external diff, all of which run the spy."""
     git(directory, "init", "-q")
     for name, value in {"core.fsmonitor": spy, "filter.x.clean": spy, "diff.external": spy}.items():
         git(directory, "config", name, value)

@@ -228,7 +228,9 @@ async def test_a_run_in_another_work_tree_is_marked(tmp_path: Path) -> None:
 
 
 async def idle_in_a_worktree(server: Server, client: Client, project: str) -> tuple[Process, str]:
-    """The idle process of a project whose agent works in another work tree, and the directory of that work tree."""
+    """Runs an agent that switches to another work tree. Returns its process, which is idle by then, and the directory
+    of the work tree.
+    """
     worktree = server.root / "one" / ".claude" / "worktrees" / "fix"
     worktree.mkdir(parents=True)
     (worktree / ".git").write_text("gitdir: elsewhere")

@@ -10,7 +10,9 @@ from typing import Any
 
 
 class Service:
-    """Records what is posted. It sends the given status codes in turn, and repeats the last one."""
+    """Records what is posted. It responds with the given status codes in turn, and repeats the last one. The default is
+    200.
+    """
 
     def __init__(self, *answers: int) -> None:
         self.answers = list(answers) or [200]

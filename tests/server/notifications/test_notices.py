@@ -1,5 +1,5 @@
-"""People who don't look at the web UI are notified that an agent waits or has finished, without any of the agent's
-text.
+"""Users are notified that an agent waits for them or has finished. A notification contains none of the agent's text,
+except a short command that can be decided in the notification.
 """
 
 from __future__ import annotations
@@ -270,7 +270,7 @@ async def test_the_end_of_a_run_waits_for_the_review(tmp_path: Path, sender: Sen
 
 
 async def test_a_run_without_a_review_is_notified_after_a_moment(tmp_path: Path, sender: Sender) -> None:
-    """There may be no review without git, or if the checkpoint takes too long."""
+    """For example, git is not installed, or the checkpoint takes too long."""
     with Service().up() as ntfy:
         told = notifier(tmp_path, sender, ntfy.url, review_seconds=0.05)
         told.published(run_finished("completed"))
@@ -346,7 +346,7 @@ async def test_only_devices_that_see_the_project_get_its_review(tmp_path: Path, 
 
 
 class Browser:
-    """A browser's keys for its subscription."""
+    """A browser with the keys of its subscription."""
 
     def __init__(self) -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())
@@ -423,9 +423,7 @@ async def test_pushes_work_where_the_host_name_has_no_dot(tmp_path: Path, sender
 
 
 async def test_a_service_that_refuses_pushes_is_a_problem_of_the_server(tmp_path: Path, sender: Sender) -> None:
-    """Apple's service may refuse a private host name, for example. An expired subscription or a failing service is not
-    a problem.
-    """
+    """For example, Apple's service may refuse a private host name. The problem ends when the subscription expires."""
     told = notifier(tmp_path, sender)
     with Service(403, 410, 201).up() as service:
         subscribed(told, Browser(), service.url)
@@ -490,7 +488,7 @@ async def test_a_device_is_notified_within_its_rights(tmp_path: Path, sender: Se
         await until(lambda: len(service.posted) == 2)
         devices.revoke("confined")
         told.published(run_finished("failed"))
-        told.published(at_blog(review(0)))  # nothing to review, so the end is notified at once
+        told.published(at_blog(review(0)))  # nothing to review, so the notification is sent at once
         subscribed(told, Browser(), f"{service.url}/owner")
         told.published(run_finished("failed"))
         await until(lambda: len(service.posted) == 3)
@@ -503,7 +501,7 @@ async def test_a_damaged_device_file_does_not_stop_notifications(tmp_path: Path,
     with Service(201).up() as service:
         subscribed(told, Browser(), service.url, device.id)
         told.published(run_finished("completed"))
-        told.published(at_blog(review(0)))  # nothing to review, so the end is notified at once
+        told.published(at_blog(review(0)))  # nothing to review, so the notification is sent at once
         (tmp_path / "devices.json").write_text("{")
         told.published(run_finished("failed"))
         await until(lambda: len(service.posted) == 2)
@@ -728,7 +726,7 @@ def test_whatever_is_asked_the_actions_of_a_notification_cover_only_what_it_show
         assert (tool, blocked_path or None, proposal) == ("Bash", None, None)
         assert [value for field, value in given.items() if field != "description"] == [body]
         assert 0 < len(body) <= 120
-        assert "  " not in f" {body} "  # nothing is moved out of sight
+        assert "  " not in f" {body} "  # nothing is moved out of view
         assert {unicodedata.category(one)[0] for one in body} <= set("LNPSZ")
         assert {unicodedata.bidirectional(one) for one in body}.isdisjoint({"R", "AL", "AN"})
 
@@ -757,7 +755,7 @@ def identity_of(told: Notifier, token: str) -> tuple[str, tuple[str, str] | None
 
 
 async def token_of_push(told: Notifier, device_id: str | None) -> str:
-    """Sends a notification to the device. Returns the token that it contains."""
+    """Subscribes a browser of the device and sends it a notification. Returns the token in the notification."""
     browser = Browser()
     with Service(201).up() as service:
         subscribed(told, browser, service.url, device_id, actions=True)
@@ -885,8 +883,8 @@ async def test_a_device_sends_one_test_at_a_time(
 async def test_tests_use_no_thread_of_the_server(
     tmp_path: Path, sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tests run in the thread for notifications: the server's other threads are shared by everything that reads files,
-    and a push service may take many seconds.
+    """Test notifications are sent in the thread for notifications: the server's other threads are shared by everything
+    that reads files, and a push service may take many seconds.
     """
     told, names = notifier(tmp_path, sender), []
     monkeypatch.setattr(send, "post", lambda *_: names.append(threading.current_thread().name))

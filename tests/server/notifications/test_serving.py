@@ -1,4 +1,4 @@
-"""``drawbridge serve`` notifies the webhook, and accepts subscriptions of browsers."""
+"""``drawbridge serve`` notifies the webhook, and accepts subscriptions from browsers."""
 
 from __future__ import annotations
 
@@ -48,8 +48,9 @@ async def test_the_webhook_gets_nothing_that_the_agent_said(tmp_path: Path) -> N
 
 @pytest.mark.thorough
 async def test_the_webhook_gets_how_much_there_is_to_review(tmp_path: Path) -> None:
-    """The number of files is part of the notification about the end of the run. On a busy machine, that of the first
-    run may be sent before the checkpoint is taken, so the test checks the second run's, which changes nothing.
+    """The number of files is part of the notification about the end of the run. On a busy machine, the first run's
+    notification may be sent before the checkpoint is taken, so the test checks the notification of a second run, which
+    changes nothing.
     """
     directory = make_project(tmp_path / "blog")
     with Service().up() as ntfy:
@@ -89,7 +90,7 @@ async def test_a_webhook_that_hangs_delays_neither_runs_nor_the_end(tmp_path: Pa
 
 @pytest.mark.thorough
 async def test_an_agent_does_not_see_the_webhook(tmp_path: Path) -> None:
-    """The webhook's address is in the server's environment, and the agent prints its own whole environment."""
+    """The webhook's address is in the server's environment, and the agent prints its entire environment."""
     (tmp_path / "blog").mkdir()
     with Service().up() as ntfy:
         options = ("--no-tls", "--allow", tmp_path, "--command-agent", "printer=env")

@@ -18,8 +18,8 @@ ADDRESS = "https://github.com/ada/poems/pull/7"
 
 
 def add_remote(directory: Path, remote: Path, url: str = "") -> None:
-    """Adds the remote "origin", whose branch "main" is this repository's HEAD, and checks out the new branch "work".
-    ``url``: the address that the remote is configured with; pushes go to ``remote`` all the same.
+    """Adds the "origin" remote, whose "main" branch is this repository's HEAD, and checks out a new "work" branch.
+    ``url``: the configured address of the remote, by default ``remote``. Pushes always go to ``remote``.
     """
     git(directory, "init", "-q", "--bare", str(remote))
     git(directory, "symbolic-ref", "HEAD", "refs/heads/main")

@@ -1,4 +1,4 @@
-"""A project in a repository of the real git whose runs are controlled by a test, and its review as a client sees it."""
+"""A project in a real git repository, whose runs a test controls, and its review as a client sees it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Reviewed:
         self._runs = 0
 
     async def begin(self) -> str:
-        """Begins a run, and returns its id once the agent has its prompt and the checkpoint before it is stored."""
+        """Begins a run. Returns its id once the agent has the prompt and the checkpoint before the run is stored."""
         server, prompts = self.server, self._prompts()
         run = (await server.does(self.phone, "execute", self.project, prompt="go"))["data"]["run_id"]
         await until(lambda: self._prompts() > prompts, "the prompt")
@@ -129,8 +129,8 @@ class Reviewed:
 
 @contextlib.asynccontextmanager
 async def reviewing(folder: Path, inside: str = "") -> AsyncIterator[Reviewed]:
-    """A server with one project, or with the project that an earlier server has left in ``folder``. ``inside``: the
-    project's path relative to the repository.
+    """A server with one new project, or with the project that an earlier server left in ``folder``. ``inside``: the
+    path of a new project, relative to its repository.
     """
     phone = Client("phone")
     async with serving(folder, Limits()) as server:

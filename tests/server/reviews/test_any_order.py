@@ -1,8 +1,8 @@
-"""Edits by an agent and by a person, and decisions, in any order, with real git: after each step the files and the
+"""Edits by an agent and by the user, and decisions, in any order, with the real git: after each step, the files and the
 review match the model.
 
-The files consist of slots between lines that nobody changes. What a slot contains is never repeated, so a simple model
-can predict the review. A file's name is one more slot, which the agent changes by renaming the file.
+The files consist of slots between lines that nobody changes. Each edit gives a slot a new text or an empty one, so a
+simple model can predict the review. A file's name is one more slot, which the agent changes by renaming the file.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class World:
         self.restart()
 
     def restart(self) -> None:
-        """Continues as another server would, which knows only what is in the repository."""
+        """Continues like a new server, which knows only what is in the repository."""
         self.review = Review("proj_1")
         self.checkpoints = Checkpoints(self.directory, "proj_1", folder=self.folder, stored=self.review.extend)
 
@@ -88,7 +88,7 @@ class World:
             await self.seen()
 
     async def step_person(self) -> None:
-        """Changes slots as a person would. A change in a slot without a hunk is not part of the review."""
+        """Changes slots as the user would. A change in a slot without a hunk is not part of the review."""
         open_slots = self.open_slots()
         before = dict(self.disk)
         self.change()
@@ -143,7 +143,7 @@ class World:
         return {slot for slot, text in self.disk.items() if text != self.base[slot]}
 
     def ids(self, review: Open) -> dict[tuple[str, int], str]:
-        """The hunk id of each slot; the review must not have other hunks."""
+        """The hunk id of each slot that was changed; the review must not have other hunks."""
         found = {
             (file.path, "".join(part.removed), "".join(part.added)): part.hunk.id
             for file in review.files

@@ -1,7 +1,7 @@
-"""Edits by an agent and by a person, decisions and reverted runs in any order, in memory: thousands of sequences in
+"""Edits by an agent and by the user, decisions and reverted runs in any order, in memory: thousands of sequences in
 seconds.
 
-``test_any_order`` does the same with the real git and the whole review, for a few hundred sequences. Here the
+``test_any_order`` uses the real git and the whole review, for a few hundred sequences without reverted runs. Here the
 operations on two versions of a file are combined as the review combines them. A simple model predicts the file and its
 hunks: slots between lines that nobody changes, each with its own texts.
 """
@@ -46,8 +46,7 @@ def stored(side: Version | None) -> Version:
 
 class World:
     """``base`` and ``disk``: the text of each slot as of the last decision, and in the file. ``old`` and ``new``: the
-    versions that the code under test has made of them.
-    """
+    two versions in the review, which must always have the texts of ``base`` and ``disk``."""
 
     def __init__(self, seed: int, directory: Path | None = None) -> None:
         self.chance = random.Random(seed)
@@ -124,7 +123,7 @@ class World:
         return done.stdout if done.returncode == 0 else None
 
     def absorb(self, before: Slots) -> None:
-        """Takes over changes that no agent made since ``before``. Those outside of hunks do not become part of the
+        """Takes over changes that no agent made since ``before``. Changes outside of hunks do not become part of the
         review.
         """
         for slot, text in self.disk.items():
@@ -162,11 +161,11 @@ class World:
         self.change = msgspec.structs.replace(self.change, old=self.old, new=self.new)
 
     def step_restart(self) -> None:
-        """Continues as another server would, which knows only the versions."""
+        """Continues like a new server, which knows only the versions and the ids of the decided hunks."""
         self.compare()
 
     def hunks(self) -> dict[int, str]:
-        """The id of each slot's hunk; there must be no other hunk."""
+        """The hunk id of each slot that was changed; there must be no other hunk."""
         found = {("".join(removed), "".join(added)): hunk.id for hunk, removed, added in self.change.parts()}
         slots = {(self.base[slot], text): slot for slot, text in self.disk.items() if text != self.base[slot]}
         assert found.keys() == slots.keys()

@@ -224,7 +224,7 @@ def patch_of(change: FileChange, id: str) -> bytes:
 
 @given(texts, texts, st.data())
 def test_a_persons_changes_elsewhere_are_not_in_the_review(base: str, head: str, data: st.DataObject) -> None:
-    """A person inserts a line that touches no hunk. The hunks stay the same."""
+    """The user inserts a line that touches no hunk. The hunks stay the same."""
     first = changed("a", version(base), version(head))
     lines = lines_of(head)
     touched = {at for hunk in first.hunks for at in range(hunk.span.new_start, hunk.span.new_end + 1)}
@@ -285,7 +285,7 @@ def test_a_hunk_that_a_person_undid_by_hand_is_gone() -> None:
         (version("a\n"), version("a\n", "100755")),
     ],
 )
-def test_some_changes_are_decided_as_a_whole_and_can_not_be_edited(old: Version | None, new: Version | None) -> None:
+def test_some_changes_are_decided_as_a_whole_and_cannot_be_edited(old: Version | None, new: Version | None) -> None:
     change = changed("a", old, new)
     (hunk,) = change.hunks
     assert hunk.kind in ("file", "mode")
@@ -304,7 +304,7 @@ def test_a_file_that_was_added_is_edited_as_a_whole() -> None:
 
 
 def test_a_large_file_with_many_equal_hunks_is_decided_quickly() -> None:
-    """The time must not grow with the square of the number of hunks, and stays below five seconds."""
+    """The CPU time must not grow with the square of the number of hunks, and stays below five seconds."""
     count = 20_000
     old, new = "".join(f"{n}\nx\n" for n in range(count)), "".join(f"{n}\ny\n" for n in range(count))
     begun = time.process_time()

@@ -127,9 +127,7 @@ Read = tuple[str, int, int, str, str, str | None]
 
 
 def parsed(prompt: str) -> list[Read]:
-    """The comments in the prompt, parsed line by line. The longest fence is that of the prompt, not part of quoted
-    code.
-    """
+    """The comments in the prompt, parsed line by line. The longest fence belongs to the prompt, not to quoted code."""
     lines = prompt.split("\n")
     fence = max((line for line in lines if re.fullmatch("`{3,}", line)), key=len)
     found: list[Read] = []

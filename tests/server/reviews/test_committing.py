@@ -1,4 +1,4 @@
-"""The kept changes of a review are committed with the person's own git: exactly those, and nothing else changes."""
+"""The kept changes of a review are committed with the user's own git: exactly those, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ME = ("Ada", "ada@example.com")
 
 @contextlib.asynccontextmanager
 async def committing_to(folder: Path, inside: str = "") -> AsyncIterator[Reviewed]:
-    """A project in a repository with a user's name, on a server whose owner lets clients commit."""
+    """A project in a repository that has a user name and an email address, on a server that lets clients commit."""
     async with reviewing(folder, inside) as one:
         one.server.core.context.ceilings = Ceilings(commits=True)
         for name, value in zip(("name", "email"), ME, strict=True):
@@ -36,7 +36,7 @@ async def committing_to(folder: Path, inside: str = "") -> AsyncIterator[Reviewe
 
 
 def state(directory: Path) -> tuple[object, ...]:
-    """Everything that a commit could change: HEAD, branches, index, files."""
+    """Everything that a commit could change: HEAD, branches, the index and its lock, and files."""
     root = Path(git(directory, "rev-parse", "--show-toplevel").strip())
     files = {path: path.read_bytes() for path in root.rglob("*") if path.is_file() and ".git" not in path.parts}
     return (
@@ -366,7 +366,7 @@ async def test_a_commit_is_previewed(tmp_path: Path, monkeypatch: pytest.MonkeyP
         git(one.directory, "config", "--unset", "user.email")
         offer = (await one.get())["commit"]
         assert "author" not in offer
-        assert offer["problem"].startswith("Nothing can be committed: git does not know your name and email.")
+        assert offer["problem"].startswith("The changes can't be committed: git does not know your name and email.")
         one.server.core.context.ceilings = Ceilings()
         assert (await one.get())["commit"] is None
 
@@ -448,7 +448,7 @@ async def test_without_a_git_work_tree_nothing_can_be_committed(tmp_path: Path) 
 
 
 class Slots:
-    """A file of slots between lines that nobody changes. A slot never contains the same text twice."""
+    """A file of slots between lines that nobody changes. Each edit gives a slot a new text or an empty one."""
 
     COUNT = 8
 
@@ -458,7 +458,7 @@ class Slots:
         self.index = dict(self.head)
         self.disk = dict(self.head)
         self.base = dict(self.head)
-        """The text as of the last decision: the file without the open hunks."""
+        """The text of each slot as of the last decision: the file without the open hunks."""
         self.kept: dict[int, str] = {}
         self.values = 0
 
@@ -481,7 +481,7 @@ class Slots:
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 150))])
 async def test_any_mix_of_decisions_commits_exactly_what_was_kept(seed: int, tmp_path: Path) -> None:
-    """Meanwhile, a person stages and changes other lines. There are several commits."""
+    """Meanwhile, the user stages and changes other lines. There can be several commits."""
     chance = random.Random(seed)
     slots = Slots(chance)
     async with committing_to(tmp_path) as one:
@@ -490,7 +490,7 @@ async def test_any_mix_of_decisions_commits_exactly_what_was_kept(seed: int, tmp
         git(one.directory, "add", "slots.txt")
         git(one.directory, "commit", "-qm", "slots")
         for _ in range(3):
-            for number in slots.some(slots.untouched):  # staged by the person
+            for number in slots.some(slots.untouched):  # staged by the user
                 slots.index[number] = slots.disk[number] = slots.base[number] = slots.value()
             stage(one.directory, slots.text(slots.index))
             for number in slots.some(slots.untouched):  # changed, but not staged

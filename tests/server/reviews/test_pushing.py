@@ -1,4 +1,4 @@
-"""A branch is pushed with the person's own git, and ``gh`` or ``glab`` creates a pull request: once, and as shown."""
+"""A branch is pushed with the user's own git, and ``gh`` or ``glab`` creates a pull request: once, and as shown."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tests.waiting import PATIENCE, until
 
 @contextlib.asynccontextmanager
 async def pushing_from(folder: Path, url: str = "") -> AsyncIterator[Reviewed]:
-    """A project on the branch "work" of a repository whose remote "origin" has the branch "main". ``url``: the
-    configured address of the remote.
+    """A project on the "work" branch of a repository whose "origin" remote has a "main" branch. ``url``: the configured
+    address of the remote, by default its path.
     """
     async with committing_to(folder) as one:
         one.server.core.context.ceilings = Ceilings(commits=True, pushes=True)
@@ -285,6 +285,18 @@ async def test_gh_creates_a_pull_request_with_the_persons_text(tmp_path: Path) -
         assert "Creating pull request" in pushed["output"]
         assert at_remote(one) == made
         assert calls_of(calls) == [["pr", "create", "--title", "$(Shout)", "--body", "Why\n\n'not'?"]]
+
+
+async def test_gh_creates_no_pull_request_for_another_branch(tmp_path: Path) -> None:
+    """The agent checks out another branch during the push, and gh would use that one."""
+    calls = stand_in(tmp_path, "gh", f"echo {ADDRESS}")
+    async with pushing_from(tmp_path, GITHUB) as one:
+        made = commit(one)
+        hook(one.directory, "pre-push", "git checkout -q -b elsewhere")
+        pushed = await push(one, pull_request={"title": "Shout"})
+        assert (at_remote(one), calls_of(calls)) == (made, [])
+        assert pushed["problem"] == "gh did not create a pull request"
+        assert pushed["output"].endswith("The branch work is no longer checked out.")
 
 
 async def test_glab_creates_a_merge_request(tmp_path: Path) -> None:

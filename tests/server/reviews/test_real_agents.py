@@ -87,7 +87,7 @@ async def claude(directory: Path) -> AsyncIterator[tuple[WireClient, str]]:
 
 
 async def runs(client: WireClient, project: str, agent: str) -> None:
-    """Executes a prompt and allows all approval requests. ``codex exec`` can't ask, and has no sandbox here."""
+    """Executes a prompt and allows all approval requests. ``codex exec`` can't send any, and runs without a sandbox."""
     options = {"options": {"dangerously_skip_permissions": True}} if agent == "codex" else {}
     accepted = await client.ask("execute", {"prompt": "Go", **options}, project)
     assert accepted["type"] == "accepted", accepted

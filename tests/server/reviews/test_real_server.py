@@ -24,7 +24,7 @@ from tests.waiting import until
 
 
 async def a_run(client: WireClient, project: str) -> None:
-    """Runs the demo agent, which asks, is allowed to, and changes a file. Returns once the review is open."""
+    """Runs the demo agent and allows its request to change a file. Returns once the review is open."""
     await client.send("execute", {"prompt": "hello"}, project)
     asked = await client.receive("permission_request")
     answer = {"approval_id": asked["data"]["approval_id"], "decision": "allow"}
@@ -84,7 +84,7 @@ async def test_a_decision_in_an_editor_is_in_the_audit_log(tmp_path: Path) -> No
 
 
 async def history(client: WireClient, project: str) -> list[dict[str, Any]]:
-    """The messages of the records."""
+    """The messages of the project's first 1,000 records."""
     page = await client.ask("get_messages", {"after_seq": 0, "limit": 1000}, project)
     return [item["message"] for item in page["data"]["messages"]]
 

@@ -99,7 +99,7 @@ async def test_a_person_in_the_lines_of_a_hunk_shows_the_whole_change(tmp_path: 
 
 
 async def test_the_deciding_client_gets_the_record_too(tmp_path: Path) -> None:
-    """A reply has no number in the history, so a client that got only the reply would miss a record."""
+    """The reply has no ``seq``, so a client that got only the reply would miss a record."""
     async with reviewing(tmp_path) as one:
         await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
         review = await one.get()
@@ -334,7 +334,7 @@ async def test_a_file_with_unsaved_changes_is_not_written(tmp_path: Path) -> Non
         checkpoints = one.server.core.projects.get(one.project).checkpoints
         checkpoints._find_unsaved = lambda paths: {path: unsaved[path] for path in paths if path in unsaved}
         id = id_of(await one.get(), "LINE 3\n")
-        text = "No file was changed: poem.txt has unsaved changes in Neovim. Save or discard them first."
+        text = "The files can't be changed: poem.txt has unsaved changes in Neovim. Save or discard them first."
         wishes: list[dict[str, Any]] = [{"decision": "undo"}, {"text": "line three\n"}]
         for wish in wishes:
             refused = await one.refused(hunks=[id], **wish)
@@ -739,7 +739,7 @@ async def test_files_with_odd_names(tmp_path: Path) -> None:
 
 
 def hunks_id(review: dict[str, Any], number: int) -> str:
-    """The id of the first hunk of a file."""
+    """The id of the first hunk of the review's file with this number, counted from 0."""
     return str(review["files"][number]["hunks"][0]["id"])
 
 
@@ -821,7 +821,7 @@ async def test_the_end_of_the_server_waits_for_a_decision(tmp_path: Path, monkey
 
 
 async def test_a_turn_that_the_agent_begins_by_itself_is_reviewed(tmp_path: Path) -> None:
-    """Changes that a person made before the turn are not in the review."""
+    """Changes that the user made before the turn are not in the review."""
     async with reviewing(tmp_path) as one:
         await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
         one.replace("line 9\n", "by a person\n")
@@ -832,7 +832,7 @@ async def test_a_turn_that_the_agent_begins_by_itself_is_reviewed(tmp_path: Path
 
 
 async def test_a_turn_that_the_agent_begins_by_itself_may_end_at_once(tmp_path: Path) -> None:
-    """The checkpoint after the turn is still taken after the one before it."""
+    """The checkpoint after the turn is still taken later than the one before the turn."""
     async with reviewing(tmp_path) as one:
         await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
         one.server.agent.latest.heard(base.TurnBegun())
@@ -850,7 +850,7 @@ async def test_a_reverted_run_is_no_longer_in_the_review(tmp_path: Path) -> None
 
 
 async def test_a_list_of_projects_has_the_numbers_of_each_review(tmp_path: Path) -> None:
-    """The numbers are those of the last comparison, and are still known after a restart."""
+    """The numbers come from the last comparison, and are still known after a restart."""
 
     async def listed(one: Reviewed) -> dict[str, int] | None:
         [project] = (await one.server.does(one.phone, "project_list"))["data"]["projects"]

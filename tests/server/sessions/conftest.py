@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture
 def new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Sets the time zone to UTC−5, as in New York in November."""
+    """Sets the local time zone to that of New York, which is UTC−5 in November."""
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
     yield

@@ -1,4 +1,4 @@
-"""Rules for every project, run and approval request that are kept in whatever order things happen."""
+"""What holds forevery project, run and approval request, in whatever order things happen."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LIMITS = Limits(runs_at_once=1, queue=3, checkpoints=False)
 
 
 class Model:
-    """What must be true at the end, collected step by step."""
+    """What must be true at the end of a test, recorded step by step."""
 
     def __init__(self) -> None:
         self.accepted: list[str] = []
@@ -38,11 +38,11 @@ class Model:
         self.allowed = Counter[str]()
         self.questions = 0
         self.answered: list[str] = []
-        """Questions whose answers were sent to agents of earlier servers."""
+        """The agent's ids of the questions that were answered before the last restart of the server."""
 
 
 class World:
-    """One data directory, the servers that use it one after the other, and two people who reconnect to each of them."""
+    """A server that is restarted on its data or on a copy of the data, and two clients that reconnect each time."""
 
     def __init__(self, folder: Path) -> None:
         self._folders = [folder]
@@ -68,7 +68,9 @@ class World:
         return living[-1] if living else None
 
     async def restart(self, *, killed: bool) -> None:
-        """Starts another server on the data that is on the disk now. Everybody reconnects with the records they have."""
+        """Starts another server on the data that is now on the disk: on a copy if ``killed``, as ending the old server
+        changes the original. Both clients reconnect and request only the records that they don't have.
+        """
         before = self.server
         self.model.answered += answers(before)
         if killed:
@@ -90,7 +92,7 @@ class World:
             await until(lambda person=person: max(person.seqs, default=0) == self.project.history.last_seq)  # type: ignore[misc]
 
     def busy_elsewhere(self) -> None:
-        """Lets another project take the only slot, or return it."""
+        """Lets another project take the only slot or wait for it. The next call makes it return the slot."""
         slots = self.server.core.context.slots
         if self._slot_back is None:
             granted: list[bool] = []
@@ -111,7 +113,7 @@ class World:
             if self.process is not None and self.process.turn_open:
                 self.process.ends()
             await settled(turns=5)
-        raise AssertionError(f"{self.project.run.state} for ever")
+        raise AssertionError(f"{self.project.run.state} forever")
 
 
 async def step(what: str, world: World) -> None:
@@ -145,7 +147,7 @@ async def person_does(what: str, world: World) -> None:
         case "kill" | "interrupt" | "new session":
             await server.does(page, f"agent_{what.replace(' ', '_')}", project)
         case "mode":
-            # This request waits for an agent that is being started; the test doesn't wait for it.
+            # The reply can be delayed until an agent has started; the test doesn't wait for the reply.
             world.choosing.append(asyncio.create_task(server.does(page, "set_mode", project, mode="plan")))
         case "delete" if world.project.busy:
             await server.does(page, "project_delete", project)
@@ -211,7 +213,7 @@ async def play(steps: list[str], folder: Path) -> None:
 
 
 def started_alone(events: list[dict[str, Any]]) -> list[str]:
-    """The ids of runs without a prompt."""
+    """The ids of the runs that the agent began without a prompt."""
     return [
         one["message"]["run_id"]
         for one in events
@@ -220,7 +222,7 @@ def started_alone(events: list[dict[str, Any]]) -> list[str]:
 
 
 def answers(server: Server) -> list[str]:
-    """The questions for which the agent was sent a person's decision."""
+    """The agent's ids of the questions for which it was sent a person's decision."""
     said = [answer for process in server.agent.processes for answer in process.answers]
     return [question for question, decision in said if decision.message != NOBODY_ASKED]
 
@@ -233,7 +235,7 @@ def assert_sound(world: World) -> None:
 
 
 def assert_states(person: Client) -> None:
-    """Checks that the project's states follow from the runs that the client has received."""
+    """Checks each state that the client has received against the records that it received before."""
     state, open_runs, snapshot = "IDLE", 0, 0
     for message in person.heard:
         what = message["data"].get("update_type") if message["type"] == "update" else message["type"]

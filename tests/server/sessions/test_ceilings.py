@@ -105,6 +105,18 @@ def test_the_default_mode_is_one_that_is_allowed(modes: tuple[str, ...], mode: s
     assert within(Ceilings(modes=modes), Options(), NOON).permission_mode == mode
 
 
+def test_a_model_name_that_is_not_valid_is_refused_with_an_example() -> None:
+    with pytest.raises(ClientError) as refused:
+        within(Ceilings(), Options(model="--opus"), NOON)
+    assert refused.value.text == 'data.options.model: it must be a model name, such as "opus".'
+
+
+def test_the_model_is_required_if_only_patterns_are_allowed() -> None:
+    with pytest.raises(ClientError) as refused:
+        within(Ceilings(models=("*sonnet*", "*haiku*")), Options(), NOON)
+    assert refused.value.text == "model is required, and must be one of *sonnet*, *haiku*."
+
+
 def test_the_default_model_is_the_first_without_a_wildcard() -> None:
     assert within(Ceilings(models=("*sonnet*", "haiku", "opus")), Options(), NOON).model == "haiku"
 
@@ -151,7 +163,7 @@ def test_an_answer_never_remembers_more_than_is_allowed(
 
 
 def test_a_suggested_mode_that_is_not_remembered_is_allowed() -> None:
-    """If a suggested mode accompanies a rule, the agent gets only the rule. A mode alone would be remembered, and is
+    """If a suggested mode accompanies a rule, the agent gets only the rule. A mode alone would be remembered, so it is
     refused.
     """
     mode = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
@@ -209,7 +221,9 @@ some_models = st.lists(st.text("ab*?", min_size=1, max_size=4), max_size=3).map(
 
 
 def covers(pattern: str, text: str) -> bool:
-    """Whether the pattern matches. ``*`` is implemented differently from the code under test."""
+    """Whether the pattern, in which only ``*`` is special, matches the text. Written differently from the code under
+    test.
+    """
     return fnmatch.fnmatchcase(text, re.sub(r"[?\[]", lambda found: f"[{found[0]}]", pattern))
 
 

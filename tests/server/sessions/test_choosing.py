@@ -13,7 +13,7 @@ from tests.server.core_rig import Agent, Client, Process, Server, records, servi
 
 
 async def ran(server: Server, phone: Client, project: str, agent: Agent, prompt: str) -> Process:
-    """Runs the prompt. Returns the process that was given it, once the run has completed."""
+    """Waits until ``agent`` has received the prompt, and completes the run. Returns the agent's process."""
     await settled(lambda: bool(agent.processes) and agent.latest.prompts[-1:] == [prompt])
     agent.latest.ends()
     await settled(lambda: not server.core.projects.get(project).busy)
@@ -72,7 +72,7 @@ async def test_all_clients_see_a_mode_whoever_changes_it(tmp_path: Path) -> None
         assert told() == ["plan", "plan"], "what the next run starts with"
         process = await server.running(phone, project)
         process.heard(ModeChanged("plan"))
-        process.heard(ModeChanged("acceptEdits"))  # the agent did so because of an answer
+        process.heard(ModeChanged("acceptEdits"))  # the agent's own change, after an answer
         assert told() == ["acceptEdits", "acceptEdits"]
         joined = await server.does(page, "project_join", project)
         assert joined["data"]["data"]["permission_mode"] == "acceptEdits"
@@ -89,8 +89,8 @@ async def test_all_clients_see_a_mode_whoever_changes_it(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("chosen", ["for all prompts", "for one prompt"])
 async def test_a_mode_that_the_agent_has_changed_to_is_kept(tmp_path: Path, chosen: str) -> None:
-    """The agent may do so when a plan is accepted together with all edits, for example. The mode applies to the next
-    prompt, and after a restart.
+    """The agent may change its mode when a person accepts a plan together with all edits, for example. The mode then
+    applies to the next prompt, even after a restart.
     """
     phone = Client()
     async with serving(tmp_path) as server:
@@ -278,7 +278,7 @@ async def test_waiting_prompts_get_a_persons_choice(tmp_path: Path) -> None:
         await server.does(phone, "set_model", project, model="opus")
         assert first.modes == ["plan", "opus"]
         first.ends()
-        await settled(lambda: first.prompts[-1] == "one")  # the same process, in which mode and model were set
+        await settled(lambda: first.prompts[-1] == "one")  # the same process: its mode and model were changed
         first.ends()
         second = await ran(server, phone, project, server.agent, "two")
         assert (second.launch.options.permission_mode, second.launch.options.model) == ("acceptEdits", "opus")
@@ -286,8 +286,8 @@ async def test_waiting_prompts_get_a_persons_choice(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("model", ["--x", "-p", "two words", "a\nb", "opus\n", "x" * 200 + "\u00e9"])
 async def test_an_invalid_model_name_is_refused_at_once(tmp_path: Path, model: str) -> None:
-    """The name is refused at once and not by the next run: the agent's command line would parse some of these names as
-    options.
+    """The name is refused at once, not when the next run starts: the agent's command line would parse some of these
+    names as options.
     """
     phone = Client()
     async with serving(tmp_path) as server:

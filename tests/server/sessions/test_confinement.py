@@ -53,7 +53,7 @@ async def test_an_idle_agent_that_takes_memory_is_ended_too(tmp_path: Path) -> N
         id = await project(server, client)
         await client.ask("execute", {"prompt": "eat-and-end 200"}, id)
         eater = int(await words(client))
-        await client.receive("update", "run_finished")  # the run completes, unless the memory is checked before that
+        await client.receive("update", "run_finished")  # completed, or failed if the memory was checked first
         await until(lambda: (tmp_path / "data" / FILE).read_bytes() == b"[]\n", "the end of the agent")
         assert not lives(eater)
         assert "150 MB is allowed" in server.errors
@@ -100,7 +100,7 @@ def test_an_agents_files_are_as_its_owners(tmp_path: Path, confined: bool) -> No
 
 @linux
 @pytest.mark.parametrize("confined", [True, False])
-def test_a_confined_agent_can_not_gain_rights(confined: bool) -> None:
+def test_a_confined_agent_cannot_gain_rights(confined: bool) -> None:
     assert kept("grep NoNewPrivs /proc/self/status", Confinement(confined=confined)) == (
         0,
         f"NoNewPrivs:\t{confined:d}\n",
@@ -114,7 +114,7 @@ def test_the_kernel_ends_an_agent_before_the_server() -> None:
 
 @pytest.fixture
 def _core_dumps() -> Iterator[None]:
-    """Enables core dumps for this process, as they are by default on many systems."""
+    """Enables core dumps for this process, as is the default on many systems. Skips the test if that is forbidden."""
     before = resource.getrlimit(resource.RLIMIT_CORE)
     most = before[1] or resource.RLIM_INFINITY
     try:

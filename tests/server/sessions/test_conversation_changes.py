@@ -45,14 +45,16 @@ async def run(server: Server, client: Client, project: str, prompt: str, answer:
 
 
 def without_its_older_half(server: Server, project: str) -> History:
-    """Drops the older half of a project's history, and returns the history."""
+    """Drops the oldest files of a project's history until at most half of its size, or only the newest file, is left.
+    Returns the history.
+    """
     history = server.core.projects.get(project).history
     history.drop(None, history.size // 2)
     return history
 
 
 async def deleted(server: Server, client: Client, project: str, session_id: str, word: str) -> None:
-    """Deletes the conversation, and checks that ``word`` is not found afterwards."""
+    """Deletes the conversation, and checks that a search no longer finds ``word``."""
     await server.does(client, "session_delete", project, session_id=session_id)
     assert (await server.does(client, "search", query=word))["data"]["results"] == []
 

@@ -1,4 +1,4 @@
-"""A file is compared with the last commit: all kinds of changes and refusals, and nothing that clients may not see."""
+"""Comparing a file with the last commit: all kinds of changes and refusals, and that nothing private is shown."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PUBLIC = "public\n"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A repository with two commits; its directory ``src`` serves as a project, too."""
+    """A repository with two commits. Its ``src`` directory is also used as a project."""
     folder = make_project(tmp_path / "code")
     (folder / "src").mkdir()
     (folder / "src" / "bridge.py").write_text("one\n")
@@ -130,7 +130,7 @@ async def test_line_ends_that_git_converts_are_no_change(folder: Path, compariso
     assert (await comparisons.of(project_of(folder), "old.txt")).status is None
 
 
-async def test_the_index_of_the_person_is_not_changed(folder: Path, comparisons: Comparisons) -> None:
+async def test_the_users_index_is_not_changed(folder: Path, comparisons: Comparisons) -> None:
     index = folder / ".git" / "index"
     os.utime(folder / "old.txt")  # git would now refresh its index
     before = index.read_bytes(), index.stat().st_mtime_ns
@@ -235,7 +235,7 @@ async def test_what_the_viewer_refuses_is_refused(folder: Path, comparisons: Com
 
 @pytest.mark.parametrize("path", ["../old.txt", ":/old.txt", ":(top)old.txt", ":/", "*.py", ":(glob)**", "-r"])
 async def test_nothing_above_the_project_is_shown(folder: Path, comparisons: Comparisons, path: str) -> None:
-    """The project is a directory inside the work tree, and the paths have a special meaning to git."""
+    """The project is a directory inside the work tree. Most of the paths have a special meaning to git."""
     (folder / "old.txt").unlink()
     (folder / "src" / "bridge.py").unlink()
     refused = await refusal(comparisons, folder / "src", path)
@@ -362,7 +362,7 @@ async def test_git_has_the_rights_of_an_agent(folder: Path, tmp_path: Path, monk
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A work tree around the project. Only files that contain "public" may be shown, in the last commit as well."""
+    """A work tree that contains the project. Only texts that contain "public" may be shown, current or committed."""
     here = tmp_path_factory.mktemp("changes").resolve()
     for name in ("code/src/in", "code/data", "outside"):
         (here / name).mkdir(parents=True)

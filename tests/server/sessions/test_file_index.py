@@ -1,5 +1,5 @@
-"""The list of a project's files: the state of each in git, how the list is searched, how long it takes, and how old it
-may be.
+"""The list of a project's files: the state of each file in git, how the list is searched, how long a search takes, and
+how old the list may be.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ async def test_a_search_leaves_out_private_files(repository: Path, indexes: File
     assert ".env" not in statuses(await listed(project, "", indexes))
 
 
-async def test_the_index_of_the_person_is_not_changed(repository: Path, indexes: FileIndexes) -> None:
+async def test_the_users_index_is_not_changed(repository: Path, indexes: FileIndexes) -> None:
     index = repository / ".git" / "index"
     os.utime(repository / "a.txt")  # git would now refresh its index
     before = index.read_bytes(), index.stat().st_mtime_ns
@@ -305,7 +305,7 @@ async def test_a_very_old_list_is_not_used(
     assert names(await matching(project, "", "later", 50, indexes)) == ["later.txt"]
 
 
-async def test_a_cancelled_request_does_not_stop_the_list(repository: Path, indexes: FileIndexes) -> None:
+async def test_a_canceled_request_does_not_stop_the_list(repository: Path, indexes: FileIndexes) -> None:
     project = project_of(repository)
     first = asyncio.create_task(indexes.of(project))
     await asyncio.sleep(0)

@@ -112,7 +112,7 @@ def test_no_path_leads_out(project: Project, path: str) -> None:
 
 @pytest.mark.parametrize("target", ["../secret.txt", "../nothing", "/etc/passwd", "/", "..", "over"])
 def test_no_link_leads_out(project: Project, target: str) -> None:
-    """The answer doesn't reveal whether anything exists there."""
+    """The error doesn't reveal whether the link's target exists."""
     (project.root / "over").symlink_to(project.root.parent)
     (project.root / "link").symlink_to(target)
     assert code(project, "link") == "INVALID_PATH"
@@ -156,7 +156,7 @@ def test_a_missing_file_is_reported(project: Project, path: str) -> None:
 
 def test_only_regular_files_are_read(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(project.root / "pipe")
-    monkeypatch.chdir(project.root)  # a socket's path is short
+    monkeypatch.chdir(project.root)  # the path of a socket must be short
     with socket.socket(socket.AF_UNIX) as bound:
         bound.bind("socket")
         (project.root / "device").symlink_to("/dev/zero")
@@ -265,7 +265,7 @@ def test_a_file_is_read_again_in_pieces_until_it_changes(project: Project) -> No
 
 
 def test_a_path_of_an_old_list_does_not_lead_out(project: Project) -> None:
-    """A directory in the list may have become a link since."""
+    """A directory may have been replaced with a link after the list was made."""
     found = files.look(project, "src/bridge.py")
     assert found is not None
     assert found.size == 11
@@ -327,7 +327,7 @@ def test_the_servers_own_data_is_private(project: Project) -> None:
 
 
 def test_hidden_files_of_a_home_directory_inside_are_private(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A project may be above the home directory."""
+    """A project's directory may contain the home directory."""
     home = project.root / "src"
     (home / ".ssh").mkdir()
     (home / ".ssh" / "config").write_text("secret")

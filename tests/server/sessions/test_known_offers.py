@@ -1,4 +1,4 @@
-"""The server knows what an agent offers from earlier processes, before a new process reports it."""
+"""What an agent offers is known from its earlier processes before a new process reports it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OFFERS = base.AgentOffers(
 )
 MODELS = [{"name": "opus", "title": "Opus", "resolved": "claude-opus-5", "efforts": ["low", "high"]}]
 KNOWN = {"commands": [{"name": "deploy"}], "agents": [{"name": "reviewer"}], "skills": ["pdf"], "models": MODELS}
-"""What is known from ``OFFERS`` once its process has ended."""
+"""What the server knows of ``OFFERS`` once the process that reported them has ended."""
 
 
 async def joined(server: Server, project: str, client: Client | None = None) -> dict[str, Any]:
@@ -38,7 +38,7 @@ async def offered(server: Server, project: str) -> dict[str, Any] | None:
 
 
 async def has_run(server: Server, project: str, offers: base.AgentOffers = OFFERS, **more: Any) -> None:
-    """Lets a process of the project's agent report what it offers, and end."""
+    """Lets a process of the agent report what it offers, complete its run, and exit."""
     process = await server.running(Client(), project, **more)
     process.heard(base.OffersReported(offers))
     process.ends()

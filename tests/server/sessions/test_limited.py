@@ -1,5 +1,5 @@
-"""A run is stopped by a limit of the agent's account: clients see when the limit ends, and the run resumes if that was
-requested.
+"""A limit of the agent's account stops a run: clients see when the limit ends, and the run then resumes if the server's
+owner has enabled this.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def limited(agent: Process, seconds: float) -> None:
 
 @pytest.fixture
 def passed(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """A list with one item: by how many seconds the clock is ahead for runs that wait for the end of a limit."""
+    """A list with one item: how many seconds the clock is ahead for the code that resumes limited runs."""
     later = [0.0]
     monkeypatch.setattr(continuing, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(continuing, "time", SimpleNamespace(time=lambda: time.time() + later[0]))
@@ -44,7 +44,7 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 async def given(server: Server, prompts: int) -> str:
-    """Waits until agents were given ``prompts`` prompts. Returns the last one of these."""
+    """Waits until the agent processes have received ``prompts`` prompts in total. Returns the last of these prompts."""
 
     def all_of_them() -> list[str]:
         return [prompt for process in server.agent.processes for prompt in map(str, process.prompts)]
@@ -104,7 +104,7 @@ async def test_a_run_resumes_after_a_restart(tmp_path: Path, passed: list[float]
 
 
 async def test_a_server_that_does_not_continue_runs_announces_none(tmp_path: Path) -> None:
-    """The server was restarted without the option that lets runs continue."""
+    """The server was restarted without the option that resumes limited runs."""
     phone = Client()
     async with serving(tmp_path, WANTED) as server:
         project = await server.project(phone)
@@ -163,6 +163,12 @@ async def test_resuming_stops_if_the_limit_returns_each_time(
             assert words.count(CONTINUE.strip()) <= 1
             limited(server.agent.latest, 0)
         assert "continues_at" not in phone.updates("project_state")[-1]
+        *resumed, last = phone.updates("run_finished")
+        assert {one["error"] for one in resumed} == {"5-hour limit reached."}
+        assert last["error"] == (
+            "5-hour limit reached. The run was resumed automatically 5 times in a row and will not be resumed again. "
+            "Send a prompt to continue."
+        )
         assert f": not resumed automatically: already resumed {continuing.TIMES} times in a row" in caplog.text
 
 
@@ -171,7 +177,9 @@ async def test_a_limit_that_lasts_too_long_is_not_waited_for(tmp_path: Path, cap
     async with serving(tmp_path, WANTED) as server:
         project = await server.project(phone)
         limited(await server.running(phone, project), 400 * 86_400)
-        assert "retry_at" in phone.updates("run_finished")[-1]
+        [finished] = phone.updates("run_finished")
+        assert "retry_at" in finished
+        assert "will not be resumed automatically: the limit resets in more than 8 days." in finished["error"]
         assert "continues_at" not in phone.updates("project_state")[-1]
         assert ": not resumed automatically: the limit resets in more than 8 days" in caplog.text
 

@@ -1,4 +1,4 @@
-"""While one request takes a while, other things happen: other requests, other runs, and the end of the server."""
+"""What happens while a request is still being handled: other requests, other runs, and the end of the server."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def at_rest(server: Server, phone: Client, project: str) -> Process:
 
 
 def answers_late(process: Process, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Makes the agent confirm a change only once the returned event is set."""
+    """Makes the agent confirm a change of its mode or model only once the returned event is set."""
     answer = asyncio.Event()
 
     def slow(name: str) -> None:
@@ -77,7 +77,7 @@ async def test_a_mode_and_a_model_chosen_at_once_both_apply(tmp_path: Path, monk
 
 
 async def test_a_process_that_ends_is_sent_no_further_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The choice still applies to the next process."""
+    """The choice applies to the processes that start after the request was answered."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -145,7 +145,7 @@ async def test_the_servers_end_handles_waiting_and_active_runs(
 async def test_a_process_that_is_ending_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """An idle process is being ended, which takes a while."""
+    """An idle process is being stopped and doesn't end by itself."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -200,8 +200,9 @@ async def test_a_resumed_run_that_is_not_stored_is_tried_later(tmp_path: Path, m
 async def read_again(
     tmp_path: Path, meanwhile: Callable[[Server], object] = lambda server: None, **waiting: Any
 ) -> AsyncIterator[tuple[Server, str]]:
-    """A server after one that was killed during a run. It could not read the project at its start, and has read it a
-    while later.
+    """The server that follows one killed during a run, and the id of the project. The server couldn't read the project
+    when it started, but has read it since. ``meanwhile`` is called after the project was read and before it is added;
+    ``waiting`` is added to the project's metadata.
     """
     data, phone = tmp_path / "data", Client()
     async with serving(tmp_path) as server:
@@ -213,7 +214,7 @@ async def read_again(
     path = data / "projects" / project / metadata.NAME
     path.write_text(json.dumps({**json.loads(path.read_text()), **waiting}))
 
-    # It has the writers of a real server, because real sockets may only be used in the event loop's thread.
+    # The real `Writers` fail outside of the event loop's thread, where sockets must not be used.
     later = Server(tmp_path, Limits(checkpoints=False, continue_limited=True), broadcast=Writers().broadcast)
     with pytest.MonkeyPatch.context() as broken:
         broken.setattr(metadata, "load", unreadable)

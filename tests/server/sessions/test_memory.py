@@ -16,8 +16,8 @@ FLAT = 24 * MB
 
 
 async def grown(server: Server, seconds: float) -> int:
-    """The largest growth of the server's resident memory in bytes during ``seconds``, which begin one second after the
-    call.
+    """The largest growth of the server's resident memory within ``seconds`` seconds, in bytes. The measurement begins
+    one second after the call.
     """
     process = psutil.Process(server.process.pid)
     await asyncio.sleep(1)

@@ -1,4 +1,4 @@
-"""The server's metrics: in its health, and for Prometheus on a port that only this machine can reach."""
+"""The server's metrics: in its health report, and for Prometheus on a port that only this machine can reach."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The next start of a server ends the processes that a crashed one and its supervisors have left, and never any other
-process.
+"""When a server starts, it ends the processes that a crashed server and its supervisors left behind, and never any
+other process.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def test_a_process_with_a_reused_id_is_left_alone(tmp_path: Path, start: Start, 
 
 
 def test_a_forged_file_ends_no_other_process(tmp_path: Path, start: Start, mark: str) -> None:
-    """The file has the right process id and start time of a process without the mark, and of a process of another
-    server's agent.
+    """The file contains the right process ids and start times of a process without a mark and of an agent process of
+    another server, and invalid entries.
     """
     stranger, others = start(), start(uuid.uuid4().hex)
     write(
@@ -150,7 +150,7 @@ def test_an_invalid_file_does_not_prevent_a_start(
     assert "running.json can't be read" in caplog.text
 
 
-def test_leftovers_that_can_not_be_ended_are_logged_and_kept(
+def test_leftovers_that_cannot_be_ended_are_logged_and_kept(
     tmp_path: Path, start: Start, mark: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pid = start(mark)
@@ -164,7 +164,7 @@ def test_leftovers_that_can_not_be_ended_are_logged_and_kept(
     assert not lives(pid)
 
 
-async def test_a_crash_of_server_and_supervisor_is_made_up_for_at_the_next_start(tmp_path: Path) -> None:
+async def test_leftovers_of_a_crashed_server_are_ended_at_the_next_start(tmp_path: Path) -> None:
     """The agent's child has its own process session and ignores signals, so it can only be found through the file."""
     data, flags = tmp_path / "data", bad_claude(tmp_path)
     async with serving(data, *flags) as server:

@@ -1,5 +1,5 @@
-"""Whatever path a client sends, a project's directory, or one that is added to it, is a real directory inside the
-allowed ones.
+"""Whatever path a client sends, a project's directory and the directories added to a run are real directories inside
+the allowed ones.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ paths = st.one_of(
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home directory that contains code, a directory outside of it, and links that lead in, out and in circles."""
+    """The directory that contains a home directory, a directory outside of it, and links that lead in, out and in
+    circles.
+    """
     here = tmp_path_factory.mktemp("paths").resolve()
     for name in ("home/code/app/inner", "home/.ssh", "home/code/.ssh", "home/code-beside", "outside/secret"):
         (here / name).mkdir(parents=True)

@@ -26,7 +26,7 @@ async def narrowed(folder: Path) -> AsyncIterator[tuple[Server, str]]:
 
 
 async def problem_of(server: Server) -> str | None:
-    """The problem of the only project in the list."""
+    """The problem that the list shows for its only project. None if it shows none."""
     [project] = (await server.does(Client(), "project_list"))["data"]["projects"]
     found: str | None = project.get("problem")
     return found
@@ -119,7 +119,7 @@ async def test_a_swapped_directory_stops_a_starting_agent(tmp_path: Path) -> Non
     (tmp_path / "elsewhere").mkdir()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
-        await server.does(phone, "execute", project, prompt="go")  # the run has begun; its process has not
+        await server.does(phone, "execute", project, prompt="go")  # the run has begun; its process has not started
         assert next(iter(server.core.projects)).run is not None
         os.rename(server.root / "one", server.root / "moved")
         (server.root / "one").symlink_to(tmp_path / "elsewhere")

@@ -46,7 +46,7 @@ async def test_projects_are_back_after_a_restart(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "path", ["one", "../one", "/etc", "/nowhere/at/all", "{root}/../x", "{root}/one\n", "{root}/file"]
 )
-async def test_what_can_not_be_a_project(path: str, tmp_path: Path) -> None:
+async def test_what_cannot_be_a_project(path: str, tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         (server.root / "one").mkdir()
@@ -150,7 +150,7 @@ async def test_a_hundred_projects_are_back_after_a_restart(tmp_path: Path) -> No
 
 
 async def test_projects_listed_before_indexes_are_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The list of projects and the pages are sent before any large log has been read completely. The rest is read in
+    """The list of projects is sent before any log whose index is missing has been read completely. The rest is read in
     the background.
     """
     phone = Client()
@@ -211,7 +211,7 @@ async def test_delete_moves_project_to_trash_and_notifies_clients(tmp_path: Path
         assert (await server.does(phone, "project_list"))["data"]["projects"] == []
 
 
-async def test_data_that_can_not_be_moved_to_the_trash_is_kept(tmp_path: Path) -> None:
+async def test_data_that_cannot_be_moved_to_the_trash_is_kept(tmp_path: Path) -> None:
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -236,7 +236,7 @@ async def test_data_that_can_not_be_moved_to_the_trash_is_kept(tmp_path: Path) -
         assert (info["id"], info["last_seq"]) == (project, len(kept))
 
 
-async def test_followers_hear_of_projects_they_have_not_joined(tmp_path: Path) -> None:
+async def test_followers_are_notified_of_projects_they_have_not_joined(tmp_path: Path) -> None:
     phone, watch = Client("phone"), Client("watch")
     async with serving(tmp_path) as server:
         server.core.follow(("projects", "approvals"), watch)
@@ -351,7 +351,7 @@ async def test_a_request_during_a_deletion_is_executed_or_refused(
             for said in await asyncio.gather(*tasks, return_exceptions=True):
                 assert isinstance(said, dict | ClientError), said
             heard = [one["data"]["update_type"] for one in page.heard if one.get("project_id") == project]
-            # A project that was at work has not been deleted yet.
+            # The deletion was refused if the project's agent was working.
             if any(one.id == project for one in server.core.projects):
                 with contextlib.suppress(ClientError):
                     await server.does(phone, "agent_kill", project)
@@ -442,7 +442,7 @@ async def test_damaged_metadata_is_read_from_its_copy(damage: bytes, tmp_path: P
         assert (info["id"], info["session_id"]) == (project, session)
 
 
-async def test_what_can_not_be_read_at_all_is_put_aside_and_said(tmp_path: Path) -> None:
+async def test_an_unreadable_project_is_quarantined_and_reported(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone, "one")

@@ -53,7 +53,7 @@ def of_last_prompt(server: Server, project: str) -> dict[str, Any]:
 
 
 async def with_a_file(server: Server, phone: Client, project: str) -> str:
-    """Attaches a file to a prompt whose run then ends. Returns the file's id."""
+    """Runs a prompt with an attached file to its end. Returns the file's id."""
     (await server.running(phone, project, "Look", attachments=zipped(server))).ends()
     await settled()
     id: str = of_last_prompt(server, project)["files"][0]["id"]
@@ -251,7 +251,7 @@ async def test_a_file_goes_into_a_running_turn(tmp_path: Path) -> None:
 
 
 async def test_the_first_file_reaches_a_process_that_may_read_it(tmp_path: Path) -> None:
-    """Some agents get directories only when they start, so the process is replaced, unless it works in the
+    """Some agents are given their directories only when they start, so the process is replaced, unless it works in the
     background.
     """
     phone = Client()

@@ -43,7 +43,7 @@ def stored(server: Server, project: str) -> list[str]:
 
 
 async def with_an_image(server: Server, phone: Client, project: str) -> str:
-    """Attaches an image to a prompt whose run then ends. Returns the image's id."""
+    """Runs a prompt with an attached image to its end. Returns the image's id."""
     (await server.running(phone, project, "Look", attachments=attached(server, ("image/png", PNG)))).ends()
     await settled()
     id: str = prompts(server, project)[-1]["images"][0]["id"]
@@ -107,7 +107,7 @@ async def test_images_of_a_deleted_session_are_removed(tmp_path: Path) -> None:
 
 
 async def test_a_new_image_removes_the_oldest_above_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This applies to a prompt that starts a run, and to one that is sent into a run."""
+    """This applies both to a prompt that starts a run and to one that is sent during a run."""
     monkeypatch.setattr(prompt_images, "ALTOGETHER", len(PNG))
     phone = Client()
     async with serving(tmp_path) as server:
@@ -141,8 +141,8 @@ async def test_a_request_that_arrives_twice_leaves_no_second_image(tmp_path: Pat
         await settled()
 
 
-async def test_a_request_that_is_cancelled_leaves_no_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The request is cancelled while its prompt waits, for example for a conversation that is being deleted."""
+async def test_a_request_that_is_canceled_leaves_no_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request is canceled while its prompt waits, for example until a conversation has been deleted."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

@@ -1,4 +1,4 @@
-"""A run from its accepted prompt to its end, which comes exactly once, as the clients of a project see it."""
+"""A run as a project's clients see it, from its accepted prompt to its end, which is reported exactly once."""
 
 from __future__ import annotations
 
@@ -537,8 +537,8 @@ async def test_an_agent_that_dies_before_its_conversation_exists(tmp_path: Path)
 
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_a_conversation_that_was_never_written_down(restarted: bool, tmp_path: Path) -> None:
-    """The agent reported the id of the conversation and was killed before it stored it: the next prompt begins another
-    conversation. One that was stored is resumed.
+    """The agent reports the id of a conversation and is killed before it has stored the conversation, so the next
+    prompt begins another one. A conversation that was stored is resumed.
     """
     phone = Client()
     async with contextlib.AsyncExitStack() as stack:
@@ -648,7 +648,7 @@ async def test_a_new_session_begins_another_conversation(tmp_path: Path) -> None
         process.ends()
 
 
-async def test_a_server_that_ends_tells_the_runs(tmp_path: Path) -> None:
+async def test_the_end_of_the_server_interrupts_runs(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -671,6 +671,7 @@ async def test_a_mode_that_the_agent_refuses_is_not_kept(tmp_path: Path) -> None
         with pytest.raises(ClientError) as refused:
             await server.does(phone, "set_mode", project, mode="dontAsk")
         assert refused.value.code == "NOT_SUPPORTED"
+        assert refused.value.text.endswith(". The previous setting is still in effect.")
         process.ends()
         await settled()
         again = await server.running(phone, project)
@@ -702,8 +703,8 @@ async def test_the_next_start_interrupts_unfinished_runs(tmp_path: Path) -> None
 
 
 async def test_a_turn_without_a_prompt_is_a_run(tmp_path: Path) -> None:
-    """People can follow and interrupt such a run and answer its questions. Prompts wait for its end, and it takes no
-    slot.
+    """Clients can follow and interrupt such a run, and answer its approval requests. Prompts wait until it has ended.
+    It takes no slot.
     """
     phone = Client()
     async with serving(tmp_path, Limits(runs_at_once=1, checkpoints=False)) as server:
@@ -728,7 +729,7 @@ async def test_a_turn_without_a_prompt_is_a_run(tmp_path: Path) -> None:
 
 
 async def test_a_prompt_is_not_ended_by_the_agents_own_turn(tmp_path: Path) -> None:
-    """The agent begins and ends its own turn after a prompt was accepted, and before it gets that prompt."""
+    """The agent begins and ends its own turn after a prompt was accepted and before the agent receives that prompt."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -746,7 +747,7 @@ async def test_a_prompt_is_not_ended_by_the_agents_own_turn(tmp_path: Path) -> N
 
 
 async def test_a_turn_without_a_prompt_may_ask_while_a_prompt_waits(tmp_path: Path) -> None:
-    """The project's next prompt waits for a slot. It runs once, after the turn and as soon as there is a slot."""
+    """The project's next prompt waits for a slot. It runs once, after the turn and as soon as a slot is free."""
     phone = Client()
     async with serving(tmp_path, Limits(runs_at_once=1, checkpoints=False)) as server:
         one, two = await server.project(phone, "one"), await server.project(phone, "two")

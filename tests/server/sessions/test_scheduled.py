@@ -1,4 +1,4 @@
-"""An idle agent has scheduled a turn: how long its process is kept, what clients see, and how a person cancels it."""
+"""A turn that an idle agent has scheduled: how long its process is kept, what clients see, and how it is canceled."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_process_is_kept_until_just_after_the_time() -> None:
 
 
 def test_a_run_at_the_scheduled_time_delays_the_turn() -> None:
-    """Claude Code begins a scheduled turn only while it is idle, so it is due right after the run."""
+    """Claude Code begins a scheduled turn only while it is idle, so the turn is due right after the run."""
     schedule = Scheduled()
     schedule.changed(AT)
     schedule.run_ended(began=AT - 600, now=AT + 600)

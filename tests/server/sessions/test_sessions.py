@@ -1,4 +1,4 @@
-"""Managed and terminal sessions share one class, and one list contains both."""
+"""Managed and terminal sessions share a base class, and one list contains both."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_there_are_two_kinds_of_sessions() -> None:
 
 
 async def test_one_list_has_sessions_of_both_kinds(tmp_path: Path) -> None:
-    """Managed sessions come first, in whatever order they were added."""
+    """Managed sessions come first, in whatever order the sessions were added."""
     phone = Client()
     async with serving(tmp_path) as server:
         terminal = begun(server)
@@ -58,7 +58,7 @@ async def test_a_deleted_session_of_either_kind_leaves_the_list(tmp_path: Path) 
 
 
 async def test_a_thread_can_read_the_list_while_it_changes(tmp_path: Path) -> None:
-    """The server uses a thread to read projects again that could not be read at its start."""
+    """An iteration over the list, which may continue in a thread, covers the sessions that existed when it began."""
     async with serving(tmp_path) as server:
         first = begun(server)
         reading = iter(server.core.all_sessions)

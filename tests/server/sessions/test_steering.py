@@ -1,4 +1,4 @@
-"""Messages into the active run, and what the agent reports about itself."""
+"""Messages that are sent into the active run, and what the agent reports about itself."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_a_message_without_an_active_run_is_refused(tmp_path: Path) -> Non
         assert records(server, project) == before
 
 
-async def test_a_message_that_can_not_be_recorded_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_message_that_cannot_be_recorded_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -107,7 +107,7 @@ async def test_a_client_that_joins_late_knows_the_agents_state(tmp_path: Path) -
 
 
 def answered(session_id: str, model: str = "opus") -> base.AgentLine:
-    """The agent's line with a message that contains a to-do list."""
+    """A line from the agent: a message of the model that contains a to-do list."""
     todos = {"todos": [{"content": "Fix it", "status": "pending"}]}
     content = [{"type": "tool_use", "id": "t", "name": "TodoWrite", "input": todos}]
     message = {"model": model, "content": content, "usage": {"input_tokens": 5_000}}
@@ -124,7 +124,9 @@ async def after_an_answer(server: Server, phone: Client) -> tuple[str, Process]:
 
 
 async def after_a_restart(folder: Path, project: str) -> dict[str, Any]:
-    """The agent's state in the snapshot that the next server sends. It must be the same for a second client."""
+    """The agent's state in the snapshot that the next server sends, empty if the snapshot contains none. It must be the
+    same for a second client.
+    """
     phone = Client()
     async with serving(folder) as server:
         first, second = [
@@ -149,7 +151,7 @@ async def test_the_next_server_knows_the_agents_state(tmp_path: Path) -> None:
 async def test_a_report_since_the_restart_counts_more_than_the_history(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The agent reports its state while the server is reading it from the history."""
+    """The agent reports its state while the server is reading an older state from the history."""
     phone = Client("phone")
     async with serving(tmp_path) as server:
         project, process = await after_an_answer(server, phone)

@@ -1,4 +1,4 @@
-"""Directories suggested for a new project: recent ones and git work trees nearby that are not part of a project."""
+"""Directories suggested for a new project: recent ones and git work trees below the roots, except those in projects."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def test_recent_directories_come_first_and_once(root: Path, tmp_path: Path) -> N
 
 
 def test_only_free_and_allowed_directories_are_suggested(root: Path, tmp_path: Path) -> None:
-    """Left out are projects, directories inside or around one, missing directories, those outside of the roots, and
-    those that the client may not see.
+    """Projects, directories inside or around a project, missing directories, directories outside of the roots, and
+    directories that the client may not see are left out.
     """
     used = [(root / "gone", "1"), (tmp_path, "1"), (root / ".hidden" / "c", "1"), (root / "a" / ".git", "1")]
     hidden = root / "linked"

@@ -27,7 +27,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def in_a_terminal(path: Path, *words: str, session_id: str = SESSION) -> None:
-    """Appends prompts and answers in turn to the session's file, as Claude Code stores them."""
+    """Appends ``words``, alternately prompts and answers, to the session's file as Claude Code stores them."""
     file = sessions.directory_of(path) / f"{session_id}.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as opened:
@@ -169,7 +169,7 @@ async def test_sessions_of_one_history_are_separate(tmp_path: Path) -> None:
         assert await conversation(server, phone, project, second, 1) == ["two", "zwei"]
 
 
-async def test_a_device_that_can_not_run_agents_sees_only_history(tmp_path: Path) -> None:
+async def test_a_device_that_cannot_run_agents_sees_only_history(tmp_path: Path) -> None:
     phone, viewer = Client(), Client()
     viewer.runs = False
     async with serving(tmp_path) as server:
@@ -230,7 +230,7 @@ async def test_a_session_only_the_agent_stores_is_not_deleted(tmp_path: Path) ->
     async with serving(tmp_path) as server:
         project, path = await started(server, phone)
         in_a_terminal(path, "Hello", "Hi")
-        with pytest.raises(ClientError, match="Only the agent itself stores") as refused:
+        with pytest.raises(ClientError, match="can't be deleted: only the agent has a record of it") as refused:
             await server.does(phone, "session_delete", project, session_id=SESSION)
         assert refused.value.code == "NOT_SUPPORTED"
         await server.does(phone, "session_resume", project, session_id=SESSION)

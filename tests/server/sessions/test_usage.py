@@ -1,4 +1,4 @@
-"""The usage of runs per day and project: as agents report it, after restarts, and with histories of earlier versions."""
+"""The usage of runs per day and project: as agents report it, after restarts, and from histories of older versions."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ async def test_the_usage_survives_lost_metadata(tmp_path: Path) -> None:
 
 
 async def test_runs_of_an_earlier_version_are_counted(tmp_path: Path) -> None:
-    """The metadata of that version contains no usage, so it is counted from the history. A run that takes place
-    meanwhile is counted once.
+    """The metadata of that version contains no usage, so it is counted from the history. A run that ends before this
+    happens is counted only once.
     """
     async with serving(tmp_path) as server:
         project = await server.project(Client())

@@ -204,7 +204,7 @@ async def test_after_a_while_another_process_continues_the_session(tmp_path: Pat
 
 
 class Kept:
-    """The owner of an idle process, as the pool knows it."""
+    """A fake owner of an idle process, with the attributes that the pool uses."""
 
     def __init__(self, id: str, *, is_scheduled: bool = False) -> None:
         self.id = id

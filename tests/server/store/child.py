@@ -31,7 +31,7 @@ def mount(directory: Path, *options: str) -> None:
 
 
 def full(directory: Path) -> None:
-    """Runs on a disk of 256 kB that is enlarged once it is full."""
+    """The disk has 256 kB, and is enlarged to 1 MB once it is full."""
     mount(directory, "size=256k")
     logs = directory / "logs"
     history = open_history(logs)
@@ -42,7 +42,7 @@ def full(directory: Path) -> None:
 
 
 def refused(history: module.History, size: int) -> HistoryNotWritten | None:
-    """The error that refused one more record; None if it was written."""
+    """Appends a record with ``size`` bytes of filler. Returns the error if the record was refused, otherwise None."""
     try:
         fill(history, 1, size=size)
     except HistoryNotWritten as error:
@@ -96,7 +96,7 @@ def full_at_a_new_day(directory: Path) -> None:
 
 
 def read_only(directory: Path) -> None:
-    """The disk becomes read-only between two records, after a torn line."""
+    """A history that ends in a torn line is opened on a read-only disk, which becomes writable again later."""
     mount(directory, "size=1m")
     logs = directory / "logs"
     history = open_history(logs)
@@ -121,7 +121,9 @@ def read_only(directory: Path) -> None:
 
 
 def limited(directory: Path) -> None:
-    """No file may exceed 100 kB: the system writes only a part of the record at the limit, and the next write fails."""
+    """Files are limited to about 100 kB: the system writes only a part of the record at the limit, and the next write
+    fails.
+    """
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_500, resource.RLIM_INFINITY))
     logs = directory / "logs"
     history = open_history(logs)

@@ -13,7 +13,7 @@ NOON = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 
 
 def at(seconds: float) -> datetime:
-    """The time that is ``seconds`` after noon of the day on which the tests take place."""
+    """The time that is ``seconds`` seconds after ``NOON``."""
     return NOON + timedelta(seconds=seconds)
 
 
@@ -45,8 +45,8 @@ def all_seqs(history: History) -> list[int]:
 
 
 def read_independently(directory: Path, *, torn_end: bool = False) -> list[dict[str, Any]]:
-    """The lines of all files, sorted by record number. Each must be JSON, except for a last one without a line break if
-    ``torn_end``.
+    """The records in all files, sorted by number. Each line must be valid JSON. Data after the last line break of a
+    file is ignored if ``torn_end``, and fails the test otherwise.
     """
     found = []
     for path in directory.glob("messages_*.jsonl"):

@@ -1,5 +1,5 @@
-"""Files damaged by a crash, a disk or a person: intact records are read; damaged ones are reported and left as they
-are.
+"""Files damaged by a crash, a disk or a person: intact records are read, a torn last line is cut off, and other damage
+is reported and left as it is.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def lines_of(path: Path) -> list[bytes]:
 
 
 def replace_line(path: Path, number: int, by: bytes) -> None:
-    """Replaces the line ``number``, counted from 0, by ``by``, which may end in a line break."""
+    """Replaces the line ``number``, counted from 0, with ``by``. The next line is joined to it unless ``by`` ends in a
+    line break.
+    """
     lines = lines_of(path)
     lines[number] = by
     path.write_bytes(b"".join(lines))
@@ -126,7 +128,7 @@ def test_a_damaged_line_hides_only_itself(
     assert seqs(history.read(since=NOON)) == expected
     offset = sum(map(len, lines_of(path)[:line]))
     assert history.damage == (Damage(path.name, offset, len(new)),)
-    assert f"{len(new)} bytes at {offset}" in caplog.text
+    assert f"{len(new)} bytes at offset {offset}" in caplog.text
     assert path.read_bytes() == damaged
     assert history.append("claude", b"1", at(31)).seq == 31
 
@@ -458,7 +460,7 @@ def test_a_file_that_another_server_writes_is_not_written_by_two(tmp_path: Path)
     fill(first, 2)
     second = open_history(tmp_path)
     before = read_independently(tmp_path)
-    with pytest.raises(HistoryNotWritten, match="another program is writing it"):
+    with pytest.raises(HistoryNotWritten, match="another program is writing to it"):
         second.append("claude", b"1", at(3))
     assert read_independently(tmp_path) == before
     assert first.append("claude", message(3), at(3)).seq == 3

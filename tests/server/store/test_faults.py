@@ -1,4 +1,4 @@
-"""Disks that are full, fail, or are read-only; and a server that is killed."""
+"""Full, failing, and read-only disks, and a server that is killed."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_partial_record_is_cut_before_the_next_one(tmp_path: Path, monkeypatch
     assert len(files(tmp_path)) == 1
 
 
-def test_a_partial_record_that_can_not_be_cut_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partial_record_that_cannot_be_cut_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(file: int, length: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -168,7 +168,7 @@ def test_a_failed_read_is_reported_and_may_be_retried(tmp_path: Path, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "pread", fail)
-        with pytest.raises(HistoryUnreadable, match=r"input/output error\. It was left as it is"):
+        with pytest.raises(HistoryUnreadable, match=r"input/output error\. The files were not changed"):
             history.read()
     assert all_seqs(history) == [1, 2, 3]
 
@@ -200,7 +200,7 @@ def test_policy_always_syncs_before_append_returns(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("written", [0, 2])
 @pytest.mark.parametrize("fails_at", ["file", "directory"])
-def test_policy_always_drops_a_record_that_can_not_be_synced(
+def test_policy_always_drops_a_record_that_cannot_be_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int, fails_at: str
 ) -> None:
     history = open_history(tmp_path, fsync="always")

@@ -1,5 +1,5 @@
-"""A history whose index is lost: of large files, only the first and last lines are read at once, and the rest when it
-is needed.
+"""When a history whose index is lost is opened, only the first and last lines of large files are read. The rest is read
+when it is needed.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def test_a_rebuilt_index_is_used_by_the_next_start(directory: Path, history: His
 def test_a_start_that_was_killed_in_the_middle_loses_nothing(directory: Path, history: History) -> None:
     for _ in range(3):
         history.scan_next()
-    fill(history, 5)  # the history is not closed, as after a kill of the server
+    fill(history, 5)  # the history is not closed, as when the server is killed
     again = open_history(shutil.copytree(directory, directory.with_name("left"), symlinks=True))
     fill(again, 1)
     assert all_seqs(again) == list(range(1, RECORDS + 7))

@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE
 
 @pytest.fixture(params=["in many files", "in one file"])
 def history(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[History]:
-    """A history of a thousand records, one second apart, starting at noon."""
+    """A history of a thousand records, one second apart, the first of them one second after noon."""
     if request.param == "in many files":
         monkeypatch.setattr(module, "MOST_RECORDS", 70)
     history = open_history(tmp_path)
@@ -99,7 +99,9 @@ def test_a_page_needs_a_positive_limit_and_a_time_zone(history: History) -> None
 
 
 def test_a_clock_set_back_hides_no_record_from_a_time_cursor(tmp_path: Path) -> None:
-    """Each record is written at noon plus its offset. The clock is set back by an hour, and later within one block."""
+    """Each record is written at noon plus its offset in seconds. The clock is set back by more than an hour, and later
+    by five minutes within one block.
+    """
     history = open_history(tmp_path)
     offsets = [*range(300), *range(-3_600, -3_300), 500, 200, 501]
     for offset in offsets:

@@ -199,7 +199,7 @@ def test_histories_share_one_deadline(store: Store, monkeypatch: pytest.MonkeyPa
 
 
 def test_an_invalid_query_does_not_remove_the_index(store: Store) -> None:
-    """SQLite refuses so many parameters, which does not mean that the file is damaged."""
+    """SQLite refuses a query with so many parameters, but that does not mean that the file is damaged."""
     store.prompts("walnuts")
     store.update()
     before = store.file.stat().st_ino
@@ -447,7 +447,7 @@ def test_without_full_text_everything_but_words_works(store: Store, monkeypatch:
 
 @pytest.mark.slow
 def test_the_index_of_many_records_is_built_in_little_memory(store: Store) -> None:
-    """``ru_maxrss`` is the highest resident memory that the process has ever had, in kB."""
+    """``ru_maxrss`` is the highest resident memory that the process has had so far, in kB on Linux."""
     for number in range(100_000):
         store.history.append("claude", line(text(f"Record {number} is about walnuts and other things.")))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -1,5 +1,5 @@
-"""A workstation with a plain ``claude``, and the same person's agent server, whose clients answer the questions of
-``claude``.
+"""A workstation with a plain ``claude``, and a server of the same user, whose clients answer the agent's approval
+requests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A ``claude`` in a terminal, beside a server that runs as a process. The test sends its hooks."""
+"""A simulated ``claude`` in a terminal: the test sends its hooks' reports to a server that runs as a process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.server.processes import Server
 from tests.server.terminal_sessions.socket_rig import Line
 
 CLAUDE = os.getpid()
-"""The id of a running process, which stands in for the agent's."""
+"""The agent's process id. The test uses its own, since the process must be running."""
 
 
 class Desk:
@@ -24,7 +24,7 @@ class Desk:
         self.project = f"desk_{self.id}"
 
     async def tells(self, event: str, **more: Any) -> None:
-        """Sends a hook's report, and returns once the server lets the hook end."""
+        """Sends a hook's report. Returns once the server has closed the connection, so that a real hook would end."""
         known = {"session_id": self.id, "cwd": str(self.directory), "permission_mode": "default"}
         async with Line.open() as line:
             line.send(type="hook", pid=CLAUDE, payload={**known, "hook_event_name": event, **more})
@@ -33,7 +33,7 @@ class Desk:
                 pass
 
     async def runs(self, turn: str, words: str, text: str) -> None:
-        """Reports a run that writes ``text`` to the poem. Returns once a client is notified of its review."""
+        """Reports a run, and writes ``text`` to the poem meanwhile. Returns once a client is notified of the review."""
         async with self.server.client() as client:
             await client.ask("subscribe", {"topics": ["projects"]})
             await self.begins(turn, words)

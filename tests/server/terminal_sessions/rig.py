@@ -19,7 +19,7 @@ Message = dict[str, Any]
 
 
 class Models(MessagesStub):
-    """A model whose subagents have their own scripts, which are chosen by words in their tasks."""
+    """A scripted model, with separate scripts for subagents, which are selected by words in the subagents' tasks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,8 +30,8 @@ class Models(MessagesStub):
         self._of_subagents[task] = list(turns)
 
     def will_plan(self, plan: str, *turns: Block) -> None:
-        """Scripts the model to write a plan to the file that the CLI names, to present it, and to continue with
-        ``turns`` once the plan is decided.
+        """Scripts the model to write a plan to the file that the CLI names, to present the plan, and to continue with
+        ``turns`` once a decision on it has been made.
         """
         self._plan = plan
         self.will_say(tool_use("ExitPlanMode"), *turns)

@@ -51,11 +51,11 @@ class Line:
         self._writer.write(data)
 
     def end(self) -> None:
-        """Ends the sending side of the connection."""
+        """Closes the sending side of the connection."""
         self._writer.write_eof()
 
     async def receive(self) -> Message | None:
-        """The next line; None if the server has closed the connection."""
+        """The next message; None if the server has closed the connection."""
         async with asyncio.timeout(PATIENCE):
             line = await self._reader.readline()
         return json.loads(line) if line else None
@@ -67,7 +67,9 @@ class Line:
 
 
 class Session:
-    """A ``claude`` in a terminal, as its hooks report it. ``pid`` is the id of a running process."""
+    """A ``claude`` in a terminal, as its hooks report it. ``pid`` must be the id of a running process. The default is
+    the test's process.
+    """
 
     def __init__(self, rig: SocketRig, cwd: Path | None = None, pid: int | None = None) -> None:
         self.id = str(uuid.uuid4())
@@ -81,7 +83,7 @@ class Session:
         self.transcript = config / "projects" / "-ws" / f"{self.id}.jsonl"
 
     def at(self, rig: SocketRig) -> Session:
-        """Connects the session to a server that was started later."""
+        """Connects the session to a server that was started later. Returns the session."""
         self._rig = rig
         return self
 
@@ -137,7 +139,7 @@ class Session:
 
 
 class SocketRig:
-    """The core, a client that follows everything, and the directory that agents work in."""
+    """The core, a client that follows all projects and approvals, and the directory in which agents work."""
 
     def __init__(self, server: Server) -> None:
         self.server = server

@@ -37,7 +37,7 @@ def answer(**more: Any) -> Message:
 
 
 async def joined(rig: SocketRig, session: Session) -> Message:
-    """The agent's state in the snapshot of a client that joins now."""
+    """The agent's state in the snapshot that a joining client receives, empty if the snapshot contains none."""
     snapshot: Message = (await rig.does("project_join", session.project))["data"]["data"]
     state: Message = snapshot.get("agent_state", {})
     return state
@@ -69,7 +69,7 @@ async def test_background_tasks_are_described(rig: SocketRig) -> None:
 
 
 async def test_clients_are_shown_a_limited_number_of_tasks(rig: SocketRig) -> None:
-    """The number of tasks still includes all of them."""
+    """The reported number of background tasks still includes all of them."""
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     ids = [f"b{number}" for number in range(MOST_TASKS + 1)]
@@ -101,7 +101,7 @@ async def test_the_next_server_knows_the_reported_state(tmp_path: Path) -> None:
 
 
 async def test_a_client_that_joins_a_run_sees_when_it_began(rig: SocketRig) -> None:
-    """To clients, a run without a start time is one that has not begun yet."""
+    """Clients treat a run without a start time as one that has not begun yet."""
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     snapshot = (await rig.does("project_join", session.project))["data"]["data"]
@@ -123,7 +123,7 @@ async def test_lines_of_any_form_do_no_harm(rig: SocketRig) -> None:
 
 
 async def test_lines_that_the_agent_has_changed_are_counted(rig: SocketRig) -> None:
-    """Lines are counted as in a managed session. Other content of a tool's result is not read."""
+    """Lines are counted as in a managed session. Nothing else in a tool's ``toolUseResult`` is stored."""
     session = Session(rig)
     patch = {"structuredPatch": [{"oldStart": 4, "lines": [" a", "-b", "+c", "+d"]}], "originalFile": "secret"}
     created: Message = {"type": "create", "content": "x\ny\n", "structuredPatch": [], "originalFile": None}

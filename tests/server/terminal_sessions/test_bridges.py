@@ -1,4 +1,4 @@
-"""Bridges at the private socket: a proposal and its hook are one approval request, and editors can decide it."""
+"""Bridges at the private socket: a proposal and the hook for it become one approval request, which editors can decide."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .socket_rig import Line, Message, Session, SocketRig, in_editors, socket_ri
 
 OLD, NEW, MINE = "one\ntwo\n", "one\nTWO\n", "one\nzwei\n"
 CLAUDE = os.getpid()
-"""The id of a running process, which stands in for the agent's."""
+"""The agent's process id. The test uses its own, since the process must be running."""
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ async def test_a_diff_of_claude_without_its_hook_is_ignored(rig: SocketRig, file
     assert rig.client.heard == []
 
 
-# proposals of Gemini
+# proposals from Gemini
 
 
 async def test_a_proposal_of_gemini_is_a_session_with_a_request(rig: SocketRig, file: Path) -> None:
@@ -209,7 +209,7 @@ async def test_a_decision_in_the_editor_is_the_answer(
         assert (resolved["by"], resolved["decision"]) == ("Neovim", decision)
 
 
-# proposals of others in an editor
+# proposals from other agents in an editor
 
 
 async def offered(line: Line) -> Message:
@@ -255,7 +255,7 @@ def full_disk(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(History, "append", append)
 
 
-async def test_an_editors_answer_that_can_not_be_written(
+async def test_an_editors_answer_that_cannot_be_written(
     rig: SocketRig, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The agent does not get the answer. The editor shows the proposal again, since there is no decision yet."""
@@ -274,7 +274,9 @@ async def test_an_editors_answer_that_can_not_be_written(
 async def test_the_agents_own_editor_decides_on_a_full_disk(
     agent: str, rig: SocketRig, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The decision counts as it would without a server, whose full disk must not keep a person from working."""
+    """The decision counts as it would without a server, since the server's full disk must not keep a person from
+    working.
+    """
     async with bridge(rig, pids=(CLAUDE,)) as neovim, contextlib.AsyncExitStack() as stack:
         if agent == "claude":
             proposed(neovim, file, pid=CLAUDE)

@@ -1,4 +1,4 @@
-"""The file of a conversation is read where the agent stores it, and where it moves it."""
+"""The file of a conversation is read where the agent stores it, even after the agent has moved it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_a_file_that_is_moved_while_it_is_read_is_read_once(
 
 
 async def test_a_file_of_another_account_is_read(rig: SocketRig, tmp_path: Path) -> None:
-    """The hook reports the account's directory, which is in CLAUDE_CONFIG_DIR."""
+    """The hook reports the account's directory, which is the value of ``CLAUDE_CONFIG_DIR``."""
     session = Session(rig)
     session.config = str(tmp_path / "work account")
     session.transcript = Path(session.config) / "projects" / "-ws" / f"{session.id}.jsonl"

@@ -1,4 +1,4 @@
-"""One question in an editor and on a client of the server: whoever answers first decides, and the other one sees it."""
+"""One approval request in an editor and on a client of the server: the first answer counts, and the other side sees it."""
 
 from __future__ import annotations
 

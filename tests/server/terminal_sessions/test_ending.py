@@ -128,8 +128,8 @@ async def test_a_removed_session_answers_a_waiting_question(rig: SocketRig, monk
 async def test_a_hook_that_has_ended_before_its_turn_asks_nothing(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch, asked_by: dict[str, str]
 ) -> None:
-    """The server processes the hook late, for example because it was suspended. The report that the agent was working
-    still counts.
+    """The server processes the hook's report only after the hook has ended, for example because the server was
+    suspended. The report that the agent was working still counts.
     """
     session, may_read, read_until = Session(rig), asyncio.Event(), Reports._read_until
 
@@ -164,7 +164,7 @@ async def test_a_decision_in_an_editor_counts_after_a_removal(rig: SocketRig, fi
 
 @contextlib.asynccontextmanager
 async def ended(rig: SocketRig) -> AsyncIterator[None]:
-    """Closes the sessions but not the socket, as at a server's end while its agents are being ended."""
+    """Closes the sessions but not the socket, like a server that is ending and still has to stop its agents."""
     await rig.server.core.terminal_sessions.close("the server is ending")
     yield
 

@@ -1,5 +1,5 @@
-"""The files of a terminal session are shown only in the allowed directories, because an agent in a terminal may run
-anywhere.
+"""The files of a terminal session are shown only if its agent works in an allowed directory, because an agent in a
+terminal may run anywhere.
 """
 
 from __future__ import annotations

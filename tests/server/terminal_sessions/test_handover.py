@@ -1,4 +1,4 @@
-"""Comments on a review for an agent into whose terminal no editor can type: one of its hooks hands them over, exactly
+"""If no editor can type into an agent's terminal, one of the agent's hooks hands over the comments on a review, exactly
 once.
 """
 
@@ -30,8 +30,8 @@ async def rig(tmp_path: Path) -> AsyncIterator[SocketRig]:
 
 
 async def takes(at: Commented, event: str, *, receives: bool = True, **more: Any) -> str:
-    """Opens a hook that asks for comments. Returns their text, which is empty if there are none. ``receives``: whether
-    it confirms that it has received them.
+    """Opens a hook that takes waiting comments. Returns their text, empty if the hook gets none. ``receives``: whether
+    the hook confirms that it has received them.
     """
     async with Line.open() as line:
         line.send(type="hook", pid=at.session.pid, payload=at.session.payload(event, **more), takes=True)
@@ -52,7 +52,7 @@ def has(at: Commented, event: str, text: str) -> None:
 
 
 def is_marked(at: Commented) -> bool:
-    """Whether there is a file that makes the session's hooks wait for comments."""
+    """Whether the file exists that makes the session's hooks wait for comments."""
     return (Path(private_socket.directory()) / f"{at.session.id}.waiting").exists()
 
 
@@ -62,7 +62,7 @@ async def state(at: Commented) -> str | None:
 
 
 async def leaves(at: Commented, *lines: int, **data: Any) -> list[str]:
-    """Submits drafts about these lines, which then wait. Returns their ids."""
+    """Writes and submits drafts about these lines, by default line 3. Checks that they wait. Returns their ids."""
     ids = [await at.write(line, f"LINE {line}\n") for line in lines or (3,)]
     assert (await at.submit(**data))["data"] == {"run_id": "", "position": 0, "waiting": True}
     assert await at.states() == dict.fromkeys(ids, "waiting")
@@ -197,8 +197,8 @@ async def test_a_hook_that_ends_too_early_loses_no_comments(rig: SocketRig) -> N
 
 
 async def test_unconfirmed_comments_are_marked_as_unsure(rig: SocketRig) -> None:
-    """The comments become drafts again, and a person decides whether to send them, unless the agent's file shows them
-    later.
+    """The comments become drafts again, so that a person decides whether to resend them. If the agent's file shows them
+    later, they count as sent.
     """
     at = await at_work(rig)
     (id,) = await leaves(at)
@@ -256,8 +256,8 @@ async def test_waiting_comments_survive_a_restart(tmp_path: Path) -> None:
 
 
 async def test_a_restart_never_hands_comments_over_twice(tmp_path: Path) -> None:
-    """The server stores that comments are handed over before the hook gets them. After a restart, it can't know whether
-    the hook got them.
+    """Before a hook receives comments, the server stores that they are being handed over. After a restart, the server
+    can't know whether the hook received them.
     """
     async with serving(tmp_path) as rig:
         at = await at_work(rig)

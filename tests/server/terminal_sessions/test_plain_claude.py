@@ -1,6 +1,4 @@
-"""A plain ``claude`` runs in a terminal: a client of the server answers its questions, or the person at the terminal
-does.
-"""
+"""A plain ``claude`` in a terminal: its approval requests are answered by a client of the server or in the terminal."""
 
 from __future__ import annotations
 

@@ -42,7 +42,9 @@ def run_claude(rig: ServedWorkstation, *words: str) -> str:
 
 @pytest.fixture
 def daemon(rig: ServedWorkstation) -> Iterator[None]:
-    """Ends the daemon that runs background sessions after the test: the CLI starts it, and it outlives its sessions."""
+    """Runs setup. After the test, ends the daemon of the background sessions, which the CLI starts and which outlives
+    them.
+    """
     rig.set_up()
     yield
     run_claude(rig, "daemon", "stop", "--any")

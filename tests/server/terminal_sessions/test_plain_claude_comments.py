@@ -1,4 +1,4 @@
-"""Comments on the changes of a plain ``claude`` reach it at its next stop, or with the person's next prompt."""
+"""Comments on the changes of a plain ``claude`` reach it when it next stops, or with the user's next prompt."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def prompts(phone: Phone) -> list[Message]:
 
 
 async def answers(phone: Phone) -> dict[str, Any]:
-    """The comments that each hunk answers, by the hunk's new text."""
+    """The ids of the comments that each hunk answers, by the hunk's new text."""
     return {one["added"]: one["answers"] for file in (await review(phone))["files"] for one in file["hunks"]}
 
 

@@ -1,4 +1,4 @@
-"""The mode that ``setup claude --ask-mode`` sets, as the real CLI starts in it."""
+"""Modes of the real CLI: what clients see in auto mode, and the mode that ``setup claude --ask-mode`` sets."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.thorough
 
 
 async def test_auto_mode_sometimes_asks(rig: ServedWorkstation, server: Server) -> None:
-    """A question with choices reaches a client. About a call that the model does not report as checked, the CLI asks
-    only in the terminal, and clients see that it does.
+    """A question with choices reaches a client. For a call that the model does not report as checked, the CLI asks only
+    in the terminal, and clients see that it waits there.
     """
     rig.model.will_say(tool_use("AskUserQuestion", questions=[QUESTION]), FETCH, text("Done."))
     async with following(server) as phone:

@@ -30,7 +30,7 @@ async def records_of(phone: Phone) -> list[dict[str, Any]]:
 
 @pytest.mark.thorough
 async def test_a_conversation_continues_in_a_worktree(rig: ServedWorkstation, server: Server) -> None:
-    """The CLI then moves the conversation's file."""
+    """The CLI moves the conversation's file when it enters the worktree."""
     commit_all(rig.project)
     turns: list[Any] = [
         {**tool_use("EnterWorktree"), "input": {"name": "trial"}},

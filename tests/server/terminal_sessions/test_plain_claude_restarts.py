@@ -1,4 +1,4 @@
-"""A plain ``claude`` in a terminal, whose server is killed while it waits for an answer."""
+"""The server is killed while a plain ``claude`` in a terminal waits for an answer."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .test_plain_claude import asked, touch
 
 @asynccontextmanager
 async def started_again(home: Path, project: str) -> AsyncIterator[tuple[Phone, list[Message]]]:
-    """Starts the next server. Yields the same person's phone, which is connected to it, and the requests that
-    are open.
+    """Starts the next server, and kills it afterwards. Yields a client that is connected to it, and the open approval
+    requests.
     """
     async with serving(home / "data", "--no-tls") as server, server.client() as client:
         phone = Phone(client)
@@ -57,7 +57,7 @@ async def test_a_question_of_claude_survives_its_server(rig: ServedWorkstation, 
     claude.pane.wait_for("All done.")
     assert another.exists()
     async with started_again(home, phone.project) as (phone, still_open):
-        if still_open:  # the question is open, as when the server was killed, until the conversation has been read
+        if still_open:  # the request is still open if the conversation has not been read yet
             assert [one["approval_id"] for one in still_open] == [question["approval_id"]]
             assert await phone.withdrawn(question) == "answered elsewhere"
 

@@ -100,7 +100,7 @@ async def test_all_changes_of_a_run_in_auto_mode_are_reviewed(
 
 
 async def test_an_interrupted_run_is_reviewed(rig: ServedWorkstation, server: Server) -> None:
-    """Changes that the person makes afterwards are not reviewed. A second run extends the review."""
+    """Changes that the user makes afterwards are not reviewed. A second run extends the review."""
     project(rig, "git")
     rig.model.will_say(write(rig.project / "new.txt", "new\n"), [text("Let me see"), HOLD, text("…")])
     async with following(server) as phone:

@@ -26,7 +26,7 @@ async def finished(phone: Phone, outcome: str = "completed") -> dict[str, Any]:
 
 
 async def conversation(phone: Phone) -> list[str]:
-    """Prompts, texts, compactions and ends of runs, in their order."""
+    """The prompts, texts, compactions and outcomes of runs in the history, in order."""
     answer = await phone.client.ask("get_messages", {"after_seq": 0}, phone.project)
     found = []
     for record in answer["data"]["messages"]:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.thorough
 
 
 async def state(phone: Phone, wanted: Callable[[int], bool]) -> Message:
-    """The agent's next state for whose number of tokens in the context ``wanted`` is true."""
+    """Waits for a state of the agent whose number of tokens in the context satisfies ``wanted``. Returns the state."""
     while True:
         heard = await phone.client.receive("update", "agent_state")
         found: Message = heard["data"]["data"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from drawbridge.server.protocol.messages import IN_TERMINAL
-from drawbridge.server.terminal_sessions import session as session_module
+from drawbridge.server.terminal_sessions import questions
 from tests.rigs.claude_rig import EDIT_DIALOG, YES
 from tests.rigs.messages_stub import Block, text, tool_use, write
 from tests.server.processes import Server
@@ -72,7 +72,7 @@ async def test_the_dialog_appears_when_nobody_answers(rig: ServedWorkstation, se
         await phone.session()
         claude.prompt("Go")
         question = await phone.question("Write")
-        claude.pane.wait_for(EDIT_DIALOG, timeout=session_module.HOLD_SECONDS + PATIENCE)
+        claude.pane.wait_for(EDIT_DIALOG, timeout=questions.HOLD_SECONDS + PATIENCE)
         late = await phone.answer(question, "allow")
         assert late["data"]["code"] == "APPROVAL_RESOLVED"
         assert late["data"]["details"]["reason"] == IN_TERMINAL

@@ -1,4 +1,4 @@
-"""A prompt for an agent that runs in a terminal of an editor: the editor's bridge types it there."""
+"""A prompt for an agent that runs in an editor's terminal: the editor's bridge types the prompt there."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tests.waiting import until
 from .socket_rig import Line, Message, Session, SocketRig, socket_rig
 
 CLAUDE = os.getpid()
-"""The id of a running process, which stands in for the agent's."""
+"""The agent's process id. The test uses its own, since the process must be running."""
 
 NOBODY = 2**22
-"""An id that no process has."""
+"""A process id that no process has."""
 
 
 @pytest.fixture
@@ -76,7 +76,9 @@ def sends(rig: SocketRig, session: Session, prompt: str = "Do it", **more: Any) 
 
 
 async def begins(session: Session, editor: Neovim, turn: str = "t1") -> Message:
-    """The bridge types the prompt, and the agent begins with it. Returns the message that the bridge was sent."""
+    """Confirms as the bridge that the prompt was typed, and reports that the agent has begun the run. Returns the
+    message that the server sent to the bridge.
+    """
     asked = await editor.asked()
     session.turn = turn
     editor.line.send(type="typed", id=asked["id"])
@@ -226,7 +228,7 @@ async def test_request_id_survives_restart(tmp_path: Path, begun: bool) -> None:
         assert await editor.line.receives_nothing()
 
 
-# refused prompts, of which nothing is typed
+# refused prompts: nothing is typed into the terminal
 
 
 async def test_an_agent_in_no_known_terminal_gets_no_prompt(rig: SocketRig) -> None:
@@ -420,7 +422,7 @@ async def test_a_new_agent_has_the_mode_it_was_started_in(
 
 @contextlib.asynccontextmanager
 async def second_terminal(session: Session, mode: str) -> AsyncIterator[None]:
-    """Starts a process in that mode that opens the conversation. Ends it afterwards without a report."""
+    """Starts a second process, in this mode, that opens the conversation. Kills it afterwards without a report."""
     first = session.pid
     process = await asyncio.create_subprocess_exec("sleep", "600")
     session.pid = process.pid
@@ -472,8 +474,8 @@ async def test_a_record_of_the_other_terminal_does_not_change_the_mode(rig: Sock
 
 
 async def test_a_mode_of_an_unknown_terminal_is_not_used(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The person changes the mode in one terminal, which reports it only with its next prompt, and then closes the
-    other terminal.
+    """The user changes the mode in one terminal, which reports it only with its next prompt, and then closes the other
+    terminal.
     """
     monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
     async with at_work(rig) as (session, editor):

@@ -55,7 +55,7 @@ async def server(home: Path, rig: ServedWorkstation) -> AsyncIterator[Server]:
 @asynccontextmanager
 async def claude_in_neovim(rig: ServedWorkstation, server: Server) -> AsyncIterator[tuple[Neovim, Phone, Path]]:
     """Starts ``claude`` in a terminal of Neovim. Yields Neovim, the phone, and the file in the other window, in which
-    the person is typing a line.
+    the user is typing a line.
     """
     rig.set_up()
     poem = rig.file("poem.txt", "one\ntwo\n")
@@ -143,7 +143,7 @@ async def test_comments_reach_the_agent_and_its_next_run_answers(rig: ServedWork
 
 
 def to_terminal(neovim: Neovim, keys: str) -> None:
-    """Sends keys to the terminal, as if the person pressed them."""
+    """Sends keys to the terminal, as if the user had pressed them."""
     neovim.lua(f"local terminal = {function(TERMINAL)} vim.api.nvim_chan_send(vim.bo[terminal].channel, ...)", keys)
 
 
@@ -152,8 +152,8 @@ def wait_for_box(neovim: Neovim, words: str) -> None:
 
 
 def at_rest(neovim: Neovim) -> None:
-    """Waits until the CLI accepts prompts. It does not while its Stop hook runs, although the hook has already reported
-    the end.
+    """Waits until the CLI accepts prompts. It accepts none while its Stop hook runs, even if the hook has already
+    reported the end of the run.
     """
     neovim.wait_for(f"return ({function(SCREEN)}):find('esc to interrupt', 1, true) == nil", what="is still at work")
 

@@ -1,7 +1,7 @@
-"""Neovim, two browsers and the terminal answer at the same time. One of them wins, its text is written, and all see who
-won.
+"""Neovim, two browsers and the terminal answer at the same time. One of them wins, the file shows the effect of its
+answer, and both browsers show who won.
 
-Each of them would write a different text, so the file shows who won.
+Each answer would leave a different text in the file.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from tests.waiting import PATIENCE, until
 from .rig import Message, Phone, ServedWorkstation
 
 DEAF_SECONDS = 0.6
-"""Seconds to wait, because a new dialog of the CLI ignores keys at first."""
+"""Seconds to wait before an answer, because a new dialog of the CLI ignores keys at first."""
 
 MANY = 100
-"""The number of rounds, which is enough for different winners."""
+"""The number of rounds in the slow test, enough for different winners."""
 
 AHEAD = 0.3
-"""Seconds until the first answer, so that both browsers get their command to answer in time."""
+"""Seconds before the earliest possible answer, so that both browsers receive the command to answer in time."""
 
 SPREAD = 0.12
-"""Seconds within which all of them answer."""
+"""Seconds within which Neovim, the terminal and both browsers answer."""
 
 CLICKS_AT = "setTimeout(() => document.querySelector('{0} footer .{1}')?.click(), {2} - Date.now())"
 """Clicks one of the card's buttons at a given time, in milliseconds since 1970."""
@@ -46,10 +46,10 @@ SETTLED = {
     "first": "/^Accepted with edits by first/",
     "second": "/^Rejected by second/",
 }
-"""What the page of a browser shows if this one has won and the browser has not."""
+"""The winner → what a browser that has not won shows, as a JavaScript regular expression."""
 
 OWN = {"first": "/^Accepted with your edits/", "second": "/^Rejected by you/"}
-"""What the page of the browser that has won shows."""
+"""The browser that has won → what it shows, as a JavaScript regular expression."""
 
 LAST_WORDS = "[...document.querySelectorAll('.settled-words')].at(-1)?.innerText"
 
@@ -86,7 +86,7 @@ class Race:
         await asyncio.to_thread(self.neovim.wait_until_closed, number)
 
     def _prepare(self, number: int, card: str, mine: str) -> None:
-        """Waits until all of them show the question, and prepares their answers."""
+        """Waits until Neovim, the terminal and both browsers show the question, and prepares their answers."""
         self.neovim.wait_for_proposal(number)
         self.claude.pane.wait_for(EDIT_DIALOG)
         self.neovim.command(f"%s/agent/neovim/ | echo 'changed {number}'")
@@ -113,7 +113,9 @@ class Race:
         await asyncio.gather(*map(after_a_moment, answers))
 
     def _see_who_won(self, winner: str, card: str) -> None:
-        """Checks that both pages name the winner, and that the first one keeps its text if it was not used."""
+        """Checks that both browsers show who won. If the first one lost and still shows the request, it must also
+        report that its text was not used.
+        """
         first = self.people["first"]
         if winner != "first" and first("visible", css=card):
             first.sees(f"{card} .notice", "What you entered wasn’t used")

@@ -126,8 +126,8 @@ class Asked:
         self.won: list[str] = []
 
     def answer(self, name: str) -> Message:
-        """The answer of the client with this name. It allows an editor's question with a text that contains the name,
-        because an editor does not get the message of a denial.
+        """The answer of the client with this name. A question from an editor is allowed, with the name as the text,
+        because an editor does not receive the message of a denial.
         """
         if self.number % 2:
             return {"decision": "deny", "message": name}

@@ -1,4 +1,6 @@
-"""A server is killed or restarts while an agent in a terminal waits. There is one card, and its answer arrives once."""
+"""A server is killed or restarts while an agent in a terminal waits. Clients show one card, and its answer arrives
+once.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,7 @@ import pytest
 from drawbridge.cli.hook import for_guard
 from drawbridge.core.errors import HistoryUnreadable
 from drawbridge.server.terminal_sessions import carried as desk_carried
+from drawbridge.server.terminal_sessions import questions
 from drawbridge.server.terminal_sessions import reports as reports_module
 from drawbridge.server.terminal_sessions import session as session_module
 from drawbridge.server.terminal_sessions import sessions as sessions_module
@@ -58,9 +61,7 @@ def ask(hook: Line, session: Session, given: Message = COMMAND, tool: str = "Bas
 
 @contextlib.asynccontextmanager
 async def asked(folder: Path, how: str) -> AsyncIterator[tuple[SocketRig, Session, Line, Message]]:
-    """A question that is asked at the first server. Afterwards, the server is gone, and the hook has received no
-    answer.
-    """
+    """Asks a question while the first server runs. Afterwards, the server is gone, and the hook's connection is closed."""
     async with contextlib.AsyncExitStack() as longer:
         async with first_server(folder, how) as rig:
             session = Session(rig)
@@ -83,7 +84,7 @@ async def open_in(rig: SocketRig, session: Session) -> list[str]:
 
 
 def ways(rig: SocketRig, session: Session) -> set[str]:
-    """The names of the classes of surfaces on which the session's open approval requests are shown."""
+    """The class names of the surfaces that show the session's open approval requests."""
     found = rig.server.core.terminal_sessions.find(session.project)
     return {
         type(surface).__name__
@@ -247,7 +248,7 @@ async def test_a_question_of_a_terminal_that_has_left_ends_with_its_run(tmp_path
 
 @contextlib.asynccontextmanager
 async def opened_elsewhere(session: Session) -> AsyncIterator[int]:
-    """Another terminal opens the conversation, and does nothing. Yields its process id."""
+    """Opens the conversation in another terminal, which stays idle. Yields the id of its process."""
     process = await asyncio.create_subprocess_exec("sleep", "600")
     first, session.pid = session.pid, process.pid
     await session.reports("SessionStart", source="resume")
@@ -321,13 +322,31 @@ async def test_a_conversation_that_was_closed_stays_closed(tmp_path: Path, how: 
 
 
 async def test_an_answer_without_a_hook_is_overruled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client answers right after the restart of the server, but the agent's hook never comes back for the answer."""
+    """A client answers right after the server was restarted, but the agent's hook never reconnects to receive the
+    answer.
+    """
     monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 5.0)
     async with asked(tmp_path, "killed") as (_, _, _, question):
         pass
     async with socket_rig(tmp_path) as later:
         await later.answers(question)
-        await until(lambda: later.withdrawn(question) == [session_module.NO_LONGER_WAITED], "its end")
+        await until(lambda: later.withdrawn(question) == [questions.NO_LONGER_WAITED], "its end")
+
+
+async def test_an_overruled_question_can_be_asked_again(tmp_path: Path) -> None:
+    """The agent's hook was suspended, for example, and reconnects after the answer was recorded as overruled."""
+    async with asked(tmp_path, "killed") as (_, session, _, question):
+        pass
+    async with socket_rig(tmp_path) as later, Line.open() as late:
+        await later.answers(question)
+        found = later.server.core.terminal_sessions.find(session.project)
+        assert found is not None
+        found.stop_waiting()
+        await until(lambda: later.withdrawn(question) == [questions.NO_LONGER_WAITED], "its end")
+        ask(late, session)
+        await until(lambda: later.questions, "the question")
+        await later.answers(later.questions[0])
+        assert await late.receive() == {"decision": {"behavior": "allow"}}
 
 
 async def test_an_agent_that_has_ended_has_no_question(tmp_path: Path) -> None:
@@ -356,7 +375,7 @@ async def test_a_removed_session_does_not_return_after_a_restart(tmp_path: Path)
 
 
 async def test_a_server_without_the_question_is_asked(tmp_path: Path) -> None:
-    """The server has other data, and now serves this machine's terminals."""
+    """A server with other data now serves this machine's terminals."""
     async with asked(tmp_path, "killed") as (_, session, _, _):
         pass
     shutil.rmtree(tmp_path / "data")
@@ -416,7 +435,7 @@ async def test_a_real_hook_survives_killed_servers(home: Path) -> None:
         await process.wait()
 
 
-# questions of a bridge
+# questions from a bridge
 
 
 @contextlib.asynccontextmanager
@@ -427,7 +446,7 @@ async def bridge(rig: SocketRig, *pids: int) -> AsyncIterator[Line]:
 
 
 def proposed(line: Line, agent: str, pid: int | None = None) -> None:
-    """Sends the same proposal on this connection. The file does not exist."""
+    """Sends a proposal with the same id and text each time, for a file that does not exist."""
     texts = {"old_text": "", "new_text": "new\n"}
     said = {"id": "7", "agent": agent, "session": "s", "path": "/ws/a.py", "pid": pid, "question": f"{KNOWN_AS}-7"}
     line.send(type="proposed", **said, **texts)
@@ -517,8 +536,8 @@ def newer(directory: Path) -> Callable[[], None]:
 
 
 def unreadable(name: str) -> Callable[[Path], Callable[[], None]]:
-    """Returns a function that makes the file unreadable for everybody by a directory in its place. That function
-    returns another one, which restores the file.
+    """Returns a function that replaces the file with a directory, so that nobody can read it, and deletes the copy of
+    the metadata. That function returns another one, which restores the file.
     """
 
     def make(directory: Path) -> Callable[[], None]:
@@ -541,7 +560,7 @@ def unreadable(name: str) -> Callable[[Path], Callable[[], None]]:
     [newer, unreadable("metadata.json"), unreadable("desk.json")],
     ids=["newer", "metadata", "facts"],
 )
-async def test_a_session_that_can_not_be_read_is_kept(
+async def test_a_session_that_cannot_be_read_is_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, spoil: Callable[[Path], Callable[[], None]]
 ) -> None:
     async with socket_rig(tmp_path) as rig:
@@ -683,7 +702,7 @@ async def test_a_turn_that_failed_while_no_server_ran_has_failed(
 @HOW
 async def test_a_turn_that_ended_while_no_server_ran_is_over(tmp_path: Path, how: str) -> None:
     """The turn's question was answered in the terminal, and the Stop hook found no server. The conversation's file
-    shows both.
+    shows the answer and the end of the turn.
     """
     async with asked(tmp_path, how) as (_, session, _, _):
         session.writes(used("t1", COMMAND))
@@ -786,27 +805,27 @@ async def test_questions_stored_without_a_kind_are_not_allowed_without_answers(t
 async def test_the_wait_for_an_absent_person_stays_short(
     tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.1)
+    monkeypatch.setattr(questions, "HOLD_SECONDS", 0.1)
     subagent = {"agent_id": "a1", "agent_type": "general-purpose"}
     async with first_server(tmp_path, how) as rig:
         session = Session(rig)
         await session.reports("UserPromptSubmit", prompt="Go")
         async with session.asks(more=subagent, command="one") as (hook, _):
             assert await hook.receive() is None
-    monkeypatch.setattr(session_module, "HOLD_SECONDS", 3600.0)
-    monkeypatch.setattr(session_module, "HOLD_AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(questions, "HOLD_SECONDS", 3600.0)
+    monkeypatch.setattr(questions, "HOLD_AGAIN_SECONDS", 0.1)
     async with socket_rig(tmp_path) as later:
         session.at(later)
         async with session.asks(more=subagent, command="two") as (hook, _):
             assert await hook.receive() is None
     async with first_server(tmp_path, how) as rig:
         session.at(rig)
-        monkeypatch.setattr(session_module, "HOLD_AGAIN_SECONDS", 3600.0)
+        monkeypatch.setattr(questions, "HOLD_AGAIN_SECONDS", 3600.0)
         async with session.asks(more=subagent, command="three") as (hook, question):
             await rig.answers(question)
             assert await hook.receive() == {"decision": {"behavior": "allow"}}
     async with socket_rig(tmp_path) as later:
-        monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.1)
+        monkeypatch.setattr(questions, "HOLD_SECONDS", 0.1)
         async with session.at(later).asks(more=subagent, command="four") as (hook, _):
             assert await hook.receive() is None
 

@@ -26,7 +26,7 @@ from .test_reviewed_directories import At
 from .test_sessions import prompt, said
 
 OTHER = os.getppid()
-"""The id of another running process, which stands in for another agent's."""
+"""Another agent's process id. The test uses its parent's, since the process must be running."""
 
 TWO_COMMENTS = (
     "I have reviewed your changes and have 2 comments. Address each one.\n\n"
@@ -69,11 +69,13 @@ class Commented(At):
         return {one["comment_id"]: one.get("state", "draft") for one in (await self.get())["comments"]}
 
     async def answers(self) -> dict[str, list[str]]:
-        """The comments that each hunk answers, by the hunk's new text."""
+        """The ids of the comments that each hunk answers, by the hunk's new text."""
         return {one["added"]: one["answers"] for file in (await self.get())["files"] for one in file["hunks"]}
 
     async def starts(self, editor: Neovim, turn: str = "turn-2") -> str:
-        """The editor types the prompt, and the agent begins with it. Returns its text."""
+        """Confirms as the editor that the prompt was typed, and reports that the agent has begun the run. Returns the
+        prompt's text.
+        """
         asked = await editor.asked()
         assert asked["pid"] == self.session.pid
         editor.line.send(type="typed", id=asked["id"])

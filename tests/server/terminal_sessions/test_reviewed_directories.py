@@ -307,7 +307,7 @@ async def test_a_prompt_that_follows_at_once_loses_nothing(rig: SocketRig, place
 
 @pytest.mark.thorough
 async def test_a_run_that_only_its_first_tool_reports_is_reviewed(rig: SocketRig, place: Path) -> None:
-    """A prompt that was queued in the terminal begins a run without calling its own hook."""
+    """A prompt that was queued in the terminal begins a run without a report from its ``UserPromptSubmit`` hook."""
     at = At(rig, place)
     await at.may_write()
     at.replace("line 3\n", "LINE 3\n")
@@ -360,7 +360,7 @@ async def test_a_tool_waits_for_a_limited_time(
     await at.may_write()
     assert "the checkpoint before the run was late" in caplog.text
     monkeypatch.setattr(directories, "READY_SECONDS", 600.0)
-    await at.may_write()  # a tool waits only once for each run
+    await at.may_write()  # tools wait only once in each run
     held.set()
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.terminal_sessions import process_file
+from drawbridge.server.terminal_sessions import process_file, questions
 from drawbridge.server.terminal_sessions import reports as reports_module
 from drawbridge.server.terminal_sessions import session as session_module
 from drawbridge.server.terminal_sessions import turn as turn_module
@@ -88,7 +88,7 @@ async def test_the_next_prompt_ends_a_run_that_waits_for_tasks(rig: SocketRig) -
     assert await state(rig, session) == "working"
     await session.reports("UserPromptSubmit", prompt="<task-notification>", prompt_id="third")
     await session.reports("Stop", prompt_id="third", background_tasks=[])
-    # Nobody is notified of the end of the first run, since the person has continued.
+    # Nobody is notified of the end of the first run, since the user has continued.
     assert ends(rig) == [("another", "completed")]
     assert await state(rig, session) == "finished"
 
@@ -232,7 +232,7 @@ async def test_a_run_that_ended_before_a_restart_does_not_end_again(tmp_path: Pa
 
 
 async def test_a_copied_conversation_is_not_shown_as_new_runs(rig: SocketRig) -> None:
-    """The CLI writes the file of a fork with the first new prompt, after that prompt's hook has reported."""
+    """The CLI writes a fork's file only when the fork gets its first prompt, after that prompt's hook has reported."""
     session = Session(rig)
     await session.reports("SessionStart", source="fork")
     await session.reports("UserPromptSubmit", prompt="New")
@@ -328,8 +328,8 @@ async def test_a_prompt_typed_during_a_run_is_kept(rig: SocketRig) -> None:
 
 
 async def test_records_that_another_process_adds_are_left_out(rig: SocketRig) -> None:
-    """A run of a managed session continues the conversation. Records from before the start of this session belong to
-    it.
+    """A run of a managed session continues the conversation. Records from before the start of the terminal session
+    belong to the terminal session.
     """
     session = Session(rig)
     session.writes(prompt("Before", entrypoint="sdk-cli", promptId="old"), said("was here") | {"entrypoint": "sdk-cli"})
@@ -394,7 +394,7 @@ async def test_a_run_continues_while_the_agent_works(rig: SocketRig, status: str
 
 
 def parks(session: Session, job: object) -> None:
-    """Writes what the CLI writes about its process when the person presses the left arrow."""
+    """Writes what the CLI writes about its process when the user presses the left arrow."""
     session.describes_itself(parkedJobId=job)
 
 
@@ -470,7 +470,7 @@ def _state(rig: SocketRig, session: Session) -> str:
 
 
 async def test_an_accepted_plan_is_sent_with_its_input(rig: SocketRig) -> None:
-    """Without its input, the CLI ignores that the plan was accepted (2.1.329)."""
+    """The CLI (2.1.329) ignores an answer that accepts a plan unless the answer contains the request's input."""
     session = Session(rig)
     for remember, mode in ((False, "default"), (True, "acceptEdits")):
         async with session.asks("ExitPlanMode", **PLAN) as (hook, question):
@@ -495,7 +495,7 @@ async def test_a_plan_rejected_in_the_terminal_is_withdrawn(rig: SocketRig) -> N
 async def test_an_answer_that_does_not_reach_the_agent_is_overruled(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "SETTLING_SECONDS", 0.0)
+    monkeypatch.setattr(questions, "SETTLING_SECONDS", 0.0)
     session = Session(rig)
     async with session.asks("NewTool", **PLAN) as (_, question):
         await rig.answers(question)
@@ -507,10 +507,10 @@ async def test_an_answer_that_does_not_reach_the_agent_is_overruled(
 
 
 async def test_a_later_dialog_does_not_overrule_another_answer(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The dialog may be about another call: that of a subagent is not in the conversation's file, and a denied one is
-    not asked about again.
+    """The dialog may be about another call: a subagent's call is not in the conversation's file, and the agent doesn't
+    ask again about a denied call.
     """
-    monkeypatch.setattr(session_module, "SETTLING_SECONDS", 0.0)
+    monkeypatch.setattr(questions, "SETTLING_SECONDS", 0.0)
     session = Session(rig)
     subagent: Message = {"agent_id": "a1"}
     async with session.asks(more=subagent, command="touch one") as (_, allowed):

@@ -97,8 +97,8 @@ async def test_each_run_ends_once(rounds: int, tmp_path: Path, monkeypatch: pyte
 
 @ROUNDS
 async def test_each_run_ends_once_over_restarts(rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports of hooks are lost while no server runs, and those of earlier turns come late. Servers read so few records
-    of a history at a time that they need several pages.
+    """Reports of hooks are lost while no server runs, and some reports of earlier turns arrive late. Servers read so
+    few records of a history at a time that they need several pages.
     """
     monkeypatch.setattr(carried_module, "PAGE", 3)
     monkeypatch.setattr(reports_module, "RECORD_SECONDS", 0.02)
@@ -133,7 +133,7 @@ async def test_each_run_ends_once_over_restarts(rounds: int, tmp_path: Path, mon
 
 
 def steps_of(random: Random, turns: list[tuple[list[Hook], list[Message]]]) -> list[Hook | Message]:
-    """Hooks and lines, turn by turn. A hook of an earlier turn may come again in a later one."""
+    """Hooks and lines, turn by turn. A hook of an earlier turn may be repeated in a later turn."""
     found: list[Hook | Message] = []
     for at, (hooks, lines) in enumerate(turns):
         order = ["hook"] * (len(hooks) - 1) + ["line"] * len(lines)
@@ -160,7 +160,7 @@ def check(events: list[tuple[str, str]], *where: object) -> None:
 
 @ROUNDS
 async def test_the_messages_of_a_run_are_inside_it(rounds: int, tmp_path: Path) -> None:
-    """The lines after the last call of a turn may be written after the hook that reports its end."""
+    """The lines after a turn's last call may be written after the hook that reports the end of the turn."""
     seed = SystemRandom().randrange(2**32)
     random = Random(seed)
     async with socket_rig(tmp_path) as rig:
@@ -191,7 +191,9 @@ async def test_the_messages_of_a_run_are_inside_it(rounds: int, tmp_path: Path) 
 
 
 async def goes_on(random: Random, session: Session, hooks: list[Hook], lines: list[Message]) -> None:
-    """Plays one turn, whose hooks and lines arrive in any order. If a hook reports its end, some lines arrive later."""
+    """Plays one turn, with its hooks and lines interleaved at random. If a hook reports the end of the turn, some lines
+    may arrive after that report.
+    """
     late: list[Message] = []
     ends = [hooks.pop()] if hooks[-1][0] in ("Stop", "StopFailure") else []
     if ends:

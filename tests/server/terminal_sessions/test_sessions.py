@@ -1,4 +1,4 @@
-"""The reports of hooks become a session that clients see, and each of its questions is answered once."""
+"""Hook reports become a session that clients see, and each of its approval requests is answered once."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ async def test_ending_a_hook_withdraws_its_question(rig: SocketRig) -> None:
 
 
 async def test_the_agents_own_answer_overrules_a_clients(rig: SocketRig) -> None:
-    """A client and the person in the terminal answer at the same moment, and the agent has processed the answer in the
+    """A client and the user in the terminal answer at the same moment, and the agent has processed the answer in the
     terminal first.
     """
     session = Session(rig)
@@ -325,7 +325,9 @@ def prompt(text: str, **more: Any) -> Message:
 
 
 async def told(rig: SocketRig, session: Session) -> list[str]:
-    """The texts in the history, in order."""
+    """The prompts, each after "> ", and the agent's texts in the history, in order. A block without a text is
+    represented by its type.
+    """
     answer = await rig.does("get_messages", session.project, after_seq=0)
     texts = []
     for record in answer["data"]["messages"]:

@@ -1,4 +1,4 @@
-"""Questions of subagents, whose dialog the terminal shows only once the hook has ended."""
+"""Questions from subagents: the terminal shows the dialog for such a question only once the hook has ended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from drawbridge.server.terminal_sessions import session as session_module
+from drawbridge.server.terminal_sessions import questions
 from tests.waiting import until
 
 from .socket_rig import Line, Message, Session, SocketRig, socket_rig
@@ -27,7 +27,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[SocketRig]:
 
 
 def standing(rig: SocketRig, session: Session) -> Message:
-    """The session's state as clients would get it, without its mode. No client has to be connected."""
+    """The session's state as clients would receive it, without its mode. No client has to be connected."""
     found = rig.server.core.terminal_sessions.find(session.project)
     assert found is not None
     info: Message = msgspec.to_builtins(found.info())["desk"]
@@ -64,7 +64,7 @@ async def test_without_a_client_it_is_asked_in_the_terminal(
 
 
 async def test_the_wait_for_a_client_is_bounded(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.1)
+    monkeypatch.setattr(questions, "HOLD_SECONDS", 0.1)
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     async with session.asks(more=SUBAGENT, **COMMAND) as (hook, question):
@@ -78,15 +78,15 @@ async def test_the_wait_for_a_client_is_bounded(rig: SocketRig, monkeypatch: pyt
 async def test_after_a_question_that_nobody_answered_the_next_wait_is_short(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The wait is long again once a client has answered."""
-    monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.1)
-    monkeypatch.setattr(session_module, "HOLD_AGAIN_SECONDS", 3600.0)
+    """Once a client has answered, the next wait lasts ``HOLD_SECONDS`` again."""
+    monkeypatch.setattr(questions, "HOLD_SECONDS", 0.1)
+    monkeypatch.setattr(questions, "HOLD_AGAIN_SECONDS", 3600.0)
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     async with session.asks(more=SUBAGENT, command="one") as (hook, _):
         assert await hook.receive() is None
     async with session.asks(more=SUBAGENT, command="two") as (hook, question):
-        # Without an unanswered question before, it would wait for ``HOLD_SECONDS``, which is the shorter time here.
+        # If the previous question had been answered, the hook would wait only ``HOLD_SECONDS``, the shorter time here.
         assert await hook.receives_nothing()
         await rig.answers(question)
         assert await hook.receive() == {"decision": {"behavior": "allow"}}
@@ -98,7 +98,7 @@ async def test_a_workflows_subagent_may_wait_longer(rig: SocketRig, monkeypatch:
     """A workflow's subagent may wait because its dialog can be used all the time (2.1.329), whether or not a client is
     connected.
     """
-    monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.0)
+    monkeypatch.setattr(questions, "HOLD_SECONDS", 0.0)
     agent = {"agent_id": "a1", "agent_type": "workflow-subagent"}
     session = Session(rig)
     async with session.asks(more=agent, **COMMAND) as (hook, question):
@@ -111,7 +111,7 @@ async def test_a_workflows_subagent_may_wait_longer(rig: SocketRig, monkeypatch:
 
 async def test_the_main_agent_may_wait_longer(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The main agent may wait because its dialog can be used all the time."""
-    monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.0)
+    monkeypatch.setattr(questions, "HOLD_SECONDS", 0.0)
     async with Session(rig).asks(**COMMAND) as (hook, question):
         assert await hook.receives_nothing()
         assert await rig.is_open(question)
@@ -182,7 +182,7 @@ async def test_after_a_restart_the_wait_is_bounded_too(tmp_path: Path, monkeypat
         async with first_hook(session):
             await until(lambda: bool(rig.questions), "the question")
             await rig.server.core.close("the server is ending")
-    monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.1)
+    monkeypatch.setattr(questions, "HOLD_SECONDS", 0.1)
     async with socket_rig(tmp_path) as later:
         await until(lambda: not _open(later, session), "its end")
         assert standing(later, session) == {"state": "waiting", "in_terminal": True}
@@ -194,7 +194,7 @@ async def test_after_a_restart_the_wait_is_bounded_too(tmp_path: Path, monkeypat
 
 @contextlib.asynccontextmanager
 async def first_hook(session: Session) -> AsyncIterator[Line]:
-    """Opens the hook of a question that has an id, and so can be asked again at the next server."""
+    """Opens a hook that asks a question with an id, by which the next server recognizes the question."""
     async with Line.open() as line:
         payload = session.payload("PermissionRequest", tool_name="Bash", tool_input=COMMAND, **SUBAGENT)
         line.send(type="hook", pid=session.pid, payload=payload, question="0123456789abcdef")
@@ -217,9 +217,9 @@ def _at_rest(info: Message) -> Message:
 async def test_a_later_dialog_of_a_subagent_overrules_no_answer(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The CLI notifies the person of a subagent's dialog, but the main agent has received its own answer."""
-    monkeypatch.setattr(session_module, "SETTLING_SECONDS", 0.0)
-    monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.05)
+    """The CLI notifies the user of a subagent's dialog, but the main agent has received its own answer."""
+    monkeypatch.setattr(questions, "SETTLING_SECONDS", 0.0)
+    monkeypatch.setattr(questions, "HOLD_SECONDS", 0.05)
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     async with session.asks(command="make test") as (hook, question):

@@ -1,6 +1,6 @@
-// Runs code from the tests inside the extension host. Each line is a JSON object {"id", "code", "argument"}, where
-// `code` is the body of an async function of `vscode`, `argument`, `kept` (an object that lives as long as the window)
-// and `require`.
+// Runs code from the tests inside the extension host. Each line on its socket is a JSON object {"id", "code",
+// "argument"}, where `code` is the body of an async function with the parameters `vscode`, `argument`, `kept` and
+// `require`. `kept` is an object that lives as long as the extension host.
 'use strict';
 
 const fs = require('node:fs');
@@ -27,7 +27,7 @@ async function answer(line) {
   }
 }
 
-/** A custom editor for *.canvas files: `kept.draw(path)` modifies a file, and a save writes "drawn". */
+/** A custom editor for *.canvas files: `kept.draw(path)` marks an open file as modified, and a save writes "drawn". */
 function canvas() {
   const changed = new vscode.EventEmitter();
   const documents = new Map();

@@ -21,7 +21,7 @@ function edited(text, edits, eol = '\n') {
   return result + text.slice(at);
 }
 
-/** The text that the edits are meant to produce, computed on a list of lines. */
+/** Returns the text that the edits should produce, computed on a list of lines. */
 function expected(text, edits, eol = '\n') {
   const ends = text === '' || text.endsWith(eol);
   const lines = text === '' ? [] : text.split(eol).slice(0, ends ? -1 : undefined);

@@ -16,7 +16,7 @@ process.env.XDG_STATE_HOME = state;
 fs.mkdirSync(place, { recursive: true, mode: 0o700 });
 test.after(() => fs.rmSync(state, { recursive: true }));
 
-/** An agent server that answers each request with `answer`. */
+/** Starts an agent server that answers a request with what `answer` returns for it, or not at all if that is null. */
 async function server(name, answer = () => null, welcomes = true) {
   const address = path.join(place, name);
   const received = [];
@@ -45,7 +45,7 @@ async function server(name, answer = () => null, welcomes = true) {
   };
 }
 
-/** A link, and what it has reported; `report()` is the next report. */
+/** Creates a link. `reports`: its reports that the test has not taken yet. `report()` waits for the next one. */
 function linked() {
   const waiting = [];
   const reports = [];
@@ -132,7 +132,7 @@ test('a server that ends without a welcome keeps nobody waiting', async () => {
   await earlier.end();
   await arrived;
   assert.equal(link.isConnected, false);
-  assert.ok(!reports.includes(true));
+  assert.deepEqual(reports, [], 'it was never connected');
   link.dispose();
 });
 

@@ -94,7 +94,7 @@ function Kept({ card }: CardProps) {
 
 const Unread = () => <p class="hint unopened">Show the whole request before you accept it.</p>;
 
-/** Explains why nothing in the card counts as seen now, and what to do. */
+/** If nothing in the card counts as seen now, explains why, and what to do. */
 export function Beyond({ card }: Pick<CardProps, 'card'>) {
   if (card.cut.value === 'zoomed') return <p class="hint zoomed">Zoom out to see the full width.</p>;
   if (card.cut.value !== 'wide') return null;

@@ -1,4 +1,4 @@
-// What an agent asks for: every field that is meaningful to people, since any of them may matter.
+// What an agent asks for: every field that means something to the user, since any of them may matter.
 
 import type { Signal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
@@ -27,12 +27,12 @@ import {
   risksIn,
   textsIn,
 } from './input.ts';
-import { cellsOf } from './notebook.ts';
+import { type Cell, cellsOf, nameOf, pathOf } from './notebook.ts';
 import { Plan } from './plan.tsx';
 import { Rest } from './rest.tsx';
 import { Value } from './value.tsx';
 
-/** The fields of each of a MultiEdit’s `edits`. */
+/** The fields of each edit in a MultiEdit. */
 const EDIT = ['old_string', 'new_string', 'replace_all'];
 
 /** Fields of the input that the proposal’s diff shows, unless a value has a type that the diff can’t show. */
@@ -65,7 +65,7 @@ export type Context = {
   /** The project's directory. */
   root: string;
   comments?: Comments;
-  /** The fields of the input that are being edited in editors below; unopened parts of them stay in view. */
+  /** The input fields that are being edited below. One with parts that have not been opened yet stays in view, too. */
   edited?: readonly string[];
 };
 
@@ -249,30 +249,31 @@ export function Proposed({
   if (!cells) return <Diff path={proposal.path} difference={compared} comments={comments} whole={whole} />;
   return (
     <>
-      {cells.map(({ cell, compared: change }) => {
-        const name = `Cell ${cell.number}`;
-        return (
-          <section key={cell.number} class="change cell">
-            <p class="file">
-              <strong>{name}</strong>
-              <span class="hint">
-                <Text line>{`${cell.type}, ${cell.kind}`}</Text>
-              </span>
-              <Counts {...change} />
-            </p>
-            <Diff
-              path={cell.type === 'code' ? `${name}.py` : `${name}.md`}
-              difference={change}
-              comments={comments}
-              whole={whole}
-            />
-          </section>
-        );
-      })}
-      {notebook?.outputs && <p class="hint cleared">The outputs of the changed cells are removed.</p>}
+      {cells.map(({ cell, compared: change }) => (
+        <section key={cell.number} class="change cell">
+          <p class="file">
+            <CellName cell={cell} />
+            <Counts {...change} />
+          </p>
+          <Diff path={pathOf(cell)} difference={change} comments={comments} whole={whole} />
+        </section>
+      ))}
+      {notebook?.outputs && <OutputsRemoved />}
     </>
   );
 }
+
+/** Which cell of a notebook is meant, and what happens to it. */
+export const CellName = ({ cell }: { cell: Cell }) => (
+  <>
+    <strong>{nameOf(cell)}</strong>
+    <span class="hint">
+      <Text line>{`${cell.type}, ${cell.kind}`}</Text>
+    </span>
+  </>
+);
+
+export const OutputsRemoved = () => <p class="hint cleared">The outputs of the changed cells are removed.</p>;
 
 /** Paths that lead through a symbolic link, with their targets. */
 function Links({ targets, root }: { targets?: Record<string, string>; root: string }) {

@@ -7,11 +7,12 @@ import { render } from 'preact';
 import { compare } from '../diff/lines.ts';
 import { readSettings } from '../diff/style.ts';
 import * as kept from '../state/kept.ts';
-import { canBeEdited, editedInput } from '../state/projects.ts';
+import { canBeEdited, editedInput, endsLike } from '../state/projects.ts';
 import { shownPath } from '../ui/dom.ts';
 import { CardView } from './card-view.tsx';
 import { type Cut, LOOK_AGAIN, Sight } from './current.ts';
 import { asksQuestions, changesOneFile, editableFields, planIn } from './input.ts';
+import { type EditedCell, editedCell } from './notebook.ts';
 import { isChoiceCut } from './question.tsx';
 import { MORE, partOf, Questions } from './questions.ts';
 import { type Reason, toggled } from './reasons.ts';
@@ -31,9 +32,9 @@ export type World = {
   whole: (blob: string) => Promise<any>;
   /** The server's id for this connection; undefined if it is not known yet. */
   connection: () => string | undefined;
-  /** Measures again what is in sight. */
+  /** Measures again what is in view. */
   look: () => void;
-  /** Scrolls to what has not been in sight yet. */
+  /** Scrolls to what has not been in view yet. */
   readOn: (card: ApprovalCard, from?: number) => void;
 };
 
@@ -47,19 +48,21 @@ export class ApprovalCard {
   /** Which parts of the card have been in view. */
   sight = new Sight();
   element: HTMLElement;
-  /** The user's version of the file; `fields`: the user's versions of input fields. */
+  /** The notebook cell that can be edited instead of the file; undefined if the request is not about one. */
+  cell: EditedCell | undefined;
+  /** The user's version of the file or the cell; `fields`: the user's versions of input fields. */
   text: string | undefined;
   fields: Record<string, string> | undefined;
   message: string;
   questions: Questions | undefined;
   comments: Collected;
-  /** Its position among the open requests, in words: "2 of 4". */
+  /** Its position among the open requests, in words: "2 of 4"; '' if it is the only one. */
   place: Signal<string> = signal('');
   /** How many buttons in the card have to be pressed before the request can be accepted. */
   unopened: Signal<number> = signal(0);
-  /** Whether the whole request has been in sight. */
+  /** Whether the whole request has been in view. */
   isSeen: Signal<boolean> = signal(false);
-  /** Whether everything that differs in the user's version has been in sight. */
+  /** Whether everything that differs in the user's version has been in view. */
   isEditSeen: Signal<boolean> = signal(false);
   /** Whether the editor may hide text that the proposal removes, which then has to be read in the proposal. */
   hidesRemoved: Signal<boolean> = signal(false);
@@ -67,7 +70,7 @@ export class ApprovalCard {
   cut: Signal<Cut> = signal(undefined);
   /** The number of lines of the proposal not seen yet; undefined if 0, or while something above it is not seen. */
   unread: Signal<number | undefined> = signal(undefined);
-  /** If there is no proposal: about how many lines of the card have not been in sight; otherwise undefined. */
+  /** An estimate of how many lines of the card have not been in view; undefined if the card shows a proposal. */
   rest: Signal<number | undefined> = signal(undefined);
   /** Whether files are shown whole; `showsTools`: whether the buttons for that are shown. */
   isFileWhole: Signal<boolean> = signal(false);
@@ -90,6 +93,7 @@ export class ApprovalCard {
   constructor(request: any, world: World) {
     readSettings();
     this.request = request;
+    this.cell = editedCell(request);
     this.world = world;
     this.element = document.createElement('article');
     this.element.className = 'card approval';
@@ -110,7 +114,7 @@ export class ApprovalCard {
     const change = (act: (one: object) => void) => (one: object) => {
       act(one);
       this.unopened.value = musts.size;
-      this.sight = new Sight(); // what was opened has not been in sight, even if the card is as tall as before
+      this.sight = new Sight(); // what was opened has not been in view, even if the card is as tall as before
     };
     this.musts = { add: change((one) => musts.add(one)), delete: change((one) => musts.delete(one)) };
     if (this.text !== undefined || this.fields) this.edit();
@@ -134,17 +138,23 @@ export class ApprovalCard {
   }
 
   get canEdit() {
-    return this.canAnswer && (canBeEdited(this.request) || this.editable.length > 0);
+    return this.canAnswer && (this._hasEditor || this.editable.length > 0);
+  }
+
+  /** Whether the file or a cell of it is edited in the editor, and not the fields of the input. */
+  get _hasEditor() {
+    return this.cell !== undefined || canBeEdited(this.request);
   }
 
   /** The fields of the input that can be edited here. */
   get editable() {
-    return this.world.may('execute') && !canBeEdited(this.request) ? editableFields(this.request) : [];
+    return this.world.may('execute') && !this._hasEditor ? editableFields(this.request) : [];
   }
 
   /** The names of the fields that are being edited; none if the file is edited instead. */
   get edits(): string[] {
-    return this.text === undefined ? Object.keys(this.fields ?? {}) : [];
+    if (this.text === undefined) return Object.keys(this.fields ?? {});
+    return this.cell ? ['new_source'] : [];
   }
 
   /** Whether a single letter can accept the request: a change to one file can be undone, but a command can't. */
@@ -164,15 +174,15 @@ export class ApprovalCard {
   }
 
   /**
-   * Called after measuring what is in sight.
-   * @param isInSight whether everything drawn in the card is in sight, or was, one part after the other
+   * Called after measuring what is in view.
+   * @param isInView whether everything drawn in the card is in view, or was, one part after the other
    * @param cut why nothing in view counts as seen; undefined if it counts
    */
-  looked(isInSight: boolean, cut: Cut) {
+  looked(isInView: boolean, cut: Cut) {
     this.cut.value = cut;
     if (this.questions) return this._lookedAtQuestions(this.questions);
     if (this.isSeen.peek() || this.answered || !this.isWhole) return;
-    if (this.mode === 'edit') this._lookedAtEdit(isInSight);
+    if (this.mode === 'edit') this._lookedAtEdit(isInView);
     else {
       const proposed = this.element.querySelector<HTMLElement>('.proposed:not([hidden])');
       const before = this.unread.peek();
@@ -180,11 +190,11 @@ export class ApprovalCard {
       this.rest.value = proposed ? undefined : this._linesLeft();
       // A button has appeared: measuring again disables it for a moment.
       if (before === undefined && this.unread.peek() !== undefined) requestAnimationFrame(() => this.world.look());
-      if (isInSight) this._isRead(this.isSeen);
+      if (isInView) this._isRead(this.isSeen);
     }
   }
 
-  /** The parts of the form of questions that are drawn now, by their names. */
+  /** The parts of the question form that are drawn now, by name. */
   get _parts() {
     const all = this.element.querySelectorAll<HTMLElement>('[data-part]');
     return new Map([...all].map((part) => [part.dataset.part ?? '', part]));
@@ -226,21 +236,21 @@ export class ApprovalCard {
     return questions !== undefined && this._leadsOn(questions, [questions.at.value]);
   }
 
-  /** Called when another question is shown in place of the one before. */
+  /** Called when another question has replaced the one that was shown. */
   stepped() {
     this.sight = new Sight();
   }
 
   /** Like `looked`, but for the user's version: what the agent has asked for may still be unread. */
-  _lookedAtEdit(isInSight: boolean) {
+  _lookedAtEdit(isInView: boolean) {
     if (this.isEditSeen.peek() || this.hidesRemoved.peek()) return;
     const host = this.element.querySelector('.editor-host');
     if (!host) {
-      if (isInSight) this._isRead(this.isEditSeen);
+      if (isInView) this._isRead(this.isEditSeen);
       return;
     }
     host.dispatchEvent(new Event(LOOK_AGAIN));
-    // The file editor scrolls its own content and reports when all changes in it have been in sight.
+    // The file editor scrolls its own content and reports when all changes in it have been in view.
     const above = host.getBoundingClientRect().top - this.element.getBoundingClientRect().top;
     if (this._isEditorSeen && this.sight.has(0, above)) this.isEditSeen.value = true;
   }
@@ -251,7 +261,7 @@ export class ApprovalCard {
     this.world.look();
   }
 
-  /** Sets `what`, because everything has been in sight, and draws the card again. */
+  /** Sets `what`, because everything has been in view, and draws the card again. */
   _isRead(what: Signal<boolean>) {
     what.value = true;
     const { activeElement } = document;
@@ -261,7 +271,7 @@ export class ApprovalCard {
     if (isReading) this.element.focus({ preventScroll: true });
   }
 
-  /** About how many lines of the card have not been in sight: a heading, for example, is higher than other lines. */
+  /** How many lines of the card have not been in view: an estimate, since a heading is taller than other lines. */
   _linesLeft() {
     const asked = this.element.querySelector('.asked');
     const height = asked ? Number.parseFloat(getComputedStyle(asked).lineHeight) : Number.NaN;
@@ -376,11 +386,11 @@ export class ApprovalCard {
 
   /** The agent's text, with "\n" as line endings, as in a text field. */
   get proposed(): string {
-    return this.request.proposal.new_text.replace(/\r\n/g, '\n');
+    return (this.cell ?? this.request.proposal).new_text.replace(/\r\n/g, '\n');
   }
 
   get original(): string {
-    return this.request.proposal.old_text.replace(/\r\n/g, '\n');
+    return (this.cell ?? this.request.proposal).old_text.replace(/\r\n/g, '\n');
   }
 
   /** Whether the user's version differs from the agent's. */
@@ -391,8 +401,10 @@ export class ApprovalCard {
   }
 
   _edited() {
-    if (this.text !== undefined) return editedInput(this.request, this.text);
-    return { ...this.request.input, ...this.fields };
+    const { input } = this.request;
+    if (this.text === undefined) return { ...input, ...this.fields };
+    if (this.cell) return { ...input, new_source: endsLike(input.new_source, this.text) };
+    return editedInput(this.request, this.text);
   }
 
   /** Shows that the request was answered elsewhere or withdrawn. The card stays, so that the draft can be copied. */
@@ -467,7 +479,9 @@ export class ApprovalCard {
       const record = await this.world.whole(this.request.truncated.blob_id);
       this.request = { ...this.request, ...record.message.message, truncated: undefined };
       if (asksQuestions(this.request) && !this.questions)
-        this.questions = new Questions(this.request.input, undefined, () => this._keep());
+        this.questions = new Questions(this.request.input, kept.answer(this.request.approval_id).begun, () =>
+          this._keep(),
+        );
       this._isNew();
       this._draw();
     } catch {
@@ -475,8 +489,9 @@ export class ApprovalCard {
     }
   }
 
-  /** Forgets what has been in sight, because the card now shows something else. */
+  /** Must be called when the request was replaced: the card now shows something else, which has not been in view. */
   _isNew() {
+    this.cell = editedCell(this.request);
     this.sight = new Sight();
     this.isSeen.value = this.isEditSeen.value = false;
     this.unread.value = undefined;

@@ -10,7 +10,7 @@ export type Always = { text: string; suggestion: number; saved_in?: string };
 
 export type FileChange = { path: string; old_text: string; new_text: string };
 
-/** Words for titles, for servers that send no titles. */
+/** Words for titles, for servers that don't send titles. */
 const TITLES: Record<string, string> = {
   Edit: 'wants to edit',
   MultiEdit: 'wants to edit',
@@ -134,7 +134,7 @@ const WORDS: Record<string, string[]> = {
   sessionUpdate: ['tool_call', 'tool_call_update'],
 };
 
-/** Whether a field of an ACP tool call is not shown as a field: it is drawn differently, or means nothing to people. */
+/** Whether a field of an ACP tool call isn't shown as a field: it is drawn differently or means nothing to the user. */
 export function isDrawn(name: string, value: any): boolean {
   if (Object.hasOwn(WORDS, name)) return WORDS[name].includes(value);
   if (name === 'toolCallId') return typeof value === 'string' && /^[\w.:/-]{1,100}$/.test(value);
@@ -159,7 +159,7 @@ export const asksQuestions = ({ tool_name: tool, form, input, truncated }: any) 
   Array.isArray(input?.questions) &&
   input.questions.every(isObject);
 
-/** What the agent wants, and the file; undefined if there isn’t one. */
+/** What the agent wants, and the path of the file; the path is undefined if the request is not about one file. */
 export function titleOf(request: any, agent: string, root: string): [string, string | undefined] {
   const { tool_name: tool, proposal, input, title } = request;
   // The server's title shortens a longer tool name.

@@ -26,7 +26,7 @@ function moreOf(option: any) {
   );
 }
 
-/** The part of the form, or of a question, with the fields for which there is no other place. */
+/** The name of the part of the form, or of a question, with the fields that the form has no other place for. */
 export const MORE = 'more';
 
 /** The name of a part of the form that has to be read, for the question with this index. */
@@ -106,9 +106,9 @@ export class Questions {
   at: Signal<number>;
   /** What is missing, in words. */
   problem: Signal<string>;
-  /** The parts of the form that have been in sight. */
+  /** The parts of the form that have been in view. */
   read = new Set<string>();
-  /** Whether a part that is shown now, and has to be read, has not been in sight. */
+  /** Whether a part that is shown now, and has to be read, has not been in view. */
   isUnread: Signal<boolean> = signal(false);
   _input: any;
   _keep: (begun: Begun[] | undefined) => void;
@@ -132,7 +132,10 @@ export class Questions {
     return now.some(({ chosen, own }) => chosen.length || own) ? now : undefined;
   }
 
-  /** The first part that has to be read before the questions are answered, or only those with these indexes. */
+  /**
+   * The first unread part of all questions, or of those with these indexes, that has to be read before they are
+   * answered; undefined if all such parts have been read.
+   */
   unread(indexes = this.all.map((_, index) => index)): string | undefined {
     const parts = [...(isEmpty(this.more) ? [] : [MORE]), ...indexes.flatMap((index) => this.all[index].parts(index))];
     return parts.find((part) => !this.read.has(part));

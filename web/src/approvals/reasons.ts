@@ -25,7 +25,7 @@ const OF_CALL: Reason[] = [
 
 export const reasonsFor = (isPlan: boolean, isChange: boolean) => (isPlan ? OF_PLAN : isChange ? OF_CHANGE : OF_CALL);
 
-/** The message with a reason added at its end, or without it if it was there. */
+/** The message with a reason added at its end or, if the message already contains the reason, without it. */
 export function toggled(message: string, { text }: Reason) {
   if (!message.includes(text)) return message.trim() ? `${message.trimEnd()} ${text}` : text;
   const at = message.indexOf(text);

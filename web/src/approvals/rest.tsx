@@ -13,7 +13,7 @@ const SHORT = 120;
 
 const NONE: readonly string[] = [];
 
-/** The fields in the order of the input, but the agent's description of the call comes last. */
+/** The fields by rank (see `rank`), then in the order of the input; the agent's description of the call comes last. */
 const fieldsOf = (input: any): [string, any][] => {
   const last = (name: string) => (name === 'description' ? 2 : rank(name));
   return Object.entries(input).sort(([one], [other]) => last(one) - last(other));

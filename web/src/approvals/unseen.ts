@@ -1,9 +1,9 @@
-// The parts of a text in an editor that have not been in sight yet.
+// The parts of a text in an editor that have not been in view yet.
 
 /** A range of positions in the text; an empty one is a position at which something was removed. */
 type Part = readonly [from: number, to: number];
 
-/** Maps positions to those after an edit, as CodeMirror's `ChangeSet` does. */
+/** Maps positions before an edit to positions after it, as CodeMirror's `ChangeSet` does. */
 type Changes = { mapPos: (position: number, side: number) => number };
 
 export class Unseen {
@@ -17,7 +17,7 @@ export class Unseen {
     return this._parts.length === 0;
   }
 
-  /** Notes that the text between two positions is in sight. An adjacent line break counts as well. */
+  /** Notes that the text between two positions is in view. An adjacent line break counts as well. */
   see(from: number, to: number) {
     this._parts = this._parts.flatMap(([start, end]): Part[] => {
       if (start > to + 1 || end < from - 1) return [[start, end]];

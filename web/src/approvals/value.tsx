@@ -5,7 +5,7 @@ import { useCallback, useMemo, useState } from 'preact/hooks';
 
 import { inShortPieces } from '../text/harmless.ts';
 import { cutAt, Parts } from '../text/plain.tsx';
-import { counted, size } from '../ui/dom.ts';
+import { counted, textSize } from '../ui/dom.ts';
 import { Text } from '../ui/elements.tsx';
 import { ShowAll } from '../ui/must.tsx';
 import type { Risk } from './input.ts';
@@ -14,7 +14,7 @@ import type { Risk } from './input.ts';
 const SHOWN = 3000;
 const LINES = 50;
 
-/** Characters of a text that are measured; a longer text is always cut. */
+/** The number of characters of a text that are measured; a longer text is always cut. */
 const STEP = 8000;
 
 /** One shared list, so that the default doesn't invalidate memos. */
@@ -31,7 +31,7 @@ export function Value({ text, risks = NONE }: { text: string; risks?: Risk[] }) 
     </pre>
   );
   if (whole) return value;
-  const label = `Show all (${counted(text.split('\n').length, 'line')}, ${size(text.length)})`;
+  const label = `Show all (${counted(text.split('\n').length, 'line')}, ${textSize(text)})`;
   return (
     <div class="cut">
       {value}

@@ -3,17 +3,9 @@
 import { useState } from 'preact/hooks';
 
 import type { Client } from '../protocol/client.ts';
-import type { AgentInfo, AgentOffers, AgentState, ModelOffer } from '../protocol/messages.ts';
+import type { AgentInfo, AgentOffers, AgentState, EffortOffer, ModelOffer } from '../protocol/messages.ts';
 import { agentName, modeOffer, modesOf, modeWords } from '../projects/words.ts';
 import { Chip } from './chip.tsx';
-
-const EFFORT_HELP: Record<string, string> = {
-  low: 'Fast, with little thinking.',
-  medium: 'A balance of speed and care.',
-  high: 'Thinks longer. For hard tasks.',
-  xhigh: 'Thinks much longer.',
-  max: 'Thinks as long as it needs. Slow and expensive.',
-};
 
 /** What the user has chosen for the next message. */
 export type Chosen = { agent?: string; effort?: string };
@@ -68,7 +60,11 @@ export function Chips(props: Props) {
           class="effort"
           label={effort ? capital(effort) : 'Effort'}
           value={effort}
-          choices={(model?.efforts ?? []).map((value) => ({ value, label: capital(value), help: EFFORT_HELP[value] }))}
+          choices={(model?.efforts ?? []).map((value) => ({
+            value,
+            label: capital(value),
+            help: client.hello?.effort_offers.find((one: EffortOffer) => one.name === value)?.text,
+          }))}
           choose={setEffort}
         />
       )}
@@ -81,7 +77,7 @@ export function Chips(props: Props) {
           warns={mode === 'bypassPermissions' || project.asks === false}
           note={
             project.asks === false
-              ? `${agentName(project.agent)} can’t ask for approval. The mode decides what it may do.`
+              ? `${agentName(project.agent, client.hello)} can’t ask for approval. The mode decides what it may do.`
               : undefined
           }
           choices={[...new Set([...modes, mode])].map((value) => ({
@@ -101,7 +97,8 @@ export function Chips(props: Props) {
 function AgentChip({ client, project, may, choose, failed, name }: Props & { name: string }) {
   const [listed, setListed] = useState<AgentInfo[] | undefined>();
   const known: string[] = client.hello?.agents ?? [];
-  if (known.length < 2 && name === project.agent) return <span class="chip tag agent">{agentName(name)}</span>;
+  if (known.length < 2 && name === project.agent)
+    return <span class="chip tag agent">{agentName(name, client.hello)}</span>;
   const look = () => {
     if (!may('agent_list')) return;
     client.connection.ask('agent_list').then(({ data }) => setListed(data.agents), failed);
@@ -111,7 +108,7 @@ function AgentChip({ client, project, may, choose, failed, name }: Props & { nam
       ? (hint ?? 'Not installed on the server.')
       : [asks === false && 'Can’t ask for approval.', version && `Version ${version}`].filter(Boolean).join(' ');
   const choices = (
-    listed ?? known.map((one) => ({ name: one, title: agentName(one), installed: true }) as AgentInfo)
+    listed ?? known.map((one) => ({ name: one, title: agentName(one, client.hello), installed: true }) as AgentInfo)
   ).map((one) => ({
     value: one.name,
     label: one.title,
@@ -122,7 +119,7 @@ function AgentChip({ client, project, may, choose, failed, name }: Props & { nam
     <Chip
       name="Agent"
       class="agent"
-      label={agentName(name)}
+      label={agentName(name, client.hello)}
       value={name}
       note="Another agent starts a new session with your next message."
       choices={choices}
@@ -132,7 +129,7 @@ function AgentChip({ client, project, may, choose, failed, name }: Props & { nam
   );
 }
 
-/** The offer for the agent's current model, the first offer if the model is not known; undefined if there isn’t one. */
+/** The offer for the agent's current model; the first offer if the model is not known. Undefined if there isn’t one. */
 function currentModel({ model }: AgentState, { models = [] }: AgentOffers): ModelOffer | undefined {
   return (
     models.find((one) => one.name === model) ??

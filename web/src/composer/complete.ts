@@ -21,7 +21,7 @@ export function tokenAt(text: string, caret: number): Token | undefined {
   return { kind: 'file', from: caret - query.length - 1, to: caret, query };
 }
 
-/** The commands that match, the best first: commands that begin with the query, then commands that contain it. */
+/** At most `MOST` matching commands: first those that begin with the query, then those that contain it. */
 export function commandsFor(query: string, commands: Offer[]): Choice[] {
   const wanted = query.toLowerCase();
   const rank = ({ name }: Offer) => {

@@ -12,7 +12,7 @@ import { type Choice, commandsFor, completed, type Token, tokenAt } from './comp
 import { type Accepts, type Attached, attach, MOST, unreadable } from './files.ts';
 import { counted } from '../ui/dom.ts';
 
-/** The largest fraction of the window's height that the text field takes. */
+/** The maximum height of the text field, as a fraction of the window's height. */
 const HEIGHT = 0.4;
 
 /** Attached files whose message has not been sent, by project, for as long as the page is open. */
@@ -22,7 +22,7 @@ type World = {
   send: (text: string, files: Attached[], steer: boolean) => void;
   failed: (error: Error) => void;
   commands: () => Offer[];
-  /** Returns the files of the project that match, best first; undefined if files can't be completed. */
+  /** Returns the project's files that match `query`, best first. The function is undefined if files can't be completed. */
   findFiles?: (query: string) => Promise<Choice[]>;
 };
 
@@ -330,7 +330,7 @@ export class Composer {
     this.mark();
   }
 
-  /** Closes the list. */
+  /** Closes the list of suggestions, and drops results that have not arrived yet. */
   private forget() {
     this.asked++;
     if (this.found.value.length) this.offer([]);

@@ -59,7 +59,7 @@ export const unreadable = (name: string) =>
 const shortened = (name: string) =>
   name.length > LONGEST_NAME ? wellFormed(`${name.slice(0, 150)}…${name.slice(-40)}`) : name;
 
-/** The message with the text files in it, for agents that get no files. */
+/** The message with the text files in it, for agents that don't receive files. */
 export function withTexts(prompt: string, files: Attached[]) {
   const blocks = files.map(({ name, text = '' }) => {
     const longest = Math.max(2, ...[...text.matchAll(/`+/g)].map(([run]) => run.length));

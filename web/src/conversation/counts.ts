@@ -45,7 +45,7 @@ function countOf({ tool, question, state }: ToolRow): LineCounts | undefined {
 
 export type Edited = LineCounts & { files: number };
 
-/** What tool calls have edited, including those of subagents; undefined if nothing. */
+/** What tool calls, including subagents' calls, have edited; undefined if they have edited nothing. */
 export function editedBy(rows: readonly ToolRow[]): Edited | undefined {
   const files = new Set<string>();
   let added = 0;

@@ -158,7 +158,7 @@ function Thinking({ item, world }: ViewOf) {
 
 const OUTPUT = /^<(local-command-stdout|local-command-stderr|bash-stdout|bash-stderr)>([\s\S]*?)<\/\1>$/;
 
-/** Text that was sent to the agent as if from the user, but not typed by a person. */
+/** Text that was sent to the agent as if from the user, but that the user did not type. */
 function Aside({ item, world }: ViewOf) {
   const text = String(item.text).trim();
   if (isInterruption(text))

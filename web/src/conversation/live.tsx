@@ -13,7 +13,7 @@ import { Text } from '../ui/elements.tsx';
 const LONG = 4_000;
 const PAUSE = 100; // ms
 
-/** The number of characters that are shown of the end of a text that is too long to be drawn entirely as Markdown. */
+/** The number of characters at the end of a text that are shown if it is too long to be drawn entirely as Markdown. */
 const TAIL = 4_000;
 
 export class Live {
@@ -85,7 +85,7 @@ export class Live {
     this._timer = undefined;
     const text = this._text;
     const cut = cutAt(text, MARKDOWN);
-    // Blocks that are out of sight cost nothing: neither while the text grows, nor when it becomes a message.
+    // With this class, the browser does not lay out blocks that are out of view, even when the text becomes a message.
     this._host.classList.toggle('long', text.length > LONG);
     this._drawnAt = performance.now();
     try {

@@ -76,7 +76,7 @@ export function Outline({
   }, [session, find === undefined]);
   const entries = listed(prompts, found?.results ?? []);
   const isSearched = !find || found !== undefined || problem !== '';
-  // The server finds all prompts in its own history. Only the agent may have stored earlier ones.
+  // The server finds all prompts in its own history. Earlier ones may be stored only by the agent.
   const isRestUnknown = isSearched && (entries.length === 0 || entries[0].seq >= first);
   return (
     <Dialog title="Messages" onClose={close}>

@@ -34,7 +34,7 @@ export type ItemRow = {
 
 export type Row = ToolRow | GroupRow | ItemRow;
 
-/** A group keeps its key when calls are added before or after it. */
+/** The key of each item's group, so that a group keeps its key when calls are added before or after it. */
 const groups = new WeakMap<Item, string>();
 
 /** The inputs of calls as texts, for comparison. */
@@ -60,7 +60,7 @@ const sorted = (_: string, value: any) =>
 
 /**
  * Whether a request is about this call of the same tool. The request may have additional fields, which the agent has
- * filled in: the whole plan, for a call by which Claude Code presents one.
+ * filled in, such as the whole plan when Claude Code presents one.
  */
 function isAbout(request: any, call: any, tool: string) {
   if (written(request) === written(call)) return true;
@@ -105,9 +105,8 @@ function lastEnd(items: readonly Item[]) {
 }
 
 /**
- * Which approval request was about which call, by their tool and input. The call comes first, except in a terminal
- * session, where the agent asks before its own record of the call is read. A request is never about a call that
- * already had its result.
+ * Matches approval requests to calls by tool and input. The call comes first, except in a terminal session, where the
+ * agent asks before its own record of the call is read. A request is never about a call that already had its result.
  */
 function questionsOf(items: readonly Item[]) {
   const byTool = new Map<Item, Item>();

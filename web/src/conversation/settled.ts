@@ -2,14 +2,14 @@
 
 import { planIn } from '../approvals/input.ts';
 
-/** Why an answer is no longer needed. A request that is decided in the terminal is not shown as withdrawn. */
+/** Why an answer is no longer needed, in words; without "Withdrawn:" if the request was decided elsewhere. */
 function withdrawn(reason: string) {
   return /^(answered elsewhere|asked in the terminal|overruled)/.test(reason)
     ? `${reason[0].toUpperCase()}${reason.slice(1)}`
     : `Withdrawn: ${reason}`;
 }
 
-/** What was chosen or written for each of an agent's questions; undefined if it is not known. */
+/** What was chosen or written for each of an agent's questions; undefined if no answers to questions are known. */
 export function answersOf(answer: any, request: any): [string, string][] | undefined {
   return request?.tool_name === 'AskUserQuestion' ? answersIn(answer?.updated_input?.answers) : undefined;
 }

@@ -222,7 +222,7 @@ function ToolBody({ row, world }: { row: ToolRow; world: World }) {
   );
 }
 
-/** What the call was meant to do; if there was an approval request, as it was decided. */
+/** What the call was meant to do or, if there was an approval request, what was decided. */
 function Asked({ row: { tool, question }, world }: { row: ToolRow; world: World }) {
   const kind = kindOf(tool as any);
   const { name } = tool;

@@ -321,7 +321,7 @@ export class ConversationView {
     return withDays(rowsOf(items, Boolean(run) || desk?.state === 'working' || desk?.state === 'waiting'));
   }
 
-  /** Skips the work if no row has changed, which is usual while an answer streams. */
+  /** Updates the rows. Does nothing if none has changed, which is usual while an answer streams. */
   _drawRows(conversation: Conversation) {
     const { items, run } = conversation;
     const versions = items.reduce((sum, item) => sum + item.version, 0);
@@ -422,7 +422,7 @@ export class ConversationView {
 
   _drawCards(conversation: Conversation) {
     const before = [...this._cards.values()];
-    const wasInSight = this.current.isInSight;
+    const wasInView = this.current.isInView;
     let isMine = false;
     for (const [id, card] of this._cards) {
       const request = conversation.open.get(id);
@@ -462,7 +462,7 @@ export class ConversationView {
       this.type();
     // Scrolls to the next card only if the user has answered or seen the previous one, or is at the end of the list.
     if (!isOther || !this.current.card) return;
-    if (isMine || wasInSight || this.list.follows) this.list.reveal(this.current.card.element);
+    if (isMine || wasInView || this.list.follows) this.list.reveal(this.current.card.element);
     if (isMine && document.activeElement === document.body) this.current.card.element.focus({ preventScroll: true });
   }
 
@@ -493,7 +493,7 @@ export class ConversationView {
   _addCard(request: any) {
     const card = new ApprovalCard(request, {
       root: this._project?.path ?? '',
-      agent: agentName(this._project?.agent ?? ''),
+      agent: agentName(this._project?.agent ?? '', this.client.hello),
       may: (type: string) => this.client.may(type),
       answer: (asked: any, answer: any) => this._answer(asked, answer),
       whole: (blob: string) => this._whole(blob),
@@ -546,7 +546,7 @@ export class ConversationView {
   }
 }
 
-/** Enter unfolds the focused message. */
+/** Enter unfolds or folds the focused message. */
 function unfold(event: KeyboardEvent) {
   const target = event.target as HTMLElement;
   if (event.key !== 'Enter' || event.ctrlKey || event.metaKey || !target.classList.contains('item')) return;

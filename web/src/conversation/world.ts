@@ -11,7 +11,7 @@ export type World = {
   isOwn: (answer: any) => boolean;
   /** Who gave an answer that is not from this window. */
   called: (answer: any) => string;
-  /** Fetches a whole record if only a preview of it was received. */
+  /** Fetches the whole record of which only a preview was received. */
   whole: (blob: string) => Promise<any>;
   /** The bytes of an image that was sent with a prompt; undefined if it is no longer stored. */
   image: (id: string) => Promise<Uint8Array<ArrayBuffer> | undefined>;
@@ -22,7 +22,7 @@ export type World = {
   review?: (run: string) => boolean;
   openReview?: () => void;
   openFile?: OpenFile;
-  /** The element in which a text was drawn while it was streamed. */
+  /** Returns the element in which a text was drawn while it was streamed; undefined if it can't be reused. */
   adopt?: (text: string) => HTMLElement | undefined;
   /** The keys of what the user has unfolded. */
   unfolded: Set<string>;

@@ -23,7 +23,7 @@ const ROW = 1.55; // em
 /** The number of characters that a comment quotes from its line. */
 const QUOTED = 200;
 
-/** The diff of two texts. `numbered`: shows line numbers, for texts that are whole files. */
+/** The diff of two texts. `numbered`: whether line numbers are shown, as for texts that are whole files. */
 export function TextsDiff({
   path,
   old_text: before,

@@ -38,7 +38,7 @@ const BETWEEN = 300;
 /**
  * The lines that two texts have in common. Long texts are compared piecewise, between lines that are unique in both (as
  * in patience diff): this is much faster than finding the shortest edit script, and the result is rarely longer. Texts
- * that are short, or have no such lines, are compared exactly; undefined if they differ in too much.
+ * that are short, or have no such lines, are compared exactly; undefined if they differ too much.
  */
 function aligned(a: readonly string[], b: readonly string[]): [number, number][] | undefined {
   const anchors = a.length + b.length > MOST ? anchorsOf(a, b) : [];

@@ -28,7 +28,7 @@ export function fileIn(hash: string): FilePlace | undefined {
 }
 
 /**
- * Turns a path that an agent or a person wrote (absolute, relative, with "./", or with a slash at the end) into one
+ * Turns a path that an agent or a user wrote (absolute, relative, with "./", or with a slash at the end) into one
  * relative to the project. An absolute path outside the project stays absolute.
  */
 export function inProject(root: string, path: string): string {

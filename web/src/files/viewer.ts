@@ -1,4 +1,4 @@
-// A file to read, in CodeMirror, which draws only the lines in view but searches all of them.
+// Shows a file, read-only, in CodeMirror, which draws only the lines in view but searches all of them.
 
 import { defaultKeymap } from '@codemirror/commands';
 import { search, searchKeymap } from '@codemirror/search';

@@ -10,7 +10,7 @@ import type { Numbers, Reviews } from '../state/reviews.ts';
 /** The same words as in the server's notifications. Whoever interrupts a run already knows that it has ended. */
 const OUTCOMES = { completed: 'Run finished', failed: 'Run failed', timeout: 'Run timed out' };
 
-/** Milliseconds for which the notification of a run's end waits for the numbers of the review, like the server's. */
+/** Milliseconds for which the notification of a run's end waits for the review's counts, like the server's. */
 const REVIEW_MS = 3000;
 
 type Notice = { title: string; body: string; address: string };
@@ -19,7 +19,7 @@ type Notice = { title: string; body: string; address: string };
  * The notification about a run's end; undefined if nobody has to be notified.
  *
  * @param name the project's name
- * @param review the numbers of the review; undefined if there is nothing to review
+ * @param review the review's counts; undefined if there is nothing to review
  */
 export function endNotice(outcome: string, id: string, name: string, review?: Numbers): Notice | undefined {
   const ended = OUTCOMES[outcome as keyof typeof OUTCOMES];
@@ -63,7 +63,11 @@ export function watch(client: import('../protocol/client.ts').Client, reviews: R
   });
 }
 
-/** @param name the name of the project that is shown */
+/**
+ * Sets the title of the page and the number on the app's icon.
+ * @param waiting the number of approval requests that wait
+ * @param name the name of the project that is shown
+ */
 export function title(waiting: number, name?: string) {
   const words = `${waiting ? `(${waiting}) ` : ''}${name ? `${harmless(name)} · ` : ''}Drawbridge`;
   if (document.title === words) return;

@@ -4,7 +4,7 @@ import * as kept from '../state/kept.ts';
 
 const worker = () => navigator.serviceWorker?.getRegistration();
 
-/** Whether this browser supports push notifications, and the server sends them to it. */
+/** Whether this browser supports push notifications, and the server lets this device subscribe to them. */
 export const canPush = (client: import('../protocol/client.ts').Client) =>
   'PushManager' in window && 'serviceWorker' in navigator && client.may('push_subscribe');
 
@@ -26,7 +26,7 @@ export async function subscribe(client: import('../protocol/client.ts').Client, 
   kept.keepWants('actions', actions);
 }
 
-/** Unsubscribes. If the server can't be reached, it notices with its next push. */
+/** Unsubscribes. A server that can't be reached now finds out when it sends its next push message. */
 export async function unsubscribe(client: import('../protocol/client.ts').Client) {
   kept.keepWants('push', false);
   const subscription = await (await worker())?.pushManager.getSubscription();
@@ -35,7 +35,7 @@ export async function unsubscribe(client: import('../protocol/client.ts').Client
   await client.connection.ask('push_unsubscribe', { endpoint: subscription.endpoint }).catch(() => {});
 }
 
-/** Sends a notification to this browser only. Returns what its push service answered. */
+/** Sends a notification to this browser only. Returns whether its push service accepted it, and if not, why. */
 export async function test(
   client: import('../protocol/client.ts').Client,
 ): Promise<{ accepted: boolean; problem?: string }> {

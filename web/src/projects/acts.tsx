@@ -31,7 +31,10 @@ export async function resume(world: World, project: string, session: string, cop
   );
 }
 
-/** The id of a row's session; empty if it has none. Soon after a session begins, the list may have its previous id. */
+/**
+ * The id of a row's session; empty if it has none. The current session's id is requested: soon after a session begins,
+ * the list may still contain its previous id.
+ */
 export async function idOf(world: World, { project, session, current }: Row): Promise<string> {
   if (!current) return session?.session_id ?? '';
   const { data } = await world.client.connection.ask('sessions', { limit: 20 }, { project: project.id });

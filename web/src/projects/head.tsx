@@ -39,8 +39,8 @@ export function Head({ tools }: { tools?: Element }) {
   const isInside = shown.view === 'files' || shown.view === 'review';
   const project = shown.view === 'project' ? client.projects.all.get(shown.project) : undefined;
   const row = shownRow(world);
-  // The button beside the state already shows the numbers of the review.
-  const state = row?.kind === 'review' ? standing(project) : row;
+  // The link to the review already shows how many files there are to review.
+  const state = row?.kind === 'undecided' ? standing(project) : row;
   // Without a connection, the last known state may be outdated.
   const isOpen = live.connection.value >= 0 && client.connection.state === 'open';
   const hold = useRef<HTMLDivElement>(null);

@@ -9,7 +9,7 @@ export type Row = Standing & {
   /** The address of the view that shows the session. */
   href: string;
   project: any;
-  /** Undefined if the server doesn't list sessions, or if this one has not begun. */
+  /** Undefined if the server has not listed it, for example because it has not begun. */
   session?: SessionEntry;
   /** Whether the next run continues this session. */
   current: boolean;

@@ -1,4 +1,4 @@
-// The list of sessions, each with its state and its last line. Sessions that wait for a person come first.
+// The list of sessions, each with its state and a preview. Sessions that wait for a person come first.
 
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 
@@ -12,7 +12,7 @@ import { useWorld } from '../ui/world.ts';
 import { newSession, removeRow, renameRow } from './acts.tsx';
 import { type Group, groups, type Row } from './rows.ts';
 
-/** How many sessions of a directory are shown at first, or more if more are current; the user can expand the rest. */
+/** How many sessions of a directory are shown at first, unless more are current; the user can expand the rest. */
 const FEW = 5;
 
 export function Sidebar() {
@@ -44,7 +44,7 @@ export function Sidebar() {
           </p>
         </div>
       )}
-      {projects.all.size > 0 && found.length === 0 && <p class="hint no-match">No session matches.</p>}
+      {projects.all.size > 0 && found.length === 0 && <p class="hint no-match">No matching sessions.</p>}
       {filter.value && client.may('search') && (
         <a class="search-all" href={searchAddress(filter.value)}>
           <Icon name="search" />

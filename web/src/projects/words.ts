@@ -1,9 +1,9 @@
-// The state of a project in a word or two, the same everywhere in the web UI. Pure.
+// The state of a project in a few words, the same everywhere in the web UI. Pure.
 
 import type { Hello, ModeOffer } from '../protocol/messages.ts';
 import { counted, duration } from '../ui/dom.ts';
 
-export type Standing = { kind: 'waiting' | 'working' | 'failed' | 'review' | 'idle' | 'ended'; words: string };
+export type Standing = { kind: 'waiting' | 'working' | 'failed' | 'undecided' | 'idle' | 'ended'; words: string };
 
 export function standing({
   approvals,
@@ -34,7 +34,7 @@ export function listed(project: any): Standing {
   const isAtRest = found.kind === 'idle' || found === DESK.ended;
   if (!isAtRest || !files || project.continues_at) return found;
   const scheduled = project.scheduled_until && ` · scheduled until ${clock(project.scheduled_until)}`;
-  return { kind: 'review', words: `${counted(files, 'file')} to review${scheduled || ''}` };
+  return { kind: 'undecided', words: `${counted(files, 'file')} to review${scheduled || ''}` };
 }
 
 const DESK: Record<string, Standing> = {
@@ -76,11 +76,11 @@ export const plainLine = (text: string) =>
     .replace(/\*\*|`/g, '')
     .replace(/\[([^\][]+)\]\([^)\s]*\)/g, '$1');
 
-/** What is known about a mode: from the agent, if only it has the mode, otherwise from the server. */
+/** What is known about a mode: from the server or, if it does not know the mode, from the agent; else undefined. */
 export const modeOffer = (project: any, mode: string, offers: ModeOffer[] = []): ModeOffer | undefined =>
   [...offers, ...(project?.own_modes ?? [])].find((one) => one.name === mode);
 
-/** Whether the agent asks before it changes files. */
+/** Whether the agent asks before it changes files; true if that is not known. */
 export const asksFirst = (project: any, offers?: ModeOffer[]): boolean =>
   project?.asks !== false && modeOffer(project, project?.permission_mode, offers)?.asks !== false;
 
@@ -97,7 +97,7 @@ export const modesOf = (project: any, hello?: Pick<Hello, 'modes' | 'mode_offers
 
 const WEEK = 7 * 86_400_000;
 
-/** "14:05" for today, with the weekday for another day, and with the date if that day is a week or more ahead. */
+/** "14:05" for today; preceded by the weekday for another day, or by the date if that day is a week or more ahead. */
 export function clock(time: string, now = new Date()) {
   const when = new Date(time);
   const hours = when.toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit' });
@@ -112,10 +112,10 @@ export function liftedWords(until: string, now = new Date()) {
   return Date.parse(until) > now.getTime() ? `Limit resets at ${clock(until, now)}.` : 'The limit has reset.';
 }
 
-/** An agent's display name: "Claude" for "claude". */
-export function agentName(agent: string) {
-  const own = ({ claude: 'Claude', gemini: 'Gemini', codex: 'Codex' } as Record<string, string>)[agent];
-  return own ?? `The ${agent} agent`;
+/** An agent's display name: "Claude" for "claude". Until the server's hello has arrived, a guess. */
+export function agentName(agent: string, hello?: Pick<Hello, 'agent_words'>) {
+  if (!hello) return agent.charAt(0).toUpperCase() + agent.slice(1);
+  return hello.agent_words.find(({ name }) => name === agent)?.label ?? `The ${agent} agent`;
 }
 
 /** How long a run has taken so far; empty if it has not started. */

@@ -5,14 +5,14 @@ import { Conversation, recordOf } from '../state/conversation.ts';
 import { Projects } from '../state/projects.ts';
 import * as kept from '../state/kept.ts';
 import { newId, sendUp } from './blobs.ts';
-import { size } from '../ui/dom.ts';
+import { textSize } from '../ui/dom.ts';
 
 /** The number of records in a page of history. */
 const PAGE = 120;
 
 /**
- * The number of records with which a conversation is opened: more than fit on a screen, but few on a slow network. A
- * full page follows, because it may contain what the view shows about the run.
+ * The number of records with which a conversation is opened: more than fit on a screen, but few enough for a slow
+ * network. A full page follows, because it may contain what the view shows about the run.
  */
 const FIRST_PAGE = 30;
 
@@ -108,7 +108,10 @@ export class Client extends EventTarget {
     this.connection.pair(code, name);
   }
 
-  /** Whether the server accepts messages of this type from this device; true as long as this is not known. */
+  /**
+   * Whether the server accepts messages of this type from this device. Until it has answered, its last known answer
+   * counts; true if there isn’t one.
+   */
   may(type: string) {
     return (this.hello?.features ?? kept.features())?.includes(type) ?? true;
   }
@@ -132,7 +135,7 @@ export class Client extends EventTarget {
   async execute(prompt: string, files: { blob: Blob; name: string }[] = [], extra: Extra = {}) {
     const project = this._id;
     if (new TextEncoder().encode(JSON.stringify(prompt)).length > MESSAGE_BYTES)
-      throw new Error(`This message is too long: ${size(prompt.length)}. Send part of it, or attach it as a file.`);
+      throw new Error(`This message is too long: ${textSize(prompt)}. Send part of it, or attach it as a file.`);
     const attachments = [];
     for (const { blob, name } of files) {
       attachments.push({
@@ -232,7 +235,7 @@ export class Client extends EventTarget {
       return false;
     const { first } = conversation;
     const { data } = await this.command('get_messages', { before_seq: first, limit: PAGE });
-    if (conversation.first !== first || conversation.before !== undefined) return false; // a jump came between
+    if (conversation.first !== first || conversation.before !== undefined) return false; // a jump intervened
     conversation.prepend(data.messages);
     this._tell('conversation');
     return data.messages.length > 0;
@@ -298,7 +301,7 @@ export class Client extends EventTarget {
     await this._reload();
   }
 
-  /** Fetches a message's whole record if only a preview of it was received. */
+  /** Fetches the whole record of a message of which only a preview was received. */
   async whole(blob: string) {
     return JSON.parse(await new Blob([await this.bytes(blob)]).text());
   }
@@ -357,8 +360,8 @@ export class Client extends EventTarget {
     void this._olderOfSession(conversation).catch(() => {});
   }
 
-  /** Loads older messages of the session; overlapping calls share one request. Returns false if there is nothing older
-   * to request, or if other records were loaded in the meantime. */
+  /** Loads older messages of the session; overlapping calls share one request. Returns false if there are none, or if
+   * other records were loaded in the meantime. */
   async _olderOfSession(conversation: Conversation): Promise<boolean> {
     if (!conversation.before) return false;
     conversation.loading ??= this._pageOfSession(conversation).finally(() => (conversation.loading = undefined));
@@ -368,7 +371,8 @@ export class Client extends EventTarget {
   async _pageOfSession(conversation: Conversation) {
     const session = conversation.session ?? conversation.reads;
     // A page may be empty although there are others before it.
-    for (let count = 0; count === 0 && conversation.before !== null; ) {
+    let count = 0;
+    while (count === 0 && conversation.before !== null) {
       const { before } = conversation;
       const { data } = await this.command('session_messages', { session_id: session, before, limit: PAGE });
       if (this.conversation !== conversation || conversation.before === undefined) return false;
@@ -376,7 +380,7 @@ export class Client extends EventTarget {
       conversation.prependSession(data.messages, data.before ?? null);
     }
     this._tell('conversation');
-    return true;
+    return count > 0;
   }
 
   get _id() {

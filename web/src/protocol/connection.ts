@@ -113,7 +113,7 @@ export class Connection {
     this._become('idle');
   }
 
-  /** Reconnects immediately: the network is back, or the web UI is visible again. */
+  /** If the connection is `waiting`, makes the next attempt now. */
   hurry() {
     if (this.state !== 'waiting') return;
     this._cancel(this._timer);
@@ -139,7 +139,7 @@ export class Connection {
   /**
    * Sends a request and returns the reply. If the connection is lost, a `lasting` request is sent again with the same
    * id after each reconnect until it is answered; the server executes it only once. Other requests fail with OFFLINE,
-   * and lasting ones too once the connection is stopped or refused.
+   * and lasting ones too once the connection is stopped or refused. Throws `RequestError` if the request fails.
    */
   ask(
     type: string,

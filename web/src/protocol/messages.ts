@@ -3,21 +3,24 @@
 /** The reply to `execute` and `review_submit`. `position`: the number of runs before this one; 0 if it starts as soon as a slot is free, or has already started. `images` and `files`: as in the prompt's record. `waiting`: the comments wait for the agent of a terminal session; `run_id` is empty, because their run is not known yet. */
 export type Accepted = { run_id: string; position: number; images?: PromptImage[]; files?: PromptFile[]; waiting?: boolean };
 
-/** An agent. `name`: as in `execute`; `title`: its name for people. `asks`: it can ask for approval; `pictures`: it accepts images with a prompt. `version`: the version of its program, if that is known without starting the program. `hint`: what to do if it is not installed. */
+/** An agent. `name`: as in `execute`; `title`: its display name. `asks`: it can ask for approval; `pictures`: it accepts images with a prompt. `version`: the version of its program, if that is known without starting the program. `hint`: what to do if it is not installed. */
 export type AgentInfo = { name: string; title: string; installed: boolean; asks?: boolean; pictures?: boolean; version?: string | null; hint?: string | null };
 
 export type AgentList = { agents: AgentInfo[] };
 
-/** One JSON object of an agent's output or, with `direction` "client", of a person's prompt. `timestamp`: as in the history. */
-export type AgentMessage = { messages: any[]; session_id: string; direction: "claude" | "client" | "server"; run_id?: string | null; timestamp?: string | null; truncated?: Truncated | null };
+/** One JSON object from an agent's output or, with `direction` "client", a user's prompt. `timestamp`: as in the history. */
+export type AgentMessage = { messages: any[]; session_id: string; direction: "claude" | "client" | "server"; timestamp?: string | null; truncated?: Truncated | null };
 
-/** What an agent offers. `commands`: their names do not begin with "/". `steer`: whether a message can be sent into a running turn. */
+/** What an agent offers. `commands`: their names do not begin with "/". `steer`: whether a message can be added to a running turn. */
 export type AgentOffers = { commands?: Offer[]; agents?: Offer[]; skills?: string[]; mcp_servers?: McpServer[]; models?: ModelOffer[]; steer?: boolean };
 
-/** The state that an agent currently reports. `context_tokens`: the last known size of its context, out of `context_window`. `tasks`: only running ones. */
+/** The state that an agent currently reports. `context_tokens`: the last known size of its context, out of `context_window`, both in tokens. `compacting`: whether it is compacting its context. `tasks`: only running ones. */
 export type AgentState = { model?: string | null; effort?: string | null; context_tokens?: number | null; context_window?: number | null; retry?: Retry | null; compacting?: boolean; todos?: Todo[]; tasks?: Task[] };
 
-/** A change that `remember` would make, in words. `suggestion`: the index in `suggestions` of the suggestion that the change comes from. `saved_in`: the file in which the agent saves the change; empty if the change lasts only as long as the session, or the file is not known. */
+/** The texts about an agent that clients show. `label`: its name at the beginning of a sentence. */
+export type AgentWords = { name: string; label: string; login: Login };
+
+/** A change that `remember` would make. `text` describes it to the user. `suggestion`: the index of the suggestion in `suggestions` that the change comes from. `saved_in`: the file in which the agent saves the change; empty if the change lasts only as long as the session, or the file is not known. */
 export type Always = { text: string; suggestion: number; saved_in?: string };
 
 /** The subagent that asks a question (see `Question.asked_by`, which is None if the main agent asks). `agent_type`: its kind, for example "general-purpose". */
@@ -37,10 +40,10 @@ export type BlobStored = { blob_id: string; size: number; complete: boolean };
 /** `path` is relative to the project. */
 export type ChangedFile = { path: string; change: "added" | "changed" | "deleted" };
 
-/** What `review_commit` would do. `message`: a suggestion, made from the last prompt. `author`: the author of the commit, as configured in git; if it is missing, `problem` is the reason why nothing can be committed, for people. `lines`: the numbers of lines for each of the `kept` files, by path. */
+/** What `review_commit` would do. `message`: a suggestion, made from the last prompt. `author`: the author of the commit, as configured in git; if it is missing, `problem` is the human-readable reason why nothing can be committed. `lines`: the numbers of lines for each of the `kept` files, by path. */
 export type CommitOffer = { message: string; lines: { [name: string]: Lines }; author?: string; problem?: string };
 
-/** An agent that a person has started in a terminal on the server's machine. `state` "waiting": it waits for a decision; "finished": it waits for the next prompt; "ended": its program has ended. `permission_mode` is the agent's name for its mode; `asks` is false in modes in which it asks neither before commands nor before changes to files. `prompts`: it accepts prompts through `execute`, since its terminal belongs to an editor with a bridge. `in_terminal`: an approval request is waiting that can be answered only in the agent's own dialog. `background`: the agent's daemon runs it, without a terminal. `background_tasks`: the number of tasks that run while the agent itself waits for the next prompt. `continued_in`: the id of the session that continues this one, after the user moved it to the background. */
+/** An agent that a person has started in a terminal on the server's machine. `state` "waiting": it waits for a decision; "finished": it waits for the next prompt; "ended": its program has ended. `permission_mode` is the agent's name for its mode; `asks` is false in modes in which it asks neither before commands nor before changes to files. `prompts`: it accepts prompts through `execute`, since its terminal belongs to an editor with a bridge. `in_terminal`: it waits for an approval request that can be answered only in its own dialog. `background`: the agent's daemon runs it, without a terminal. `background_tasks`: the number of tasks that run while the agent itself waits for the next prompt. `continued_in`: the id of the session that continues this one, after the user moved it to the background. */
 export type DeskInfo = { state: "ended" | "finished" | "waiting" | "working"; permission_mode?: string | null; asks?: boolean; prompts?: boolean; in_terminal?: boolean; background?: boolean; background_tasks?: number; continued_in?: string | null };
 
 /** A device. `state`: the state of its token. `mine`: the request came from this device. `connected`: it is connected now. */
@@ -59,8 +62,11 @@ export type Directories = { path: string; directories: string[]; more?: boolean 
 /** The reply to `dir_create`: the canonical path of the new directory. */
 export type DirectoryCreated = { path: string };
 
-/** `update/disk_warning`. `scope`: the history of `project_id` ("project"), all data of the server ("data"), or the disk that contains the data ("disk"). Sent when 80% of a limit or the limit itself is reached, or when little space is free on the disk; again only after the use has been well below that threshold. `message` is for people. */
+/** `update/disk_warning`. `scope`: the history of `project_id` ("project"), all data of the server ("data"), or the disk that contains the data ("disk"). Sent when 80% of a limit or the limit itself is reached, or when little space is free on the disk; again only after the use has been well below that threshold. `message` is human-readable. */
 export type DiskWarning = { scope: "data" | "disk" | "project"; used_mb: number; limit_mb: number; message: string };
+
+/** A level of effort, as clients show it. */
+export type EffortOffer = { name: string; text: string };
 
 /** `error` repeats `message` under the specification's name. */
 export type Error = { code: string; message: string; error: string; retryable: boolean; correlation_id: string; request_id?: string | null; field?: string | null; details?: any };
@@ -76,17 +82,17 @@ export type FileContent = { path: string; kind: "image" | "text"; size: number; 
 /** The reply to `file_list`. `path`: as requested; `more`: there are further entries; `git`: the project is in a git work tree, so `status` and `ignored` are known. */
 export type FileEntries = { path: string; entries: FileEntry[]; more?: boolean; git?: boolean };
 
-/** `path` is relative to the project. `size`: in bytes, only for files. `status`: how a file differs from the last commit, as git reports it; for a directory, "M" if something in it has changed, "D" if it was deleted. `link`: it is a symbolic link; `kind` and `size` describe its target; `kind` is "other" if the target is outside the project or does not exist. `ignored`: git ignores it. */
+/** `path` is relative to the project. `size`: in bytes, only for files. `status`: how a file differs from the last commit, as git reports it; for a directory, "M" if something in it has changed, "D" if it was deleted. `link`: it is a symbolic link; `kind` and `size` describe its target; `kind` is "other" if the target is outside the project or does not exist. `ignored`: git ignores it, or it is a directory without files that git does not ignore. */
 export type FileEntry = { path: string; kind: "directory" | "file" | "other"; size?: number | null; status?: "?" | "A" | "D" | "M" | null; link?: boolean; ignored?: boolean };
 
 /** Comments that `by` has left with the terminal session `project_id`, as one `prompt`. `state` `waiting`: its agent gets them when it stops, or with the next prompt; `given`: they are being delivered. In the other states they are drafts again: `unsure` if the agent may have received them, `ended` if the session ended first, `refused` if the agent now has more permissions than clients may use. */
 export type Handover = { project_id: string; by: string; prompt: string; state: "ended" | "given" | "refused" | "unsure" | "waiting" };
 
-/** `status` "degraded" if `problems` (texts for people) is not empty. `subscriptions`: the number of subscriptions of all clients to projects and topics. */
+/** `status` is "degraded" if `problems` (human-readable sentences) is not empty. `subscriptions`: the number of subscriptions of all clients to projects and topics. */
 export type Health = { status: "degraded" | "ok"; version: string; uptime_seconds: number; clients: number; projects: number; running: number; disk_free_mb: number; problems: string[]; subscriptions: number; runs: Runs };
 
-/** `machine`: the server's host name. `client_id`: as in the server's log and in correlation ids. `agents`: the agents that can be run; `pictures`: the agents that accept images with a prompt. `features`: the message types that this server accepts from this client. `modes`: the permission modes that `set_mode` accepts here, in addition to an agent's own modes (`modes` of a project). `mode_offers`: the protocol's modes in words, including modes that `set_mode` does not accept here. */
-export type Hello = { server: string; version: string; protocol: number; client_id: string; device: DeviceOf; agents: string[]; pictures: string[]; features: string[]; limits: Limits; modes: string[]; mode_offers: ModeOffer[]; machine: string };
+/** `machine`: the server's host name. `client_id`: as in the server's log and in correlation ids. `agents`: the agents that can be run; `pictures`: the agents that accept images with a prompt. `features`: the message types that this server accepts from this client. `modes`: the permission modes that `set_mode` accepts here, in addition to an agent's own modes (`modes` of a project). `mode_offers`: the protocol's modes as clients show them, including modes that `set_mode` does not accept here. `agent_words`: the texts about each agent that the server knows, including agents that it can't run; `effort_offers`: the levels of effort as clients show them. */
+export type Hello = { server: string; version: string; protocol: number; client_id: string; device: DeviceOf; agents: string[]; pictures: string[]; features: string[]; limits: Limits; modes: string[]; mode_offers: ModeOffer[]; agent_words: AgentWords[]; effort_offers: EffortOffer[]; machine: string };
 
 /** `next`: the `after_seq` (or `before_seq`) of the next page; null if `has_more` is false. `first_seq`: the number of the first record that the history still contains. */
 export type HistoryPage = { messages: Record[]; next: number | null; has_more: boolean; first_seq?: number };
@@ -96,6 +102,9 @@ export type Limits = { message_bytes?: number; frame_bytes?: number; piece_bytes
 
 /** The numbers of lines that were added and removed. */
 export type Lines = { added: number; removed: number };
+
+/** How to log in to an agent on the server's machine. `next`: what to do after the `command`. */
+export type Login = { command: string; next: string };
 
 export type McpServer = { name: string; status?: string | null };
 
@@ -117,10 +126,10 @@ export type Options = { dangerously_skip_permissions?: boolean; allowed_tools?: 
 /** A pairing code, valid for one device until `expires_at`. `link` opens the web UI with the code; `qr` is the QR code of the link, row by row, "1" for a dark module, without the quiet zone. `loopback`: the link works only on the server's machine. */
 export type PairCreated = { code: string; scope: "admin" | "approve" | "run" | "view"; expires_at: string; link: string; qr: string[]; name?: string | null; loopback?: boolean };
 
-/** The reply to `pair`: the only message from the server that contains a token. If the client had not signed in, its connection continues as the new device's. */
+/** The reply to `pair`: the only message from the server that contains a token. The connection continues as the new device's. */
 export type Paired = { client_id: string; client: string; token: string; device: DeviceOf };
 
-/** A question from an agent that waits for a person's decision. `input` and `suggestions` are the agent's JSON. `form` "acp": the input is a tool call of the Agent Client Protocol; "fields": its members are the fields of a tool. `changeable`: the decision may contain an `updated_input`. `link_targets`: the paths in the request that lead through a symbolic link, with their targets. `asked_by`: the subagent that asks. `reason`: why the agent asks, in its own words. `blocked_path`: the path that the agent must not use without asking. `kind`, `title`, `risks` and `always` describe the request to people, in the same words in all clients. `remember` applies everything in `always`. `editable`: the fields of `input` that a decision may change. `summary`: the text of a notification, such as "Run a command", without a path or any other part of the input. */
+/** A question from an agent that waits for a person's decision. `input` and `suggestions` are the agent's JSON. `form` "acp": the input is a tool call of the Agent Client Protocol; "fields": the input consists of the tool's fields. `changeable`: the decision may contain an `updated_input`. `link_targets`: the paths in the request that lead through a symbolic link, with their targets. `asked_by`: the subagent that asks; null if the main agent asks. `reason`: why the agent asks, in its own words. `blocked_path`: the path that the agent must not use without asking. `kind`, `title`, `risks` and `always` describe the request to the user, in the same words in all clients. `remember` applies everything in `always`. `editable`: the fields of `input` that clients offer for editing. `summary`: the text of a notification, such as "Run a command", without a path or any other part of the input. */
 export type PermissionRequest = { approval_id: string; run_id: string; tool_name: string; input: any; suggestions: any; created_at: string; seq: number; proposal?: ProposalOf | null; changeable?: boolean; link_targets?: { [name: string]: string }; asked_by?: AskedBy | null; reason?: string | null; blocked_path?: string | null; kind?: "command" | "create" | "delete" | "edit" | "fetch" | "move" | "notebook" | "overwrite" | "plan" | "question" | "read" | "search" | "tool" | null; title?: Title | null; risks?: Risk[]; always?: Always[]; editable?: string[]; summary?: string; form?: "acp" | "fields"; truncated?: Truncated | null };
 
 /** `by` is a name that several clients may have; `client_id` is the connection that decided, as in its `hello`. `edited`: allowed with a different input from the agent's. Then `new_text` is the resulting text of the file, if the approval request is about a change to a file; otherwise `updated_input` is that input. Either is left out if it is too large. A `message` that is too large for a frame is cut and ends in "…". */
@@ -131,7 +140,7 @@ export type PermissionWithdrawn = { approval_id: string; reason: string };
 /** A directory in which a project can be created. `source`: why it is suggested. */
 export type Place = { path: string; source: "recent" | "repository" };
 
-/** The reply to `place_list`. `home`: the home directory of the server's user, if projects may be in it; `more`: the search for repositories has ended early. */
+/** The reply to `place_list`. `home`: the home directory of the server's user, if projects may be in it and the client may see it; `more`: the search for repositories has ended early. */
 export type Places = { places: Place[]; home?: string | null; more?: boolean };
 
 /** The reply to the client that deleted the project; other clients receive `update/project_deleted`. */
@@ -146,7 +155,7 @@ export type ProjectJoined = { id: string; path: string; state: "ERROR" | "EXECUT
 
 export type ProjectList = { projects: ProjectInfo[] };
 
-/** `update/project_state`: always the whole state. `queued`: the number of prompts that wait. */
+/** `update/project_state`: all fields, not only those that have changed. `run_id`: the active run, if any; `queued`: the number of prompts in the queue. */
 export type ProjectState = { id: string; path: string; state: "ERROR" | "EXECUTING" | "IDLE"; session_id: string; agent: string; created_at: string; last_active: string; message_count: number; last_seq: number; approvals: Waiting[]; desk?: DeskInfo | null; first_seq?: number; cost_usd?: number; first_message_time?: string | null; last_message_time?: string | null; permission_mode?: string; modes?: string[]; own_modes?: ModeOffer[]; asks?: boolean; continues_at?: string | null; scheduled_until?: string | null; title?: string; problem?: string | null; review?: ReviewNumbers | null; run_id?: string | null; queued?: number };
 
 /** A queued prompt was changed. `prompt`: the new text. `by`, `client_id`: the client that changed it. */
@@ -167,7 +176,7 @@ export type PullRequest = { title: string; body?: string };
 /** The server's public key for push messages, which a browser calls `applicationServerKey`, in base64url. */
 export type PushKey = { key: string };
 
-/** What `review_push` would do: push the current branch to the `branch` of the `remote`. `version` changes when the branch, its last commit or the remote changes. `ahead`: the number of commits that the remote's branch does not have, as far as is known; null: the remote does not have the branch. `pull_request`: the program that can create a pull request; null: `no_pull_request` is the reason. `title`, `body`: suggestions for the pull request. `problem`: why the branch can't be pushed; the other fields are then left out. Reasons are for people. */
+/** What `review_push` would do: push the current branch to the `branch` of the `remote`. `version` changes when the branch, its last commit or the remote changes. `ahead`: the number of commits that the remote's branch does not have, as far as is known; null: the remote does not have the branch. `pull_request`: the program that can create a pull request; null: `no_pull_request` is the reason. `title`, `body`: suggestions for the pull request. `problem`: why the branch can't be pushed; the other fields are then left out. Both reasons are human-readable. */
 export type PushOffer = { version?: string; remote?: string; branch?: string; ahead?: number | null; pull_request?: "gh" | "glab" | null; no_pull_request?: string; title?: string; body?: string; problem?: string };
 
 /** The reply to `push_test`: whether the push service has accepted the notification, and if not, why. */
@@ -179,28 +188,28 @@ export type QueueChanged = { queue: RunInfo[] };
 /** A line of a project's history. `truncated`: `message` is a preview. */
 export type Record = { seq: number; timestamp: string; direction: "claude" | "client" | "server"; message: any; truncated?: Truncated | null };
 
-/** What is left of a record that was deleted with its session. */
+/** The blank record that replaces a record when its session is deleted. */
 export type RecordRemoved = {};
 
-/** A request to the agent's API has failed, and the agent retries it after `delay_ms` milliseconds. `attempt`: the number of this retry, of at most `attempts`. `reason`: the agent's word for the failure, such as "authentication_failed"; `status`: the HTTP status. */
+/** A request to the agent's API has failed, and the agent retries it after `delay_ms` milliseconds. `attempt`: the number of this retry, of at most `attempts`. `reason`: the agent's word for the failure, such as "authentication_failed"; `status`: the HTTP status, None if it is not known. */
 export type Retry = { attempt: number; attempts: number; reason: string; status?: number | null; delay_ms?: number };
 
-/** The review of a session. `version` changes with anything in `files`; `more`: the number of files that do not fit into the message. `comments` have their current line numbers; `drafts`: a version that changes with any comment that is not sent yet. `kept`: the paths of files with kept changes that are not in the last commit, as many as fit into the message. `commit`: null if nothing was kept, or if the owner of the server does not allow commits. `push`: null if there is nothing to push or no remote, or if the owner does not allow pushes. `handover`: the comments that were left with a terminal session; null if there are none, or if the agent has them. `repository`: where the versions of the files are stored: in the repository of the `project`, or in a `private` one in the server's data, if the directory is not in a git work tree. */
+/** The review of a session. `version` changes with anything in `files`; `more`: the number of files that do not fit into the message. `comments` have their current line numbers; `drafts`: a version that changes whenever a draft does. `kept`: the paths of files with kept changes that are not in the last commit, as many as fit into the message. `commit`: null if nothing was kept, or if the owner of the server does not allow commits. `push`: null without a remote or a branch with commits, or if the owner does not allow pushes. `handover`: the comments that were left with a terminal session; null if there are none, or if the agent has them. `repository`: where the versions of the files are stored: in the repository of the `project`, or in a `private` one in the server's data, if the directory is not in a git work tree. */
 export type Review = { state: "none" | "open"; version: string; files: ReviewFile[]; more: number; repository: "private" | "project"; comments?: ReviewComment[]; drafts?: string; kept?: string[]; commit?: CommitOffer | null; push?: PushOffer | null; handover?: Handover | null };
 
-/** How much there is to decide in the review: the numbers of `files`, `hunks`, and lines `added` and `removed`. `by`, `client_id`: the client that decided on something; null if a run, or somebody else, has changed files. */
+/** How much there is to decide in the review: the numbers of `files`, `hunks`, and lines `added` and `removed`. `by`, `client_id`: the client that decided on something; null if nobody has decided, for example if a run has changed files. */
 export type ReviewChanged = { state: "decided" | "open"; files: number; hunks: number; added: number; removed: number; by?: string | null; client_id?: string | null };
 
-/** A comment on the lines `line` to `end_line` (from 1) of a file in the review: of its `new` text, or of its `old` one, before the agent's changes. `quote`: these lines, as they were shown; `blob`: the id of the whole text. `suggestion`: a text that the agent is to replace them with. `state`: a `draft` until it is submitted; `waiting` until the agent of a terminal session gets it; `sent` with the run `run_id`. `outdated`: the lines have changed since, so `line` and `end_line` are their previous numbers. */
+/** A comment on the lines `line` to `end_line` (from 1) of a file in the review: of its `new` text, or of its `old` one, before the agent's changes. `quote`: these lines, as they were shown; `blob`: git's id of the text that they are from. `suggestion`: a text that the agent is to replace them with. `state`: a `draft` until it is submitted; `waiting` until the agent of a terminal session gets it; `sent` with the run `run_id`; `resolved` by `resolved_by`. `outdated`: the lines have changed since, so `line` and `end_line` are their previous numbers. */
 export type ReviewComment = { comment_id: string; by: string; path: string; side: "new" | "old"; line: number; end_line: number; quote: string; blob: string; text: string; suggestion?: string | null; state?: "draft" | "resolved" | "sent" | "waiting"; run_id?: string | null; resolved_by?: string | null; outdated?: boolean };
 
-/** A person has written, changed, resolved or reopened a comment. `comment`: its new state; null if it was removed. */
+/** A user has written, changed, removed, resolved or reopened a comment. `comment`: its new state; null if it was removed. */
 export type ReviewCommented = { comment_id: string; by: string; comment?: ReviewComment | null; client_id?: string | null };
 
-/** A person has committed what was kept in the review. `commit`: the id of the commit; `branch`: the commit's branch (`created`: the branch is new); `files`: the paths of the committed files. `output`: the end of what git and its hooks printed. */
+/** A user has committed what was kept in the review. `commit`: the id of the commit; `branch`: the commit's branch (`created`: the branch is new); `files`: the paths of the committed files. `output`: the end of what git and its hooks printed. */
 export type ReviewCommitted = { commit: string; branch: string; files: string[]; output: string; by: string; client_id?: string | null; created?: boolean };
 
-/** A person has decided on hunks of the review. `hunks`: the number of hunks; `files`: the number of files with these hunks; `left`: the number of hunks that still wait for a decision. `by` null: nobody has decided anything in Drawbridge, but nothing is left to decide. */
+/** A user has decided on hunks of the review. `hunks`: the number of hunks; `files`: the number of files with these hunks; `left`: the number of hunks that still wait for a decision. `by` null: nobody has decided anything in Drawbridge, but nothing is left to decide. */
 export type ReviewDecided = { files: number; hunks: number; left: number; by?: string | null; decision?: "edit" | "keep" | "undo" | null; client_id?: string | null };
 
 /** A file with changes to decide. `old_path`: the previous path, if it was renamed. `added`, `removed`: numbers of lines. `old_mode`, `new_mode`: as in git, null where the file does not exist. `binary`: its lines are not compared, and it is decided on as a whole. `old_image`, `new_image`: the versions of the image, if the file is named like one. `too_large`: the file's hunks do not fit into the message, and are left out. */
@@ -215,18 +224,18 @@ export type ReviewImage = { blob_id: string; media_type: string };
 /** How much there is to decide in a review. `added`, `removed`: numbers of lines. */
 export type ReviewNumbers = { files: number; hunks: number; added: number; removed: number };
 
-/** A person has pushed `commit`, the last commit of the current branch, to the `branch` of the `remote`. `output`: the end of what git, its hooks and the program for pull requests printed. `pull_request`: the address of the pull request that was created or existed already; `problem`: why none was created, for people. */
+/** A user has pushed `commit`, the last commit of the current branch, to the `branch` of the `remote`. `output`: the end of what git, its hooks and the program for pull requests printed. `pull_request`: the address of the pull request that was created or existed already, if it is known; `problem`: why none was created, as human-readable text; empty if one was created, or none was requested. */
 export type ReviewPushed = { commit: string; remote: string; branch: string; output: string; by: string; client_id?: string | null; pull_request?: string | null; problem?: string };
 
-/** A part of the input to look at twice: `start` to `end` of the text in `field`, in UTF-16 code units; both are 0 if the whole field is meant. `field`: the field's name in `input`, with a dot before a nested name; empty if the part is not in a single field. */
+/** A part of the input that deserves a second look: `start` to `end` of the text in `field`, in UTF-16 code units; both are 0 if the whole field is meant. `field`: the field's name in `input`, with a dot before a nested name; empty if the part is not in a single field. */
 export type Risk = { code: string; text: string; field?: string; start?: number; end?: number };
 
-/** `diff`: a unified diff; `truncated`: the diff, or `files`, does not fit into a message. `directory`: where the agent worked, if that is outside the project's work tree. */
+/** `diff`: a unified diff; `truncated`: `diff` or `files` is incomplete, because it does not fit into a message. `directory`: where the agent worked, if that is outside the project or in another git work tree inside it. */
 export type RunChanges = { run_id: string; files: ChangedFile[]; diff: string; truncated: boolean; directory?: string | null };
 
 export type RunFinished = { run_id: string; outcome: "completed" | "failed" | "interrupted" | "killed" | "timeout"; duration_ms: number; cost_usd?: number | null; error?: string | null; code?: string | null; retry_at?: string | null; removed_by?: string | null; client_id?: string | null; input_tokens?: number | null; output_tokens?: number | null; directory?: string | null };
 
-/** A run that is active (`position` 0) or waits in the queue. `prompt` is the beginning of the run's prompt; `cut` if there is more. The record `seq` of the history has the whole prompt; after an edit, the new text is in a later `prompt_edited` record. `by` and `client_id`: the client that sent the prompt. `attachments`: the number of the prompt's attachments. */
+/** A run that is active (`position` 0) or waits in the queue. `prompt` is the beginning of the run's prompt; `cut`: there is more. The record with the number `seq` has the whole text: the prompt itself or, after an edit, the `prompt_edited`. `by` and `client_id`: the client that sent the prompt. `attachments`: the number of the prompt's attachments. In a terminal session, only `run_id`, `position`, `prompt`, `cut` and `started_at` are set. */
 export type RunInfo = { run_id: string; position: number; prompt: string; started_at?: string | null; request_id?: string | null; cut?: boolean; by?: string; client_id?: string; attachments?: number; seq?: number };
 
 /** The changes of the run were reverted. */
@@ -244,13 +253,13 @@ export type SearchResult = { project_id: string; seq: number; created_at: string
 /** The results, newest first. `next`: what to send as `before` for the next page; null after the last page. `building`: the index of a history is being built, so results may be missing. */
 export type SearchResults = { results: SearchResult[]; next?: string | null; building?: boolean };
 
-/** The conversation that the next run continues; with `fork_from`, a new one with the context of that conversation. `agent`: the conversation's agent, if a client has chosen it. `title`: the conversation's title, if it is already known. */
+/** `session_id`: the conversation that the next run continues; empty if it begins a new one. `fork_from`: the conversation whose context the new one gets, if any. `agent`: the conversation's agent, if a client has chosen the conversation. `title`: the conversation's title, if it is already known. */
 export type SessionChanged = { session_id: string; fork_from?: string | null; agent?: string | null; title?: string | null };
 
-/** The session's records were deleted. `agent_copy`: the agent has its own transcript, which was not deleted. */
+/** The session's records were moved to the server's trash. `agent_copy`: the agent has its own transcript, which was not deleted. */
 export type SessionDeleted = { session_id: string; by: string; agent_copy?: boolean };
 
-/** A session in a project's history, or a terminal session. `session_id`: the agent's id of the conversation, or one that begins with "log_" if the agent has not reported any. `title`: the name that a person gave the session (then `named`), otherwise its first prompt, or the title that the agent has stored if the session was begun elsewhere. `state`: the present state of the `current` session, which the next run continues ("waiting": for a decision); "finished" for any other. `last_line`: the end of the agent's latest text. `added` and `removed`: numbers of lines, as far as the agent has reported them. `first_seq` and `last_seq`: the session's first and last record; records of other sessions may be in between. `terminal`: a person has started the session in a terminal. */
+/** A session in a project's history, or a terminal session. `session_id`: the agent's id for the conversation, or one that begins with "log_" if the agent has not reported any. `title`: the name that a user gave the session (then `named`), otherwise its first prompt, or the title that the agent has stored if the session was begun elsewhere. `state`: the state of the `current` session, which the next run continues ("waiting": for a decision); "finished" for any other. `last_line`: the last line of the main agent's latest text. `added` and `removed`: numbers of lines, as far as the agent has reported them. `approvals`: the number of open approval requests. `first_seq` and `last_seq`: the session's first and last record; records of other sessions may be in between. `terminal`: a person has started the session in a terminal. */
 export type SessionEntry = { project_id: string; path: string; agent: string; session_id: string; title: string; state: "ended" | "failed" | "finished" | "waiting" | "working"; created_at: string; last_active: string; prompts: number; first_seq: number; last_seq: number; current?: boolean; named?: boolean; terminal?: boolean; fork_from?: string | null; last_line?: string; added?: number; removed?: number; approvals?: number };
 
 /** A conversation that the agent has stored; `current`: the next run continues it. */
@@ -264,7 +273,7 @@ export type SessionMessagesPage = { session_id: string; messages: Record[]; befo
 /** A piece of an exported file. The file consists of all pieces, joined in order. `next`: the position of the next piece; null after the last one. */
 export type SessionPiece = { name: string; media_type: string; text: string; next?: string | null };
 
-/** A person has named the session; an empty `name` removes its name. */
+/** A user has named the session; an empty `name` removes its name. */
 export type SessionRenamed = { session_id: string; name: string; by: string };
 
 export type SessionReset = { old_session_id: string; new_session_id: string; project_id: string };
@@ -301,7 +310,7 @@ export type UsageRow = { day: string; project_id: string; path: string; runs?: n
 /** The summary of an open approval request, for lists. */
 export type Waiting = { approval_id: string; tool_name: string; created_at: string };
 
-/** What a client asks: the `type` of a command and its `data`. */
+/** What a client requests: the `type` of a command and its `data`. */
 export type Commands = {
   agent_interrupt: { project_id?: string; all?: boolean; schedule?: boolean } | null;
   agent_kill: { project_id?: string } | null;
@@ -366,7 +375,7 @@ export type Commands = {
   usage: { days?: number } | null;
 };
 
-/** What the server sends, but for updates: `type` and `data`. */
+/** What the server sends, except updates: `type` and `data`. */
 export type Messages = {
   accepted: Accepted;
   agent_list: AgentList;

@@ -28,9 +28,9 @@ class Card implements Decidable {
     return this.part.isGone;
   }
 
-  looked(isInSight: boolean) {
+  looked(isInView: boolean) {
     const standing = this._review.of(this.part.key);
-    if (isInSight && standing.unopened.peek() === 0) this._review.saw(this.part);
+    if (isInView && standing.unopened.peek() === 0) this._review.saw(this.part);
   }
 }
 
@@ -86,7 +86,7 @@ export class Board {
   _order: string[] = [];
   /** The part that comes into view once it is drawn. */
   _wanted: { key: string; takesFocus: boolean } | undefined;
-  /** The part that stays in view until the user scrolls, clicks or presses a key, or until a moment has passed. */
+  /** The part that stays in view until the user scrolls, clicks or presses a key; for at most `HELD` milliseconds. */
   _held: { key: string; until: number } | undefined;
   _sizes: ResizeObserver | undefined;
   _isMine = false;
@@ -203,13 +203,13 @@ export class Board {
     const at = this.at.peek();
     const next = follow(before, now, at);
     if (next === undefined) this.at.value = undefined;
-    // Scrolls only after the user's own decision or on the first load: somebody who reads elsewhere is not moved.
+    // Scrolls only after the user's own decision or on the first load: a user who is reading another part is not moved.
     else if (next !== at) this.goTo(next, { scrolls: isMine || before.length === 0, takesFocus: isFocusLost() });
     else if (isMine && isFocusLost()) this.focus(next);
     this.look();
   }
 
-  /** Makes a part the current one. */
+  /** Makes a part the current one; with `scrolls`, scrolls to it. Does nothing if the part is not in the review. */
   goTo(key: string, { scrolls = true, takesFocus = true } = {}) {
     const part = this.review.parts.peek().find((one) => one.key === key);
     if (!part) return;
@@ -247,8 +247,8 @@ export class Board {
     const keys = this.review.parts.peek().map(({ key }) => key);
     const at = this.at.peek();
     const here = at !== undefined && (this.isPaged.peek() || this._isOnScreen(at)) ? keys.indexOf(at) : -1;
-    const inSight = keys.findIndex((key) => this._isOnScreen(key));
-    const next = keys[here >= 0 ? here + by : Math.max(0, inSight)];
+    const inView = keys.findIndex((key) => this._isOnScreen(key));
+    const next = keys[here >= 0 ? here + by : Math.max(0, inView)];
     if (next !== undefined) this.goTo(next);
     this._current?.arm();
   }

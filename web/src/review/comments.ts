@@ -43,7 +43,7 @@ export type Writing = {
   note: Signal<string>;
   /** The field that gets the focus the next time the comment is drawn. */
   focus?: 'text' | 'range' | 'suggestion';
-  /** If the reply to saving it was lost: the ids of the earlier comments. A new one with its text is this comment. */
+  /** If the reply to a save was lost: the ids of the earlier comments. A new comment with the same text is this one. */
   before?: ReadonlySet<string>;
 };
 
@@ -318,7 +318,10 @@ export class Comments {
     }
   }
 
-  /** Sends all drafts, but only if they are still the ones that are shown. @returns what was done; '' if it failed */
+  /**
+   * Sends all drafts, but only if they are still the ones that are shown.
+   * @returns what was done; '' if it failed, or if there is nothing to send
+   */
   async send(): Promise<string> {
     if (this.isSending.peek() || !this.drafts.peek().length) return '';
     this.isSending.value = true;

@@ -249,7 +249,7 @@ export const NO_LINES: Lines = { new: new Map(), old: new Map() };
 export const startOf = (hunk: ReviewHunk, side: Side) =>
   side === 'new' ? hunk.new_start + (hunk.added ? 0 : 1) : hunk.old_start + (hunk.removed ? 0 : 1);
 
-/** The lines of a hunk and those around it. A line that is on both sides is listed on the new side. */
+/** The lines of a hunk and the lines around it. A line that is on both sides is listed on the new side. */
 export function linesOn(hunk: ReviewHunk, { before, after }: Context): Lines {
   if (isAside(hunk)) return NO_LINES;
   const from = startOf(hunk, 'new') - before.length;

@@ -123,7 +123,7 @@ export class OpenReview {
 
   /**
    * @param before is called before a new version of the review is shown
-   * @param before.isMine whether the user has decided something
+   * @param before.isMine whether the new version is the result of what the user did here
    */
   constructor(client: Client, project: string, before: (isMine: boolean) => void) {
     this._client = client;
@@ -165,7 +165,7 @@ export class OpenReview {
     return looked.size > 0 && hunk !== undefined && !isGone && !looked.has(key);
   }
 
-  /** Stores which of the hunks have been in view. */
+  /** Stores which of the review's hunks have been in view. Does nothing while no review is loaded. */
   _keepSeen() {
     const now = new Set(partsIn(this._all.peek()).map(({ key }) => key));
     if (this.version.peek() !== undefined)
@@ -198,7 +198,10 @@ export class OpenReview {
     return found;
   }
 
-  /** Whether anything in a part is hidden behind a button. Before it is drawn, this is only known from its lines. */
+  /**
+   * Whether anything in a part is hidden behind a button. Before the part is drawn, this is inferred from its lines, or
+   * assumed if lines are not wrapped.
+   */
   isClosed({ key, hunk }: Part): boolean {
     const count = this.of(key).unopened.value;
     return count === undefined ? !isWrapped.value || (hunk !== undefined && isCut(hunk)) : count > 0;
@@ -240,7 +243,7 @@ export class OpenReview {
     this._keep(part);
   }
 
-  /** Closes a part that is no longer in the review. */
+  /** Removes a part that is no longer in the review, with everything that the user has written for it. */
   close(part: Part) {
     this.discard(part);
     for (const one of this.comments.writings.peek()) if (one.part === part.key) this.comments.discard(one);

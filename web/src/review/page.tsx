@@ -94,7 +94,7 @@ function ask(decision: Decision, what: string, text: string, act: () => void) {
   ));
 }
 
-/** Decides on several parts together. Asks first if several are undone, or if any has not been fully in view. */
+/** Decides on several parts. Asks for confirmation if several are undone, or if any has not been fully in view. */
 function decideSome(review: OpenReview, decision: Decision, parts: readonly Part[], where: string, act: () => void) {
   const unseen = parts.filter(({ key }) => !review.of(key).isSeen).length;
   const isUndo = decision === 'undo';
@@ -206,7 +206,7 @@ function Empty({ project, review, board }: Shared) {
     <div class="empty">
       <Icon name="check" />
       <p>Nothing to review</p>
-      <p class="hint">Changes made by the agent’s runs are shown here until somebody decides on them.</p>
+      <p class="hint">Changes made by the agent’s runs are shown here until someone decides on them.</p>
       <p>
         <a ref={link} href={addressOf(project)}>
           Back to the session
@@ -304,7 +304,7 @@ function Bar({ review, board, rights, parts }: Shared & { parts: readonly Part[]
   );
 }
 
-/** Why the user can't decide on all of these now: some are cut off or being edited; '' if the user can decide. */
+/** Why the user can't decide on all of these now: some are not shown, collapsed or being edited; '' if the user can. */
 function whyNotAll(review: OpenReview, parts: readonly Part[]): string {
   if (review.hidesOld.value) return 'To decide on all at once, show the other changes, too.';
   if (review.more.value || parts.some(({ hunk }) => !hunk))

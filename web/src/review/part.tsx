@@ -35,7 +35,7 @@ const MORE = 20;
 /** What the user may do now. `whyNot`: why the files can't be written; empty if they can. */
 export type Rights = { mayDecide: boolean; whyNot: string };
 
-/** What the user can do with a part. The functions ask first where that is necessary. */
+/** What the user can do with a part. The functions ask for confirmation where necessary. */
 export type Decisions = {
   keep(part: Part): void;
   undo(part: Part): void;
@@ -267,7 +267,7 @@ function Foot({ part, file, review, board, rights, acts }: PartOf) {
         />
       </footer>
     );
-  // A part without a hunk asks first, because its changes are not shown.
+  // For a part without a hunk, the buttons ask for confirmation, because its changes are not shown.
   const asks = part.hunk ? '' : '…';
   return (
     <footer>

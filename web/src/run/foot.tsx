@@ -120,7 +120,7 @@ export class Foot {
     void this.client.command('agent_interrupt', all ? { all } : {}).catch(this.world.failed);
   };
 
-  /** Ends the idle process and its schedule. A plain stop does not end them: it may arrive after the end of the run. */
+  /** Ends the idle process and its schedule. A plain stop does not, because it may arrive after the end of the run. */
   private cancelSchedule = () =>
     void this.client.command('agent_interrupt', { schedule: true }).catch(this.world.failed);
 
@@ -141,7 +141,7 @@ export class Foot {
       this.composer.show({
         placeholder: running
           ? 'Queue a message…'
-          : `Message ${agentName(this.chosen.agent ?? project.agent).replace(/^The /, 'the ')}…`,
+          : `Message ${agentName(this.chosen.agent ?? project.agent, this.client.hello).replace(/^The /, 'the ')}…`,
         accepts: {
           files: !project.desk && may('blob_put'),
           images:
@@ -236,7 +236,10 @@ export class Foot {
     return found;
   }
 
-  /** The time of the agent's next attempt, in milliseconds since 1970. The agent reports its wait only once. */
+  /**
+   * The time of the agent's next attempt, in milliseconds since 1970; undefined if the agent is not waiting to retry.
+   * It is computed once for each attempt, because the delay counts from the first report.
+   */
   private retryAt() {
     const retry = this.conversation?.agent.retry;
     if (!retry) this.retry = undefined;
@@ -251,7 +254,7 @@ export class Foot {
     if (!conversation || conversation.run || !conversation.atEnd || conversation.waiting.length) return null;
     const last = conversation.items.findLast(({ kind }) => ['finished', 'prompt', 'notice'].includes(kind));
     if (last?.kind !== 'finished' || last.run_id === this.closed) return null;
-    const problem = problemOf(last as any, agentName(project.agent));
+    const problem = problemOf(last as any, agentName(project.agent, client.hello));
     if (!problem) return null;
     const prompt = conversation.items.findLast(
       (item) => item.kind === 'prompt' && item.run === last.run_id && !item.steer,
@@ -301,7 +304,7 @@ export class Foot {
     );
   }
 
-  /** Tells the user what this device may not do, or that it has to be done in the terminal. */
+  /** Explains what this device may not do, or what has to be done in the terminal. */
   private rights() {
     const { client, project, world } = this;
     if (!project.desk) {

@@ -3,9 +3,9 @@
 import { useState } from 'preact/hooks';
 
 import type { Client } from '../protocol/client.ts';
-import type { AgentInfo } from '../protocol/messages.ts';
+import type { AgentInfo, AgentWords } from '../protocol/messages.ts';
 import { Button, Icon, Text } from '../ui/elements.tsx';
-import { type Help, loginSteps, type Problem } from './problem.ts';
+import type { Help, Problem } from './problem.ts';
 
 /** Shown without a connection: when the next attempt is, and a button to try immediately. */
 export function Disconnected({ client }: { client: Client }) {
@@ -50,7 +50,7 @@ export function ErrorCard({ problem, agent, client, acts, close }: ErrorProps) {
       () => {},
     );
   };
-  const steps = loginSteps(agent);
+  const steps = client.hello?.agent_words.find(({ name }: AgentWords) => name === agent)?.login;
   const buttons: Record<Help, { label: string; act?: () => void }> = {
     retry: { label: 'Retry', act: acts.retry },
     new: { label: 'New session', act: acts.new },
@@ -64,7 +64,7 @@ export function ErrorCard({ problem, agent, client, acts, close }: ErrorProps) {
       <Icon name="warning" />
       <div class="words">
         <strong>{problem.title}.</strong> {problem.hint}
-        {shown === 'login' && (
+        {shown === 'login' && steps && (
           <p>
             On the server, run <code>{steps.command}</code> in a terminal. {steps.next} Then retry.
           </p>

@@ -11,7 +11,7 @@ const OVERLOADED = /\b(429|503|529)\b|overload|rate.?limit/i;
 const TOO_LONG = /prompt is too long|context (window|length|limit)|too many (input )?tokens|maximum context/i;
 const DIED = /exited|crash|signal|killed|ended unexpectedly|process ended/i;
 
-/** The problem of a run; undefined if it did not fail. @param agent the display name, such as "Claude" */
+/** The problem of a run; undefined if it did not fail or time out. @param agent the display name, such as "Claude" */
 export function problemOf(
   {
     outcome,
@@ -53,17 +53,4 @@ export function problemOf(
     return { title: 'The model is overloaded', hint: 'Wait a moment, then retry.', help: ['retry'] };
   if (DIED.test(said)) return { title: `${agent}’s process ended unexpectedly`, help: ['retry', 'new'] };
   return { title: 'The run failed', help: ['retry', 'new'] };
-}
-
-/** How to log an agent in, on the server's machine. */
-export function loginSteps(agent: string): { command: string; next: string } {
-  const steps: Record<string, { command: string; next: string }> = {
-    claude: {
-      command: 'claude',
-      next: 'Type /login there and follow the steps. Or check the API key that the server was started with.',
-    },
-    gemini: { command: 'gemini', next: 'Choose how to log in there.' },
-    codex: { command: 'codex login', next: 'Follow the steps there.' },
-  };
-  return steps[agent] ?? { command: agent, next: 'Log in there, as its documentation describes.' };
 }

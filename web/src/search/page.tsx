@@ -1,4 +1,4 @@
-// Search over all histories: what was asked, answered, run and decided.
+// Search in all histories: prompts, answers, tool calls and their results, errors, and decisions.
 
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 

@@ -15,7 +15,10 @@ export function codeIn(text: string) {
   return CODE.test(code) ? code : undefined;
 }
 
-/** The default name of this device: its model ("Pixel 8") if the browser reports it, as Chrome on Android does. */
+/**
+ * The default name of this device: its model ("Pixel 8") if the browser reports it, as Chrome on Android does,
+ * otherwise a name derived from the user agent.
+ */
 async function modelName(): Promise<string> {
   const data = (navigator as any).userAgentData;
   const { model } = (await data?.getHighEntropyValues?.(['model']).catch(() => undefined)) ?? {};
@@ -25,7 +28,7 @@ async function modelName(): Promise<string> {
 
 export type Invitation = { code: string; fingerprint?: string };
 
-/** @param refused why the server refused the last code or token; "" if it gave no reason */
+/** @param refused why the server refused the last code or token: "" without a reason, undefined without a refusal */
 export function Connect({
   refused,
   invited,

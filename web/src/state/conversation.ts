@@ -76,9 +76,9 @@ export class Conversation {
     this.session = session;
     this.joined = false;
     this.cursor = 0;
-    /** The lowest `seq` that is loaded; 1 if there is nothing before it. */
+    /** The lowest `seq` that is loaded; above `last` if nothing is loaded. */
     this.first = 1;
-    /** The highest `seq` in `items`; below `cursor` if the end was dropped. */
+    /** The highest `seq` that is loaded; below `cursor` if the end was dropped. */
     this.last = 0;
     this.items = [];
     /** Open approval requests by id, as the server sends them. */
@@ -138,7 +138,7 @@ export class Conversation {
     return kept > 1 && this.first <= kept;
   }
 
-  /** How an approval request was resolved; undefined if that was not received. */
+  /** How an approval request was resolved, or why it was withdrawn; undefined if that was not received. */
   answerTo(id: string) {
     return this._answers.get(id);
   }
@@ -390,8 +390,7 @@ export class Conversation {
     else if (direction === 'server') this._showEvent(record);
     else if (message?.type === 'assistant' || message?.type === 'user') this._showBlocks(record);
     else if (message?.type === 'system') this._showReport(record);
-    else if (message?.type !== 'system' && message?.type !== 'result' && message?.preview)
-      this._add(record, 'text', { text: message.preview });
+    else if (message?.type !== 'result' && message?.preview) this._add(record, 'text', { text: message.preview });
   }
 
   _showBlocks(record: Record) {

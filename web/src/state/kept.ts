@@ -61,7 +61,7 @@ export function keepToken(value: string) {
   set('token', value);
 }
 
-/** A token that the server has not accepted yet. It lasts as long as the tab, so that a reload tries it again. */
+/** A token that the server has not accepted yet. It is kept until the tab closes, so that a reload tries it again. */
 export function triedToken(): string | undefined {
   try {
     return sessionStorage.getItem('drawbridge.token') ?? undefined;

@@ -32,7 +32,7 @@ export class Projects {
       this.all.set(told.id, told); // replaces everything: fields that it no longer has are not sent
       return true;
     }
-    // The project's new state arrives later, with the rest.
+    // An `update/project_state` with the complete state follows.
     if (what === 'session_reset') return this._change(id, (project) => (project.session_id = told.new_session_id));
     if (what === 'project_deleted') return this.all.delete(told.project_id);
     if (what === 'review_changed') return this._change(id, (project) => (project.review = told));
@@ -64,7 +64,7 @@ export class Projects {
     return sum;
   }
 
-  /** `text` with a project's id replaced by the name that people know. */
+  /** `text` with a project's id replaced by the name of its directory. */
   named(text: string, id: string | undefined) {
     const project = this.all.get(id ?? '');
     return id && project ? text.replace(id, baseName(project.path)) : text;

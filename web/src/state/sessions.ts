@@ -47,7 +47,7 @@ type Server = EventTarget & {
 };
 
 export class Sessions {
-  /** The sessions, latest first; empty if the server has no `sessions`. */
+  /** At most 200 sessions, latest first; empty until they are known, or if the server does not support `sessions`. */
   list = signal<SessionEntry[]>([]);
   _client: Server;
   _wanted = false;
@@ -83,7 +83,7 @@ export class Sessions {
         const { data } = await this._client.connection.ask('sessions', { limit: 200 });
         this.list.value = data.sessions;
       } catch {
-        break; // the next change, or the next connection, asks again
+        break; // the list is requested again after the next change, or on the next connection
       }
       await new Promise((later) => setTimeout(later, PAUSE));
     }

@@ -46,7 +46,7 @@ function written(character: string) {
 /** Writes out misleading characters, and also line breaks and tabs: for titles, names and attributes. */
 export const harmless = (text: string) => text.replace(strange, written);
 
-/** Whether people see all of a text as it is. Line breaks and tabs count as visible. */
+/** Whether all of a text is shown as it is. Line breaks and tabs count as visible. */
 export const isHarmless = (text: string) => PLAIN.test(text) || inPieces(text).every((piece) => !piece.strange);
 
 /** A text in successive pieces; the `strange` ones are written out. Line breaks and tabs stay. */
@@ -75,7 +75,7 @@ export function inPieces(text: string): { text: string; strange: boolean }[] {
 
 const RUN = /[ \t]{80,}|(?:[ \t]{0,79}\n){6,}/g;
 
-/** Like `inPieces`, but replaces long runs of spaces or blank lines by a count, so that they can't hide other text. */
+/** Like `inPieces`, but replaces long runs of spaces or blank lines with a count, since they could hide other text. */
 export function inShortPieces(text: string) {
   const found: { text: string; strange: boolean }[] = [];
   let at = 0;

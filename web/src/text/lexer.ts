@@ -1,4 +1,4 @@
-// Markdown blocks as tokens of the marked library. Pure; the work is bounded, even for hostile texts. HTML is
+// Markdown blocks as tokens of the marked library. Pure; the work is bounded, even for malicious input. HTML is
 // not parsed: it stays text.
 
 import { Lexer, type Links, type Token, Tokenizer, type Tokens } from 'marked';

@@ -64,7 +64,7 @@ class Block extends Component<World & { token: Token }> {
   }
 }
 
-/** The name of a code block's language. The words after it are for programs. */
+/** The name of a code block's language, without the words that may follow it; with `whole`, the complete text. */
 const languageOf = (info: string, { whole }: World) => (whole ? info : (/^[\w+#.-]*/.exec(info)?.[0] ?? ''));
 
 const all = (tokens: Token[] | undefined, world: World) => (tokens ?? []).map((token) => block(token, world));

@@ -1,8 +1,8 @@
 // Fuzzy search: finds entries by some of their letters. Pure.
 
 /**
- * How well `query` fits `text`: 0 if its letters don't occur in this order, otherwise more for letters in a row and at
- * the beginning of words. Spaces in the query separate words that may come in any order.
+ * How well `query` matches `text`: 0 if its letters don't occur in this order, and higher if they are adjacent or begin
+ * words. Spaces in the query separate words that may come in any order.
  */
 export function score(query: string, text: string): number {
   let sum = 0;

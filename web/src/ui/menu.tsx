@@ -6,7 +6,7 @@ import { Button, Icon, type IconName, Text } from './elements.tsx';
 
 export type Choice = { label: string; icon?: IconName; danger?: boolean; act: () => void };
 
-/** @param choices null and false are left out */
+/** @param choices the commands; null, false and undefined are left out */
 export function Menu({
   label,
   icon = 'more',

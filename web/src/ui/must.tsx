@@ -1,5 +1,5 @@
-// Buttons that have to be pressed before an approval request can be accepted, or a change in a review be decided on.
-// Elsewhere they only show the rest of a text.
+// Buttons that have to be pressed before an approval request can be accepted, or before a change in a review can be
+// decided on. Elsewhere they only show the rest of a text.
 
 import { type ComponentChildren, createContext } from 'preact';
 import { useContext, useLayoutEffect, useMemo, useState } from 'preact/hooks';

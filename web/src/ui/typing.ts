@@ -9,7 +9,7 @@ export const isTouch = () => matchMedia('(pointer: coarse)').matches;
  */
 export const isComposing = (event: KeyboardEvent) => event.isComposing || event.keyCode === 229;
 
-/** The focused element, also inside a shadow root. */
+/** The focused element, even if it is inside a shadow root. */
 function focused() {
   let found = document.activeElement;
   while (found?.shadowRoot?.activeElement) found = found.shadowRoot.activeElement;

@@ -149,7 +149,7 @@ export class WindowList {
     if (kept && !isPassed) this.reveal(kept);
   }
 
-  /** Runs `scroll`, which scrolls for the reader, and takes its result as the reader's own scrolling. */
+  /** Runs `scroll`, which scrolls for the reader, and treats the result as if the reader had scrolled. */
   scrolls(scroll: () => void) {
     scroll();
     this._scrolled();

@@ -1,1 +1,1 @@
-"""Any agent that supports the Agent Client Protocol."""
+"""The driver for any agent that supports the Agent Client Protocol."""

@@ -1,5 +1,5 @@
-"""The tool calls that an agent has reported so far: when it asks about a call, the call's diff may already have
-arrived. Pure.
+"""The tool calls that an agent has reported so far: when it asks about a call, it may have sent the call's diff
+earlier. Pure.
 
 codex-acp (2.6.0) sends the diff with ``tool_call``, and then asks with only a title and a path.
 """
@@ -24,8 +24,8 @@ MOST_BYTES: Final = 32 * 1024 * 1024
 
 
 class Calls:
-    """The calls in progress, of all sessions in one process. If there are too many, the calls with the oldest reports
-    are dropped."""
+    """The calls in progress, of all sessions in one process. If they exceed ``MOST_CALLS`` or ``MOST_BYTES``, the calls
+    with the oldest reports are dropped."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str], dict[str, Raw]] = OrderedDict()
@@ -68,7 +68,7 @@ class Calls:
 
 
 def _fields(data: Raw) -> dict[str, Raw]:
-    """The fields with a value: null means that a field has not changed."""
+    """The fields that are not null: null means that a field has not changed."""
     found = read_as(dict[str, Raw], data) or {}
     return {name: value for name, value in found.items() if bytes(value) != b"null"}
 

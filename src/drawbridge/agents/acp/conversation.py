@@ -44,7 +44,7 @@ from drawbridge.core.errors import BadArgument
 from drawbridge.protocols import jsonrpc
 
 REPLAYED: Final = ("agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update", "plan")
-"""Updates that a resumed session repeats; the history already contains them."""
+"""The kinds of updates that the agent repeats when it opens an earlier session. The history already contains them."""
 
 STOPPED: Final = {
     "max_tokens": "reached its token limit. Send a prompt to continue.",
@@ -63,7 +63,8 @@ class _OpenQuestion(Struct, frozen=True):
 
 
 class AcpConversation:
-    """The caller fetches bytes for the agent with ``outgoing`` after every call, beginning with the constructor."""
+    """The state of one process's session. The caller fetches the bytes to write with ``outgoing`` after every call,
+    beginning with the constructor."""
 
     def __init__(self, name: str, launch: Launch, read: Reader, version: str) -> None:
         """``name``: the agent's display name. ``read``: reads a file that a question is about. ``version``:
@@ -271,7 +272,7 @@ class AcpConversation:
     # Messages to the agent.
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]:
-        """Begins a turn, which waits until the session exists. Must not be called while another turn is open."""
+        """Begins a turn; the prompt is sent once the session is open. Must not be called while another turn is open."""
         if self._turn_open:
             raise RuntimeError("another prompt is still being processed")
         self._turn_open, self._interrupted = True, False
@@ -294,7 +295,7 @@ class AcpConversation:
         return []
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Sends the answer to a question, unless the question is no longer open."""
+        """Sends the answer to a question; does nothing if the question is no longer open."""
         asked = self._questions.pop(question_id, None)
         if asked is not None:
             self._out.append(wire.result(asked.id, questions.outcome(asked.options, decision)))
@@ -312,8 +313,8 @@ class AcpConversation:
         self._questions.clear()
 
     def set_mode(self, mode: str) -> str:
-        """Returns the id of the ``Replied`` that follows. Raises ``AgentRefused`` if the agent is still starting or has
-        no such mode."""
+        """Asks the agent for another mode. Returns the id of the ``Replied`` that follows. Raises ``AgentRefused`` if
+        the agent is still starting or has no such mode."""
         return self._set("mode", mode)
 
     def set_model(self, model: str) -> str:

@@ -25,7 +25,7 @@ from drawbridge.agents.proposals import read_file
 logger = logging.getLogger("drawbridge.agents")
 
 LISTING_SECONDS: Final = 15.0
-"""Seconds for an agent to start and list its conversations."""
+"""The maximum number of seconds that an agent may take to start and list its conversations."""
 
 
 def usable(files: str | None) -> str | None:
@@ -35,7 +35,7 @@ def usable(files: str | None) -> str | None:
 
 
 class Acp:
-    """Any ACP agent. ``command`` starts it; ``title`` is its name for people."""
+    """Any ACP agent. ``command`` starts it; ``title`` is its display name."""
 
     asks = True
     own_modes = True
@@ -64,7 +64,8 @@ class Acp:
         return reports.last_state(lines, session_id)
 
     async def remembered(self, path: Path, limit: int) -> list[Remembered]:
-        """The conversations that the agent stores for this directory, newest first; empty if it can't list them.
+        """The conversations that the agent stores for this directory, at most ``limit``, newest first. Those that it
+        has not listed after ``LISTING_SECONDS`` are missing; empty if it can't list any. Raises ``AgentUnusable``.
 
         A separate process lists them and is then ended: the process that runs prompts must stay in its conversation.
         """

@@ -17,12 +17,13 @@ LONGEST_ID: Final = 200
 MOST_PAGES: Final = 20
 
 DONE: Final = "listed"
-"""The reason that is given for ending the process once it has listed the conversations."""
+"""The reason that is given for ending the process once it has listed the conversations, or has reported that it can't
+list any."""
 
 
 class Listing:
-    """A ``Dialect``. ``found`` contains the conversations of ``directory``, newest first, once the process has
-    ended."""
+    """The ``Dialect`` of a process that only lists conversations. Once the process has ended, ``found`` contains the
+    conversations of ``directory``, at most ``limit``, newest first."""
 
     turn_open = busy = asks = False
 

@@ -1,7 +1,7 @@
 """Messages of the Agent Client Protocol, version 1 (https://agentclientprotocol.com). Pure.
 
-Only the fields that Drawbridge needs are parsed; nested values keep the agent's own JSON until they are read. Measured
-with Gemini CLI 0.61.0.
+Only the fields that Drawbridge needs are parsed; nested values stay unparsed JSON until they are read. Measured with
+Gemini CLI 0.61.0.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ VERSION: Final = 1
 
 AUTH_REQUIRED: Final = -32000
 TOO_MANY_REQUESTS: Final = 429
-"""The error code with which Gemini CLI (0.61.0) answers a prompt if the quota is used up. The protocol does not define
-it."""
+"""The error code with which Gemini CLI (0.61.0) answers a prompt once the account's quota is used up. The protocol does
+not define it."""
 
 LONGEST_TEXT: Final = 2_000
 """The maximum number of characters of an agent's text that an error contains."""
@@ -28,7 +28,7 @@ NOTHING: Final = Raw(b"null")
 
 
 class Incoming(Struct):
-    """Any message from an agent."""
+    """The fields of any message from an agent: a request, a notification or a response."""
 
     id: Any = None
     method: Any = None
@@ -46,7 +46,7 @@ class Incoming(Struct):
 
     @property
     def request_id(self) -> jsonrpc.Id | None:
-        """The id of the request; None if the message can't be answered."""
+        """The id of the request; None if the message has no valid id, and so can't be answered."""
         return self.id if isinstance(self.id, int | str) and not isinstance(self.id, bool) else None
 
 
@@ -79,7 +79,7 @@ class Fault(Struct):
 
     @property
     def text(self) -> str:
-        """The error as one or more sentences for people."""
+        """The error as one or more human-readable sentences."""
         told = self.data if isinstance(self.data, dict) else {}
         details = next((told[name] for name in ("details", "message") if isinstance(told.get(name), str)), "")
         words = output.readable(details or (self.message if isinstance(self.message, str) else ""))[:LONGEST_TEXT]

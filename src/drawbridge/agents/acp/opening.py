@@ -23,14 +23,14 @@ from drawbridge.agents.reported import LONGEST_DESCRIPTION, each, name_of, text_
 from drawbridge.agents.results import FAILED, NO_SESSION, not_logged_in
 
 FENCE: Final = "_drawbridge/fence"
-"""A request that no agent supports. Its error response arrives after everything that the agent sent before, and so
-marks the end of a replay: Gemini CLI (0.61.0) continues to replay an old session after it has reported that the session
-is loaded.
+"""The method of a request that no agent supports. Its error response arrives after everything that the agent sent
+before, and so marks the end of a replay: Gemini CLI (0.61.0) continues to replay an old session after it has reported
+that the session is loaded.
 """
 
 SUPPORTED: Final = ("dangerously_skip_permissions", "permission_mode", "model", "add_dirs", "partial_messages")
-"""The options that the protocol supports. If any other option is set, the agent is not started: it would run without
-that option."""
+"""The options that can be passed to the agent. If any other option is set, the agent is not started, since it would run
+without that option."""
 
 
 LONGEST_NAME: Final = 200
@@ -41,7 +41,8 @@ MOST_MODES: Final = 50
 
 
 class Choices(Struct, frozen=True):
-    """A choice that the session offers: how to set it, its possible values, and its current value."""
+    """A choice that the session offers: the ``method`` that sets it, with the parameters ``fixed`` and the value in the
+    parameter ``name``; its possible ``values``; and its ``current`` value, None if that is not known."""
 
     method: str
     fixed: dict[str, str]
@@ -155,7 +156,7 @@ class Opening:
     """Opens a session: exchanges all messages up to the first prompt. See ``steps``."""
 
     def __init__(self, name: str, launch: Launch, version: str) -> None:
-        """``name``: the agent's name for people; ``version``: Drawbridge's version."""
+        """``name``: the agent's display name; ``version``: Drawbridge's version."""
         self._name = name
         self._launch = launch
         self._version = version
@@ -164,7 +165,8 @@ class Opening:
         self.abilities = Abilities()
 
     def steps(self) -> Generator[Request, Incoming, None]:
-        """Yields each request, and is sent its answer. Raises ``AgentUnusable`` if the session can't be opened."""
+        """Yields each request, and is sent its answer. Raises ``AgentUnusable`` if the session can't be opened, or if
+        its mode or model can't be set."""
         self.abilities = self._introduced((yield Request("initialize", introduction(self._version))))
         self._take((yield self._session()))
         if self._launch.resume:
@@ -191,10 +193,10 @@ class Opening:
 
     def _usual_mode(self) -> str | None:
         """The mode to set if none was chosen: "default", whatever the agent's settings are. None to keep the current
-        mode: it is "default" or is not known, or the agent has no "default" mode.
+        mode: it is "default" or is not known, or the agent has no "default" mode and its current mode asks.
 
-        An agent without a "default" mode that would start in a mode that never asks gets another mode; if it has no
-        other, raises ``AgentUnusable``.
+        If an agent without a "default" mode would start in a mode that never asks, returns its first other mode. Raises
+        ``AgentUnusable`` if it has no other mode.
         """
         choices = self.opened.choices("mode")
         current = choices.current if choices else None
@@ -212,7 +214,8 @@ class Opening:
         return other
 
     def current_mode(self) -> ModeChanged | None:
-        """The current mode in the client protocol's words; None if the agent does not report it."""
+        """The current mode and the available ones, by their names in the client protocol; None if the agent does not
+        report its mode."""
         choices = self.opened.choices("mode")
         if choices is None or choices.current is None:
             return None
@@ -221,12 +224,13 @@ class Opening:
         return ModeChanged(modes.word(choices.current), offered, tuple(described.values()))
 
     def choice(self, what: str, wanted: str) -> Request:
-        """The request that sets "mode" or "model". Raises ``AgentRefused`` if the agent has no such value."""
+        """The request that sets "mode" or "model". Raises ``AgentRefused`` if the agent does not offer the mode, or
+        does not let its caller choose a model; whether the model exists is not checked."""
         choices = self.opened.choices(what)
         value = modes.chosen(wanted, choices.values if choices else ()) if what == "mode" else wanted
         if choices is None or value is None:
             there = ", ".join(choices.values[:10]) if choices else "none"
-            raise AgentRefused(f"{self._name} does not offer the {what} {wanted}. Available: {there}")
+            raise AgentRefused(f"{self._name} does not offer the {wanted} {what}. Available: {there}")
         return Request(choices.method, {"sessionId": self.session_id, **choices.fixed, choices.name: value})
 
     def _introduced(self, answer: Incoming) -> Abilities:
@@ -284,7 +288,7 @@ class Opening:
 
 
 def check(options: Options, name: str) -> None:
-    """Raises ``AgentUnusable`` for options that this protocol can't send to any agent."""
+    """Raises ``AgentUnusable`` (VALIDATION_FAILED) if an option is set that is not in ``SUPPORTED``."""
     check_options(options, SUPPORTED, name)
 
 
@@ -308,7 +312,7 @@ def _described(given: Any) -> ModeOffer | None:
 
 
 def _text(value: object) -> str | None:
-    """``value`` if it is a valid name, else None."""
+    """``value`` if it is a valid name, otherwise None."""
     return value if isinstance(value, str) and 0 < len(value) <= LONGEST_NAME else None
 
 
@@ -324,7 +328,7 @@ def _values(listed: object) -> Iterator[str]:
 
 
 def _flat(listed: object) -> Iterator[dict[str, Any]]:
-    """The options in a list, including those inside groups."""
+    """The options and the groups in a list, each group followed by its options."""
     for one in listed if isinstance(listed, list) else ():
         if isinstance(one, dict):
             yield one

@@ -30,7 +30,7 @@ def content(text: str, attachments: tuple[Attachment, ...], abilities: Mapping[s
 
 
 def _block(attachment: Attachment, abilities: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The content block of a file; None if it can't be part of the prompt."""
+    """The content block of a file; None if the file can't be part of the prompt."""
     type = media_type(attachment)
     kind = type.partition("/")[0]
     if kind in ("image", "audio") and abilities.get(kind) is True and len(attachment.data) <= LARGEST:

@@ -19,7 +19,8 @@ NARROW: Final = ("proceed_always_tool", "proceed_always")
 preferred if it offers several."""
 
 LEAVING_PLAN: Final = "ExitPlanMode"
-"""The name by which the owner can forbid an agent to leave plan mode; it is the name of Claude Code's tool."""
+"""The tool name of a question about leaving plan mode: the name of Claude Code's tool, by which the owner's ceilings
+recognize such a question."""
 
 LONGEST_NAME: Final = 200
 
@@ -42,8 +43,8 @@ class _Content(Struct):
 
 
 def question(id: str, params: Params, read: Reader) -> Question | None:
-    """The question in a permission request. ``input`` is the tool call and ``suggestions`` are the options, as the
-    agent wrote them. None if the request is not valid."""
+    """The question in a permission request, with the id ``id``. Its ``input`` is the tool call and its ``suggestions``
+    are the options, as in ``params``. None if the request is not valid or offers no options."""
     call = read_as(_ToolCall, params.toolCall)
     options = read_as(list[_Option], params.options)
     if call is None or not options:
@@ -58,8 +59,8 @@ def question(id: str, params: Params, read: Reader) -> Question | None:
 
 
 def outcome(options: Raw, decision: Decision) -> dict[str, Any]:
-    """The answer to a question. It never grants more than the person did: an "allow" without ``remember`` never selects
-    an "always" option. ``CANCELLED`` if no option fits."""
+    """The answer to a question with these ``options``. It never grants more than the decision does: an "allow" without
+    ``remember`` never selects an "always" option. ``CANCELLED`` if no option fits."""
     offered = read_as(list[_Option], options) or []
     kinds = ("allow_once",) if decision.allow else ("reject_once", "reject_always")
     if decision.remember:
@@ -73,8 +74,8 @@ def outcome(options: Raw, decision: Decision) -> dict[str, Any]:
 
 
 def _proposal(call: _ToolCall, read: Reader) -> Proposal | None:
-    """The change to the one file that the call would write. None if it does not write exactly one file, or if the
-    result can't be predicted."""
+    """The change to the one file that the call would write. None if the call does not contain exactly one diff, or if
+    the result can't be predicted or is larger than ``TEXT_LIMIT``."""
     contents = read_as(list[_Content], call.content) or []
     diffs = [content for content in contents if content.type == "diff"]
     if len(diffs) != 1:

@@ -37,7 +37,7 @@ class Reports:
         self._offers = AgentOffers()
 
     def update(self, data: Raw) -> list[Output]:
-        """Reads an update of one of ``KINDS``."""
+        """Reads an update of one of ``KINDS``. Returns the events for what has changed."""
         update = wire.read_as(_Update, data) or _Update()
         match update.sessionUpdate:
             case "plan":
@@ -49,7 +49,7 @@ class Reports:
         return []
 
     def opened(self, opened: Opened) -> list[Output]:
-        """Handles the opening of the session, or a change of its model or options."""
+        """Handles the opening of the session, or a change to its model or options."""
         choices = opened.choices("model")
         if choices is None:
             return []

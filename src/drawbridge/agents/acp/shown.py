@@ -1,4 +1,4 @@
-"""Converts an agent's tool calls in the Agent Client Protocol into history lines. Pure.
+"""Converts tool calls that an agent reports in the Agent Client Protocol into history lines. Pure.
 
 Measured: Gemini CLI 0.61.0 reports a call that needs approval only after the call has ended; codex-acp 2.6.0 reports
 each call first. Fields may arrive later than the call: a title, an input, the diff.
@@ -22,15 +22,15 @@ NAMES: Final = {"execute": "Bash", "read": "Read", "edit": "Edit", "fetch": "Web
 """The protocol's kinds of calls → the equivalent tools of Claude Code, whose names clients show."""
 
 SUBJECTS: Final = {"Bash": "command", "Read": "file_path", "Edit": "file_path", "WebFetch": "url", "Grep": "pattern"}
-"""The field of each of these tools that clients show beside its name."""
+"""A tool in ``NAMES`` → the field of its input that clients show beside its name."""
 
 
 class Shown:
-    """Tracks which calls are in the history, and in which version."""
+    """Tracks which calls in progress are in the history, and with which contents."""
 
     def __init__(self) -> None:
         self._calls: OrderedDict[tuple[str, str], int] = OrderedDict()
-        """(session, call) → the hash of the call's latest line in the history."""
+        """(session, id of a call) → the hash of the call's latest line in the history."""
 
     def add(self, session_id: str, id: str, fields: Mapping[str, Any]) -> list[AgentLine]:
         """The new lines of the call ``id``; empty if nothing that clients show has changed. ``fields``: everything that
@@ -49,8 +49,8 @@ class Shown:
 
 
 def name_and_input(fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The tool's name and the input of a call, in the form of the equivalent tool of Claude Code. If there is no such
-    tool, or its field in ``SUBJECTS`` is not known, the name is the call's title or, without one, its kind."""
+    """The tool's name and the input of a call, in the form of the equivalent tool of Claude Code. If no tool is
+    equivalent, or its field in ``SUBJECTS`` is not known, the name is the call's title, its kind or "Tool"."""
     given, title, kind = fields.get("rawInput"), text_in(fields.get("title"))[:LONGEST_TITLE], fields.get("kind")
     own = lines.input_of(given, "input")
     name = NAMES.get(kind) if isinstance(kind, str) else None

@@ -1,4 +1,4 @@
-"""Joins the pieces of an agent's text, so that the history contains each message once and complete. Pure.
+"""Joins the pieces of an agent's text, so that the history contains complete messages instead of pieces. Pure.
 
 The pieces are updates (``session/update``) of the Agent Client Protocol.
 """
@@ -18,7 +18,7 @@ from drawbridge.agents.base import AgentLine
 PIECES: Final[dict[str, lines.Said]] = {"agent_message_chunk": "text", "agent_thought_chunk": "thinking"}
 
 LONGEST: Final = 256 * 1024
-"""The number of characters after which a joined message is split into several."""
+"""The number of characters after which a message is split into several lines of the history."""
 
 
 class Pieces:
@@ -26,14 +26,14 @@ class Pieces:
 
     def __init__(self) -> None:
         self._of: tuple[str, str, object] | None = None
-        """The session, the kind of update and the id of the message in progress."""
+        """The session, the kind of update and the id of the message in progress; None if no message is in progress."""
         self._texts: list[str] = []
         self._size = 0
 
     def add(self, session_id: str, update: Update, words: str) -> tuple[list[AgentLine], list[AgentLine]]:
-        """Adds a piece (see ``piece_of``). Returns the line of the message before it, if the piece does not continue
-        that message or the message has reached ``LONGEST``; and the lines that show the piece while the message is in
-        progress."""
+        """Adds a piece (see ``piece_of``). Returns the line of the message in progress, if the piece does not continue
+        that message or the message has reached ``LONGEST``, otherwise an empty list; and the lines that show the piece
+        until its message is complete."""
         of = (session_id, update.sessionUpdate, update.messageId)
         before = [] if self._of in (None, of) and self._size < LONGEST else self.take()
         is_first, self._of = not self._texts, of
@@ -49,7 +49,8 @@ class Pieces:
 
 
 def other_content(session_id: str, update: Update) -> AgentLine | None:
-    """The line for content that is not text, such as an image. None if clients can't show it."""
+    """The line for content of the agent's answer that is not text, such as an image. None if clients can't show it, or
+    for any other update."""
     if update.sessionUpdate != "agent_message_chunk":
         return None
     block = block_of(read_as(dict[str, Any], update.content))
@@ -62,7 +63,7 @@ class _Text(Struct):
 
 
 def piece_of(update: Update) -> str | None:
-    """The text of a piece; None if the update is not a piece."""
+    """The text of a piece; None if the update is not a piece of text."""
     if not isinstance(update.sessionUpdate, str) or update.sessionUpdate not in PIECES:
         return None
     try:

@@ -1,1 +1,1 @@
-"""Claude Code."""
+"""Claude Code: its driver, its hooks and the files in which it stores conversations."""

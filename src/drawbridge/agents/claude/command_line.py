@@ -17,7 +17,7 @@ from drawbridge.agents.base import MODEL_NAME, AgentUnusable, Launch, Options
 from drawbridge.agents.modes import BYPASS
 
 OLDEST: Final = catalog.AGENTS["claude"].oldest
-"""The first version with the stream format used here; also the minimum of the official SDKs."""
+"""The first version with the stream format used here; also the oldest version that the official SDKs support."""
 
 LONGEST_ARGUMENT: Final = 100_000
 """The maximum size of one argument, in bytes; Linux accepts 131,072."""
@@ -30,7 +30,8 @@ STREAM: Final = (
 )
 
 STATES: Final = {"CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1"}
-"""Makes the CLI report ``session_state_changed``: only its "idle" means that all subagents have ended (2.1.329)."""
+"""Variables that make the CLI report ``session_state_changed``: only the state "idle" means that all subagents have
+ended (2.1.329)."""
 
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -46,13 +47,14 @@ def arguments(launch: Launch) -> list[str]:
 
 
 def environment(base: Mapping[str, str], directory: str, mark: str) -> dict[str, str]:
-    """Like ``agents.environment.environment``, plus the caller's name, which the CLI reports to its vendor and to
-    hooks."""
+    """Like ``agents.environment.environment``, plus the name of the program that starts the CLI, which the CLI reports
+    to its vendor and to hooks."""
     return common.environment(base, directory, mark) | {"CLAUDE_CODE_ENTRYPOINT": "drawbridge"}
 
 
 def version(answer: str) -> tuple[int, ...] | None:
-    """The version in the output of ``claude --version``: "2.1.329 (Claude Code)"."""
+    """The version in the output of ``claude --version``, such as "2.1.329 (Claude Code)"; None if the output does not
+    begin with a version."""
     numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", answer)
     return tuple(map(int, numbers.groups())) if numbers else None
 
@@ -97,9 +99,9 @@ def _flags(options: Options) -> Iterator[str]:
 
 
 def _files(directory: str | None) -> Iterator[str]:
-    """Adds a rule that lets the agent read files in ``directory``. With ``--add-dir`` it might also write there without
-    asking. The rule also applies to files that are added later, and to ``cat`` and similar commands (2.1.329). A path
-    that the CLI would read as a pattern does not get a rule; the agent then asks.
+    """Yields the flag for a rule that lets the agent read files in ``directory`` without asking. With ``--add-dir``, it
+    might also write there. The rule also applies to files that are added later, and to ``cat`` and similar commands
+    (2.1.329). A path that the CLI would read as a pattern does not get a rule; the agent then asks.
     """
     if directory is not None and not _PATTERN.search(directory):
         yield f"--allowedTools=Read(/{directory}/**)"
@@ -132,7 +134,7 @@ def _check_model(name: str, value: str) -> None:
 
 
 def _check_rule(name: str, value: str) -> None:
-    """Checks that the value is one rule, such as "Bash(git log *)": the CLI splits at commas and spaces outside of
+    """Checks that the value is one rule, such as "Bash(git log *)": the CLI splits at commas and spaces outside
     parentheses. Raises ``AgentUnusable``."""
     _check_text(name, value)
     depth, fits = 0, value[:1] not in ("", "-", "(")

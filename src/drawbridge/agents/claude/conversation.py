@@ -54,11 +54,12 @@ LONGEST_MODE: Final = 100
 
 EPHEMERAL: Final = ("stream_event", "command_lifecycle", "tool_progress")
 EPHEMERAL_SYSTEM: Final = ("status", "task_progress", "hook_progress", "session_state_changed")
-"""The kinds of lines that do not belong in the history; anything permanent in them is repeated in a later line."""
+"""The kinds of lines, and of lines of type ``system``, that do not belong in the history; anything permanent in them is
+repeated in a later line."""
 
 
 class Message(Struct, gc=False):
-    """The fields that determine the kind of a line. Their values may be anything; other fields are only checked to be
+    """The fields that are read from every line. Their values may be anything; other fields are only checked to be
     JSON. JSON values have no reference cycles, so the garbage collector need not track them."""
 
     type: Any = None
@@ -110,7 +111,8 @@ class _Move(Struct):
     worktreePath: Any = None  # noqa: N815 - the CLI's own names
     restoredCwd: Any = None  # noqa: N815
     agentId: Any = None  # noqa: N815
-    """The id of a subagent, in the result of the call that started it: such a worktree belongs to the subagent."""
+    """The id of a subagent, in the result of the call that started it. The worktree in such a result is the
+    subagent's."""
 
 
 class _Moves(Struct):
@@ -143,13 +145,13 @@ class ClaudeConversation:
         state: AgentState | None = None,
         jobs: Mapping[str, float] | None = None,
     ) -> None:
-        """``name``: the agent's name for people. ``read``: reads a file that a question is about. ``state``: as in
+        """``name``: the agent's display name. ``read``: reads a file that a question is about. ``state``: as in
         ``Launch``. ``jobs``: as in ``Schedule``."""
         self._name = name
         self._read = read
         self._costs = Costs(None if resumed else 0.0)
         self._tokens: Tokens | None = None
-        """The tokens used since the end of the last turn."""
+        """The tokens used since the end of the previous turn; None if none were reported."""
         self._session_id: str | None = None
         self._can_be_resumed = resumed
         self._prompt_id: str | None = None
@@ -157,13 +159,13 @@ class ClaudeConversation:
         self._interrupted = False
         self._own_turn = False
         self._begun_alone = False
-        """Whether a turn without a prompt has begun and not ended."""
+        """Whether a turn without a prompt has begun and has not ended."""
         self._in_background = False
         self._state: object = None
         """The state that the CLI reports: "running", "requires_action" or "idle"; None if it reports none."""
         self._had_tasks = False
-        """Whether a subagent or background command has run since the prompt: then the turn's first result may not be
-        its last."""
+        """Whether a subagent or background command was running when the prompt was sent, or has run since. If so, the
+        turn's first result may not be its last."""
         self._last_result: tuple[Failure | None, bool] | None = None
         """The last result of the open turn: its failure (None if it succeeded), and whether it was interrupted. The
         turn ends once the session is idle."""
@@ -171,13 +173,14 @@ class ClaudeConversation:
         self._limited: float | None = None
         self._questions: dict[str, _OpenQuestion] = {}
         self._steered = False
-        """Whether a message was sent into the turn: then the turn's first result may not be its last."""
+        """Whether a message was added to the turn. If so, the turn's first result may not be its last."""
         self._reports = Reports(state)
         self._schedule = Schedule(jobs)
         self._directory: str | None = None
         """The directory in which the agent works, if it has been reported."""
         self._last_answer: bytes | None = None
-        """The main agent's latest line with an answer: the size of the context is read from it."""
+        """The main agent's latest answer, as a line; the size of the context is read from it. None before the first
+        answer and after a compaction."""
         self._retrying = False
         self._efforts: dict[str, str] = {}
         """The id of a command that sets the effort → that effort."""
@@ -223,7 +226,7 @@ class ClaudeConversation:
             return []
         message, data = read
         match message.type:
-            case "assistant":  # the most frequent one
+            case "assistant":  # first, because it is the most frequent type
                 return [AgentLine(data, session_id_of(message.session_id)), *self._answered(message, data)]
             case "control_request":
                 return self._asked(message)
@@ -287,7 +290,7 @@ class ClaudeConversation:
         return found
 
     def _retried(self) -> list[Output]:
-        """Ends the report of a retry, because the model's API answers again."""
+        """Reports the end of a retry, if one was reported: the model's API has answered."""
         if not self._retrying:
             return []
         self._retrying = False
@@ -323,8 +326,8 @@ class ClaudeConversation:
                 del self._subagents[next(iter(self._subagents))]
 
     def _begun(self) -> list[Output]:
-        """Handles the beginning of a turn. The end of a turn that the CLI began itself is known only if the CLI reports
-        its state."""
+        """Handles the beginning of a turn. Returns ``TurnBegun`` for a turn that the CLI began itself, but only if the
+        CLI has reported that it is working: otherwise, the end of that turn would not be known."""
         self._own_turn = self._prompt_id is None
         if not self._own_turn or self._begun_alone or self._state in (None, "idle"):
             return []
@@ -391,8 +394,8 @@ class ClaudeConversation:
         return reported
 
     def _is_of_prompt(self, result: Mapping[str, Any]) -> bool:
-        """Whether a result belongs to the prompt. The CLI also begins turns on its own, and may answer a prompt that
-        arrives meanwhile in the same turn (2.1.329)."""
+        """Whether a result belongs to the open turn's prompt. The CLI also begins turns on its own, and may answer a
+        prompt that arrives during such a turn in the same turn (2.1.329)."""
         if self._prompt_id is None:
             return False
         answered = result.get("user_message_uuids")
@@ -468,7 +471,7 @@ class ClaudeConversation:
         return [QuestionCancelled(question_id, "interrupted" if self._interrupted else "decided elsewhere")]
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Sends the answer to a question, unless the question is no longer open. Raises ``BadArgument`` if the changed
+        """Sends the answer to a question; does nothing if the question is no longer open. Raises ``BadArgument`` if the changed
         input is not valid; the question then stays open."""
         asked = self._questions.get(question_id)
         if asked is None:
@@ -501,7 +504,7 @@ class ClaudeConversation:
         return []
 
     def steer(self, text: str, attachments: tuple[Attachment, ...], record: Callable[[], None]) -> None:
-        """Sends a message into the running turn. The CLI merges it at the next tool result, or begins a turn with it
+        """See ``AgentProcess.steer``. The CLI merges the message at the next tool result, or begins a turn with it
         after this one; either way it reports "idle" only once it has finished both this turn and the message
         (2.1.329)."""
         if not self._reports.steers:
@@ -516,12 +519,12 @@ class ClaudeConversation:
     def interrupt(self) -> None:
         if self.busy:
             self._interrupted = self.turn_open
-            # Without this the CLI would begin another turn with a message that was sent into the interrupted one.
+            # Without this, the CLI would begin another turn with a message that was added to the interrupted one.
             also = {"cancel_queued": True} if self._steered else {}
             self._command(subtype="interrupt", **also)
 
     def initialize(self) -> None:
-        """Asks for the commands, agents and models, with their descriptions. Nothing waits for the answer."""
+        """Asks for the commands, subagents and models, with their descriptions. Nothing waits for the answer."""
         self._initialize = self._command(subtype="initialize")
 
     def set_mode(self, mode: str) -> str:

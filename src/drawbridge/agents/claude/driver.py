@@ -22,7 +22,8 @@ from drawbridge.core import subprocesses
 ROW: Final = catalog.AGENTS["claude"]
 
 VERSION_SECONDS: Final = 20.0
-"""Seconds to wait for the version: 2.1.329 prints it after 0.02 s or, the very first time on a machine, after 3 s."""
+"""The maximum number of seconds to wait for the version: 2.1.329 prints it after 0.02 s or, the first time on a
+machine, after 3 s."""
 
 ANSWER_LIMIT: Final = 4096
 
@@ -33,7 +34,7 @@ class Claude:
     embeds = staticmethod(prompts.embeds)
 
     def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:
-        """``path``: the program; without it PATH and the usual places are searched at each start."""
+        """``path``: the program; if it is None, PATH and the usual places are searched at each start."""
         self._path = path
         self._environment = environment
         self._proven: tuple[str, int, int] | None = None
@@ -64,7 +65,8 @@ class Claude:
         return await self._version(self._find())
 
     async def _program(self) -> str:
-        """The path of a program that is new enough. Its version is checked again only if the file has changed."""
+        """The path of the program, which is new enough; its version is checked again only if the file has changed.
+        Raises ``AgentUnusable``."""
         path = self._find()
         with contextlib.suppress(OSError):
             status = os.stat(path)
@@ -119,7 +121,8 @@ def agent(path: str | None) -> Claude:
 
 
 def in_use(users: Sequence[int]) -> str:
-    """The error text for a refused resume. Two processes would write to the same file without coordination."""
+    """The error text if a conversation can't be resumed because the processes ``users`` have it open: two processes
+    would write to the same file without coordination."""
     shown = ", ".join(map(str, users[:3]))
     text = f"This conversation is open in another Claude Code process ({shown}), for example in a terminal."
     return f"{text} Close it there, or fork the conversation."

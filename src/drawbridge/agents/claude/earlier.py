@@ -1,5 +1,5 @@
-"""Reads messages and remaining jobs of an earlier conversation from Claude Code's own file. Messages are read from the
-end or in order.
+"""Reads the messages and the remaining jobs of an earlier conversation from Claude Code's own file. Messages are read
+from the end or in order.
 
 The lines are interpreted by ``transcript``.
 """
@@ -25,8 +25,8 @@ from drawbridge.agents.reported import decoded, moment_of
 
 CHUNK: Final = 256 * 1024
 SEARCHED_BYTES: Final = 16 * 1024 * 1024
-"""The maximum number of bytes that are read for one page. A page that ends for this reason may contain no messages, but
-it contains the position from which the next page continues."""
+"""The approximate number of bytes after which a page ends even if it is not full. Such a page may contain no messages,
+but it has the position before which the search continues."""
 
 REMEMBERED_BYTES: Final = 64 * 1024 * 1024
 """How many bytes at the end of the file are searched for jobs."""
@@ -56,8 +56,8 @@ def messages(
 def messages_from(
     path: Path, session_id: str, *, after: datetime, before: datetime, start: int
 ) -> Iterator[tuple[int, EarlierMessage]]:
-    """The messages that were written between ``after`` and ``before`` and are stored from the offset ``start`` on, in
-    order, each with the offset of the line after it. Blocking. Yields nothing if the directory has no such
+    """Yields the messages that were written between ``after`` and ``before`` and are stored from the offset ``start``
+    on, in order, each with the offset of the line after it. Blocking. Yields nothing if the directory has no such
     conversation."""
     with _opened(path, session_id) as descriptor:
         if descriptor is None:
@@ -88,8 +88,8 @@ def jobs(path: Path, session_id: str) -> dict[str, float]:
 
 @contextlib.contextmanager
 def _opened(path: Path, session_id: str) -> Iterator[int | None]:
-    """The descriptor of a conversation's file. None if the directory has no such conversation, or if its file can't be
-    opened, is not a regular file, or belongs to another user."""
+    """The descriptor of a conversation's file, open during the context. None if the directory has no such conversation,
+    or if its file can't be opened, is not a regular file, or belongs to another user."""
     if not known(path, session_id):
         yield None
         return
@@ -125,8 +125,8 @@ def _page(file: int, session_id: str, after: datetime, before: datetime, end: in
 
 
 def _backwards(file: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """The lines that begin before ``end``, the last one first, each with its offset. A line longer than
-    ``LONGEST_LINE`` is replaced by an empty one."""
+    """Yields the lines that begin before ``end``, the last one first, each with its offset. A line longer than
+    ``LONGEST_LINE`` is replaced with an empty one."""
     rest: list[bytes] = []
     length = 0
     while end > 0:

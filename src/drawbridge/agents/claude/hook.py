@@ -1,6 +1,6 @@
 """Claude Code's hooks: what they send, and how they are answered. Loaded at every guard call, so it imports nothing.
 
-Source: its hooks reference, and the measured behavior of 2.1.329.
+Source: Claude Code's hooks reference, and the measured behavior of 2.1.329.
 """
 
 TYPE_CHECKING = False
@@ -59,8 +59,8 @@ def _decision(event: str, decision: str, reason: str) -> "dict[str, Any]":
 
 
 def session(environ: "Mapping[bytes, bytes]") -> "dict[str, Any] | None":
-    """What is reported about the session that calls the hook. None if nobody can answer in the session's own dialog:
-    the hook would make ``claude -p`` wait for an answer, which it never does on its own.
+    """What is reported to the server about the session that calls the hook. None if nobody can answer in the session's
+    own dialog: the hook would make ``claude -p`` wait for an answer, which it never does on its own.
 
     The CLI marks a background session (``claude --bg``, or the left arrow key in a session) as unattended, but such a
     session does wait for a person. Only the CLI's daemon sets both variables that are checked here (2.1.329); a process

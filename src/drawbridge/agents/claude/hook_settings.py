@@ -1,7 +1,7 @@
 """Claude Code's hooks in its settings.
 
-Sources: Claude Code's hooks reference, and version 2.1.329 itself (a settings file with a comment in it is not loaded
-at all; a byte order mark or an empty file is fine; FileChanged without a matcher applies to every path that
+Sources: Claude Code's hooks reference, and version 2.1.329 itself (a settings file that contains a comment is not
+loaded at all; a byte order mark or an empty file is fine; FileChanged without a matcher applies to every path that
 ``watchPaths`` named).
 """
 
@@ -32,7 +32,7 @@ preselected, and Enter replaces the first setting. It reads the second setting a
 
 
 def handler(command: Sequence[str], timeout: int, holds: bool) -> dict[str, Any]:
-    """A hook that runs without a shell."""
+    """See ``AgentHooks.handler``. The hook runs without a shell."""
     return {"type": "command", "command": command[0], "args": list(command[1:]), "timeout": timeout}
 
 

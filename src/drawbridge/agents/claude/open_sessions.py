@@ -22,7 +22,7 @@ class _Process(Struct):
 
 
 def used_by(session_id: str) -> list[int]:
-    """The ids of the processes that have the conversation open. Blocking."""
+    """The ids of the running processes that have the conversation open. Blocking."""
     found = []
     for file in (sessions.config() / "sessions").glob("*.json"):
         try:
@@ -40,8 +40,8 @@ def _head(file: Path) -> bytes:
 
 
 def _runs(process: _Process) -> bool:
-    """Whether the process that wrote the file is still running. Ids are reused, so on Linux the start time must match as
-    well."""
+    """Whether the process that wrote the file is still running. PIDs are reused, so on Linux the start time must match,
+    too."""
     if not process_alive(process.pid):
         return False
     try:

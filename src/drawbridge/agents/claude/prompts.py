@@ -20,8 +20,8 @@ DOCUMENT: Final = "application/pdf"
 LEAVING_PLAN: Final = "ExitPlanMode"
 PLAN_SUGGESTIONS: Final = b'[{"type":"setMode","mode":"acceptEdits","destination":"session"}]'
 ASKING: Final = {"type": "setMode", "mode": "default", "destination": "session"}
-"""Sets the mode in which an accepted plan is carried out, unless the decision remembers another one. Without this, the
-CLI (2.1.329) would return to the mode before the plan, which may allow edits without asking."""
+"""Sets the mode in which an accepted plan is carried out, unless the decision remembers suggestions. Without this, the
+CLI (2.1.329) would return to the mode that was set before the plan, which may allow edits without asking."""
 
 LONGEST_NAME: Final = 200
 LONGEST_REASON: Final = 2_000
@@ -31,13 +31,14 @@ DENIED: Final = "The user rejected this. Do not try it in another way; ask what 
 
 
 def words(told: object, longest: int) -> str | None:
-    """``told`` without unpaired surrogates, cut to ``longest`` characters. None if it is empty or not a string."""
+    """``told`` without unpaired surrogates, truncated to ``longest`` characters. None if it is empty or not a
+    string."""
     return valid(told)[:longest] if isinstance(told, str) and told else None
 
 
 def content(text: str, attachments: tuple[Attachment, ...]) -> str | list[dict[str, Any]]:
-    """The content of a user message. Raises ``BadArgument`` for an attachment that is neither stored nor readable as
-    part of the message."""
+    """The content of a user message. Attachments with a ``path`` are referred to by it; the others are embedded. Raises
+    ``BadArgument`` for an attachment without a ``path`` that is not an image, a PDF or text."""
     parts = [one for one in attachments if one.path is None]
     text = with_paths(text, [one for one in attachments if one.path is not None])
     return [*map(_block, parts), {"type": "text", "text": text}] if parts else text
@@ -61,9 +62,9 @@ def verdict(decision: Decision, tool_name: str, given: Raw, suggestions: Raw) ->
 
 
 def suggestions(tool_name: str, given: Raw) -> Raw:
-    """The agent's suggestions of what to remember, limited to those that add rules or directories or set a mode: the
-    CLI (2.1.329) makes no other suggestions, but its format allows them. For a plan, the CLI makes no suggestions,
-    although it accepts a mode in the answer; in that case, ``PLAN_SUGGESTIONS`` is returned."""
+    """The agent's suggestions of what to remember, ``given``, limited to those that add rules or directories or set a
+    mode: the CLI (2.1.329) makes no other suggestions, but its format allows them. For a plan, the CLI makes no
+    suggestions, although it accepts a mode in the answer; in that case, ``PLAN_SUGGESTIONS`` is returned."""
     if tool_name == LEAVING_PLAN and bytes(given).replace(b" ", b"") in (b"[]", b"null"):
         return Raw(PLAN_SUGGESTIONS)
     try:
@@ -75,7 +76,7 @@ def suggestions(tool_name: str, given: Raw) -> Raw:
 
 
 def _adds(suggestion: object) -> bool:
-    """Whether a suggestion adds permissions or directories, or sets a mode."""
+    """Whether a suggestion adds rules or directories, or sets a mode."""
     match suggestion:
         case {"type": "addRules", "behavior": "allow" | "deny" | "ask", "rules": list()}:
             return True
@@ -87,7 +88,7 @@ def _adds(suggestion: object) -> bool:
 
 
 def _checked_input(given: Raw) -> Raw:
-    """The client's input as one line of JSON. Raises ``BadArgument`` if it is not a JSON object."""
+    """The input that a client has changed, as one line of JSON. Raises ``BadArgument`` if it is not a JSON object."""
     try:
         return Raw(json.dumps(json_object(given), allow_nan=False).encode())
     except (ValueError, RecursionError):

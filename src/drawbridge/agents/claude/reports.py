@@ -1,7 +1,7 @@
 """What Claude Code reports about itself in its stream: model, context, to-dos, tasks, retries, and what it offers.
 Pure.
 
-Only what a client can't know from the last records of the history is kept here. The formats were measured with 2.1.329;
+Only what a client can't know from the last records of the history is read here. The formats were measured with 2.1.329;
 to-do lists in the format of older versions are also read. Fields of an unexpected type are ignored; everything is
 bounded in number and length.
 """
@@ -29,7 +29,7 @@ from drawbridge.agents.base import (
 from drawbridge.agents.reported import LONGEST_DESCRIPTION, MOST, count_of, decoded, each, name_of, text_of, todo_of
 
 STEERS: Final = "interrupt_cancel_queued_v1"
-"""The capability that ``steer`` requires. Without it, an interrupt would begin a turn with a message that was sent into
+"""The capability that ``steer`` requires. Without it, an interrupt would begin a turn with a message that was added to
 the interrupted turn."""
 
 SYNTHETIC: Final = "<synthetic>"
@@ -93,7 +93,7 @@ class _System(Struct):
 
 
 class _Recorded(Struct):
-    """A line of a conversation, from the stream or from Claude Code's own file (in camel case)."""
+    """The fields of a line of a conversation, from the stream or from Claude Code's own file (in camel case)."""
 
     type: Any = None
     subtype: Any = None
@@ -114,7 +114,7 @@ class Reports:
     """The current state of one process and what it offers."""
 
     def __init__(self, state: AgentState | None = None) -> None:
-        """``state``: what was known about the conversation before."""
+        """``state``: what was already known about the conversation; None if nothing was."""
         self._state = state or AgentState()
         self._offers = AgentOffers()
         self._tasks: dict[str, Task] = {}
@@ -186,7 +186,7 @@ class Reports:
         return self._changed(before)
 
     def initialized(self, response: bytes | Raw) -> list[Output]:
-        """Reads the answer to ``initialize``: the commands, agents and models with their descriptions."""
+        """Reads the answer to ``initialize``: the commands, subagents and models with their descriptions."""
         before = self._state, self._offers
         answer = decoded(response, _Initialized) or _Initialized()
         self._offer(
@@ -283,7 +283,7 @@ class Reports:
         self._change(tasks=tuple(self._tasks.values()))
 
     def _task_updated(self, line: _System) -> None:
-        """Updates a task, or removes it from the state if it has ended: the history has a line about its end."""
+        """Updates a task, or removes it from the state if it has ended: the history contains a line about its end."""
         status = line.patch.get("status") if isinstance(line.patch, dict) else line.status
         task = self._tasks.get(line.task_id) if isinstance(line.task_id, str) else None
         if task is None:
@@ -332,8 +332,7 @@ _READERS: Final[dict[str, Callable[[Reports, _System], None]]] = {
 
 
 def last_state(lines: Sequence[bytes], session_id: str) -> AgentState:
-    """See ``Reconstructs.last_state``: what the agent had reported by the end of ``lines``, as far as it outlives the
-    agent's process. ``session_id``: only lines of this conversation are read."""
+    """See ``Reconstructs.last_state``. Only lines of the conversation ``session_id`` are read."""
     reports = Reports()
     for data in lines:
         line = decoded(data, _Recorded)

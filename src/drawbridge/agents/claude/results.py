@@ -1,6 +1,6 @@
 """Interprets a ``result`` line of ``claude``: the turn's outcome and its cost. Pure.
 
-Its fields are misleading (2.1.329): a failed API request and a missing login are ``"subtype": "success"`` with
+Its fields are misleading (2.1.329): a failed API request or a missing login has ``"subtype": "success"`` with
 ``"is_error": true``, and ``total_cost_usd`` is the cost of the whole conversation, across processes and forks.
 """
 
@@ -52,7 +52,7 @@ def failure(
 
 
 def explained(name: str, said: str) -> Failure | None:
-    """The failure if the agent's text reports that it does not have the conversation; otherwise None."""
+    """The failure if the agent's text reports that the agent does not have the conversation; otherwise None."""
     if _NO_CONVERSATION in said:
         return Failure(
             NO_SESSION, f"{name} does not have this conversation, or no longer has it: {said} Start a new session."
@@ -70,8 +70,8 @@ class _LimitEvent(Struct):
 
 
 def limited_until(data: bytes) -> float | None:
-    """When the account's limit is reset, in seconds since 1970, from a ``rate_limit_event``. None if no limit was
-    reached or the time is unknown."""
+    """When the account's limit resets, in seconds since 1970, from a ``rate_limit_event``. None if no limit was reached
+    or the time is unknown."""
     try:
         limits = msgspec.json.decode(data, type=_LimitEvent).rate_limit_info
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -86,7 +86,7 @@ def was_aborted(result: Mapping[str, Any]) -> bool:
 
 
 def _said(result: Mapping[str, Any]) -> str:
-    """The agent's text as one or more sentences."""
+    """The agent's text about the failure, as one or more human-readable sentences."""
     errors = result.get("errors")
     words = [word for word in errors if isinstance(word, str)] if isinstance(errors, list) else []
     words = [word for word in words if not word.startswith(_DIAGNOSTIC)]
@@ -101,13 +101,13 @@ def _sentence(words: str) -> str:
 
 
 def add_costs(costs: Costs, result: Mapping[str, Any]) -> None:
-    """Adds the costs of a ``result``, which may belong to a turn that the agent began on its own."""
+    """Adds the cost that a ``result`` reports. The result may belong to a turn that the agent began on its own."""
     costs.add(amount(result.get("total_cost_usd")), _usage(result.get("model_usage_since_last_result")))
 
 
 def tokens(result: Mapping[str, Any]) -> Tokens | None:
     """The tokens used since the previous result: by all models (2.1.329) or by the main one (earlier versions). None if
-    ``result`` does not report them."""
+    ``result`` reports none."""
     models = result.get("model_usage_since_last_result")
     if isinstance(models, dict):
         given = [usage for usage in models.values() if isinstance(usage, dict)]
@@ -126,14 +126,14 @@ def added(one: Tokens | None, other: Tokens | None) -> Tokens | None:
 
 
 def _count(value: object) -> int:
-    """A plausible number of tokens; 0 for anything else."""
+    """``value``, rounded down, if it is a plausible number of tokens; 0 for anything else."""
     found = amount(value)
     return int(found) if found is not None and found < MOST_TOKENS else 0
 
 
 def _usage(models: object) -> float | None:
-    """The cost since the last result, in US dollars: 2.1.329 reports it for each model. None if it is not reported, as
-    in older versions."""
+    """The cost since the previous result, in US dollars, summed over the models: 2.1.329 reports it for each. None if
+    it is not reported, as in older versions."""
     if not isinstance(models, dict):
         return None
     costs = [amount(usage.get("costUSD")) for usage in models.values() if isinstance(usage, dict)]

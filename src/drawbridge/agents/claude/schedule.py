@@ -1,4 +1,4 @@
-"""What Claude Code has scheduled for itself: wake-ups and jobs, for which its process begins turns without a prompt.
+"""What Claude Code has scheduled for itself: wake-ups and jobs, which make its process begin turns without a prompt.
 Pure.
 
 Nothing in the stream announces them, so they are read from the tool calls and their results (measured with 2.1.329).
@@ -23,10 +23,10 @@ from drawbridge.agents.reported import MOST, decoded, name_of
 WAKE_UP, CREATE, DELETE = "ScheduleWakeup", "CronCreate", "CronDelete"
 
 SCHEDULING: Final = (WAKE_UP.encode(), CREATE.encode(), DELETE.encode())
-"""Lines of type ``assistant`` that contain none of these names are not decoded."""
+"""Lines of type ``assistant`` that contain none of these names are not decoded to look for calls."""
 
 CALL_ID: Final = rb"[A-Za-z0-9_-]{1,200}"
-"""Matches the id of a call. The CLI's ids are ``toolu_`` followed by 24 letters and digits."""
+"""Matches the id of a tool call. The CLI's ids are ``toolu_`` followed by 24 letters and digits."""
 
 ANSWERED: Final = re.compile(rb'"tool_use_id"\s*:\s*"(' + CALL_ID + rb')"')
 
@@ -53,7 +53,7 @@ class _Line(Struct):
     message: _Message
     tool_use_result: Any = None
     recorded_result: Any = msgspec.field(name="toolUseResult", default=None)
-    """The same field under its name in the conversation's file."""
+    """The same as ``tool_use_result``, under the name that it has in the conversation's file."""
 
     @property
     def result(self) -> Any:
@@ -67,7 +67,8 @@ class Schedule:
         self._calls: dict[str, str] = {}
         """The id of a call that has no result yet → its tool. Only the latest calls are kept."""
         self._wake_up: float | None = None
-        """The time of the wake-up, in seconds since 1970. A new one replaces the previous one."""
+        """The time of the wake-up, in seconds since 1970; None if none is scheduled. A new one replaces the previous
+        one."""
         self._jobs = dict(jobs or {})
         """The id of a job → the last time that it begins a turn, which may have passed. Only the jobs with the latest
         times are kept."""
@@ -76,8 +77,8 @@ class Schedule:
 
     @property
     def until(self) -> float | None:
-        """The time of the last turn that is known to be scheduled, in seconds since 1970; None if no turn is
-        scheduled."""
+        """The time of the last turn that is known to be scheduled, in seconds since 1970; it may have passed. None if
+        no turn is scheduled."""
         times = [*self._jobs.values(), *([] if self._wake_up is None else [self._wake_up])]
         return max(times, default=None)
 
@@ -97,9 +98,10 @@ class Schedule:
                     del self._calls[next(iter(self._calls))]
 
     def answered(self, data: bytes) -> list[Output]:
-        """Reads a line of type ``user``: the result of a call."""
-        # A call may never get a result. Results of other calls, which can be large, must not be decoded because of such
-        # a call.
+        """Reads a line of type ``user``, which may contain the result of a call. Returns the change to ``until``, if
+        any."""
+        # A call may never get a result. While one waits, the results of other calls, which can be large, must not be
+        # decoded.
         if not self._calls or not any(id.decode() in self._calls for id in ANSWERED.findall(data)):
             return []
         line = decoded(data, _Line)
@@ -135,7 +137,7 @@ class Schedule:
 
 def jobs_in(lines: Iterable[bytes], now: float) -> dict[str, float]:
     """The jobs that a conversation still has, according to the lines of its file: the id of a job → the last time that
-    it begins a turn, in seconds since 1970, if that is after ``now``."""
+    it begins a turn, in seconds since 1970. Only jobs whose last time is after ``now`` are included."""
     found = Schedule()
     for line in lines:
         if any(tool in line for tool in SCHEDULING):

@@ -2,7 +2,7 @@
 
 They are the CLI's own files, ``<config>/projects/<directory>/<session id>.jsonl``; in the directory's name, a hyphen
 replaces each character that is not a letter or digit. The format is undocumented (seen on 2.1.197 and 2.1.329), so
-files of another form are ignored.
+files in another format are ignored.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from drawbridge.agents.base import Remembered
 
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 WORKTREES = "--claude-worktrees-"
-"""``/.claude/worktrees/``, where EnterWorktree creates worktrees, as it is written in the name of a conversation
-directory."""
+"""``/.claude/worktrees/``, where the EnterWorktree tool creates worktrees, in the form that it has in the name of a
+directory below ``projects``."""
 LONGEST_TITLE = 120
 HEAD_BYTES = 65_536
-"""How many bytes at the beginning of a file are searched for a title."""
+"""The minimum number of bytes at the beginning of a file that are searched for a title."""
 LONGEST_HEAD = 16 * 1024 * 1024
 """How many bytes at the beginning of a file are searched for the directory. The first prompt, which may contain images,
-precedes it in the same line."""
+precedes the directory in the same line."""
 
 
 def config() -> Path:
@@ -41,8 +41,8 @@ def directory_of(path: Path) -> Path:
 
 
 def file_of(path: Path, session_id: str) -> Path:
-    """The file that contains a conversation of the project directory ``path``. The CLI moves it to another directory
-    when the agent enters a git worktree (2.1.329). Blocking."""
+    """The file that contains a conversation of the project directory ``path``, or would contain it if no such file is
+    found. The CLI moves the file to another directory when the agent enters a git worktree (2.1.329). Blocking."""
     usual = directory_of(path) / f"{session_id}.jsonl"
     if ID.fullmatch(session_id) is None or os.path.exists(usual):
         return usual
@@ -51,8 +51,8 @@ def file_of(path: Path, session_id: str) -> Path:
 
 
 def listed(path: Path, limit: int) -> list[Remembered]:
-    """The conversations, newest first, including those that have moved to a worktree that Claude Code created.
-    Blocking."""
+    """The conversations of the project directory ``path``, at most ``limit``, most recently active first, including
+    those that have moved to a worktree that Claude Code created. Blocking."""
     usual = directory_of(path)
     entries = _entries(usual)
     for directory in usual.parent.glob(f"{usual.name}{WORKTREES}*"):
@@ -97,8 +97,8 @@ def title(path: Path, session_id: str) -> str | None:
 
 
 def title_of(file: Path) -> str | None:
-    """The title of the conversation in a file: the CLI's summary or the first prompt; None if it has neither.
-    Blocking."""
+    """The title of the conversation in a file: the CLI's summary or the first prompt, whichever comes first, shortened.
+    None if the beginning of the file contains neither. Blocking."""
     return _head(file).title
 
 

@@ -25,7 +25,8 @@ RUNTIMES: Final = ("node", "bun", "deno")
 
 
 def of_process(pid: int, directory: Path) -> str | None:
-    """The mode in which the process ``pid`` was started in ``directory``; None if that can't be known. Blocking."""
+    """The mode in which the process ``pid`` started, given that it started in ``directory``; None if it can't be
+    determined. Blocking."""
     try:
         process = psutil.Process(pid)
         words = process.cmdline()[1:]
@@ -36,8 +37,8 @@ def of_process(pid: int, directory: Path) -> str | None:
 
 
 def start_mode(words: Sequence[str], directory: Path) -> str | None:
-    """The mode in which a ``claude`` with the arguments ``words`` starts in ``directory``. None if no
-    argument names the mode and one of them selects other settings, or a settings file can't be read."""
+    """The mode in which a ``claude`` with the arguments ``words`` starts in ``directory``. None if no argument names
+    the mode and one of them selects other settings, or a settings file can't be read. Blocking."""
     flags = [word.partition("=") for word in words]
     names = {name for name, _, _ in flags}
     if not names.isdisjoint(BYPASSES):
@@ -53,8 +54,8 @@ def start_mode(words: Sequence[str], directory: Path) -> str | None:
 
 
 def _of_settings(directory: Path) -> str | None:
-    """The mode in the settings file with the highest precedence that contains one. None if a file exists but can't
-    be read."""
+    """The mode in the settings file with the highest precedence that contains one; ``USUAL`` if none does. None if a
+    file that has to be read exists but can't be read. Blocking."""
     for path in reversed(SETTINGS.settings_files(directory)):
         try:
             mode = value_at(json.loads(path.read_bytes()), *ASK_MODE.mode)

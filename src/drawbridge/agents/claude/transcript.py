@@ -1,7 +1,8 @@
-"""Reads Claude Code's own record of a session, one line at a time, and converts it for the history and clients. Pure.
+"""Reads Claude Code's own transcript of a session, one line at a time, and converts it for the history and clients.
+Pure.
 
-The record is the CLI's own file and undocumented (seen on 2.1.329): lines of another form are ignored. The lines
-contain far more than what is used here: whole requests and copies of files, for example.
+The file is undocumented (seen on 2.1.329): lines in another format are ignored. The lines contain far more than what is
+used here: whole requests and copies of files, for example.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from msgspec import Raw, Struct
 from drawbridge.agents.claude import conversation as claude
 
 NOT_SAID: Final = ("<command-", "<local-command-", "<bash-", "<task-notification", "<system-reminder")
-"""The beginnings of texts that the CLI itself writes in place of the user's prompt."""
+"""The beginnings of texts that the CLI itself writes in place of a prompt from the user."""
 
 INTERRUPTED: Final = "[Request interrupted by user"
 REJECTED: Final = "user-rejected"
@@ -49,8 +50,8 @@ class Prompt(Struct, frozen=True):
     """A prompt from the user. ``turn`` is empty for a prompt that was typed while the agent worked, since it does not
     begin a turn.
 
-    ``foreign``: it was written by another process that continues the same conversation (``claude -p --resume``, the
-    server itself).
+    ``foreign``: whether it was written by another process that continues the same conversation (``claude -p --resume``
+    or the server).
     """
 
     uuid: str
@@ -84,7 +85,7 @@ class Mode(Struct, frozen=True):
 
 
 class Context(Struct, frozen=True):
-    """What a hook has passed to the model, in the ``additionalContext`` of its answer."""
+    """What a hook has passed to the model, in the ``additionalContext`` of its answer. ``event``: the hook's event."""
 
     uuid: str
     event: str
@@ -168,7 +169,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def entry(line: bytes, session_id: str) -> Entry | None:
-    """The entry in a line of the file; None for a line of any other kind."""
+    """The entry in a line of the transcript of the conversation ``session_id``; None if the line contains none."""
     read = claude.parsed(line.strip())
     if read is None:
         return None
@@ -220,7 +221,7 @@ def _attached(found: _Line) -> Prompt | Context | None:
 
 def _queued(found: _Line) -> Prompt | None:
     """A prompt that was typed while the agent worked; None for any other attachment. The agent received the prompt with
-    a tool's result; the record contains it as an attachment."""
+    a tool's result; the transcript contains it as an attachment."""
     queued = _attachment.decode(found.attachment)
     if queued.type != "queued_command" or queued.command_mode != "prompt" or queued.origin.kind != "human":
         return None
@@ -242,7 +243,7 @@ def _from_agent(found: _Line, blocks: list[_Block], session_id: str, *, ends: bo
     data: dict[str, Any] = {
         "type": found.type,
         "message": found.message,
-        # A placeholder for subagents: the record does not name the call that started the subagent.
+        # A placeholder for subagents: the transcript does not name the call that started the subagent.
         "parent_tool_use_id": "sidechain" if found.is_sidechain else None,
         "session_id": session_id,
         "uuid": found.uuid,
@@ -274,7 +275,7 @@ def _failure(found: _Line) -> str | None:
 
 
 def _outcome(result: Raw) -> _Outcome | None:
-    """The parts of a tool's result that ``_Outcome`` contains; None if the result has none of them."""
+    """The parts of a tool's result that ``_Outcome`` contains; None if the result contains none of them."""
     try:
         found = msgspec.json.decode(result, type=_Outcome)
     except (msgspec.MsgspecError, RecursionError):
@@ -299,7 +300,8 @@ class _Record(Struct):
 
 
 def place(record: bytes) -> str:
-    """The ``uuid`` of the line in the file from which a history line was made; "" if the line does not contain one."""
+    """The ``uuid`` of the line in the transcript from which the history line ``record`` was made; "" if ``record`` does
+    not contain one."""
     try:
         return msgspec.json.decode(record, type=_Record).message.uuid
     except msgspec.MsgspecError:

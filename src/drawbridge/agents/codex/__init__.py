@@ -1,1 +1,1 @@
-"""Codex."""
+"""Codex: its driver and its hooks."""

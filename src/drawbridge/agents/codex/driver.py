@@ -31,7 +31,7 @@ from drawbridge.agents.results import NO_SESSION, Failure, not_logged_in
 ROW: Final = catalog.AGENTS["codex"]
 
 SUPPORTED: Final = ("dangerously_skip_permissions", "permission_mode", "model", "add_dirs", "partial_messages")
-"""Options that Codex supports."""
+"""The options that Codex supports."""
 
 SANDBOXES: Final[Mapping[str | None, str]] = {
     None: "read-only",
@@ -42,7 +42,8 @@ SANDBOXES: Final[Mapping[str | None, str]] = {
     "acceptEdits": "workspace-write",
     "auto": "workspace-write",
 }
-"""A permission mode → Codex's sandbox. Codex can't ask, so it may write only in a mode that allows edits."""
+"""A permission mode (None if none was chosen) → Codex's sandbox. Codex can't ask, so it may write only in a mode that
+allows edits. The sandbox is off only with ``dangerously_skip_permissions``."""
 
 ITEMS: Final = ("item.started", "item.updated", "item.completed")
 
@@ -55,7 +56,7 @@ class Codex:
     embeds = staticmethod(is_text)
 
     def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:
-        """``path``: the program; without it PATH is searched at each start."""
+        """``path``: the program; if it is None, PATH is searched at each start."""
         self._path = path
         self._environment = environment
 
@@ -80,8 +81,8 @@ def agent(path: str | None) -> Codex:
 
 
 def arguments(launch: Launch) -> Iterator[str]:
-    """Yields the command line after the program. Raises ``AgentUnusable``: VALIDATION_FAILED for an option or a
-    value that Codex does not support (the text names the option), SESSION_NOT_FOUND for an id that is not a UUID."""
+    """Yields the arguments for Codex. Raises ``AgentUnusable``: VALIDATION_FAILED for an option or a value that Codex
+    does not support (the text names the option), SESSION_NOT_FOUND for an id that is not a UUID."""
     options = launch.options
     check_options(options, SUPPORTED, ROW.title)
     session_id = launch.fork_from or (launch.session_id if launch.resume else None)

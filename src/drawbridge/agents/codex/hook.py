@@ -1,6 +1,6 @@
 """Codex's hooks: what they send, and how they are answered. Loaded at every guard call, so it imports nothing.
 
-Source: its hooks page and JSON schemas (0.169.0), which forbid any key that they do not define.
+Source: Codex's documentation of hooks and its JSON schemas (0.169.0), which forbid any key that they do not define.
 """
 
 TYPE_CHECKING = False
@@ -24,7 +24,7 @@ session = None
 
 
 def paths(value: str) -> "list[str]":
-    """The files that a patch in the V4A format touches."""
+    """The paths of the files that a patch in the V4A format touches."""
     lines = (line.strip() for line in value.split("\n"))
     named = (line[len(mark) :].strip() for line in lines for mark in PATCH_MARKS if line.startswith(mark))
     return list(dict.fromkeys(filter(None, named)))

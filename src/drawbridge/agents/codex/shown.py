@@ -13,7 +13,7 @@ from drawbridge.agents.base import AgentLine
 from drawbridge.agents.output import text_in
 
 FILE_TOOLS: Final = {"add": "Write", "update": "Edit", "delete": "Delete"}
-"""Codex's kinds of changes to a file → the names of tools that clients show. All but ``Delete`` are tools of Claude
+"""Codex's kinds of changes to a file → the names of tools that clients show. All except ``Delete`` are tools of Claude
 Code."""
 
 
@@ -25,7 +25,8 @@ class Shown:
         self._begun: set[str] = set()
 
     def add(self, session_id: str, item: Mapping[str, Any], *, is_over: bool) -> list[AgentLine]:
-        """The new lines of an item; empty if its kind is unknown."""
+        """The new lines for an item; empty if it adds nothing to show, or if its kind is unknown. ``is_over``: whether
+        the item has ended."""
         id, words = f"{self._prefix}{text_in(item.get('id'))}", text_in(item.get("text"))
         match item.get("type"):
             case "agent_message" if is_over and words:

@@ -1,1 +1,1 @@
-"""Any program as an agent."""
+"""The driver that runs any program as an agent."""

@@ -16,10 +16,11 @@ from drawbridge.agents.one_shot import OneShot, Turn
 from drawbridge.agents.output import session_id_of
 
 SESSION: Final = "DRAWBRIDGE_SESSION_ID"
-"""The environment variable with the conversation to continue: the ``session_id`` of the program's last JSON line."""
+"""The environment variable with the id of the conversation to continue: the last ``session_id`` in the program's JSON
+lines. It is set only if there is such a conversation."""
 
 LONGEST_TEXT: Final = 64 * 1024
-"""The number of bytes of text after which a new line of the history begins."""
+"""The number of bytes of text after which a new line begins in the history."""
 
 
 class Command:
@@ -49,8 +50,8 @@ class Command:
 
 
 class CommandConversation(Turn):
-    """Passes the program's text on as the agent's answer: in pieces as it arrives, if requested, and as complete lines
-    for the history."""
+    """Passes the program's text on as the agent's answer: line by line as it arrives, if requested, and as longer
+    blocks for the history, each of which ends before a JSON line, after ``LONGEST_TEXT`` or at the end."""
 
     def __init__(self, name: str, *, partial: bool) -> None:
         super().__init__(name)

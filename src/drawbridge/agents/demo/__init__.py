@@ -1,1 +1,1 @@
-"""The demo agent, which needs no account."""
+"""The demo agent: its driver and its script. It needs no account."""

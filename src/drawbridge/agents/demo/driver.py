@@ -1,4 +1,4 @@
-"""Starts the demo agent: a script that runs as a real child process with Claude Code's stream format. It needs no
+"""Starts the demo agent: a script that runs as a real child process and uses Claude Code's stream format. It needs no
 account."""
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ LARGEST: Final = 64 * 1024
 COMMENTS: Final = {".py": "# {}", ".sh": "# {}", ".toml": "# {}", ".js": "// {}", ".ts": "// {}", ".go": "// {}"}
 COMMENTS_MORE: Final = {".rs": "// {}", ".c": "/* {} */", ".css": "/* {} */", ".lua": "-- {}", ".html": "<!-- {} -->"}
 STYLES: Final = COMMENTS | COMMENTS_MORE | {".md": "> {}", ".txt": "{}"}
-"""The suffix of a file → the format of the line that is added. Files with other suffixes are not changed."""
+"""The suffix of a file → the format of the line that is added to it. Files with other suffixes are not changed."""
 
 
 class Edit(NamedTuple):
@@ -26,8 +26,8 @@ def short(words: str) -> str:
 
 
 def for_prompt(words: str, directory: str) -> Edit:
-    """The edit for a prompt: it adds a line to the file that the prompt names, otherwise to the first suitable file; if
-    there is no such file, it creates a new one."""
+    """The edit for a prompt. It adds a line to the first suitable file in ``directory`` that the prompt names,
+    otherwise to the first suitable file; if no file is suitable, it creates a new one."""
     fit = sorted(path for path in Path(directory).iterdir() if _is_fit(path))
     named = [path for path in fit if path.name in words]
     for path in [*named, *fit]:
@@ -43,7 +43,7 @@ def for_prompt(words: str, directory: str) -> Edit:
 
 
 def apply(tool: str, given: dict[str, Any], directory: str) -> str | None:
-    """Applies the edit. Returns the problem if nothing was written, otherwise None."""
+    """Applies an edit to a file in ``directory``. Returns the problem if the edit failed, otherwise None."""
     path = Path(str(given.get("file_path")))
     if not path.resolve().is_relative_to(Path(directory).resolve()):
         return "I only write in the directory that I was started in."

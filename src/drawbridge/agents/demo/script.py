@@ -1,8 +1,8 @@
 """The demo agent's program: a script that implements ``claude``'s stream on stdin and stdout.
 
 ``python -P -m drawbridge.agents.demo.script`` accepts the real CLI's flags and ignores those that it does not need. It
-asks before it changes a file (unless its mode allows edits), changes nothing outside of its working directory, and
-makes no network connection.
+asks before it changes a file (unless its mode allows edits), changes nothing outside its working directory, and makes
+no network connections.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from drawbridge.agents.demo import edits as demo_edits
 VERSION: Final = "1.0"
 MODEL: Final = "demo"
 PRICE: Final = 0.0004
-"""A fictitious cost for each step, in US dollars, so that there is something to show."""
+"""A fictitious cost for each step, in US dollars, so that clients have a cost to show."""
 
 WORD_SECONDS: Final = 0.03
 
@@ -43,7 +43,7 @@ class Failed(Exception):
 
 
 class Agent:
-    """One conversation; one turn at a time. A thread reads stdin, so that a person can interrupt the agent while it
+    """One conversation; one turn at a time. A thread reads stdin, so that the user can interrupt the agent while it
     writes."""
 
     def __init__(self, flags: dict[str, str]) -> None:
@@ -76,7 +76,7 @@ class Agent:
         self._said.put(None)
 
     def _take(self, seconds: float | None) -> None:
-        """Waits for the next message, at most ``seconds`` (None: without a limit), and handles it."""
+        """Waits up to ``seconds`` (None: without a limit) for the next message, and handles it."""
         try:
             message = self._said.get(timeout=seconds)
         except queue.Empty:
@@ -112,7 +112,8 @@ class Agent:
         )
 
     def _wait(self, seconds: float) -> None:
-        """Waits, and handles messages meanwhile. Raises ``Interrupted`` if the turn is interrupted."""
+        """Waits for ``seconds``, or until stdin is closed, and handles messages meanwhile. Raises ``Interrupted`` if
+        the turn is interrupted."""
         end = time.monotonic() + seconds
         while not self._interrupted and (left := end - time.monotonic()) > 0 and self._open:
             self._take(left)
@@ -205,8 +206,9 @@ class Agent:
         return self._tell(f"{chosen} it is." if chosen else "Then it stays unpainted.")
 
     def _may_i(self, tool: str, given: dict[str, Any]) -> dict[str, Any]:
-        """Calls a tool. Returns the person's answer, or "allow" if the mode makes asking unnecessary.
-        Raises ``Interrupted`` if the turn is interrupted."""
+        """Announces a tool call, and asks whether it may run. Returns the answer: "allow" without a question if the
+        mode does not require one, and a denial if stdin is closed. Raises ``Interrupted`` if the turn is
+        interrupted."""
         self._tool_id = f"toolu_{uuid.uuid4().hex[:24]}"
         self._assistant({"type": "tool_use", "id": self._tool_id, "name": tool, "input": given})
         if tool != "AskUserQuestion" and self._mode in ("acceptEdits", "bypassPermissions"):
@@ -234,7 +236,8 @@ class Agent:
     # Messages from the agent.
 
     def _tell(self, text: str, pace: float | None = None) -> str:
-        """Sends a text: word by word if partial messages are enabled, then as a whole. ``pace``: seconds per word."""
+        """Sends text: word by word if partial messages are enabled, then as a whole. Returns the text. ``pace``:
+        seconds per word; None for ``WORD_SECONDS``. Raises ``Interrupted``."""
         self._wait(0)
         words = text.split(" ")
         pace = WORD_SECONDS if pace is None else pace

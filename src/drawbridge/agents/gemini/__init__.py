@@ -1,1 +1,1 @@
-"""Gemini CLI."""
+"""Gemini CLI: its driver, its hooks and the files in which it stores conversations."""

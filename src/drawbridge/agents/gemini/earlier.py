@@ -3,8 +3,8 @@ Blocking.
 
 The file is undocumented. This module reads the format of 0.61.0, which is known from its source, and ignores other
 lines. Each line is a message, or changes earlier ones: a message with the id of an earlier one replaces it,
-``$rewindTo`` removes a message and all messages after it, and ``$set`` may replace all messages. So the file is read as
-a whole.
+``$rewindTo`` removes a message and all messages after it (all messages if it names an unknown one), and ``$set`` may
+replace all messages. So the file is read as a whole.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from drawbridge.agents.output import objects_in, text_in
 from drawbridge.agents.reported import moment_of
 
 LARGEST: Final = 64 * 1024 * 1024
-"""The maximum size of a file that is read, in bytes."""
+"""The maximum size of a file that is read, in bytes. A larger one is ignored."""
 
 TOOLS: Final = {
     "run_shell_command": "Bash",
@@ -57,7 +57,8 @@ def page(found: list[EarlierMessage], *, end: int | None, limit: int, size: int)
 
 
 def messages(file: Path, session_id: str, after: datetime, before: datetime) -> list[EarlierMessage]:
-    """The messages in the file that were written between two times, in order. Empty if the file can't be read."""
+    """The messages in the file that were written between ``after`` and ``before``, in order. Empty if the file can't be
+    read or is larger than ``LARGEST``."""
     try:
         if file.stat().st_size > LARGEST:
             return []
@@ -73,7 +74,7 @@ def messages(file: Path, session_id: str, after: datetime, before: datetime) -> 
 
 
 def _last_versions(data: bytes) -> Iterator[dict[str, Any]]:
-    """The messages, each in its latest version, in the order in which they first appeared."""
+    """Yields the messages, each in its latest version, in the order in which they first appeared."""
     known: dict[str, dict[str, Any]] = {}
     for line in data.split(b"\n"):
         try:
@@ -121,7 +122,8 @@ def _of_model(message: dict[str, Any], session_id: str, words: str) -> Iterator[
 
 
 def _given(name: str, args: dict[str, Any]) -> dict[str, Any]:
-    """The input of a call. The path of its file is in ``file_path``, the field that clients read."""
+    """The input of a call of the tool ``name``. For the tools that read or write one file, the file's path is in
+    ``file_path``, the field that clients read."""
     path = next((args[one] for one in PATHS if isinstance(args.get(one), str)), None)
     if path is None or name not in ("read_file", "replace", "write_file"):
         return args
@@ -139,7 +141,7 @@ def _result(session_id: str, id: str, call: dict[str, Any]) -> AgentLine:
 
 
 def _answers(result: object) -> Iterator[str]:
-    """The texts in the tool's response to the model."""
+    """Yields the texts in a tool's response to the model."""
     for part in objects_in(result):
         match part.get("functionResponse"):
             case {"response": {"output": str(words)} | {"error": str(words)}}:

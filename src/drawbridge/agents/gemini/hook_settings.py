@@ -1,7 +1,7 @@
 """Gemini CLI's hooks in its settings.
 
 Sources: version 0.61.0 and its ``docs/hooks`` (comments are fine, a byte order mark is not; matchers are regular
-expressions that match anywhere in a name; timeouts are in milliseconds).
+expressions that match anywhere in the name of a tool; timeouts are in milliseconds).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 from drawbridge.agents.hook_settings import AgentHooks, Switch, value_at
 
 OR_ONE = "|| exit 1"
-"""Makes a failed command exit with 1: any exit code except 0 and 1 is a denial, including the shell's 127 if the
-interpreter is missing (0.61.0)."""
+"""Makes a failed command exit with 1: Gemini CLI (0.61.0) treats any exit code except 0 and 1 as a denial, including
+the shell's 127 if the interpreter is missing."""
 
 
 def handler(command: Sequence[str], timeout: int, holds: bool) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The conversations that Gemini CLI stores: ``<home>/tmp/<project>/chats/session-<minute>-<start of its id>.jsonl``.
 
-They are the CLI's own files (seen on 0.61.0; undocumented, so files of another form are ignored). The CLI or a person
+They are the CLI's own files (seen on 0.61.0; undocumented, so files in another format are ignored). The CLI or the user
 can remove them at any time.
 """
 
@@ -30,8 +30,8 @@ def spare(home: Path, session_id: str) -> None:
     """Prevents the loss of a conversation that is resumed in the minute in which it began.
 
     ``session/load`` first creates a new file, named after the current minute, and so overwrites the file that it is
-    about to read (0.61.0). To prevent that, this function renames the existing file to the previous minute. The CLI
-    still finds it, by its content.
+    about to read (0.61.0). To prevent that, this function renames an existing file with this name to the name for the
+    previous minute. The CLI still finds it, by its content. Blocking.
     """
     if not ID.fullmatch(session_id):
         return
@@ -40,7 +40,8 @@ def spare(home: Path, session_id: str) -> None:
     for path in home.glob(f"tmp/*/chats/{name.format(now)}"):
         spared = path.with_name(name.format(now - timedelta(minutes=1)))
         if not spared.exists():
-            path.rename(spared)
+            with contextlib.suppress(OSError):  # the CLI may remove the file meanwhile
+                path.rename(spared)
 
 
 class GeminiSessionFiles(Struct, frozen=True):
@@ -59,7 +60,7 @@ class GeminiSessionFiles(Struct, frozen=True):
         return sorted(found, key=lambda one: one[1], reverse=True)[:limit]
 
     def listed(self, path: Path, limit: int) -> list[Remembered]:
-        """The conversations for this directory, newest first. Blocking."""
+        """The conversations for this directory, at most ``limit``, most recently active first. Blocking."""
         found = []
         for file in _files(self.home, path):
             with contextlib.suppress(OSError):
@@ -123,8 +124,9 @@ class _Line(Struct):
 
 
 def _read(path: Path, time: float) -> Remembered | None:
-    """The conversation in a file. None if the beginning of the file contains no prompt (a conversation without one
-    can't be resumed), or if the file can't be read."""
+    """The conversation in a file, with ``time`` as the time of its last activity. None if the beginning of the file
+    contains no prompt (a conversation without one can't be resumed), if the conversation is not a main agent's, or if
+    the file can't be read."""
     try:
         with path.open("rb") as opened:
             head = opened.read(HEAD_BYTES)
@@ -144,7 +146,8 @@ def _read(path: Path, time: float) -> Remembered | None:
 
 
 def _title(content: object) -> str | None:
-    """The title of a conversation: its first prompt, ``content``. None if that contains no text."""
+    """The title of a conversation whose first prompt has this ``content``: the prompt's text, shortened. None if it
+    contains no text."""
     parts = content if isinstance(content, list) else [{"text": content}]
     texts = [part.get("text") for part in parts if isinstance(part, dict)]
     words = " ".join(text for text in texts if isinstance(text, str)).split()

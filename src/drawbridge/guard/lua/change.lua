@@ -1,6 +1,6 @@
---- Shared by methods that read or replace a whole text: what a save would write, and changes that keep marks and views.
+--- Shared by methods that read or replace a buffer's text: what a save would write; changes that keep marks and views.
 local LINE_ENDS = { unix = '\n', dos = '\r\n', mac = '\r' }
-local PAIRED = 200 -- lines of one edit; more are replaced together, and marks inside them are lost
+local PAIRED = 200 -- lines in one edit; if it has more, they are replaced together and lose the marks inside them
 local BOM = '\239\187\191'
 
 -- Encodings whose Neovim names mean something else in iconv, with their iconv names.
@@ -26,7 +26,7 @@ local function text_of(buf)
   local options = vim.bo[buf]
   local count = api.nvim_buf_line_count(buf)
   local bom = options.bomb and is_unicode(options.fileencoding) and not options.binary and BOM or ''
-  -- In Neovim an empty text looks like one empty line.
+  -- In Neovim, an empty buffer looks like one empty line.
   if count == 1 and api.nvim_buf_call(buf, fn.wordcount).bytes == 0 then
     return bom
   end
@@ -52,7 +52,7 @@ local function is_taken_over(buf)
   return vim.bo[buf].buftype ~= ''
 end
 
---- The length of the common beginning in bytes, which never ends inside a multibyte character.
+--- The length of the common prefix in bytes. The prefix never ends inside a multibyte character.
 local function common_start(a, b)
   local count, most = 0, math.min(#a, #b)
   while count < most and a:byte(count + 1) == b:byte(count + 1) do
@@ -123,7 +123,7 @@ local function keep_views(buf, change)
       byte = line:byte(column + 1),
       top = mark(view.topline - 1, 0, {}),
       cursor = mark(view.lnum - 1, column, {}),
-      column = mark(view.lnum - 1, column, { right_gravity = false }), -- stays where a replaced text begins
+      column = mark(view.lnum - 1, column, { right_gravity = false }), -- stays where replaced text begins
     }
   end
   local ok, problem = pcall(change)
@@ -135,7 +135,7 @@ local function keep_views(buf, change)
     if top[1] and cursor[1] and api.nvim_win_is_valid(window) and api.nvim_win_get_buf(window) == buf then
       view.topline, view.lnum = top[1] + 1, cursor[1] + 1
       local at = column[1] == cursor[1] and column[2] or cursor[2]
-      -- Inside a text that was replaced, the same column is as good a guess as any.
+      -- Inside replaced text, the same column is as good a guess as any.
       view.col = line_at(buf, cursor[1]):byte(at + 1) == kept.byte and at or view.col
       in_window(window, function()
         fn.winrestview(view)

@@ -1,4 +1,5 @@
---- The diagnostics of a file that are new since `snapshot` stored the previous ones.
+--- The errors and warnings in a file that are new since `snapshot` stored the previous ones, at most `MOST`, and
+--- whether a language server may still report some (`pending`).
 local MOST = 20
 local SEVERITIES = { 'error', 'warning' }
 

@@ -1,7 +1,7 @@
 --- The beginning of each request from the guard to Neovim: this file, other files that the method needs, and the
 --- method's own file run as one chunk, with the method's name and its parameters (JSON) as `...`; the answer is also
 --- JSON.
---- docs/internals/protocols/guard.md describes the methods. Works from Neovim 0.7 on, without the Drawbridge plugin.
+--- docs/internals/protocols/guard.md describes the methods. Needs Neovim 0.7 or newer, but not the Drawbridge plugin.
 --- Every edit of an agent waits for this code: keep it small.
 local api, fn = vim.api, vim.fn
 local loop = vim.uv or vim.loop
@@ -68,15 +68,15 @@ end
 --- The path with links resolved; if it does not exist yet, the resolved path of the part that exists, and the rest.
 local function canonical(path, again)
   local rest, up, went_up = '', 0, false
-  for _ = 1, 100 do -- links may lead in a circle
+  for _ = 1, 100 do -- links may form a loop
     local real = loop.fs_realpath(path)
     if real then
       for _ = 1, up do
         real = real:match('^(.*)/') or ''
       end
       path = (real == '/' and '' or real) .. rest
-      -- Without the "..", the path may contain a link after all. This is tried only once, since such links may lead in
-      -- a circle, too.
+      -- Without the "..", the path may contain a link after all. This is tried only once, since such links may form a
+      -- loop, too.
       return went_up and not again and canonical(path, true) or path
     end
     local folder, name = path:match('^(.*)/([^/]*)$')
@@ -159,7 +159,7 @@ local function written_since(buf)
   return first and found and found.mtime.sec + found.mtime.nsec / 1e9 > first + 1 + TICK
 end
 
---- Records what Neovim can't report later, at the moment when it happens.
+--- Records what Neovim can't report later, as it happens.
 local function watch(guard)
   local group = api.nvim_create_augroup('drawbridge_guard', {})
   local function on(events, callback)

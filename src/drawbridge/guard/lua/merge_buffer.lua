@@ -17,7 +17,7 @@ end
 local count, edits = api.nvim_buf_line_count(buf), {}
 local empty = text_of(buf) == ''
 for index, edit in ipairs(params.edits) do
-  -- In Neovim an empty text has one line, not zero.
+  -- In Neovim, an empty buffer has one line, not zero.
   local finish = empty and 1 or edit['end']
   if
     edit.start < 0

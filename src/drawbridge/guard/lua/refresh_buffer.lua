@@ -32,7 +32,7 @@ local function decoded(bytes, encoding)
 end
 
 --- The format of the line endings. A "dos" file stays one while any line ends with CRLF: the next save corrects the
---- others. A "unix" file becomes "dos" only if all lines do.
+--- others. A "unix" file becomes "dos" only if all lines end with CRLF. "mac" never changes.
 local function format_of(text, format)
   local _, ends = text:gsub('\n', '')
   local _, returns = text:gsub('\r\n', '')

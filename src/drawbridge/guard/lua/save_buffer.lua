@@ -1,4 +1,4 @@
---- Saves as the user would, but returns a reason if Neovim would ask.
+--- Saves the buffer as the user would, but returns a reason if Neovim would ask or the save fails.
 local function refuse(reason)
   return answer({ saved = false, reason = reason })
 end

@@ -1,4 +1,4 @@
---- For a `snapshot` with a selection: the text that the user has selected, as `getregion` in Neovim 0.10 would return it.
+--- For a `snapshot` with a selection: the text that the user has selected, as Neovim 0.10's `getregion` would return it.
 local LIVE = 120e9 -- nanoseconds for which a selection counts after visual mode has ended
 local LIMIT = 8000 -- characters
 local SESSIONS = 50
@@ -17,7 +17,7 @@ local function between(line, left, right)
   return table.concat(parts)
 end
 
---- The character that begins at `column` (counted from 1), with its combining characters.
+--- The character that begins at `column` (in bytes, counted from 1), with its combining characters.
 local function character_at(line, column)
   return fn.matchstr(line:sub(column, column + 99), '^.')
 end
@@ -42,7 +42,7 @@ local function cut_block(lines, first, last, place)
   end
 end
 
---- The selection in `place`, whose buffer has to be the current one; nil if it is empty or no longer exists.
+--- The selection in `place`, whose buffer must be the current one; nil if it is empty or no longer exists.
 local function selected(place)
   local from, to = place.from, place.to
   if to[2] < from[2] or (to[2] == from[2] and to[3] < from[3]) then
@@ -93,7 +93,7 @@ local function live_selection()
   end
 end
 
---- The live selection; null if there is none, or if it is the last one that this agent session has received.
+--- The live selection; null if nothing is selected, or if it is the one that this agent session received last.
 local function selection(session)
   local found = live_selection()
   local print = found and fn.sha256(vim.json.encode(found))

@@ -1,5 +1,5 @@
---- Shows a one-line notice; with `file_path`, only if that file is open. A longer notice, or two at once, would end in
---- "Press ENTER".
+--- Shows a notice on one line; with `file_path`, only if that file is open. A notice that does not fit is cut, since
+--- Neovim would otherwise wait at "Press ENTER".
 local function fitted(text)
   local room = math.max(vim.v.echospace, 10)
   return fn.strdisplaywidth(text) <= room and text or fn.printf('%.' .. room - 3 .. 'S...', text)

@@ -1,7 +1,8 @@
 --- The state of the requested files, and of everything else that `want` lists.
 local REMEMBERED = 50 -- files
 
---- The buffers of the file that the user is working on, or of the last one while a special buffer is current.
+--- The buffer of the file that the user is working on or, while a special buffer is current, the one used last (several
+--- if they were used within the same second).
 local function in_front()
   for _, buf in ipairs({ api.nvim_get_current_buf(), fn.winbufnr(fn.winnr('#')) }) do
     if buf > 0 and is_file(buf) then
@@ -21,7 +22,7 @@ end
 
 local front = in_front()
 
---- The state of one file, which may be in several buffers.
+--- The state of one file, which may be in several buffers; null if it is in none.
 local function standing(bufs)
   local all
   for _, buf in ipairs(bufs) do

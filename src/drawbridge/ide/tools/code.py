@@ -1,4 +1,4 @@
-"""Running code: offered only if the user has opted in, and done only after the user has allowed each call."""
+"""Running code: the tool is offered only if the user has opted in, and asks the user before each call."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ class GetDiagnostics(Arguments, frozen=True):
 
 
 async def get_diagnostics(context: ToolContext, arguments: GetDiagnostics) -> Content:
-    """Returns a list of files with their problems. A requested file is listed even if it has no problems, with the URI
-    as it was given."""
+    """Returns a list of files with their problems. A requested file is listed even if it has no problems or is hidden,
+    with the URI as it was given."""
     if arguments.uri:
         path = context.workspace.resolve(arguments.uri)
         found = () if context.workspace.privacy.hides(path) else await context.workspace.editor.diagnostics(path)

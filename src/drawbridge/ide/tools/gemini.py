@@ -1,4 +1,4 @@
-"""Gemini CLI's tools: openDiff answers at once, and the decision follows as a notification. Pure.
+"""Gemini CLI's tools: openDiff answers at once, and the decision follows as a notification. Does no I/O.
 
 The CLI asks in its own terminal at the same time, keeps one proposal open at a time and never offers these tools to the
 model.
@@ -21,11 +21,12 @@ class GeminiContext(Protocol):
         ...
 
     async def withdraw(self, file_path: str) -> str | None:
-        """Withdraws a proposal without a notification. Returns its text with the user's edits; None if none is open."""
+        """Withdraws a proposal without a notification. Returns its text with the user's edits; None if it is not shown,
+        or the editor does not answer."""
         ...
 
     async def decide(self, file_path: str, *, accept: bool) -> bool:
-        """Decides on a proposal as the user would. Returns False if none is open."""
+        """Decides on a proposal as the user would. Returns False if it is not shown, or was already decided."""
         ...
 
 

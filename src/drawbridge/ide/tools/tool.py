@@ -1,4 +1,4 @@
-"""The definition of a tool, and the context that its function receives. Pure."""
+"""The definition of a tool, and the context that its function receives. Does no I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Content: TypeAlias = Sequence[str]
 
 
 class ToolContext(Protocol):
-    """What a tool may use on behalf of one client. All I/O beyond the editor is here, so that tools stay pure."""
+    """What a tool may use on behalf of one client. All I/O is done here or by the editor, so that the tools do none."""
 
     workspace: Workspace
 

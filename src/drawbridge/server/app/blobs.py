@@ -30,7 +30,8 @@ DEVICE_PART: Final = 0.5
 """The share of the same limits that one device may use."""
 
 KEPT_SECONDS: Final = 3_600.0
-"""Seconds from a blob's last use until it expires. Its file is removed when the next piece of any blob arrives."""
+"""Seconds from a blob's last use until it expires. Its file is removed when the next piece of any blob arrives after
+that."""
 
 DEEPER: Final = 500
 """A client's JSON must be nested this many levels less deeply than the parser allows, because it is passed on inside
@@ -105,12 +106,12 @@ class Blobs:
         return await asyncio.to_thread(_content, self._used((device, blob_id)))
 
     def take(self, blob_id: str, device: str | None) -> bytes:
-        """Like ``read``, but without waiting: for a decision, nothing may happen between the scope check and the use of
-        the blob."""
+        """Like ``read``, but blocking: for a decision, nothing may happen between the scope check and the use of the
+        blob."""
         return _content(self._used((device, blob_id)))
 
     def _used(self, key: Key) -> Path:
-        """The file of a finished blob, which is kept for another hour. Raises ``ClientError`` (BLOB_NOT_FOUND)."""
+        """The file of a finished blob. Counts as a use of the blob. Raises ``ClientError`` (BLOB_NOT_FOUND)."""
         blob = self._blobs.get(key)
         if blob is None or not blob.complete or blob.is_expired:
             raise no_blob()
@@ -129,7 +130,7 @@ class Blobs:
 
     def _check_room(self, key: Key, size: int) -> None:
         if size > BLOB_BYTES:
-            raise ClientError("MESSAGE_SIZE_LIMIT", f"A blob can be at most {BLOB_BYTES} bytes.", "data.data")
+            raise ClientError("MESSAGE_SIZE_LIMIT", f"A blob can have at most {BLOB_BYTES:,} bytes.", "data.data")
         device = key[0]
         others = {other: blob for other, blob in self._blobs.items() if other != key}
         if _is_full(others.values(), size, 1.0):
@@ -177,8 +178,8 @@ def no_blob() -> ClientError:
 
 
 def json_object(data: bytes, field: str) -> Raw:
-    """A client's JSON object as one line that every agent can read and every history can store. Raises
-    ``ClientError``."""
+    """A client's JSON object, checked so that every agent can read it and every history can store it. Line breaks
+    inside its values are kept. Raises ``ClientError``."""
     try:
         msgspec.json.decode(b"[" * DEEPER + data + b"]" * DEEPER)  # in full: a ``Raw`` may contain a number like 1e999
         return Raw(msgspec.json.encode(msgspec.json.decode(data, type=dict[str, Raw])))

@@ -42,7 +42,7 @@ TOO_OFTEN: Final = 4429
 
 class Client:
     """A connected client, as a ``Subscriber``. Until ``let_in`` is called, it has no permissions, and must sign in
-    within a few seconds.
+    within a time limit (``AUTH_SECONDS``, or ``SIGNING_SECONDS`` after a challenge).
 
     ``host``: the ``Host`` header of its request. ``certificate``: the SHA-256 of its connection's certificate; None
     without TLS. ``ended`` is called once, when the client is closed or its connection is lost.
@@ -68,7 +68,7 @@ class Client:
         self.topics: set[str] = set()
         self.identity: Identity | None = None
         self.nonce: str | None = None
-        """The nonce of the challenge that waits for a signature."""
+        """The nonce of the challenge that waits for a signature; None if there is no such challenge."""
         self.is_closed = self.is_dismissed = False
         self.outbox = Outbox(websocket, self._too_slow)
         self._websocket = websocket
@@ -118,8 +118,8 @@ class Client:
         return {"by": self.name, "device_id": device_id, "client": self.id, "address": self.address}
 
     def let_in(self, identity: Identity) -> None:
-        """Accepts commands from now on. A client that has signed in as a device, or with an SSH key, is named after
-        it."""
+        """Accepts the client's commands from now on. A client that has signed in as a device, or with an SSH key, is
+        named after it."""
         if not identity.is_owner:
             self.name = identity.name
         self.identity = identity
@@ -149,7 +149,7 @@ class Client:
         self.send(Frame(error(failure, correlation_id, request_id, project_id)))
 
     def dismiss(self, why: ClientError) -> None:
-        """Disconnects the client and sends it the reason. Its requests that still wait are not executed."""
+        """Disconnects the client and sends it the reason. Its pending requests are not executed."""
         self.is_dismissed = True
         self.fail(why, self.next_correlation_id(), None, None)
         self.close_after(DISMISSED, why.text)
@@ -164,7 +164,8 @@ class Client:
         """Closes the connection. Drops frames that wait to be sent; requests that have already arrived are still
         executed."""
         if not self.is_closed:
-            logger.info("%s: closing, %d %s", self.id, code, reason)
+            level = logging.DEBUG if self.identity is None else logging.INFO  # strangers must not fill the log
+            logger.log(level, "%s: closing, %d %s", self.id, code, reason)
             self.end()
             self._websocket.close(code, reason)
 
@@ -229,7 +230,7 @@ class Clients:
 
     def add(self, client: Client, identity: Identity | None) -> None:
         """Adds a client whose connection has been opened. ``identity``: the identity of the token in its request; None
-        without a token."""
+        without a token. If there is no room for the client, its connection is closed."""
         if identity is not None:
             try:
                 self.let_in(client, identity)
@@ -244,7 +245,7 @@ class Clients:
     def _make_room(self, of: str) -> bool:
         """Makes room for one more client that has not signed in. If there are too many, closes one whose
         ``GRACE_SECONDS`` are over: the oldest one from the place ``of`` or, if the limit for all places together is
-        reached, from the place that has the most. Returns False if no client's ``GRACE_SECONDS`` are over.
+        reached, from the place with the most of them. Returns False if no client's ``GRACE_SECONDS`` are over.
         """
         mine = [stranger for stranger in self._strangers if stranger.place == of]
         if len(mine) >= PLACE_STRANGERS:
@@ -263,7 +264,7 @@ class Clients:
         return True
 
     def let_in(self, client: Client, identity: Identity) -> None:
-        """Signs a client in. Raises ``ClientError`` if there are too many clients."""
+        """Signs a client in. Raises ``ClientError`` if there is no room for it."""
         self._entrance.admit(identity, client.address)
         client.let_in(identity)
         logger.info("%s (%s) is connected from %s", client.id, client.name, client.address)

@@ -1,7 +1,7 @@
 """The commands that concern projects and their agents.
 
 Each method for a command returns the answer for the client that sent it, or raises ``ClientError``. Other clients
-receive the events that the command causes, as one frame for all.
+receive the events that the command causes. The frame of an event is encoded once for all of them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from drawbridge.server.terminal_sessions.sessions import TerminalSessions
 logger = logging.getLogger("drawbridge.server")
 
 COUNTING_SECONDS: Final = 2.0
-"""The maximum number of seconds that the ``usage`` command waits until the runs in older histories are counted."""
+"""The maximum number of seconds that the ``usage`` command waits for the runs in older histories to be counted."""
 
 _NO_WISH = msgspec.structs.asdict(Options())
 
@@ -184,7 +184,8 @@ class Core:
         return approval.request if approval is not None else None
 
     async def record(self, project_id: str, seq: int) -> bytes:
-        """One whole line of a history, which ``messages.history_blob`` refers to. Raises ``ClientError``."""
+        """The complete line of one record in a history. Clients request it with the id from ``messages.history_blob``.
+        Raises ``ClientError``."""
         page = await self.all_sessions.get(project_id).store.read(after_seq=seq - 1, limit=1)
         if not page.records or page.records[0].seq != seq:
             raise ClientError("BLOB_NOT_FOUND", "The history does not contain this record.", field="data.blob_id")
@@ -202,13 +203,14 @@ class Core:
         return self.context.asks(agent)
 
     def _session_in_place(self, project_id: str) -> Session:
-        """A session of either kind, whose directory may be read and written now. Raises ``ClientError``."""
+        """Returns a session of either kind. Raises ``ClientError`` if it does not exist, or its directory may not be
+        used now."""
         session = self.all_sessions.get(project_id)
         self.context.check_place(session.path)
         return session
 
     def _in_place(self, project_id: str) -> ManagedSession:
-        """A project whose directory may be read and written now. Raises ``ClientError``."""
+        """Returns a project. Raises ``ClientError`` if it does not exist, or its directory may not be used now."""
         project = self.projects.get(project_id)
         self.context.check_place(project.path)
         return project
@@ -307,8 +309,9 @@ class Core:
     async def _conversation(
         self, session: Session, key: str, client: Subscriber
     ) -> tuple[Agent | None, Sequence[Part]]:
-        """The session's agent, if the client may see what the agent itself has stored (otherwise None), and the parts
-        of the whole history. Raises ``ClientError`` if neither contains the conversation ``key``."""
+        """The session's agent (None for a terminal session, or if the client may not see what the agent itself has
+        stored), and the parts of the whole history. Raises ``ClientError`` if neither contains the conversation
+        ``key``."""
         # The history of a terminal session is already a copy of the agent's transcript.
         shows_more = client.runs and not isinstance(session, TerminalSession)
         agent = self.context.agents.get(session.data.agent) if shows_more else None
@@ -351,7 +354,10 @@ class Core:
         if not parts:
             if not kept:
                 raise no_session()
-            text = "Only the agent itself stores this session. Drawbridge has no copy of it to delete."
+            text = (
+                "The session can't be deleted: only the agent has a record of it, and Drawbridge does not delete the "
+                "records of agents."
+            )
             raise ClientError("NOT_SUPPORTED", text, "data.session_id")
         trash = await asyncio.to_thread(self.projects.trash_file, project)
         is_current = parts[-1] is every[-1]

@@ -55,8 +55,8 @@ class Row(Struct, Generic[Owner, C, R], frozen=True):
     audit: Audit[C, R] | None = None
     """The audit log entry that is written once the command is done; None if the command is not audited."""
     aside: bool | Callable[[C], bool] = False
-    """Whether the command runs concurrently with the client's next requests, instead of delaying them. A function
-    decides this for each request."""
+    """Whether the command runs concurrently with the client's next requests, instead of delaying them. If this is
+    a function, it decides for each request."""
     signs_in: bool = False
     """Whether the command is accepted before the client has signed in. Requests that the client sends right after it
     wait until it is done."""
@@ -115,7 +115,8 @@ class Dispatch:
     async def answer(
         self, command: Command, client: Client, correlation_id: str, after_reply: contextlib.ExitStack
     ) -> Answer[Any]:
-        """Executes a command. Raises only ``ClientError``; an unexpected error is logged under the correlation id.
+        """Executes a command. Raises only ``ClientError``: an unexpected error is logged under the correlation id and
+        becomes INTERNAL_ERROR.
 
         ``after_reply`` receives the answer's ``then``. The caller closes it once the reply or the error has been sent.
         """
@@ -158,8 +159,8 @@ class Dispatch:
 
     def _check(self, row: AnyRow, command: Command, client: Client) -> ApprovalRequested | None:
         """Checks whether the client's scope, projects and rate limits allow this command. Prompts and audited commands
-        count against the rate limits. Returns the open approval request that the command decides on, otherwise None.
-        Raises ``ClientError``.
+        count against the rate limits. Returns the open approval request that the command decides on, if any. Raises
+        ``ClientError``.
         """
         identity = client.known
         scopes.check_only(identity, command, row.name)

@@ -19,13 +19,13 @@ from drawbridge.server.sessions.session import Session
 logger = logging.getLogger("drawbridge.server")
 
 PAGE: Final = 200
-"""The number of records that are sent at a time to a client that is catching up."""
+"""The maximum number of records that are sent at a time to a client that is catching up."""
 
 PAGE_BYTES: Final = 512 * 1024
 
 
 class Joining:
-    """The clients that are still receiving the records that they missed."""
+    """Joins clients to sessions, and sends them the records that they missed."""
 
     def __init__(self, audience: Audience) -> None:
         self._audience = audience
@@ -94,7 +94,8 @@ class Joining:
                 client.send(frame(Announced(project.id, project.path, event)))
 
     def _give_up(self, project: Session, client: Subscriber) -> None:
-        """Removes a client after an internal error, which may have occurred when the client had already joined."""
+        """Removes a client after an internal error, and reports the failure to it. The client may have joined by
+        then."""
         self._audience.leave(project.id, client)
         self._failed(project, client)
 

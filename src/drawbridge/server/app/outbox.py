@@ -28,7 +28,7 @@ BATCH: Final = 256 * 1024
 ephemeral frames can still be left out of the rest."""
 
 ROOM: Final = 512 * 1024
-"""``room`` returns once at most this many bytes wait and the connection is not congested."""
+"""``room`` returns once at most this many bytes wait and the connection is not congested, or the outbox is closed."""
 
 
 COMPRESSED_FROM: Final = 4_096
@@ -69,8 +69,8 @@ class Writers:
                 begin = end
 
     def _write(self, frames: list[Frame], audience: Sequence[Addressee]) -> None:
-        """Writes the frames to all these clients, or adds them to a client's outbox: if the client lags, if they are
-        more than ``BATCH`` bytes, or if one of them is compressed for the client."""
+        """Writes the frames to all these clients. They are added to a client's outbox instead if the client lags, if
+        they have more than ``BATCH`` bytes in total, or if one of them is compressed for the client."""
         wires = [framed(frame.data) for frame in frames]
         whole = wires[0] if len(wires) == 1 else b"".join(wires)
         small = len(whole) <= BATCH
@@ -131,7 +131,7 @@ class Outbox:
         self._pass_on_soon()
 
     def drained(self) -> None:
-        """Resumes sending, because the connection is no longer congested."""
+        """Resumes sending after the connection was congested."""
         self._pass_on()
 
     async def room(self) -> None:

@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from drawbridge.agents import catalog
-from drawbridge.agents.modes import OFFERS
+from drawbridge.agents import catalog, efforts, modes
 from drawbridge.agents.registry import Program
 from drawbridge.core.errors import BadArgument
 from drawbridge.server.app.blobs import Blobs, no_blob, piece
@@ -39,9 +38,10 @@ RECORD_KEPT_SECONDS: Final = 10.0
 
 
 class ServerCommands:
-    """One method for each command. Each returns the reply for the client that sent it, or raises ``ClientError``.
+    """One method for each command. It returns the reply for the client that sent the command, or raises
+    ``ClientError``.
 
-    ``agents``: the names of the agents that can be run; ``with_image_input``: the agents that accept images.
+    ``agents``: the names of the server's agents, installed or not; ``with_image_input``: those that accept images.
     ``scopes``: the scope of each command. ``health`` returns the server's health. ``push``: None if the server does not
     send notifications to browsers. ``push_test`` sends a test notification, and returns the problem if there is one.
     ``machine``: the server's host name. ``devices``: None if the server does not accept devices. ``addresses`` returns
@@ -106,22 +106,23 @@ class ServerCommands:
         return self._authenticated(identity, client, None)
 
     async def pair(self, command: commands.Pair, client: Client) -> Answer[replies.Paired]:
-        identity, token = await self._entrance.by_code(
-            command.code, command.name, client.address, enters=client.identity is None
-        )
-        if client.identity is None:
-            self._clients.let_in(client, identity)
+        if client.identity is not None:
+            text = "This connection is already signed in. The code was not used; it is for another device."
+            raise ClientError("UNAUTHORIZED", text, "data.code")
+        identity, token = await self._entrance.by_code(command.code, command.name, client.address)
+        self._clients.let_in(client, identity)
         device = replies.DeviceOf(name=identity.name, scope=identity.scope, projects=identity.projects)
         paired = replies.Paired(client_id=client.id, client=client.name, token=token, device=device)
         return Answer(type="paired", data=paired)
 
     def _authenticated(self, identity: Identity, client: Client, name: str | None) -> Answer[replies.Authenticated]:
         """Signs a client in; a client that is already signed in keeps its identity. ``name``: the name that the owner's
-        client chooses. Raises ``ClientError``."""
+        client chooses, if any. Raises ``ClientError`` if there is no room for the client, or if it is signed in with
+        another identity."""
         if client.identity is None:
             self._clients.let_in(client, identity)
         elif identity != client.identity:
-            text = "The token belongs to another device. The connection stays signed in as before."
+            text = "This connection is already signed in with another identity, and stays so."
             raise ClientError("UNAUTHORIZED", text, "data.token")
         if name is not None and identity.is_owner:
             client.name = name
@@ -151,7 +152,9 @@ class ServerCommands:
                 ),
                 limits=replies.Limits(),
                 modes=self._core.modes,
-                mode_offers=OFFERS,
+                mode_offers=modes.OFFERS,
+                agent_words=[_in_words(name) for name in dict.fromkeys([*catalog.AGENTS, *self._agents])],
+                effort_offers=efforts.OFFERS,
                 machine=self._machine,
             ),
         )
@@ -193,8 +196,8 @@ class ServerCommands:
         return Answer(type="blob", data=piece(command.blob_id, data, command.offset, length))
 
     async def _of_session(self, blob_id: str, client: Client) -> bytes:
-        """A record of a history, an image that a record names, or an image of the review. Cached briefly, since clients
-        download it in pieces."""
+        """A record of a history, an image that a record names, or an image in the review. Cached briefly, since clients
+        download it in pieces. Raises ``ClientError``."""
         project_id, _, which = blob_id.partition(":")
         self._core.check_sees(client.known, project_id)
         if self._record is None or self._record[0] != blob_id:
@@ -233,7 +236,7 @@ class ServerCommands:
                 id=device.id,
                 name=device.name,
                 scope=device.scope,
-                state=device.standing(at),
+                state=device.state(at),
                 created=instant(device.created) or "",
                 last_used=instant(device.last_used),
                 expires=instant(device.expires),
@@ -278,7 +281,8 @@ class ServerCommands:
         return Answer(type="pair_created", data=made)
 
     async def _page(self, origin: str | None, client: Client) -> str:
-        """The address of the web UI for another device. Raises ``ClientError`` if ``origin`` is not an address."""
+        """The address of the web UI for another device. Raises ``ClientError`` if the host or port of ``origin`` is
+        invalid."""
         page = origin or f"{'http' if client.certificate is None else 'https'}://{client.host}"
         try:
             local = is_local(page)
@@ -354,6 +358,10 @@ class ServerCommands:
 
 MOST: Final = 1_000
 """The maximum number of names in one reply."""
+
+
+def _in_words(agent: str) -> replies.AgentWords:
+    return replies.AgentWords(agent, catalog.label(agent), replies.Login(*catalog.login(agent)))
 
 
 def listed(path: str, roots: Sequence[Path]) -> Directories:

@@ -78,7 +78,7 @@ class Answer(Struct, frozen=True):
 
 
 class _File:
-    """A file of the web UI. It is compressed when it is first requested, because most servers ever serve only a few of
+    """A file of the web UI. It is compressed when it is first requested, because most servers only ever serve a few of
     the many files."""
 
     def __init__(self, type: str, body: bytes) -> None:
@@ -134,8 +134,8 @@ class Page:
         return path in self._files
 
     def answer(self, head: Head) -> Answer:
-        """Responds to a GET or HEAD of a known path. Browsers revalidate each time, and unchanged files are not sent
-        again."""
+        """Responds to a GET or HEAD request for a known path. Browsers revalidate each time, and unchanged files are
+        not sent again."""
         file = self._files[head.path]
         headers = [("ETag", file.tag), ("Cache-Control", "no-cache"), ("Vary", "Accept-Encoding"), *SECURITY]
         if file.tag in head.tokens("if-none-match"):

@@ -1,5 +1,5 @@
-"""Numbers about the server: its health on request, statistics about its process tree every ten seconds for clients that
-follow them, and metrics for Prometheus on a separate port of the loopback interface, without a token.
+"""Numbers about the server: its health on request, statistics every ten seconds for clients that follow them, and
+metrics for Prometheus on a separate port of the loopback interface, without a token.
 
 The metrics do not contain the names of projects or clients, or any paths.
 """
@@ -31,13 +31,11 @@ from drawbridge.protocols.gate import LOOPBACK_HOSTS, Head, Refusal, check_place
 from drawbridge.server.app.clients import Clients
 from drawbridge.server.protocol.messages import State, Stats
 from drawbridge.server.protocol.replies import Health
+from drawbridge.server.sessions.disk import LOW_FREE
 from drawbridge.server.sessions.metrics import BOUNDS, Metrics
 from drawbridge.transport.http_server import Exchange, HttpServer, Peer, ServerOptions, WebSocket
 
 EVERY_SECONDS: Final = 10.0
-
-LOW_DISK: Final = 500 * 1024 * 1024
-"""If fewer bytes than this are free on the disk with the data, health is "degraded"."""
 
 
 class Monitor:
@@ -78,7 +76,7 @@ class Monitor:
 
     def health(self) -> Health:
         free = shutil.disk_usage(self._data).free
-        low = ["The disk is nearly full: less than 500 MB is free."] if free < LOW_DISK else []
+        low = ["The disk is nearly full: less than 500 MB is free."] if free < LOW_FREE else []
         problems = low + self._problems()
         states = self._states()
         return Health(
@@ -124,7 +122,7 @@ GAUGES: Final = {
     "clients": "Connected clients.",
     "subscriptions": "Projects that clients have joined, and topics that they follow.",
     "projects": "Projects.",
-    "running": "Projects with a run.",
+    "running": "Projects with an active run.",
 }
 """Maps fields of ``Health`` to the descriptions of their metrics."""
 
@@ -152,7 +150,9 @@ class _Numbers(Collector):
         yield runs
         counts = accumulate(metrics.buckets)
         buckets = list(zip([*map(str, BOUNDS), "+Inf"], counts, strict=True))
-        yield HistogramMetricFamily("drawbridge_run_seconds", "How long they took.", buckets, metrics.seconds)
+        yield HistogramMetricFamily(
+            "drawbridge_run_seconds", "Duration of the runs that have ended, in seconds.", buckets, metrics.seconds
+        )
         yield CounterMetricFamily(
             "drawbridge_cost_usd", "Cost of runs in US dollars, as reported by agents.", value=metrics.cost_usd
         )

@@ -43,7 +43,7 @@ class Editor(Protocol):
 
 
 class Person:
-    """The person at an editor, as a ``Subscriber`` that decides like a client but receives no frames."""
+    """The user of an editor, as a ``Subscriber`` that decides like a client but receives no frames."""
 
     id = "editor"
     decides = runs = owns = True
@@ -63,8 +63,8 @@ class Person:
 
 
 class _Offer:
-    """An open approval request, and the editors that show it. ``besides``: the id of an agent process whose own editor
-    shows the request anyway."""
+    """An open approval request, and the editors that show it. ``besides``: the id of the agent's process, if it is
+    known; an editor that is connected to this process shows the request anyway."""
 
     def __init__(self, approval: PendingApproval, agent: str, decide: Decide, besides: int | None) -> None:
         self.approval = approval
@@ -84,8 +84,8 @@ class Editors:
     # Called by sessions.
 
     def offer(self, approval: PendingApproval, agent: str, decide: Decide, besides: int | None) -> None:
-        """Shows an open approval request. Does nothing if it has no proposal, or if no input makes the tool write a
-        given text."""
+        """Shows an open approval request. Does nothing if it has no proposal, or if its input can't be changed so that
+        the tool writes an edited text."""
         if approval.request.proposal is None or changed_input(approval, approval.request.proposal.new_text) is None:
             return
         offered = self._offered[approval.id] = _Offer(approval, agent, decide, besides)
@@ -94,7 +94,7 @@ class Editors:
 
     def published(self, announced: Announced) -> None:
         """The "editors" receiver of the event bus: an approval request that is resolved or withdrawn is closed in every
-        editor, and the editors that show reviews are notified when one has changed."""
+        editor, and the editors that show reviews are notified when a review or its comments have changed."""
         match announced.event:
             case ApprovalResolved(approval_id=approval_id, decision=decision):
                 self._close(approval_id, written=decision == "allow")
@@ -170,17 +170,19 @@ class Editors:
 
 
 def decision(approval: PendingApproval, text: str | None) -> Decision:
-    """The decision of a person who saw the change as text: exactly ``text`` is to be written, or nothing (None)."""
+    """The decision of a user who saw the change as text: the agent may write exactly ``text``. Denied if ``text`` is
+    None, or if the tool can't write it."""
     proposal = approval.request.proposal
     if text is None or proposal is None:
         return Decision(allow=False)
     if text == proposal.new_text:
         return Decision(allow=True)
-    return Decision(allow=True, updated_input=changed_input(approval, text))
+    changed = changed_input(approval, text)
+    return Decision(allow=changed is not None, updated_input=changed)  # never the agent's text in place of the user's
 
 
 def changed_input(approval: PendingApproval, text: str) -> Raw | None:
-    """The input with which the tool writes ``text``; None if no input does."""
+    """The input with which the tool writes ``text``; None if the tool can't do that, or there is no proposal."""
     record = approval.request
     given = record.given
     if record.proposal is None or given is None:

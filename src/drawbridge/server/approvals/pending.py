@@ -66,7 +66,8 @@ class PendingApproval(Approval[Decision]):
         self.request = msgspec.structs.replace(self.request, **fields)
 
     def recorded(self, seq: int | None) -> None:
-        """Sets the record's number in the history; None if the history can't be written."""
+        """Sets the record's number in the history. ``seq``: None if the record could not be written; the number is then
+        0."""
         self.seq = seq or 0
 
     def verdict(self, client_id: str | None = None) -> Verdict:
@@ -151,7 +152,7 @@ class AgentSurface:
 
 
 class ExpectedSurface:
-    """Represents a hook or an editor that asked before a restart, and is expected to report again."""
+    """Represents a hook or an editor that asked before a restart and is expected to report again."""
 
     known_as = ""
 

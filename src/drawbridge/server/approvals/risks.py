@@ -1,4 +1,4 @@
-"""Marks the parts of a tool call that a person should look at twice, such as ``sudo`` or a write outside the project. Pure.
+"""Marks the parts of a tool call that deserve a second look, such as ``sudo`` or a write outside the project. Pure.
 
 The marks are a reading aid, not a check: a command without marks may do anything. Text in quotes is marked as well,
 since a shell may run it (``sh -c "sudo …"``).
@@ -16,7 +16,8 @@ from drawbridge.core.terminal_text import strange_places
 from drawbridge.server.protocol.messages import Risk
 
 Resolve: TypeAlias = Callable[[str], str]
-"""The target of an absolute path, with all symbolic links followed; a part that does not exist stays as it is."""
+"""Returns the target of an absolute path, with all symbolic links followed; a part that does not exist stays as it
+is."""
 
 TEXTS: Final = {
     "sudo": "Runs as another user",
@@ -33,17 +34,18 @@ TEXTS: Final = {
     "hidden_characters": "Contains hidden or misleading characters",
     "unchecked": "Too long to be checked: read all of it",
 }
-"""The words for people, by the code of the risk."""
+"""Maps the code of each risk to the text that clients show."""
 
 SCANNED: Final = 50_000
-"""The maximum number of characters of a command or a text that are searched. Searching more would take the server's
-time from other clients."""
+"""The maximum number of characters of a command or a text that are searched. Searching more would delay the
+replies to other clients."""
 
 EACH: Final = 5
 """The maximum number of marks with the same code in one text."""
 
 RESOLVED: Final = 50
-"""The maximum number of paths in one command whose links are followed."""
+"""The maximum number of paths in one command whose links are followed; the first one after these is marked as
+unchecked."""
 
 _SUDO: Final = frozenset({"sudo", "doas", "pkexec"})
 _SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "ksh", "fish", "pwsh"})
@@ -52,9 +54,9 @@ _DOWNLOADS: Final = frozenset({"curl", "wget"})
 _SHUTDOWNS: Final = frozenset({"shutdown", "reboot", "halt", "poweroff"})
 _DISKS: Final = frozenset({"fdisk", "parted", "wipefs", "mkswap"})
 _WRITES_ALL: Final = frozenset({"tee", "touch", "mkdir", "rmdir", "rm", "truncate", "chmod", "chown", "unlink"})
-"""Programs that change every file that they name."""
+"""Programs that change every file in their arguments."""
 _WRITES_LAST: Final = frozenset({"cp", "mv", "ln", "install", "rsync", "scp"})
-"""Programs that change the last file that they name."""
+"""Programs that write to the last file in their arguments."""
 _HARMLESS_TARGETS: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 _SETTINGS: Final = frozenset({".git", ".claude", ".gemini", ".codex", ".vscode", ".husky"})
 _SETTINGS_FILES: Final = frozenset({".mcp.json", ".envrc"})
@@ -94,7 +96,8 @@ class Mark(NamedTuple):
 
 
 def in_command(command: str, root: str, resolve: Resolve, field: str) -> list[Risk]:
-    """The risks in a shell command that starts in the directory ``root``. ``field``: the command's field in the input."""
+    """The risks in a shell command that starts in the directory ``root``. ``field``: the field of the tool's input
+    that contains the command."""
     scanned = command[:SCANNED]
     tokens = [Token(found[0], found.start(), found.end()) for found in _TOKEN.finditer(scanned)]
     marks = [*_programs(tokens), *_writes(tokens, root, resolve), *_hidden(scanned)]
@@ -104,7 +107,7 @@ def in_command(command: str, root: str, resolve: Resolve, field: str) -> list[Ri
 
 
 def in_path(path: str, root: str, resolve: Resolve, field: str) -> list[Risk]:
-    """The risks of writing the file ``path``, which is absolute."""
+    """The risks of writing, moving or deleting the file with the absolute path ``path``."""
     marks = [Mark("outside_project", 0, len(path))] if not _is_inside(path, root, resolve) else []
     parts = path.split("/")
     if _SETTINGS & set(parts) or parts[-1] in _SETTINGS_FILES:
@@ -148,7 +151,8 @@ def _programs(tokens: Sequence[Token]) -> Iterator[Mark]:
 
 
 def _risk_of(token: Token, rest: Sequence[Token], tokens: Sequence[Token], at: int) -> tuple[str | None, Token | None]:
-    """The risk of a token, if it is a program with the arguments ``rest``; and the last token that belongs to it."""
+    """The code of a token's risk; None without a risk. The token may be a program with the arguments ``rest``, or a
+    ``|``. Also returns the last token that belongs to the risk; None if that is the token itself."""
     first = rest[0] if rest else None
     match token.program:
         case program if program in _SUDO:
@@ -226,7 +230,7 @@ def _risk_of_pipe(tokens: Sequence[Token], at: int) -> tuple[str | None, Token |
 
 
 def _last_option(rest: Sequence[Token], letters: str, words: tuple[str, ...]) -> Token | None:
-    """The last of the options that contain one of these letters, or are one of these words."""
+    """The last option that contains one of these letters, or is one of these words; None without such an option."""
     found = None
     for one in rest:
         text = one.text
@@ -236,7 +240,8 @@ def _last_option(rest: Sequence[Token], letters: str, words: tuple[str, ...]) ->
 
 
 def _arguments(tokens: Sequence[Token], at: int) -> list[Token]:
-    """The words after the program at ``at``, up to the end of its command, but at most 100."""
+    """The words and redirection operators after the program at ``at``, up to the end of its command, but at most
+    100."""
     found: list[Token] = []
     for token in tokens[at + 1 : at + 101]:
         if token.text in _ENDS:
@@ -246,17 +251,21 @@ def _arguments(tokens: Sequence[Token], at: int) -> list[Token]:
 
 
 def _writes(tokens: Sequence[Token], root: str, resolve: Resolve) -> Iterator[Mark]:
-    """The files outside the project that a command writes: by a redirection, or as an argument of a program that
-    writes."""
+    """Marks the files outside the project that a command writes: the targets of redirections, and the arguments of the
+    programs in ``_WRITES_ALL`` and ``_WRITES_LAST``. Marks the part that was not checked because it has too many."""
     inside: dict[str, bool] = {}
+    unchecked: list[Token] = []
 
     def is_outside(token: Token, path: str) -> bool:
         if path in _HARMLESS_TARGETS or not path or path.startswith("&"):
             return False
         absolute = _absolute(path, directory)
-        if absolute not in inside and len(inside) < RESOLVED:
+        if absolute not in inside:
+            if len(inside) == RESOLVED:
+                unchecked.append(token)
+                return False
             inside[absolute] = _is_inside(absolute, root, resolve)
-        return not inside.get(absolute, True)
+        return not inside[absolute]
 
     directory = root
     for at, token in enumerate(tokens):
@@ -278,10 +287,12 @@ def _writes(tokens: Sequence[Token], root: str, resolve: Resolve) -> Iterator[Ma
             yield from (Mark("outside_project", one.start, one.end) for one in paths if is_outside(one, one.text))
         elif token.program in _WRITES_LAST and len(paths) > 1 and is_outside(paths[-1], paths[-1].text):
             yield Mark("outside_project", paths[-1].start, paths[-1].end)
+    if unchecked:
+        yield Mark("unchecked", unchecked[0].start, unchecked[-1].end)
 
 
 def _absolute(path: str, directory: str) -> str:
-    """The path as a shell in ``directory`` understands it, as far as that can be known: the home directory stays ``~``."""
+    """The absolute path that a shell in ``directory`` would use for ``path``; the home directory stays ``~``."""
     for home in ("$HOME", "${HOME}"):
         path = path.replace(home, "~")
     return path if path.startswith("~") else posixpath.normpath(posixpath.join(directory, path))

@@ -12,7 +12,8 @@ import msgspec
 
 from drawbridge.agents.base import Decision
 from drawbridge.agents.proposals import changed_text
-from drawbridge.core.errors import DrawbridgeError, HistoryNotWritten
+from drawbridge.core.errors import DrawbridgeError, HistoryNotWritten, UnusableFile
+from drawbridge.editors.files import from_uri
 from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.approvals.pending import PendingApproval, Surface, Verdict, permission_request
 from drawbridge.server.approvals.words import is_question, words
@@ -36,7 +37,7 @@ class Approvals:
 
     ``root``: the project's directory. ``write`` records a decision, and raises ``DrawbridgeError`` if that fails;
     ``record`` records other events, and only logs a failure (both as in ``SessionStore``). ``verdicts``: how the
-    requests of earlier server processes ended. ``decide`` handles a decision from an editor like a client's.
+    requests of earlier server processes ended. ``decide`` handles a decision from an editor like one from a client.
     """
 
     def __init__(
@@ -75,9 +76,9 @@ class Approvals:
         return self._surfaces.get(approval.id, ())
 
     def request(self, approval: PendingApproval, agent: str, surface: Surface, *, offered: bool = True) -> None:
-        """Opens an approval request: an agent waits at ``surface``. ``agent``: the agent's name. ``offered``: whether
-        editors also show the request, if it proposes a change to a text. The editor in which the agent itself shows
-        the change is left out.
+        """Opens an approval request for which the agent waits at ``surface``. ``agent``: the agent's name. ``offered``:
+        whether editors also show the request, if it proposes a change to a file. The editor in which the agent itself
+        shows the change is left out.
         """
         request = approval.request
         found = words(request, agent, self._root, _real)
@@ -92,7 +93,8 @@ class Approvals:
             self._editors.offer(approval, agent, self._decide, surface.pid)
 
     def restore(self, approval: PendingApproval, agent: str, surface: Surface, *, offered: bool) -> None:
-        """Restores an approval request from before a restart, in any state. The request is not recorded again."""
+        """Restores an approval request from before a restart, without recording it again. If it was resolved or
+        withdrawn, only how it ended is remembered."""
         if not approval.is_open:
             self._remember(approval)
             return
@@ -102,7 +104,8 @@ class Approvals:
             self._editors.offer(approval, agent, self._decide, surface.pid)
 
     def add(self, approval: PendingApproval, surface: Surface) -> None:
-        """Adds a surface through which the agent has sent the same approval request."""
+        """Adds a surface through which the agent has sent the same approval request. Does nothing if the request is not
+        open."""
         if approval.id in self._surfaces:
             self._surfaces[approval.id].append(surface)
 
@@ -129,11 +132,11 @@ class Approvals:
     ) -> tuple[PendingApproval, Answer[messages.PermissionResolved], Surface]:
         """Accepts the first decision: it is recorded, the agent receives it through the first surface, and the other
         surfaces are closed. ``at``: the surface that delivers the decision itself, instead of the first one. Returns
-        the request, the answer for the client, and the surface that delivers the decision.
+        the request, the reply for the client, and the surface that delivers the decision.
 
-        Raises ``ClientError`` for a later decision, for one that does not fit the request, and for one that can't be
-        written, since an agent must not receive a decision that is not in the history. In the last two cases the
-        request stays open.
+        Raises ``ClientError`` for an unknown request, for a later decision, for one that does not fit the request, and
+        for one that can't be written, since an agent must not receive a decision that is not in the history. In the
+        last two cases the request stays open.
         """
         approval = self._decidable(approval_id, decision)
         word: Literal["allow", "deny"] = "allow" if decision.allow else "deny"
@@ -180,7 +183,7 @@ class Approvals:
         return [messages.Waiting(one.id, one.request.tool_name[:LONGEST_NAME], one.created_at) for one in self]
 
     def shown(self, room: int) -> list[messages.PermissionRequest]:
-        """The open requests for a snapshot: in ``room`` bytes altogether, as previews if necessary."""
+        """The open requests for a snapshot: at most ``room`` bytes in total, as previews if necessary."""
         each = room // max(len(self), 1) - messages.ROOM
         return [permission_request(self._project_id, one.request, one.created_at, one.seq, each) for one in self]
 
@@ -212,7 +215,7 @@ class Approvals:
         return ClientError("APPROVAL_RESOLVED", f"{verdict.by} has already answered.", details=given)
 
     def _close(self, approval: PendingApproval, client_id: str | None = None) -> list[Surface]:
-        """Removes the request from the open ones. Returns its surfaces."""
+        """Removes the request from the open requests, and remembers how it ended. Returns its surfaces."""
         del self._open[approval.id]
         self._remember(approval, client_id)
         return self._surfaces.pop(approval.id)
@@ -238,7 +241,7 @@ def _has_answers(given: msgspec.Raw | None) -> bool:
 
 def _edited(approval: PendingApproval, decision: Decision) -> dict[str, Any]:
     """The fields of a record that show whether the agent may do something other than what it asked for, and the file's
-    new text."""
+    new text, if that has at most ``SHOWN_TEXT`` characters. Empty if the agent may do only what it asked for."""
     if not decision.allow or decision.updated_input is None:
         return {}
     try:
@@ -256,7 +259,7 @@ def _edited(approval: PendingApproval, decision: Decision) -> dict[str, Any]:
 
 
 def _encode(value: Any) -> bytes:
-    """Encodes a value so that only equal JSON values are equal: in Python, ``1 == True``."""
+    """Encodes a value so that only equal JSON values have equal encodings: in Python, ``1 == True``."""
     return msgspec.json.encode(value, order="deterministic")
 
 
@@ -268,7 +271,7 @@ _LONGEST_PATH: Final = 4_096
 """The maximum length of a text that may be a path, in characters."""
 
 _PATHS: Final = ("path", "file", "dir", "target", "source", "destination", "cwd")
-"""The name of a field that contains a path contains one of these."""
+"""A field is taken to contain a path if its name contains one of these words, in upper or lower case."""
 
 _TEXTS: Final = frozenset(
     [
@@ -296,16 +299,15 @@ _TEXTS: Final = frozenset(
 )
 """Fields of a tool's input whose text is not a path."""
 
-_DEPTH: Final = 4
-"""The number of levels of a tool's input that are searched for paths. ACP agents name their files in lists in
-``content`` and ``locations``."""
+_DEPTH: Final = 32
+"""The number of levels of a tool's input that are searched for paths: more than any tool has, few enough to recurse."""
 
 
 def link_targets(given: Mapping[str, Any] | None, root: str, *named: str | None) -> dict[str, str]:
-    """Maps each path that leads through a symbolic link, as it is written, to its target. No file is opened.
+    """Maps each path that leads through a symbolic link, as written in the request, to its target. No file is opened.
 
-    ``given``: the tool's input, in which any text may be a path; ``root``: the project's directory, from which relative
-    paths start; ``named``: other paths of the request, such as its proposal's.
+    ``given``: the tool's input, in which any text may be a path; ``root``: the project's directory, to which relative
+    paths refer; ``named``: other paths in the request, such as its proposal's.
     """
     found: dict[str, str] = {}
     paths: dict[str, None] = dict.fromkeys(filter(None, named))
@@ -314,10 +316,12 @@ def link_targets(given: Mapping[str, Any] | None, root: str, *named: str | None)
         (paths if any(word in name.lower() for word in _PATHS) else others)[text] = None
     home = _real(root)
     for text in [*list(paths)[: 10 * MOST], *list(others)[:MOST]]:
-        path = os.path.join(home, os.path.expanduser(text) if text.startswith("~/") else text)
-        end = _real(path)
-        if end != _normal(path):
-            found[text] = end.encode("utf-8", "backslashreplace").decode()
+        for given_path in dict.fromkeys((_resolved(text), text)):  # an agent may take "~" for an ordinary name
+            path = os.path.join(home, given_path)
+            end = _real(path)
+            if end != _normal(path):
+                found[text] = end.encode("utf-8", "backslashreplace").decode()
+                break
     return found
 
 
@@ -334,8 +338,17 @@ def _texts(value: object, depth: int, name: str = "") -> Iterator[tuple[str, str
             yield from _texts(one, depth - 1, name)
 
 
+def _resolved(text: str) -> str:
+    """The path in a ``file:`` URI or after ``~/`` or ``~user/``; other text is returned unchanged."""
+    try:
+        return os.path.expanduser(text) if text.startswith("~") else from_uri(text)
+    except (UnusableFile, ValueError):  # another scheme or machine, or a name that can't be encoded
+        return text
+
+
 def _normal(path: str) -> str:
-    """The path without ``.`` and ``..``. POSIX keeps two slashes at the start, which ``realpath`` turns into one."""
+    """The path without ``.`` and ``..``. ``normpath`` keeps two slashes at the start, which ``realpath`` turns into
+    one."""
     return "/" + os.path.normpath(path).lstrip("/")
 
 

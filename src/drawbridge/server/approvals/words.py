@@ -1,4 +1,5 @@
-"""The words of an approval request: what the agent wants, what to look at twice, and what "always" would mean. Pure.
+"""The words of an approval request: what the agent wants, what deserves a second look, and what "always" would mean.
+Pure.
 
 The server chooses them once, so that all clients use the same words. Paths keep the characters that the agent wrote:
 clients make misleading characters visible.
@@ -22,8 +23,8 @@ from drawbridge.server.protocol.messages import Always, Kind, Risk, Title
 from drawbridge.text.counts import counted
 
 LONGEST_PATH: Final = 4_096
-"""The maximum length of a path in a title, in characters. It is large, because clients show the path nowhere else; no
-file has a longer path (PATH_MAX)."""
+"""The maximum length of a path in a title, in characters. It is as large as Linux's ``PATH_MAX``, because clients show
+the path nowhere else."""
 
 LONGEST_NAME: Final = 200
 """The maximum length of a tool's name in a title, in characters."""
@@ -57,8 +58,8 @@ ACP_KINDS: Final[Mapping[str, Kind]] = {
     "read": "read",
     "ExitPlanMode": "plan",
 }
-"""The kind of an approval request, by the Agent Client Protocol's kind of the tool call; ``ExitPlanMode`` is the name
-for leaving plan mode."""
+"""The kind of an approval request, by the kind that the Agent Client Protocol gives the tool call; a request to leave
+plan mode is called ``ExitPlanMode``."""
 
 VERBS: Final[Mapping[str, str]] = {
     "edit": "wants to edit",
@@ -99,8 +100,8 @@ EDITABLE: Final[Mapping[str, tuple[str, ...]]] = {
     "WebFetch": ("url", "prompt"),
     "WebSearch": ("query",),
 }
-"""The fields that a person may change in a tool's input. In other tools' inputs, the first 50 text fields may be
-changed."""
+"""The fields of a tool's input that clients let the user change. For other tools, these are the first 50 text
+fields."""
 
 SAVED_IN: Final[Mapping[str, tuple[str, str]]] = {
     "session": ("for this session", ""),
@@ -108,7 +109,8 @@ SAVED_IN: Final[Mapping[str, tuple[str, str]]] = {
     "projectSettings": ("in this project, for everyone who works in it", ".claude/settings.json"),
     "userSettings": ("in all projects", "~/.claude/settings.json"),
 }
-"""Where Claude Code (2.1.329) saves a suggestion: in words, and the file."""
+"""Where Claude Code (2.1.329) saves a suggestion, by its ``destination``: the words for the user, and the file (empty
+for the session)."""
 
 BEHAVIORS: Final[Mapping[str, str]] = {"allow": "Always allow", "deny": "Always reject", "ask": "Always ask about"}
 
@@ -175,12 +177,12 @@ def _title(request: ApprovalRequested, given: Mapping[str, Any], kind: Kind, age
 
 
 def _used(request: ApprovalRequested) -> str:
-    """The tool of a call for people. In the Agent Client Protocol, "other" is a kind of tool, not a tool's name."""
+    """The call's tool, as users see it. In the Agent Client Protocol, "other" is a kind of tool, not a tool's name."""
     return "a tool" if request.form == "acp" and request.tool_name == "other" else _tool(request.tool_name)
 
 
 def _tool(name: str) -> str:
-    """A tool's name for people: "create_issue (github)" for the ``mcp__github__create_issue`` of an MCP server."""
+    """A tool's name as users see it: "create_issue (github)" for the ``mcp__github__create_issue`` of an MCP server."""
     parts = name[:LONGEST_NAME].split("__", 2)
     return f"{parts[2]} ({parts[1]})" if len(parts) == 3 and parts[0] == "mcp" and parts[2] else name[:LONGEST_NAME]
 
@@ -197,7 +199,8 @@ def _paths(request: ApprovalRequested, given: Mapping[str, Any]) -> list[str]:
 
 
 def _shown(path: str, root: str) -> str:
-    """The path relative to the project; the whole path of a file outside it."""
+    """The path relative to the project, or the unchanged path of a file outside it; cut after ``LONGEST_PATH``
+    characters."""
     shown = path.removeprefix(root.rstrip("/") + "/")
     return shown if len(shown) <= LONGEST_PATH else f"{shown[:LONGEST_PATH]}…"
 
@@ -232,7 +235,7 @@ def _risks_of_command(
     match fields.get("command"):
         case str(command):
             yield from risks.in_command(command, root, resolve, f"{prefix}command")
-        case [*parts]:  # a list of arguments has no single text whose places could be marked
+        case [*parts]:  # a list of arguments is not a single text in which parts can be marked
             command = " ".join(part for part in parts if isinstance(part, str))
             for risk in risks.in_command(command, root, resolve, ""):
                 yield Risk(risk.code, risk.text, f"{prefix}command")
@@ -241,6 +244,8 @@ def _risks_of_command(
 
 
 def _editable(tool: str, given: Mapping[str, Any]) -> tuple[str, ...]:
+    if tool == "NotebookEdit" and given.get("edit_mode") == "delete":
+        return ()  # the new source is ignored
     if tool in EDITABLE:
         return EDITABLE[tool]
     return tuple(name for name, value in given.items() if isinstance(value, str))[:50]
@@ -248,8 +253,8 @@ def _editable(tool: str, given: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _always(suggestions: msgspec.Raw, root: str, resolve: Resolve) -> tuple[Always, ...]:
     """What a decision with ``remember`` would change, in words: Claude Code's suggestions, or the name of an ACP
-    option. Directories in ``root`` are left out because they change nothing: the agent can use them anyway, and would
-    ask again.
+    option. A suggestion that only adds directories in ``root`` is left out because it changes nothing: the agent can
+    use these directories anyway, and would ask again.
     """
     try:
         offered = msgspec.json.decode(suggestions, type=list[dict[str, Any]])
@@ -275,7 +280,7 @@ def _is_known_directory(suggestion: Mapping[str, Any], root: str, resolve: Resol
 
 def _of_options(options: list[tuple[int, dict[str, Any]]]) -> tuple[Always, ...]:
     always = [(number, one) for number, one in options if one.get("kind") == "allow_always"]
-    if len(always) != 1:  # the driver decides which of several is chosen
+    if len(always) != 1:  # if there are several, the agent's driver chooses one
         return ()
     [(number, one)] = always
     name = one.get("name")
@@ -283,7 +288,8 @@ def _of_options(options: list[tuple[int, dict[str, Any]]]) -> tuple[Always, ...]
 
 
 def _suggestion(one: Mapping[str, Any]) -> tuple[str, str]:
-    """A suggestion in words, and the file in which it is saved; empty if it is not saved in a file."""
+    """A suggestion in words, and the file in which it is saved; empty if it is not saved in a file, or the file is not
+    known."""
     destination = one.get("destination", "session")
     where, file = (
         SAVED_IN.get(destination, (f"({_json(destination)})", "")) if isinstance(destination, str) else ("", "")
@@ -292,7 +298,7 @@ def _suggestion(one: Mapping[str, Any]) -> tuple[str, str]:
         case {"type": "setMode", "mode": "acceptEdits"}:
             return f"Accept all edits {where}", file
         case {"type": "setMode", "mode": str(mode)}:
-            return f"Switch to the mode “{mode}” {where}", file
+            return f"Switch to “{mode}” mode {where}", file
         case {"type": "addRules", "rules": [*rules], "behavior": str(behavior)} if behavior in BEHAVIORS and rules:
             return f"{BEHAVIORS[behavior]} {_joined([_rule(rule) for rule in rules])} {where}", file
         case {"type": "addDirectories", "directories": [*directories]} if directories:
@@ -307,7 +313,7 @@ def _rule(rule: object) -> str:
             prefix = content.removesuffix("*").rstrip(" :") if content.endswith((":*", " *")) else None
             return f"`{prefix} …`" if prefix else f"`{content}`"
         case {"toolName": "WebFetch", "ruleContent": str(content)} if content.startswith("domain:"):
-            return f"web pages of `{content.removeprefix('domain:')}`"
+            return f"web pages from `{content.removeprefix('domain:')}`"
         case {"toolName": str(name), "ruleContent": str(content)} if content:
             return f"`{name}({content})`"
         case {"toolName": str(name)}:

@@ -51,8 +51,8 @@ def of_this_machine() -> set[Address]:
 
 def served(host: str, public: Sequence[str]) -> tuple[str, ...]:
     """The names and addresses at which other machines can reach the server: first ``public``, then the addresses that
-    it listens on. If ``host`` is one of ``EVERYWHERE``, link-local addresses are left out; if it is a loopback address,
-    only ``public`` is returned."""
+    it listens on. If ``host`` is one of ``EVERYWHERE``, loopback and link-local addresses are left out; if it is a
+    loopback address, only ``public`` is returned."""
     if host not in EVERYWHERE:
         own: tuple[str, ...] = () if is_loopback(host) else (host,)
     else:
@@ -64,7 +64,7 @@ def served(host: str, public: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether ``host`` is a loopback address: a server there can be reached only from this machine."""
+    """Whether ``host`` is ``localhost`` or a loopback address, so that only this machine can reach a server there."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -72,7 +72,7 @@ def is_loopback(host: str) -> bool:
 
 
 def bracketed(host: str) -> str:
-    """The address as written in a URL."""
+    """The host as it is written in a URL: an IPv6 address in brackets."""
     try:
         return f"[{host}]" if ipaddress.ip_address(host).version == 6 else host
     except ValueError:
@@ -89,8 +89,9 @@ FOREIGN_NAME: Final = Refusal(
 
 
 def owner_token(path: Path) -> str:
-    """The token in the file, which is created with a new token if it is missing. Only the owner can read the file
-    (0600). Raises ``BadSetting`` if the file can't be read or does not contain a token."""
+    """The token in the file. If the file is missing, it is created with a new token. Only the owner can read it (0600).
+    Raises ``BadSetting`` if the file can't be read or does not contain a token, and ``NotPrivate`` if it can't be
+    created."""
     make_private_directory(str(path.parent))
     try:
         token = path.read_text("ascii").strip()
@@ -125,11 +126,12 @@ class OwnNames:
             address = ipaddress.ip_address(name)
         except ValueError:
             return False
-        # Looked up each time: a laptop changes networks, and requests by an address are rare.
+        # Looked up each time: a laptop changes networks, and requests that use an IP address are rare.
         return address.is_loopback or address in of_this_machine()
 
     def dialled(self, host: str, port: int, default_port: int) -> bool:
         """Whether a client that has dialed exactly ``host`` is connected to the server at ``port`` of this machine.
+        ``default_port``: the port if ``host`` does not contain one.
 
         This check is stricter than the one for requests: it accepts neither other spellings of a name (except its
         lower-case form) nor other ports, where another program may listen. With a public name, any port is accepted:
@@ -154,7 +156,7 @@ class OwnNames:
 class Access:
     """Decides which requests, tokens, pairing codes and signatures are accepted.
 
-    ``token``: the owner's token; if it is None, everybody who uses one of the server's names is accepted
+    ``token``: the owner's token; if it is None, every client that uses one of the server's names is accepted
     (``--insecure-no-auth``, on loopback only).
     """
 
@@ -175,8 +177,9 @@ class Access:
         """``origins``: the origins of other web pages that may connect. ``proxies``: addresses and networks whose
         ``X-Forwarded-For`` is trusted.
 
-        ``port``: the port that the server listens on; ``certificate``: returns the SHA-256 of the certificate that new
-        connections get. ``notified``: returns the identity for a notification's token; None if the token is not valid.
+        ``port``: the port that the server listens on. ``certificate`` returns the SHA-256 of the certificate that new
+        connections get; None without TLS. ``notified`` returns the identity for a notification's token; None if the
+        token is not valid.
         """
         self._port = port
         self.certificate = certificate
@@ -219,7 +222,7 @@ class Access:
 
     def shown(self, head: Head) -> Identity | None:
         """The identity of the token in the request's head; None if a token is required but missing. Raises
-        ``ClientError``."""
+        ``ClientError`` if the token is not valid."""
         if self._token is None:
             return owner("")
         if not head.all("authorization"):
@@ -230,7 +233,8 @@ class Access:
         return self.identify(given.strip())
 
     def identify(self, token: str) -> Identity:
-        """The identity of a token, compared in constant time. Raises ``ClientError``."""
+        """The identity of a token, which is compared in constant time. If no token is required, it is always the
+        owner's. Raises ``ClientError`` if the token is not valid."""
         if self._token is None or same(token, self._token):
             return owner("")
         notified = self._notified(token)
@@ -263,7 +267,7 @@ class Access:
 
     def signed(self, answer: SshAuth, nonce: str | None, certificate: str | None) -> Identity:
         """The identity of the key that has signed the challenge. ``nonce``: the nonce of the open challenge; None if
-        there is no open challenge. ``certificate``: the SHA-256 of the connection's certificate.
+        there is no open challenge. ``certificate``: the SHA-256 of the connection's certificate; None without TLS.
 
         Raises ``ClientError``.
         """
@@ -322,7 +326,7 @@ def is_address(text: str) -> bool:
 
 
 def _bare(text: str) -> str:
-    """The address without a port and brackets: some proxies write "[2001:db8::1]:4711" or "192.0.2.7:4711"."""
+    """The address without its port and brackets: some proxies write "[2001:db8::1]:4711" or "192.0.2.7:4711"."""
     host = _without_port(text) if text.startswith("[") or text.count(":") == 1 else text
     return host.removeprefix("[").removesuffix("]")
 
@@ -333,7 +337,7 @@ def _without_port(host: str) -> str:
 
 
 def is_local(page: str) -> bool:
-    """Whether the address leads to the machine on which it is opened. Raises ValueError if it is not an address."""
+    """Whether the URL leads to the machine on which it is opened. Raises ``ValueError`` for an invalid host or port."""
     parts = urlsplit(page)
     _ = parts.port  # the port is checked only when it is read
     return is_loopback(parts.hostname or "")

@@ -2,8 +2,8 @@
 JSON, for the owner.
 
 Entries are only appended to ``audit.jsonl`` (0600) in the data directory. At 10 MB, the file is renamed to
-``audit.jsonl.1``; ten old files are kept. No client command reads, changes or removes the log. It contains the names of
-people, projects, tools and files; never contents, prompts or secrets.
+``audit.jsonl.1``; ten old files are kept. No client command reads, changes or removes the log. It contains names, ids,
+addresses and paths; never file contents, prompts or secrets.
 """
 
 from __future__ import annotations

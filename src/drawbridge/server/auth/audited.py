@@ -22,7 +22,8 @@ R = TypeVar("R", contravariant=True)
 SECURITY: Final = frozenset(
     {"BUDGET_EXCEEDED", "DISK_LIMIT", "OUT_OF_SCOPE", "PERMISSION_DENIED", "RESOURCE_LIMIT", "UNKNOWN_OPTION"}
 )
-"""Refusals that are audited: a client requested more than the owner allows. The entrance audits its own refusals."""
+"""The error codes of refusals that are audited: a client requested more than the owner allows. The entrance audits its
+own refusals."""
 
 PLACES: Final = ("file_path", "notebook_path", "path")
 """Fields of a tool's input that name its file."""
@@ -37,7 +38,7 @@ class Audit(Struct, Generic[C, R], frozen=True):
     it has in addition to the project and the sender.
 
     ``fields`` is called with the command, the data of its reply, and the open approval request that the command decides
-    on, otherwise None.
+    on; None for other commands.
     """
 
     event: str
@@ -45,15 +46,16 @@ class Audit(Struct, Generic[C, R], frozen=True):
 
 
 def done(audit: Audit[C, R], command: C, answer: Answer[R], asked: ApprovalRequested | None) -> dict[str, Any]:
-    """The fields of the audit log entry for a command that was executed."""
+    """The fields of the audit log entry for a command that was executed, except the ones about the sender."""
     project_id = answer.project_id or getattr(command, "project_id", None)
     return {"project_id": project_id, **audit.fields(command, answer.data, asked)}
 
 
 def refused(error: ClientError, name: str | None, command: commands.Command | None) -> dict[str, Any] | None:
-    """The fields of the audit log entry for a command that was refused; None if the refusal is not in ``SECURITY``.
+    """The fields of the audit log entry for a command that was refused, except the ones about the sender; None if the
+    code of the refusal is not in ``SECURITY``.
 
-    ``name``, ``command``: None if the message could not be parsed.
+    ``name`` is the type of the command. Both ``name`` and ``command`` are None if the message could not be parsed.
     """
     if error.code not in SECURITY:
         return None

@@ -1,11 +1,11 @@
-"""Devices: each has a name, a scope and a token, which is issued, listed and revoked separately; and the one-time codes
-with which a person pairs a device.
+"""Devices and the one-time codes with which a person pairs a device. Each device has a name, a scope and its own token,
+which can be revoked separately.
 
 ``devices.json`` (0600) in the data directory keeps a hash of each secret, never the secret. The owner's commands and
-the running server both write the file, each under a lock; the server sees the commands' changes when it next reads the
-file.
+the running server both write the file, under the same lock; the server sees the commands' changes when it next reads
+the file.
 
-A pairing code is short, and valid for ten minutes and one device. Guesses are limited (``rate_limits``), so 40 bits are
+A pairing code is short, and valid for ten minutes and one device. Guesses are limited (``entrance``), so 40 bits are
 enough.
 """
 
@@ -38,7 +38,7 @@ logger = logging.getLogger("drawbridge.server")
 FILE: Final = "devices.json"
 
 TOKEN: Final = re.compile(r"drawbridge_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
-"""Matches a device's id, which is also in the file, and its secret, which only the device keeps."""
+"""Matches a device's token: the device's id, which is also in the file, and the secret, which only the device keeps."""
 
 NAME: Final = re.compile(r"\S(.{0,58}\S)?")
 
@@ -67,7 +67,7 @@ UNNAMED: Final = "device"
 
 class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A device and its token. ``hash``: the SHA-256 of the secret, which has 256 random bits, so that a slower hash is
-    not needed. ``made_by``: as in ``Code``."""
+    not needed. ``made_by`` is as in ``Code``."""
 
     id: str
     name: str
@@ -80,7 +80,7 @@ class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
     revoked: datetime | None = None
     made_by: str | None = None
 
-    def standing(self, now: datetime) -> Literal["valid", "expired", "revoked"]:
+    def state(self, now: datetime) -> Literal["valid", "expired", "revoked"]:
         """The state of its token in one word, for the list."""
         return "revoked" if self.revoked else "expired" if self.expires and self.expires <= now else "valid"
 
@@ -91,8 +91,8 @@ class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 class Code(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A pairing code, which can be turned into a device once. ``lifetime``: seconds for which the device's token is
-    valid; None without a limit. ``expires``: when the token of the device that made the code expires; the new device's
-    token expires no later.
+    valid; None without a limit. ``expires``: when the token of the device that made the code expires (None if it does
+    not, or no device made the code); the new device's token expires no later.
 
     ``made_by``: the id of the device, or the fingerprint of the SSH key, that made the code; None for the owner. A code
     is valid only as long as its maker is.
@@ -115,7 +115,8 @@ class File(Struct, omit_defaults=True):
 
 
 class Devices:
-    """The devices of one data directory. If their file is damaged, connected devices stay, and no others are accepted.
+    """The devices of one data directory. If their file is damaged, connected devices stay connected, and no others are
+    accepted.
 
     The methods for the server don't wait for another process. The methods for the owner's commands do (``changed``), so
     the server calls them in a thread.
@@ -149,13 +150,13 @@ class Devices:
         self, name: str, scope: Scope, projects: Sequence[str] | None = None, lifetime: timedelta | None = None
     ) -> tuple[Device, str]:
         """Adds a device. Returns it and its token, which is not stored. Raises ``BadArgument`` if the name is not valid
-        or is taken."""
+        or is taken, and the errors of ``changed``."""
         with self.changed() as file:
             return added(file, name, scope, projects, now() + lifetime if lifetime else None)
 
     def revoke(self, which: str, *, by_name: bool = True) -> Device:
         """Revokes a device by its id or, with ``by_name``, its name, and the pairing codes that it made. Raises
-        ``BadArgument`` if there is no such device, or its token was already revoked."""
+        ``BadArgument`` if there is no such device, or its token was already revoked, and the errors of ``changed``."""
         with self.changed() as file:
             for place, device in enumerate(file.devices):
                 if which in (device.id, device.name if by_name else None) and device.revoked is None:
@@ -167,8 +168,8 @@ class Devices:
     # for the server
 
     def identify(self, token: str) -> Identity:
-        """The identity of a token's device. Raises ``ClientError``; only a client that has the secret receives the
-        reason."""
+        """The identity of a token's device. Raises ``ClientError``; only a client that has the secret learns that the
+        token was revoked or has expired."""
         known = self._devices if self._is_whole() else {}
         parts = TOKEN.fullmatch(token)
         device = known.get(parts[1]) if parts else None
@@ -243,8 +244,8 @@ class Devices:
         """Yields the file's contents, and writes them when the block ends without an error.
 
         ``lasting``: whether the file is synced to disk, so that a power failure does not restore a revoked device.
-        ``patience``: seconds to wait for another process's lock. Raises ``NotPrivate`` if that takes longer, and
-        ``BadSetting`` as ``look`` does.
+        ``patience``: seconds to wait for another process's lock. Raises ``NotPrivate`` if that takes longer or the
+        file can't be written, and ``BadSetting`` as ``look`` does.
         """
         make_private_directory(str(self._directory))
         lock = os.open(self._directory / "devices.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
@@ -281,7 +282,7 @@ def is_name(text: str) -> bool:
 
 def valid_names(file: File) -> set[str]:
     at = now()
-    return {device.name for device in file.devices if device.standing(at) == "valid"}
+    return {device.name for device in file.devices if device.state(at) == "valid"}
 
 
 def wrong_token() -> ClientError:
@@ -355,7 +356,8 @@ def new_code(
     client that requests the code; None if the server itself or one of the owner's commands creates it. The device's
     token expires no later than the maker's.
 
-    Raises ``BadArgument`` if the name is not valid, and ``ClientError`` if the maker's own token is no longer valid.
+    Raises ``BadArgument`` if the name is not valid, ``ClientError`` if the maker's own token is no longer valid, and
+    the errors of ``Devices.changed``.
     """
     if name is not None and not is_name(name):
         raise BadArgument("--name", "must be 1 to 60 printable characters.")

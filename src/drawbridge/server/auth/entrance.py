@@ -49,8 +49,8 @@ ALL_WRONG_CODES: Final = (1_000, 10.0)
 others out:
 
 - Guessing: a code is one of 2**40 and is valid for 10 minutes, in which at most 1,000 + 600 * 10 = 7,000 guesses are
-  possible: one code in 157 million is found. Somebody who tries for a whole year in which a code is always valid finds
-  one with a probability of 0.03%.
+  possible. They find a code with a probability of 1 in 157 million. Somebody who tries for a whole year in which a code
+  is always valid finds one with a probability of 0.03%.
 - Locking others out: using up the limit takes 300 addresses that guess all the time (one address may guess once in 30
   seconds). With a total limit of 10, one address would be enough.
 """
@@ -60,19 +60,21 @@ DENIALS: Final = (30, 1 / 6)
 limit, a device could flood the audit log until the entries about its earlier actions are rotated out."""
 
 CHANGES: Final = (300, 2.0)
-"""Audited commands from one device. With its connections and prompts, a device causes at most about seven entries a
-second in the long run: it takes hours to rotate out the entries about its earlier actions (ten files of 10 MB).
+"""Audited commands from one device or SSH key. With its connections and prompts, a device causes at most about seven
+entries a second in the long run: it takes hours to rotate out the entries about its earlier actions (ten 10 MB files).
 """
 
 CONNECTS: Final = (120, 1.0)
-"""Connections from one device. Each adds two entries to the audit log."""
+"""Connections from one device or SSH key. Each adds two entries to the audit log."""
 
 REFUSALS: Final = (1_000, 1.0)
-"""Audit log entries about clients that were refused or limited, from all addresses together."""
+"""Log lines and audit log entries about clients that were refused or limited, from all addresses together. Without a
+limit, somebody with many addresses could fill the log."""
 
 LIMITED_SECONDS: Final = 600
 """The minimum number of seconds between two audit log entries that report that one device, or one address, has reached
-the same limit. Somebody who stays just above a limit reaches it again with each attempt that is allowed in between."""
+the same limit. Somebody who stays just above a limit reaches it again with each attempt that is allowed in between.
+Also the time between the first refusal beyond ``REFUSALS`` and the log line with the number of such refusals."""
 
 RETRY_SECONDS: Final = 30
 
@@ -95,8 +97,8 @@ NEWCOMER: Final = Identity(name="a new device", scope="view", device_id="new")
 
 
 class ClientLimits(Struct, frozen=True):
-    """The maximum numbers of simultaneous clients in total and per address, and of prompts per device and minute. Clients
-    are counted once they have signed in."""
+    """The maximum numbers of simultaneous clients in total and per address, and of prompts per device and minute.
+    Clients are counted once they have signed in."""
 
     clients: int = 256
     per_address: int = 64
@@ -131,11 +133,13 @@ class Entrance:
         self._changes = Buckets(*CHANGES)
         self._connects = Buckets(*CONNECTS)
         self._refusals = Buckets(*REFUSALS)
+        self._unlogged = 0
+        """The number of refusals beyond ``REFUSALS`` that no log line has reported yet."""
         self._limited = Buckets(1, 1 / LIMITED_SECONDS)
         self._pairing = asyncio.Lock()
         self._logged_refusals = Buckets(1, 1 / RETRY_SECONDS)
-        """Limits the log lines for refused connections: per address, each reason is logged at most once in
-        ``RETRY_SECONDS``."""
+        """Limits the log lines and audit log entries for refused connections: per address, each reason is reported at
+        most once in ``RETRY_SECONDS``."""
         self._signed_in: Counter[str] = Counter()
         """The number of clients of each device or SSH key, and of the owner ("")."""
         self._at: Counter[str] = Counter()
@@ -164,20 +168,20 @@ class Entrance:
 
     def shown(self, head: Head) -> Identity | None:
         """The identity of the token in the request's head; None if a token is required but missing. Raises
-        ``ClientError``."""
+        ``ClientError`` if the token is not valid."""
         if not head.all("authorization"):
             return self._access.shown(head)
         with self._counted(self.address(head)):
             return self._access.shown(head)
 
     def by_token(self, token: str, address: str) -> Identity:
-        """The identity of a token. Raises ``ClientError``."""
+        """The identity of a token. Raises ``ClientError`` if the token is not valid."""
         with self._counted(address):
             return self._access.identify(token)
 
-    async def by_code(self, code: str, name: str | None, address: str, *, enters: bool) -> tuple[Identity, str]:
-        """Pairs a device. Returns its identity and its token. ``enters``: whether the device is to be admitted at once,
-        which requires room for it. Raises ``ClientError``; the code stays valid if there is no room."""
+    async def by_code(self, code: str, name: str | None, address: str) -> tuple[Identity, str]:
+        """Pairs a device. Returns its identity and its token. Raises ``ClientError``; the code stays valid if there is
+        no room for another client."""
         key = place(address)
         # One at a time, so that a wrong code is counted before the next one is checked.
         async with self._pairing:
@@ -186,8 +190,7 @@ class Entrance:
                 raise self._too_often("wrong pairing codes", refused, address)
             try:
                 # Room is reserved before the code is used up, so that a refused device can try again with the code.
-                room = self._place_for_newcomer(address) if enters else contextlib.nullcontext()
-                with room, self._counted(address, short=True):
+                with self._place_for_newcomer(address), self._counted(address, short=True):
                     device, token = await asyncio.to_thread(self._access.pair, code, name)
             except ClientError as error:
                 if error.code == "PAIRING_WRONG":
@@ -207,8 +210,9 @@ class Entrance:
         return self._access.certificate()
 
     def by_signature(self, answer: SshAuth, nonce: str | None, certificate: str | None, address: str) -> Identity:
-        """The identity of the key that has signed the challenge. ``nonce``: the nonce of the connection's last
-        challenge; ``certificate``: the SHA-256 of the certificate that the connection uses.
+        """The identity of the key that has signed the challenge. ``nonce``: the nonce of the connection's open
+        challenge; None if it has no open challenge. ``certificate``: the SHA-256 of the certificate that the connection
+        uses; None without TLS.
 
         Raises ``ClientError``.
         """
@@ -234,8 +238,8 @@ class Entrance:
         return self._access.refusal_of(identity)
 
     def admit(self, identity: Identity, address: str) -> None:
-        """Counts a client that has signed in, until ``left``. Raises ``ClientError`` if there is no room for it
-        (``_full``)."""
+        """Counts a client that has signed in, until ``left`` is called. Raises ``ClientError`` if there is no room for
+        it (``_full``)."""
         self._check_room(identity, address)
         if identity.device is not None:
             self._connects.take(identity.device, now())
@@ -266,8 +270,7 @@ class Entrance:
         full = self._full(identity, address)
         if full is not None:
             if self._logged_refusals.take(f"{full[0]} {place(address)}", now()) is None:
-                logger.warning("refused %s (%s): %s", address, identity.name or "the owner", full[0])
-                self._note_refusal(code=full[0], device=identity.name or None, address=address)
+                self._report_refusal(full[0], address, identity.name or None, identity.name or "the owner")
             raise ClientError("RESOURCE_LIMIT", full[1])
 
     def _full(self, identity: Identity, address: str) -> tuple[str, str] | None:
@@ -288,18 +291,15 @@ class Entrance:
         return None
 
     def denied(self, identity: Identity, *, by: str, address: str, code: str, **fields: Any) -> None:
-        """Logs and audits a request that the signed-in client is not allowed to make. ``by``: the client's name."""
+        """Logs and audits a request that the signed-in client is not allowed to make, within limits (``DENIALS``).
+        ``by``: the client's name."""
         refused = self._denials.take(identity.device_id or place(address), now())
         if refused is None:
             logger.warning("denied %s (%s): %s", address, by, code)
             self.note("denied", by=by, address=address, code=code, **fields)
         elif self._is_news("denials", refused, identity.device_id or place(address)):
-            logger.warning(
-                "%s (%s) keeps sending requests that it is not allowed to send: further refusals are not logged for now",
-                address,
-                by,
-            )
-            self._note_refusal("limited", what="denials", device=by, address=address)
+            text = "keeps sending requests that it is not allowed to send: further refusals are not logged for now"
+            self._report(f"{address} ({by}) {text}", "limited", what="denials", device=by, address=address)
 
     def _warn_of_proxy(self, head: Head) -> None:
         if not self._warned_of_proxy and self._access.is_unnamed_proxy(head):
@@ -313,12 +313,10 @@ class Entrance:
         """Logs and audits a refusal, at most once in ``RETRY_SECONDS`` for the same code and address."""
         address = self.address(head)
         if self._logged_refusals.take(f"{code} {place(address)}", now()) is None:
-            device = self._device(head)
-            logger.warning("refused %s%s: %s", address, f" ({device})" if device else "", code)
-            self._note_refusal(code=code, device=device, address=address)
+            self._report_refusal(code, address, self._device(head))
 
     def _device(self, head: Head) -> str | None:
-        """The name of the token's device, to log a request that is refused anyway."""
+        """The name of the token's device, to log a request that is refused anyway; None if it is not known."""
         try:
             identity = self._access.shown(head)
         except ClientError as error:
@@ -352,29 +350,27 @@ class Entrance:
 
     @contextlib.contextmanager
     def _counted(self, address: str, *, short: bool = False) -> Iterator[None]:
-        """Counts a failure if the block raises ``ClientError``. The right token is accepted however often others at the
+        """Counts a failure if the block raises ``ClientError``. A valid token is accepted however often others at the
         address have failed: 256 bits can't be guessed, and a neighbor must not lock a device out. After too many
         failures, a pairing code or a signature (``short``) is not even checked.
         """
         key = place(address)
         refused = self._failures.look(key, now())
         if refused is not None and short:
-            raise self._too_often("failed logins", refused, address)
+            raise self._too_often("failed sign-in attempts", refused, address)
         try:
             yield
         except ClientError as error:
             if refused is not None:
-                raise self._too_often("failed logins", refused, address) from None
+                raise self._too_often("failed sign-in attempts", refused, address) from None
             self._failures.take(key, now())
-            device = (error.details or {}).get("device")
-            logger.warning("refused %s%s: %s", address, f" ({device})" if device else "", error.code)
-            self._note_refusal(code=error.code, device=device, address=address)
+            self._report_refusal(error.code, address, (error.details or {}).get("device"))
             raise
 
     def _too_often(self, what: str, refused: Refused, address: str, device: str = "") -> ClientError:
         if self._is_news(what, refused, device or place(address)):
-            logger.warning("too many %s from %s%s: refused for now", what, address, f" ({device})" if device else "")
-            self._note_refusal("limited", what=what, device=device or None, address=address)
+            line = f"too many {what} from {_from(address, device)}: refused for now"
+            self._report(line, "limited", what=what, device=device or None, address=address)
         seconds = math.ceil(refused.seconds)
         text = f"Too many {what}. Try again in {seconds} s."
         return ClientError("RATE_LIMITED", text, details={"retry_after": seconds})
@@ -383,13 +379,26 @@ class Entrance:
         """Whether to report that ``who`` has reached the limit ``what`` (``LIMITED_SECONDS``)."""
         return refused.first and self._limited.take(f"{what} {who}", now()) is None
 
-    def _note_refusal(self, event: str = "refused", **fields: Any) -> None:
-        refused = self._refusals.take("", now())
-        if refused is None:
+    def _report_refusal(self, code: str, address: str, device: str | None, who: str | None = None) -> None:
+        """Logs and audits a refusal. ``who``: the client's name in the log (default: ``device``)."""
+        line = f"refused {_from(address, who or device)}: {code}"
+        self._report(line, "refused", code=code, device=device, address=address)
+
+    def _report(self, line: str, event: str, **fields: Any) -> None:
+        """Writes a line to the log and an entry to the audit log, within the limit for all addresses (``REFUSALS``)."""
+        if self._refusals.take("", now()) is None:
+            logger.warning("%s", line)
             self.note(event, **fields)
-        elif self._is_news("refusals", refused, ""):
+            return
+        if not self._unlogged:
             logger.warning("refusing connections from very many addresses: further refusals are not logged for now")
             self.note("limited", what="refusals")
+            asyncio.get_running_loop().call_later(LIMITED_SECONDS, self._report_unlogged)
+        self._unlogged += 1
+
+    def _report_unlogged(self) -> None:
+        unlogged, self._unlogged = self._unlogged, 0
+        logger.warning("refusals in the last %d minutes that were not logged: %d", LIMITED_SECONDS // 60, unlogged)
 
     def note(self, event: str, **fields: Any) -> None:
         """Writes an entry to the audit log."""
@@ -397,15 +406,19 @@ class Entrance:
             self._audit.write(event, **fields)
 
     def published(self, announced: Announced) -> None:
-        """The event bus's "audit" receiver: writes events that no command has caused to the audit log. Commands are
-        audited by ``Dispatch``."""
+        """The event bus's "audit" receiver: writes to the audit log the events that were not caused by a command.
+        ``Dispatch`` audits commands."""
         event = announced.event
         if isinstance(event, RunContinued):
-            self.note("went_on", by=event.by, project_id=announced.project_id, run_id=event.run_id)
+            self.note("continued", by=event.by, project_id=announced.project_id, run_id=event.run_id)
         elif isinstance(event, DoneInEditor):
             audit = audited.IN_EDITORS[type(event.command)]
             fields = audit.fields(event.command, event.reply, event.asked)
             self.note(audit.event, by=event.by, project_id=announced.project_id, **fields)
+
+
+def _from(address: str, device: str | None) -> str:
+    return f"{address} ({device})" if device else address
 
 
 def as_refusal(error: ClientError) -> Refusal:

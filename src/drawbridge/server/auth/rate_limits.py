@@ -13,7 +13,7 @@ displace others."""
 SHARED: Final = ""
 
 SWEEP_SECONDS: Final = 1.0
-"""The minimum number of seconds between two clean-ups of a full table."""
+"""The minimum number of seconds between two cleanups of a full table."""
 
 
 class _Bucket(Struct):
@@ -51,7 +51,7 @@ class Buckets:
         return refused
 
     def look(self, key: str, now: float) -> Refused | None:
-        """What ``take`` would return, without counting an attempt. A refusal counts as reported (``first``)."""
+        """Returns what ``take`` would, without counting an attempt. ``first`` is False in the refusals that follow."""
         bucket = self._bucket(key, now)
         if bucket.tokens >= 1:
             bucket.reported = False

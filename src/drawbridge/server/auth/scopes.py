@@ -19,16 +19,18 @@ Scope = Literal["view", "approve", "run", "admin"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 """All scopes, from least to most: each includes the previous ones.
 
-``view`` reads. ``approve`` decides on approval requests, comments on reviews and stops runs. ``run`` starts runs in
-existing projects. ``admin`` does everything else, such as creating projects and managing devices.
+``view`` only reads. ``approve`` also decides on approval requests, comments on reviews and stops runs. ``run`` also
+works in existing projects: it starts and reverts runs, decides on reviews and manages sessions. ``admin`` also does
+everything else, such as creating projects, committing and managing devices.
 """
 
 DECIDES: Final[Scope] = "approve"
 """The scope that is needed to decide on approval requests."""
 
 RUNS: Final[Scope] = "run"
-"""The scope that is needed to decide on an approval request without restrictions: with any other input, or for more
-than one call, which amounts to starting a run. It is also needed to remove prompts from the queue."""
+"""The scope that is needed to decide on an approval request without restrictions: to change more of the input than
+``approve`` may, or to allow more than one call, which amounts to starting a run. It is also needed to change the
+queue."""
 
 TEXTS: Final = frozenset({"content", "edits", "new_source", "new_string", "old_string"})
 """The fields that ``approve`` may change in the input of a proposal: the text, but not the file's path.
@@ -43,8 +45,9 @@ ASKS_THE_PERSON: Final = "AskUserQuestion"
 class Identity(Struct, frozen=True, kw_only=True):
     """The identity of a connection. ``projects``: the directories whose projects it may see; None for all projects.
 
-    ``device_id`` and ``key`` (the fingerprint of an SSH key) are None for the owner's own token. ``only``: the project
-    and the approval request that a notification's token is for; None for all other tokens.
+    ``device_id``: None for the owner and for SSH keys. ``key``: the fingerprint of the SSH key; None without one.
+    ``only``: the ids of the project and of the approval request that a notification's token is for; None for all other
+    tokens.
     """
 
     name: str
@@ -56,7 +59,7 @@ class Identity(Struct, frozen=True, kw_only=True):
 
     @property
     def device(self) -> str | None:
-        """The id of its device, or the fingerprint of its SSH key; None for the owner's own token."""
+        """The id of its device, or the fingerprint of its SSH key; None for the owner."""
         return self.device_id or self.key
 
     @property
@@ -64,8 +67,9 @@ class Identity(Struct, frozen=True, kw_only=True):
         return self.device is None
 
     def sees(self, path: Path | None) -> bool:
-        """Whether it may see a project at ``path`` (None if the path is not known). The target of ``path`` is checked
-        too, because the directory may have become a link to a directory that it may not see."""
+        """Whether it may see a project at ``path``. If the path is not known (None), only a client that may see all
+        projects may. The target of ``path`` is checked too, because the directory may have been replaced by a link to a
+        directory that the client may not see."""
         if self.projects is None:
             return True
         return path is not None and self._includes(path) and self._includes(Path(os.path.realpath(path)))
@@ -108,7 +112,7 @@ def check_answer(
     identity: Identity, answer: commands.PermissionResponse, asked: ApprovalRequested, updated: Mapping[str, Any] | None
 ) -> None:
     """Raises ``ClientError`` (OUT_OF_SCOPE) if a decision exceeds ``approve``. ``updated``: the input that replaces the
-    agent's."""
+    agent's; None if it is unchanged."""
     if answer.remember:
         raise out_of_scope(identity, RUNS, "permission_response with remember", "data.remember")
     if updated is None:

@@ -180,7 +180,7 @@ def _public(blob: bytes) -> PublicKey:
             raise BadSignature("the type of key is not supported")
         key = load_ssh_public_key(kind + b" " + base64.b64encode(blob))
     except (ValueError, UnsupportedAlgorithm):
-        raise BadSignature("no key") from None
+        raise BadSignature("the key is not valid") from None
     if isinstance(key, rsa.RSAPublicKey) and key.key_size < RSA_BITS:
         raise BadSignature(f"the RSA key has fewer than {RSA_BITS} bits")
     assert isinstance(key, ed25519.Ed25519PublicKey | rsa.RSAPublicKey | ec.EllipticCurvePublicKey)
@@ -202,7 +202,8 @@ def _packed(data: bytes) -> bytes:
 
 
 class _Fields:
-    """Reads RFC 4251's strings one after the other."""
+    """Reads the strings in SSH data (RFC 4251) one after another. Raises ``BadSignature`` if the data is too short or,
+    in ``end``, if some of it was not read."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

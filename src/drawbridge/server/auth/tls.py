@@ -65,8 +65,8 @@ class Authority:
 
 
 def own_authority(directory: Path, names: Sequence[str], now: datetime) -> Authority:
-    """The authority in ``directory``, which is created if it is missing, expires soon, is damaged or can't certify one
-    of the names."""
+    """The authority in ``directory``. A new one is created if it is missing, expires soon, is damaged or can't certify
+    one of the names."""
     found = read_authority(directory)
     if found is not None and _authority_is_good(found.certificate, names, now):
         return found
@@ -184,8 +184,8 @@ class Certificate:
         self.certificate, self.key = certificate, key
         self._directory = directory
         self.authority: bytes | None = None
-        """The public certificate (PEM) of the server's own authority, as it was last read; None if that authority has
-        not issued the certificate."""
+        """The public certificate (PEM) of the server's own authority, as ``check`` last read it; None before that, or
+        if that authority has not issued the certificate."""
         self.shown: str | None = None
         """The SHA-256, in hexadecimal, of the certificate that new connections get; None before it is loaded. The file
         may be newer."""
@@ -195,25 +195,26 @@ class Certificate:
         return _read(self.certificate).fingerprint(hashes.SHA256()).hex(":").upper()
 
     def context(self) -> ssl.SSLContext:
-        """Loads the certificate and the key. Raises ``BadSetting`` if they can't be used."""
+        """Returns a TLS context with the certificate and the key. Raises ``BadSetting`` if they can't be used."""
         self.check()
         context = _server_context()
         self.load_into(context)
         return context
 
     def check(self) -> None:
-        """Reads the authority again. Raises ``BadSetting`` if the certificate and the key can't be used. New
-        connections still get the previous certificate.
+        """Checks the certificate and the key in the files, and reads the authority again. Raises ``BadSetting`` if they
+        can't be used. New connections still get the previous certificate.
         """
         self._load(_server_context())
         self.authority = authority_of(self._directory) if self._directory is not None else None
 
     def load_into(self, context: ssl.SSLContext) -> None:
-        """Makes new connections use this certificate from now on. Raises ``BadSetting``."""
+        """Makes new connections use the files' current contents. Raises ``BadSetting`` if they can't be used."""
         self.shown = self._load(context)
 
     def _load(self, context: ssl.SSLContext) -> str:
-        """Returns the SHA-256 of the certificate, in hexadecimal."""
+        """Loads the files into ``context``. Returns the SHA-256 of the certificate, in hexadecimal. Raises
+        ``BadSetting`` if they can't be used."""
         try:
             context.load_cert_chain(self.certificate, self.key, password=_no_password)
             return _read(self.certificate).fingerprint(hashes.SHA256()).hex()
@@ -231,8 +232,9 @@ def _server_context() -> ssl.SSLContext:
 
 
 def own_certificate(directory: Path, names: Sequence[str], now: datetime | None = None) -> Certificate:
-    """The certificate in ``directory``, which is created if it is missing, and renewed if it expires soon, is damaged,
-    lacks a name or was not issued by the current authority (``own_authority``)."""
+    """The certificate in ``directory``. It is created if it is missing, and renewed if it expires soon, is damaged,
+    lacks a name, or is neither self-signed nor issued by the current authority (``own_authority``). Raises
+    ``NotPrivate`` if a file can't be written."""
     make_private_directory(str(directory))
     found = Certificate(directory / "cert.pem", directory / "key.pem", directory)
     now = now or datetime.now(UTC)
@@ -242,7 +244,7 @@ def own_certificate(directory: Path, names: Sequence[str], now: datetime | None 
     authority = own_authority(directory, names, now)
     if not _is_good(found.certificate, key, names, now, authority):
         signed = _signed(key, names, now, authority).public_bytes(serialization.Encoding.PEM)
-        # The authority's certificate follows it, so that clients on this machine can use the file as their trust anchor.
+        # The authority's certificate follows, so that clients on this machine can use the file as their trust anchor.
         write_private(str(found.certificate), signed + authority.pem)
     return found
 
@@ -316,5 +318,5 @@ def _read(path: Path) -> x509.Certificate:
 
 
 def _no_password() -> str:
-    """Prevents OpenSSL from asking at the terminal."""
+    """Raises ``ValueError``, which prevents OpenSSL from asking for a password in the terminal."""
     raise ValueError("the key is protected by a password")

@@ -1,1 +1,2 @@
-"""The files of a project at one moment, kept by git, which runs confined and without the repository's configuration."""
+"""The files of a project at one moment, kept by git, which runs confined. The repository's configuration can't make
+it run a program."""

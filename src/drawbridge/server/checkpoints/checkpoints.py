@@ -2,16 +2,16 @@
 
 A checkpoint is a commit that only a private ref points to (``refs/drawbridge/<project>/<run>/before`` and ``…/after``),
 in the repository of the project's git work tree or, without one, in a private one (``private.py``). It is made with its
-own index, so the user's index, branches and stash are never touched. git runs confined and without the repository's
-configuration (``git.py``). A checkpoint contains neither what git ignores nor nested repositories (including
-submodules). If such a file existed before a run, reverting the run does not change it, even if the run made git track
-it.
+own index, so the user's index, branches and stash are never touched. git runs confined, and the repository's
+configuration can't make it run a program (``git.py``). A checkpoint contains neither what git ignores nor nested
+repositories (including submodules). If such a file existed before a run, reverting the run does not change it, even if
+the run made git track it.
 
 Filters (Git LFS, git-crypt) never run. A checkpoint contains the bytes that a file with a filter has in the work tree,
-so that the file is shown and reverted exactly. Because such files are read for every checkpoint, only the smallest ones
-are, up to ``FILTERED_BYTES`` in total. Any other such file that is unchanged according to the user's index is in the
-checkpoint in the form that its filter produced. If a run changes one of these, its content before the run is not known,
-and reverting the run is refused.
+so that the file is shown and reverted exactly. Because that requires reading these files for every checkpoint, only the
+smallest ones are read, up to ``FILTERED_BYTES`` in total. Any other such file that is unchanged according to the user's
+index is in the checkpoint in the form that its filter produced. If a run changes one of these files, its content before
+the run is not known, and reverting the run is refused.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import json
 import logging
 import os
 import re
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -36,28 +35,36 @@ from drawbridge.core.locks import UrgentLock
 from drawbridge.core.private_files import PRIVATE_FILE
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.checkpoints import git_index
+from drawbridge.server.checkpoints.commits import (
+    PATCH,
+    Filtered,
+    committed,
+    differences,
+    filtered_of,
+    listed_differences,
+    message_of,
+    shown_path,
+    tree_of,
+)
 from drawbridge.server.checkpoints.git import (
     Git,
     GitFailed,
     NoCheckpoint,
-    Repository,
     Settings,
     Versions,
     beginning_of,
-    find,
     opened,
     program,
     versions,
 )
 from drawbridge.server.checkpoints.private import PrivateRepository
+from drawbridge.server.checkpoints.repository import Repository, find
 from drawbridge.server.checkpoints.unsaved import FindUnsaved, UnsavedChanges, no_editors
 from drawbridge.server.protocol.messages import ChangedFile
 from drawbridge.server.protocol.replies import RunChanges
 from drawbridge.text import hunks, split
 
 logger = logging.getLogger("drawbridge.server")
-
-T = TypeVar("T")
 
 LARGEST_LIST: Final = 200_000
 """The maximum size of the list of files as JSON, in bytes, so that it fits into a frame together with the diff."""
@@ -71,18 +78,11 @@ NAMED: Final = 5
 """The maximum number of files that the text of an error names."""
 
 INDEX: Final = "checkpoint.index"
-"""The file with the index of the last checkpoint."""
+"""The name of the file with the index of the last checkpoint."""
 
 KEPT_RUNS: Final = 50
 """The number of runs of a project whose checkpoints are kept. Older checkpoints are dropped; git garbage-collects them
 later."""
-
-AUTHOR: Final = {
-    f"GIT_{role}_{what}": value
-    for role in ("AUTHOR", "COMMITTER")
-    for what, value in (("NAME", "Drawbridge"), ("EMAIL", "drawbridge@localhost"))
-}
-PATCH: Final = ("diff-tree", "-r", "--no-renames", "--ignore-submodules=all")
 
 FILTERED: Final = ("ls-files", "-s", "-z", "--", ".", ":(exclude,attr:!filter)", ":(exclude,attr:-filter)")
 """Lists the files of the index that have the ``filter`` attribute, with or without a value."""
@@ -104,19 +104,20 @@ _NAMES: Final[dict[str, Literal["added", "changed", "deleted"]]] = {
 When: TypeAlias = Literal["before", "after"]
 
 Stored: TypeAlias = Callable[[Git, str, When, str], Awaitable[None]]
-"""Called with each checkpoint that was stored: git, the run's id, when it was taken, and the commit's id."""
+"""Called after each checkpoint is stored, with git, the run's id, whether the checkpoint is from before or after the
+run, and the commit's id."""
 
 REVIEW: Final = "review"
-"""The part of the names of the refs of a project's review (``refs/drawbridge/<project>/review/…``). These refs are not
-dropped when runs end."""
+"""What the refs of a project's review contain in place of a run's id (``refs/drawbridge/<project>/review/…``). These
+refs are not dropped when the checkpoints of older runs are."""
 
 
 class Changed(Exception):
     """Files that were to be written have other changes in the same places. The text names up to ``NAMED`` of them.
     Nothing was written.
 
-    ``paths`` are relative to the project. ``lines``: the line where the conflict begins in a file, from 1, if it is a
-    conflict in lines.
+    ``paths`` are relative to the project. ``lines``: path → the line where the conflict begins, from 1; only
+    for conflicts in lines.
     """
 
     def __init__(self, paths: Sequence[str], lines: Mapping[str, int] | None = None) -> None:
@@ -124,15 +125,6 @@ class Changed(Exception):
         self.lines = dict(lines or {})
         named = [f"{path} (line {self.lines[path]})" if path in self.lines else path for path in self.paths[:NAMED]]
         super().__init__(", ".join(named) + (" and others" if len(self.paths) > NAMED else ""))
-
-
-class Filtered(msgspec.Struct, frozen=True):
-    """The files of a checkpoint that have a filter, from its commit's message. ``read``: files whose bytes in the work
-    tree are in the checkpoint; ``unread``: all others. Paths are relative to the project; bytes that are not UTF-8 are
-    surrogates."""
-
-    read: frozenset[str] = frozenset()
-    unread: frozenset[str] = frozenset()
 
 
 class _Left(msgspec.Struct, frozen=True):
@@ -176,10 +168,10 @@ class _Collected(msgspec.Struct, frozen=True):
 class Checkpoints:
     """The checkpoints of one project.
 
-    ``folder``: where the index of the last checkpoint is kept. With it, the next checkpoint needs only a single git
-    command to get the state of the files, if the user's index and git's configuration are unchanged. Without a folder,
-    each checkpoint begins with the user's index. The private repository of a directory that is not in a git work tree
-    is also in ``folder``; without a folder, such a directory has no checkpoints. ``stored`` is called in the operation
+    ``folder``: where the index of the last checkpoint is kept. With it, a run usually waits for only one git command
+    if the user's index and git's configuration are unchanged. Without a folder, each checkpoint begins with
+    the user's index. The private repository of a directory that is not in a git work tree is also in ``folder``;
+    without a folder, such a directory has no checkpoints. ``stored`` is called in the operation
     that has stored the checkpoint, and may use its git, but not its index. ``active``: returns the runs that may be
     active in addition to the one that a checkpoint is about.
     """
@@ -206,12 +198,13 @@ class Checkpoints:
         self._find_unsaved = find_unsaved
         self._left: _Left | None = None
         self._settings: Settings | None = None
-        """git's settings in the last operation, if there are any."""
+        """git's settings in the last operation that did not take a checkpoint; None if there was no such operation, or
+        git was not available to it."""
         self._busy = UrgentLock()
         """Held during an operation: a client may request the changes of a run whose last checkpoint is still being
         taken. A run does not wait for what clients have requested, except for the operation that is under way."""
         self._asked: dict[str, asyncio.Future[RunChanges]] = {}
-        """Run id → the run's changes, which are being read: equal requests share an answer."""
+        """Run id → the run's changes that are being read, so that identical requests share an answer."""
         self._before = _Before("", None, frozenset(), None)
         self._theirs: tuple[Versions, bytes | None] = {}, None
         """The version of the user's index file when it was last read, and its digest."""
@@ -224,7 +217,8 @@ class Checkpoints:
         return opened(self._directory, self._confinement, self._memory, self._endings, known, self._find)
 
     def _find(self, directory: Path) -> Repository | None:
-        """The repository for the checkpoints, or None. Blocking. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """The repository for the checkpoints; None if the directory can't have any. Blocking. Raises ``NoCheckpoint``,
+        ``GitFailed`` or OSError."""
         return find(directory) if self._private is None else self._private.repository()
 
     async def stored(self) -> None:
@@ -233,8 +227,8 @@ class Checkpoints:
 
     @contextlib.asynccontextmanager
     async def _working(self) -> AsyncIterator[Git | None]:
-        """git for one operation that a person has requested; None if there is no repository, or git is not
-        installed."""
+        """git for one operation that does not take a checkpoint; None if there is no repository, or git is not
+        installed. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
         async with self._busy.held():
             try:
                 async with self._opened(self._settings) as git:
@@ -246,7 +240,7 @@ class Checkpoints:
                 raise
 
     async def close(self) -> None:
-        """Cancels what ``begin`` has started and returns when its processes have ended."""
+        """Cancels what ``begin`` has started and returns when the processes of all operations have ended."""
         await self._storing.close()
         await self._endings.wait()
 
@@ -307,7 +301,7 @@ class Checkpoints:
     async def _begin_with_repository(self) -> None:
         """Before a run, switches a directory that has become a git work tree to that repository and removes the private
         one, unless its review has something to decide, or a run has not ended. Raises ``TooLarge`` if the directory was
-        too large a short time ago."""
+        recently found to be too large."""
         if self._private is None:
             return
         self._private.check_again_later()
@@ -375,8 +369,8 @@ class Checkpoints:
         return self._theirs[1]
 
     async def _resume(self, git: Git) -> bool:
-        """Updates the index of the last checkpoint to the current files. A run usually waits for no git commands
-        other than these. Returns False if that index no longer exists."""
+        """Copies the index of the last checkpoint to git's index and updates it to the current files. A run usually
+        waits for no other git commands. Returns False if the index can't be copied."""
         try:
             # git recognizes unchanged files by their times, and does not read them again. It also compares these times
             # with the time of the index file, which therefore has to be copied, too.
@@ -387,8 +381,8 @@ class Checkpoints:
         return True
 
     def _last_index(self, git: Git) -> Path:
-        """The file with the index of the last checkpoint: in a private repository, so that it is removed together with
-        the objects; otherwise in ``folder``."""
+        """The file with the index of the last checkpoint. It is in the repository if that is private, so that it is
+        removed together with the objects; otherwise in ``folder``."""
         assert self._folder is not None
         return (git.repository.own if git.repository.private else self._folder) / INDEX
 
@@ -406,7 +400,7 @@ class Checkpoints:
         return _Before(run_id, git.settings, frozenset(listed.split("\0")), None)
 
     def _look_beside(self, git: Git, run_id: str, known: Mapping[str, git_index.Listing]) -> _Before | None:
-        """Like ``_beside``, without git; None for an index that only git can read. Blocking."""
+        """Like ``_beside``, without git; None if only git can read the index, or its paths are too long. Blocking."""
         directory, root = self._directory.resolve(), git.repository.root
         index = git_index.read(git.index, git.settings.id_bytes)
         if index is None:
@@ -458,7 +452,8 @@ class Checkpoints:
             if index is None:
                 return
             inside = await asyncio.to_thread(self._inside, git, index)
-            # Otherwise, git would check whether nested repositories have changed, and read their configuration to do so.
+            # Otherwise, git would check whether nested repositories have changed, and read their configuration for
+            # that.
             await git.update(
                 "--force-remove", [path for path, (mode, _) in inside.items() if mode == git_index.GITLINK]
             )
@@ -480,19 +475,24 @@ class Checkpoints:
 
     async def _look(self, git: Git, since: str | None) -> Filtered:
         """Updates git's index to match the work tree. ``since``: the checkpoint to compare the work tree with; files
-        with a filter that were read for it are read again. Returns the files with a filter."""
+        with a filter that were read for it are read again. If it is None, the smallest files with a filter are read.
+        Returns the files with a filter."""
         known_files = git.repository.own / (INDEX if git.repository.private else "index")
         try:
-            # Copied with its time, as in ``_resume``.
+            # Copied with its modification time, for the same reason as in ``_resume``.
             await asyncio.to_thread(shutil.copy2, known_files, git.index)
         except FileNotFoundError:
             await asyncio.to_thread(git.index.unlink, missing_ok=True)
         if git.repository.private:
             assert self._private is not None
             await self._private.forget_ignored(git)
-        staged = _staged(await git.read("ls-files", "-s", "-z"))
-        # Otherwise, git would check whether nested repositories have changed, and read their configuration to do so.
-        await git.update("--force-remove", [path for path, entry in staged.items() if entry.startswith("160000 ")])
+        with contextlib.suppress(FileNotFoundError):  # there is no index yet
+            if await asyncio.to_thread(git_index.may_have_repositories, git.index):
+                staged = _staged(await git.read("ls-files", "-s", "-z"))
+                # Otherwise, git would check whether nested repositories have changed, and read their configuration to
+                # do so.
+                repositories = [path for path, entry in staged.items() if entry.startswith("160000 ")]
+                await git.update("--force-remove", repositories)
         known = _staged(await git.read(*FILTERED))
         if since is None:
             read = await asyncio.to_thread(self._smallest, known)
@@ -596,7 +596,7 @@ class Checkpoints:
 
     async def revert(self, run_id: str) -> RunChanges:
         """Reverts exactly what the run changed, and returns these changes. Raises ``Changed``, ``UnsavedChanges``,
-        ``NoCheckpoint``, ``GitFailed`` or OSError without changing anything, unless git itself was ended while it was
+        ``NoCheckpoint``, ``GitFailed`` or OSError without changing anything, unless git itself was killed while it was
         writing the files."""
         async with self._working() as git:
             git, before, after = await self._both(git, run_id)
@@ -633,11 +633,15 @@ class Checkpoints:
         """The current files as a tree, to be compared with the checkpoint ``since``, and the files with a filter.
         Afterwards, git's index matches this tree."""
         filtered = await self._look(git, since)
-        await self._even_out(git, "", since)
-        return (await git.read("write-tree")).strip(), filtered
+        code, tree, _ = await git.run("write-tree")
+        if code or tree.strip() != await tree_of(git, since):  # otherwise, nothing is to be evened out
+            await self._even_out(git, "", since)
+            tree = await git.read("write-tree")
+        return tree.strip(), filtered
 
     async def check_size(self, git: Git) -> None:
-        """Raises ``NoCheckpoint`` if the directory is too large for checkpoints."""
+        """Raises ``NoCheckpoint`` if the directory was found to be too large for checkpoints and still is, and
+        ``GitFailed``."""
         if self._private is not None and git.repository.private:
             await self._private.check_size(git)
 
@@ -648,7 +652,8 @@ class Checkpoints:
         unsaved = await asyncio.to_thread(self._unsaved, paths)
         if unsaved:
             raise UnsavedChanges(unsaved)
-        # The patch starts from the current files, so that each change has one place, however similar other places are.
+        # The patch is made from the current files, so that each hunk applies at exactly one position, even if other
+        # parts of the file look the same.
         patch = git.folder / "patch"
         await git.read(*PATCH, "-p", "--binary", "--full-index", f"--output={patch}", now, wanted, "--", ".")
         if patch.stat().st_size:
@@ -657,7 +662,8 @@ class Checkpoints:
                 raise Changed(await self._named(git, complaint, paths))
 
     def _unsaved(self, paths: Iterable[str]) -> Mapping[str, str]:
-        """The files that have unsaved changes in an editor: path, for people → the editor's name. Blocking."""
+        """The files that have unsaved changes in an editor: path, as ``shown_path`` returns it → the editor's name.
+        Blocking."""
         files = {str(self._directory / path): path for path in paths}
         found = self._find_unsaved(list(files))
         return {shown_path(path): found[file] for file, path in files.items() if file in found}
@@ -666,8 +672,8 @@ class Checkpoints:
         """Undoes the run's changes in the index, which contains the current files. Raises ``Changed``."""
         options = ("--no-renames", "--ignore-submodules=all", "--relative", "-z")
         changed = await differences(git, before, after)
-        since = _entries(await git.read("diff-index", "--cached", *options, after, "--", "."))
-        prefix = (await git.read_once("rev-parse", "--show-prefix")).removesuffix("\n")
+        since = listed_differences(await git.read("diff-index", "--cached", *options, after, "--", "."))
+        prefix = await git.prefix()
         lines: list[str] = []
         refused: dict[str, int | None] = {}
         for path, (was, made) in changed.items():
@@ -683,8 +689,8 @@ class Checkpoints:
             await git.read("update-index", "--replace", "-z", "--index-info", stdin="".join(lines))
 
     async def _merged(self, git: Git, there: str, made: str, was: str) -> str | int | None:
-        """The entry of a file that was changed after the run, with the run's changes undone. If both changed the same
-        lines, the line where that begins; None if the conflict is not in lines."""
+        """The entry of a file that was changed after the run, with the run's changes undone. If both changes conflict,
+        the line where the conflict begins, from 1; None if the conflict is not in lines."""
         modes, blobs = zip(*(entry.split(" ") for entry in (there, made, was)), strict=True)
         if not {*modes} <= {"100644", "100755"}:
             return None
@@ -698,9 +704,10 @@ class Checkpoints:
         return f"{modes[2] if modes[0] == modes[1] else modes[0]} {blob}"
 
     async def _named(self, git: Git, complaint: str, known: Sequence[str]) -> list[str]:
-        """The files of ``known`` that git's error names, or all of them if it names none; as paths for people."""
+        """The files of ``known`` that git's error names, or all of them if it names none; paths as ``shown_path``
+        returns them."""
         named = re.findall(r"error: (?:patch failed: )?(.+?)(?::\d+)?(?:: .*)?$", complaint, re.MULTILINE)
-        prefix = (await git.read_once("rev-parse", "--show-prefix")).strip()
+        prefix = await git.prefix()
         words = [shown_path(path) for path in known]
         return sorted({name.removeprefix(prefix) for name in named} & set(words)) or sorted(words)
 
@@ -726,8 +733,9 @@ class Checkpoints:
                 await self._remove(git, await self._names(git))
 
     async def _drop_old(self, git: Git, active: str) -> None:
-        """Drops the checkpoints of older runs, and of runs that ended without a second checkpoint. ``active``: the
-        latest run. Its checkpoints and the checkpoints of other active runs are kept."""
+        """Drops the checkpoints of older runs (of all earlier runs if the private repository is full), and of runs that
+        ended without a second checkpoint. ``active``: the latest run. Its checkpoints and the checkpoints of other
+        active runs are kept."""
         private = self._private if git.repository.private else None
         is_full = private is not None and await asyncio.to_thread(private.is_full)
         names = await self._names(git)
@@ -746,48 +754,6 @@ class Checkpoints:
     async def _remove(self, git: Git, names: Iterable[str]) -> None:
         for name in names:
             await git.run("update-ref", "-d", name)
-
-
-async def differences(git: Git, old: str, new: str) -> dict[str, tuple[str, str]]:
-    """The differences between two versions of the project: path, relative to the project → "mode blob" of both sides;
-    zeros for a side without the file. ``old``, ``new``: the ids of commits or trees."""
-    return _entries(await git.read_once(*PATCH, "--relative", "-z", old, new, "--", "."))
-
-
-async def filtered_of(git: Git, checkpoint: str) -> Filtered:
-    """The files with a filter in a checkpoint, which may not exist, or may come from an earlier version."""
-    return noted(await message_of(git, checkpoint), Filtered) or Filtered()
-
-
-async def message_of(git: Git, commit: str) -> str:
-    """The message of a commit; empty if the commit does not exist. ``commit``: its id, or a ref."""
-    return (await _commit(git, commit)).partition("\n\n")[2]
-
-
-async def tree_of(git: Git, commit: str) -> str:
-    """The id of a commit's tree; empty if the commit does not exist. ``commit``: its id, or a ref."""
-    return (await _commit(git, commit)).partition("\n")[0].removeprefix("tree ")
-
-
-async def _commit(git: Git, commit: str) -> str:
-    run = git.run if "/" in commit else git.once  # an id always names the same object; a ref can change
-    code, text, _ = await run("cat-file", "commit", commit)
-    return "" if code else text
-
-
-def noted(message: str, kind: type[T]) -> T | None:
-    """What the message of a commit contains below its title, as a ``kind``; None if it can't be converted."""
-    with contextlib.suppress(ValueError, RecursionError, msgspec.MsgspecError):
-        return msgspec.convert(json.loads(message.partition("\n\n")[2]), kind)
-    return None
-
-
-async def committed(git: Git, tree: str, title: str, filtered: Filtered, more: Mapping[str, Any] = {}) -> str:
-    """Makes a commit of a tree. Its message contains ``filtered`` and ``more``, which ``noted`` reads. Returns its
-    id."""
-    notes = {"read": sorted(filtered.read), "unread": sorted(filtered.unread), **more}
-    message = f"{title}\n\n{json.dumps(notes)}\n"
-    return (await git.read("commit-tree", tree, "-F", "-", stdin=message, environment=AUTHOR)).strip()
 
 
 def _check_known(unread: frozenset[str], changed: Iterable[str]) -> None:
@@ -835,18 +801,6 @@ def _marked(listed: str) -> list[tuple[str, str]]:
     """Parses the output of ``--name-status -z``: pairs of status and path."""
     words = listed.split("\0")
     return list(zip(words[::2], words[1::2], strict=False))
-
-
-def _entries(listed: str) -> dict[str, tuple[str, str]]:
-    """Parses git's raw diff format with ``-z``: path → "mode blob" of both sides; zeros for a side without the file."""
-    words = listed.split("\0")
-    sides = [word.removeprefix(":").split(" ") for word in words[::2]]
-    return {path: (f"{one[0]} {one[2]}", f"{one[1]} {one[3]}") for one, path in zip(sides, words[1::2], strict=False)}
-
-
-def shown_path(path: str) -> str:
-    """The path for people: only valid UTF-8 can be sent."""
-    return path.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _fitting(files: Iterable[ChangedFile]) -> Iterable[ChangedFile]:

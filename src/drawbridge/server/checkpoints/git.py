@@ -2,18 +2,18 @@
 a program.
 
 Anyone who can write files in a project, such as an agent, can also write ``.git/config`` and ``.gitattributes``. git
-runs programs that these name: filters, fsmonitor, hooks, external diffs, and ``core.sshCommand`` for an object of a
-partial clone that is missing. Disabling each of them by name would fail with the first one that is forgotten, and new
-versions of git add more. So git works in Drawbridge's own git directory, made for one operation: objects, refs and the
-list of ignored files are links into the repository, and the configuration is Drawbridge's. A filter without a
-configured program does not change the bytes, a repository without a remote fetches nothing, and a submodule's status is
-never requested. Only ``git config --list`` and, if that prints an error, ``git rev-parse --git-dir`` read the
-repository's configuration. They start no program, and from the output of the first one, only the object format and the
-settings in ``KEPT`` are used: line endings, ignored files, what the file system can do. (To know where a push goes, the
-remotes are read as well.) The one exception is ``as_person``: a commit or a push that a person has requested is made
-with the user's configuration and hooks, and the author of a possible commit is read from that configuration.
+runs programs that these name: filters, fsmonitor, hooks, external diffs, and ``core.sshCommand`` for a missing object
+of a partial clone. Disabling each of them by name would fail with the first one that is forgotten, and new versions of
+git add more. So git works in Drawbridge's own git directory, made for one operation: objects, refs and the repository's
+``info/exclude`` and ``info/attributes`` are links into the repository, and the configuration is Drawbridge's. A filter
+without a configured program does not change the bytes, a repository without a remote fetches nothing, and a submodule's
+status is never requested. Only ``git config --list`` and, if that prints an error, ``git rev-parse --git-dir`` read the
+repository's configuration. They start no program, and only the extensions (such as the object format) and the settings
+in ``KEPT`` are used: line endings, ignored files, what the file system can do. (To know where a push goes, the remotes
+are read as well.) The one exception is ``as_person``: a commit, a push or a pull request that a client has requested is
+made with the user's configuration and hooks, and the author of a possible commit is read from that configuration.
 
-The commands of one operation are given to one shell under one supervisor (``agents/supervisor.py``), since starting a
+One shell under one supervisor (``agents/supervisor.py``) runs the commands of one operation, since starting a
 supervisor takes 20 ms. So git has no more permissions than an agent, ends with the server and leaves no process behind.
 git writes files while a run is reverted. The shell and git therefore ignore SIGTERM: if the server dies, git has 3
 seconds to finish before the supervisor kills it.
@@ -28,12 +28,10 @@ import re
 import shlex
 import shutil
 import signal
-import stat
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -47,9 +45,10 @@ from drawbridge.agents.memory import MB, MemoryWatch
 from drawbridge.agents.supervisor_pipe import SupervisorPipe
 from drawbridge.core.private_files import process_alive
 from drawbridge.core.tasks import BackgroundTasks
+from drawbridge.server.checkpoints.repository import Repository, find, is_odd, line_of, odd_below, odd_file
 
 SECONDS: Final = 30.0
-"""Seconds for one command."""
+"""Seconds that one command may take."""
 
 SETTINGS_SECONDS: Final = 5.0
 """Seconds to read the configuration. An agent can write it, and can make it include a pipe that nobody writes to."""
@@ -61,13 +60,6 @@ probably block again, and each run waits for its checkpoint."""
 HURRIED_SECONDS: Final = 300.0
 """Seconds for which git gets only ``SECONDS_AFTER`` for a command. After that it gets its full time again, because it
 may have been slow only at that moment."""
-
-SEARCH_SECONDS: Final = 5.0
-"""Seconds to search git's directories and the work tree for the file that git waits for."""
-
-LARGEST_FILE: Final = 1_000_000
-"""The maximum size of each of git's own files that are read for every operation (its configuration and its lists of
-patterns), in bytes."""
 
 LEAVE_SECONDS: Final = 5.0
 """Seconds for the shell to end after its last command or after it was killed, and for a program to end after
@@ -90,13 +82,7 @@ KEPT: Final = frozenset(
         "trustctime",
     )
 )
-"""The user's settings that also apply to Drawbridge's git. None of them can name a program."""
-
-OF_OBJECTS: Final = ("objects/info", "objects/pack")
-"""The directories in which git opens every file of certain kinds, such as indexes of packs."""
-
-PATTERNS: Final = (".gitignore", ".gitattributes")
-"""The files that git reads in each directory of a work tree."""
+"""The settings of the user and the repository that also apply to Drawbridge's git. None of them can name a program."""
 
 NAMES_A_FILE: Final = ("core.attributesfile", "core.excludesfile")
 
@@ -115,14 +101,14 @@ LARGEST_OUTPUT: Final = 100 * MB
 configuration, is written by an agent."""
 
 LARGEST_DIFF: Final = 400_000
-"""The maximum number of bytes of a diff that are shown."""
+"""The maximum size of the shown part of a diff, in bytes."""
 
 ESCAPED: Final = 600_000
-"""The maximum size of the diff as JSON, in bytes; each control character takes six of them."""
+"""The maximum size of the shown part of a diff as JSON, in bytes; each control character takes six of them."""
 
 MOST_CONFIGURATION_FILES: Final = 50
-"""The maximum number of files that are checked before a run for changes to the configuration. If there are more, the
-configuration is read for every checkpoint."""
+"""The maximum number of files that are checked before an operation for changes to the configuration. If there are more,
+the configuration is read for every operation."""
 
 LONGEST_COMPLAINT: Final = 65_536
 
@@ -156,15 +142,12 @@ LOCAL: Final = frozenset(
 )
 """Environment variables that describe one repository (``git rev-parse --local-env-vars``), perhaps a different one."""
 
-LONGEST_POINTER: Final = 8192
-"""The maximum size of a file that names a git directory, in bytes."""
-
 
 Versions: TypeAlias = Mapping[str, tuple[int, ...] | None]
 
 
 class GitFailed(Exception):
-    """A git command failed. The text contains git's own message and is for the log."""
+    """A git command failed. The text, which may contain git's own message, is for the log."""
 
 
 class TookTooLong(GitFailed):
@@ -172,11 +155,9 @@ class TookTooLong(GitFailed):
 
 
 class NoCheckpoint(Exception):
-    """No checkpoint exists, or git can't work in this repository. The text gives the reason and is for people."""
+    """No checkpoint exists, or git can't work in this repository. The text gives the reason and is shown to the
+    user."""
 
-
-_waited_for: dict[Path, Path] = {}
-"""The root of a work tree → a file that git has waited for. As long as it is there, operations are refused."""
 
 _late_at: dict[Path, float] = {}
 """The root of a work tree → when git last exceeded its full time there, for a reason that was not found."""
@@ -188,9 +169,9 @@ def now() -> float:
 
 class Settings(Struct, frozen=True):
     """The part of the configuration that git receives. ``words``: the arguments for its command line; ``format``: the
-    object format; ``id_bytes``: the size of an object id. ``files``: the files that the configuration was read from, or
-    would be if they existed, and the files for ignored files and attributes outside the work tree, each with a value
-    that changes with it; None if these files are not known.
+    object format; ``id_bytes``: the size of an object id, in bytes. ``files``: the files that the configuration was
+    read from, or would be if they existed, and the lists of ignored files and attributes outside the work tree, each
+    with a value that changes when the file does; None if these files are not known or there are too many.
     """
 
     words: tuple[str, ...]
@@ -206,171 +187,16 @@ class Settings(Struct, frozen=True):
         return self.files is not None and versions(self.files) == self.files
 
 
-class Repository(Struct, frozen=True):
-    """Where a work tree and its git directories are. ``own`` contains the index, ``common`` objects, refs and
-    configuration; they differ in a linked work tree. ``private``: whether both are in the server's data
-    (``private.py``)."""
-
-    root: Path
-    own: Path
-    common: Path
-    private: bool = False
-
-
-def find(directory: Path) -> Repository | None:
-    """The repository whose work tree contains ``directory``, if any. Starts no process."""
-    try:
-        place = directory.resolve()
-        device = place.stat().st_dev
-        for root in (place, *place.parents):
-            if root.name == ".git" or _is_git_directory(root) or root.stat().st_dev != device:
-                return None
-            own = _git_directory(root)
-            if own is not None:
-                common = _line_of(own / "commondir")
-                return Repository(root, own, (own / common).resolve() if common else own)
-    except (OSError, ValueError, RuntimeError):  # a name that no file can have; a loop of links
-        return None
-    return None
-
-
-def in_git_directory(directory: Path) -> bool:
-    """Whether ``directory`` belongs to git itself: to a ``.git`` directory or to a bare repository. Blocking."""
-    place = directory.resolve()
-    return any(above.name == ".git" or _is_git_directory(above) for above in (place, *place.parents))
-
-
-def _git_directory(root: Path) -> Path | None:
-    pointer = root / ".git"
-    if pointer.is_dir():
-        return pointer.resolve() if _is_git_directory(pointer) else None
-    line = _line_of(pointer)
-    if line is None or not line.startswith("gitdir: "):
-        return None
-    return (root / line.removeprefix("gitdir: ")).resolve()
-
-
-def _odd_file(repository: Repository) -> str | None:
-    """What is wrong with a file that git would read; None if nothing is. Blocking."""
-    for directory, names in (
-        (repository.common, ("config", "packed-refs", "info/exclude", "info/attributes", "objects/info/alternates")),
-        (repository.own, ("HEAD", "commondir", "config.worktree")),
-        (repository.root, PATTERNS),
-    ):
-        for name in names:
-            if _is_odd(directory / name, LARGEST_FILE if name != "packed-refs" else LARGEST_OUTPUT):
-                return f"git's file {name} is not a small regular file"
-    of_objects = chain.from_iterable(_entries(repository.common / name) for name in OF_OBJECTS)
-    split = (entry for entry in _entries(repository.own) if entry.name.startswith("sharedindex."))
-    for entry in (*of_objects, *split):
-        if _is_pipe(entry):
-            return _named(Path(entry.path), repository)
-    found = _waited_for.get(repository.root)
-    if found is not None and _is_odd(found):
-        return _named(found, repository)
-    _waited_for.pop(repository.root, None)
-    return None
-
-
-def _odd_below(repository: Repository) -> str | None:
-    """What is wrong with a file that git may have waited for, which is in git's directories or is a list of patterns in
-    the work tree; None if no such file is found in ``SEARCH_SECONDS``. Blocking."""
-    until = time.monotonic() + SEARCH_SECONDS
-    found = next(chain(_pipes_of_git(repository, until), _odd_patterns(repository, until)), None)
-    if found is None:
-        return None
-    _waited_for[repository.root] = found
-    return _named(found, repository)
-
-
-def _pipes_of_git(repository: Repository, until: float) -> Iterator[Path]:
-    """Yields the pipes in git's directories, until the time ``until``. git itself creates no pipes there."""
-    left = list(dict.fromkeys((repository.common, repository.own)))
-    while left and time.monotonic() < until:
-        for entry in _entries(left.pop()):
-            if entry.is_dir(follow_symlinks=False):
-                left.append(Path(entry.path))
-            elif _is_pipe(entry):
-                yield Path(entry.path)
-
-
-def _odd_patterns(repository: Repository, until: float) -> Iterator[Path]:
-    """Yields the lists of patterns in the work tree that git would wait for, until the time ``until``."""
-    for place, folders, files in os.walk(repository.root):
-        if time.monotonic() > until:
-            break
-        if ".git" in (*folders, *files) and Path(place) != repository.root:  # git reads nothing in a nested repository
-            folders.clear()
-            continue
-        if ".git" in folders:
-            folders.remove(".git")
-        yield from (Path(place, name) for name in PATTERNS if name in files and _is_odd(Path(place, name)))
-
-
-def _entries(directory: Path) -> list[os.DirEntry[str]]:
-    """The entries of a directory; none if it can't be read. Blocking."""
-    try:
-        with os.scandir(directory) as entries:
-            return list(entries)
-    except OSError:
-        return []
-
-
-def _is_pipe(entry: os.DirEntry[str]) -> bool:
-    """Whether the entry is, or leads to, a pipe or a device, which git would wait for or read without end. Blocking."""
-    if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
-        return False
-    try:
-        mode = entry.stat().st_mode
-    except OSError:
-        return False
-    return stat.S_ISFIFO(mode) or (stat.S_ISCHR(mode) and os.path.realpath(entry.path) != os.devnull)
-
-
-def _named(odd: Path, repository: Repository) -> str:
-    above = next(one for one in (repository.common, repository.own, repository.root) if odd.is_relative_to(one))
-    path = os.fsencode(odd.relative_to(above)).decode(errors="replace")
-    return f"git's file {path} is not a small regular file"
-
-
-def _is_odd(file: Path, largest: int = LARGEST_FILE) -> bool:
-    """Whether git would wait for a file, such as a pipe, or read it for a long time. Blocking."""
-    try:
-        found = file.stat()
-    except (OSError, ValueError):
-        return False
-    if stat.S_ISREG(found.st_mode):
-        return found.st_size > largest
-    return not stat.S_ISDIR(found.st_mode) and str(file) != os.devnull
-
-
-def _is_git_directory(place: Path) -> bool:
-    return os.path.lexists(place / "HEAD") and (place / "objects").is_dir() and (place / "refs").is_dir()
-
-
-def _line_of(file: Path) -> str | None:
-    """The first ``LONGEST_POINTER`` bytes of a regular file, without the line breaks at the end; None if there is no
-    such file, or it can't be opened. Does not block if a pipe has that name."""
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        return os.fsdecode(os.read(descriptor, LONGEST_POINTER)).rstrip("\r\n")
-    finally:
-        os.close(descriptor)
-
-
 def program() -> str | None:
-    """The path of git, or None. Relative entries of PATH are not used: the current directory is the project."""
-    found = shutil.which("git")
-    return found if found is not None and os.path.isabs(found) else None
+    """The path of git; None if it is not installed. Relative entries of PATH are ignored, since the current directory may
+    be the project."""
+    entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return shutil.which("git", path=os.pathsep.join(entry for entry in entries if os.path.isabs(entry)))
 
 
 class Git:
-    """git for one operation. ``folder`` is for files, such as ``index``, that exist only as long as the operation."""
+    """git for one operation. ``folder`` is for files, such as ``index``, that exist only during the operation. Each
+    method that runs git with ``run`` can raise the same errors as ``run``."""
 
     def __init__(
         self,
@@ -379,8 +205,11 @@ class Git:
         folder: Path,
         shell: asyncio.subprocess.Process,
         signal: Callable[[int], None],
+        *,
+        is_in_root: bool,
     ) -> None:
-        """``signal``: sends a signal to everything that the shell has started; the shell ignores SIGTERM."""
+        """``signal``: sends a signal to everything that the shell has started; the shell ignores SIGTERM.
+        ``is_in_root``: whether the project's directory is the root of the work tree."""
         self.repository = repository
         self._signal = signal
         self.folder = folder
@@ -388,12 +217,15 @@ class Git:
         self._program = program
         self._shell = shell
         self.settings = Settings((), FORMATS[0], None)
+        self._is_in_root = is_in_root
         self._once: dict[tuple[str, ...], tuple[int, str, str]] = {}
         """The results of ``once``, by its arguments."""
         self.texts: dict[str, str | None] = {}
         """Contents by object id, as far as this operation has read or written them; None for one that is not text."""
         self.sizes: dict[str, int] = {}
         """Sizes of contents in bytes, by object id, as far as this operation knows them."""
+        self.commits: dict[str, tuple[str, str]] = {}
+        """The tree and the message of commits, by the commit's id, as far as this operation has read them."""
         self._private = {
             "GIT_DIR": str(folder / "git"),
             "GIT_WORK_TREE": str(repository.root),
@@ -410,7 +242,7 @@ class Git:
         """Makes the git directory. ``known``: the settings of an earlier operation; the configuration is read again if
         it has changed. Raises ``NoCheckpoint`` for a repository that is not supported, or in which git would wait for a
         file; ``GitFailed`` if the configuration can't be read."""
-        if odd := await asyncio.to_thread(_odd_file, self.repository):
+        if odd := await asyncio.to_thread(odd_file, self.repository):
             raise _not_read(odd)
         current = known is not None and await asyncio.to_thread(known.are_current)
         self.settings = known if known is not None and current else await self._read_settings()
@@ -458,7 +290,7 @@ class Git:
             )
         named = _with_files(chosen)
         for name in NAMES_A_FILE:
-            if await asyncio.to_thread(_is_odd, Path(named[name].removeprefix("="))):
+            if await asyncio.to_thread(is_odd, Path(named[name].removeprefix("="))):
                 raise _not_read(f"{name} is not a small regular file")
         given = (*OURS, *(name + value for name, value in named.items() if name in KEPT))
         files = _configuration_files(self.repository, items)
@@ -473,7 +305,7 @@ class Git:
         await asyncio.to_thread(self._copy_head)
 
     def _copy_head(self) -> None:
-        head = _line_of(self.repository.own / "HEAD")
+        head = line_of(self.repository.own / "HEAD")
         if head is not None:
             (self.folder / "git" / "HEAD").write_bytes(os.fsencode(head) + b"\n")
 
@@ -481,7 +313,7 @@ class Git:
         self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None, writes: bool = False
     ) -> tuple[int, str, str]:
         """Runs git. Returns its exit code, output and error output. In the output, bytes that are not UTF-8 are
-        surrogates. ``writes``: whether git writes to the work tree; if so, it always gets its full time.
+        surrogates. ``writes``: whether git writes to the work tree; if so, its time limit is never shortened.
 
         Raises ``NoCheckpoint`` if git has waited for a file, such as a pipe; ``GitFailed`` if git did not end in time
         for another reason, was killed, or printed too much."""
@@ -504,19 +336,24 @@ class Git:
         """Like ``once``, but returns only the output. Raises ``GitFailed`` if the command fails."""
         return _output(words, *await self.once(*words))
 
+    async def prefix(self) -> str:
+        """The path of the project's directory in the work tree, with a slash at its end; empty for the root."""
+        return "" if self._is_in_root else (await self.read_once("rev-parse", "--show-prefix")).removesuffix("\n")
+
     async def update(self, flag: str, paths: Iterable[str]) -> None:
-        """Changes the index for these paths, which are relative to the project. Raises ``GitFailed``."""
+        """Changes the index for these paths, which are relative to the project. ``flag``: the option of
+        ``git update-index`` that applies to them. Raises ``GitFailed``."""
         named = "\0".join(paths)
         if named:
             await self.read("update-index", flag, "-z", "--stdin", stdin=named)
 
     async def as_person(self, script: str, seconds: float, what: str) -> tuple[int, str]:
-        """Runs a shell script in the root of the work tree, in which ``$git`` is the user's own git: with their
-        configuration, identity, hooks and signing, but with the limits of an agent. Returns its exit code and the end
-        of its output. ``what``: how an error refers to the script.
+        """Runs a shell script in the root of the work tree. In the script, ``$git`` is the user's own git, with the
+        user's configuration, identity, hooks and signing, but with the limits of an agent. Returns the script's exit
+        code and the end of its output. ``what``: how an error refers to the script.
 
-        After ``seconds``, what the script runs gets SIGTERM, but not the script itself. Raises ``GitFailed`` if the
-        script still does not end.
+        After ``seconds``, everything that the script has started receives SIGTERM; the script itself ignores it. Raises
+        ``GitFailed`` if the script still does not end, or was killed.
         """
         given = environment(os.environ, str(self.repository.root), "")
         removed = ["LC_ALL", *(name for name in os.environ if name not in given)]
@@ -571,7 +408,7 @@ class Git:
         except TookTooLong:
             if is_hurried:  # the search for the reason has already failed
                 raise
-            if odd := await asyncio.to_thread(_odd_below, self.repository):
+            if odd := await asyncio.to_thread(odd_below, self.repository):
                 raise _not_read(odd) from None
             _late_at[root] = now()
             raise
@@ -623,7 +460,7 @@ def _not_read(reason: str) -> NoCheckpoint:
 
 
 def _output(words: Sequence[str], code: int, said: str, complaint: str) -> str:
-    """The output of a command. Raises ``GitFailed`` if its exit code is not 0."""
+    """Returns ``said``, the output of a command. Raises ``GitFailed`` if the command's exit code is not 0."""
     if code:
         raise GitFailed(f"git {words[0]} exited with code {code}: {complaint.strip()[:500]}")
     return said
@@ -638,7 +475,7 @@ async def opened(
     known: Settings | None = None,
     find: Callable[[Path], Repository | None] = find,
 ) -> AsyncIterator[Git | None]:
-    """git for one operation in ``directory``; None if it is not in a work tree or git is not installed. ``endings``:
+    """git for one operation in ``directory``; None if ``find`` returns None or git is not installed. ``endings``:
     the tasks in which the processes are ended, so that this is completed even if the operation is canceled; these tasks
     must not be canceled. ``known``: the settings of an earlier operation, so that git need not be started to read them.
     ``find``: finds the repository of ``directory``.
@@ -646,7 +483,7 @@ async def opened(
     Raises ``GitFailed``, ``NoCheckpoint`` or OSError. When the context ends, everything that was started has ended,
     unless the wait for that was canceled.
     """
-    repository, path = await asyncio.to_thread(lambda: (find(directory), program()))
+    repository, path, place = await asyncio.to_thread(lambda: (find(directory), program(), directory.resolve()))
     if repository is None or path is None:
         yield None
         return
@@ -666,7 +503,7 @@ async def opened(
             pid = await pipe.agent_pid() or pid
             assert shell.stdin is not None
             shell.stdin.write(b"trap '' TERM\n")
-            git = Git(path, repository, folder, shell, pipe.signal)
+            git = Git(path, repository, folder, shell, pipe.signal, is_in_root=place == repository.root)
             with memory.watching(pid):
                 await git.prepare(known)
                 yield git
@@ -735,9 +572,10 @@ def _setting(item: str) -> tuple[str, str]:
 
 
 def _configuration_files(repository: Repository, items: Iterable[tuple[str, str]]) -> set[str] | None:
-    """All files that git reads the configuration from, or would if they existed, and the files that decide which of it
-    applies. ``items``: origin and setting, as ``git config --list --show-origin -z`` prints them. None if some of the
-    files can't be known, or if there are too many."""
+    """All files that git reads the configuration from, or would if they existed; HEAD, which can decide which part of
+    the configuration applies; and the repository's ``info/exclude`` and ``info/attributes``. ``items``: origin and
+    setting, as ``git config --list --show-origin -z`` prints them. None if some of the files can't be known, or if
+    there are too many."""
     user = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     files = {f"{user}/git/config", os.path.expanduser("~/.gitconfig"), "/etc/gitconfig"}
     files |= {str(repository.common / "config"), str(repository.own / "config.worktree")}
@@ -759,7 +597,7 @@ def _configuration_files(repository: Repository, items: Iterable[tuple[str, str]
 
 
 def versions(files: Iterable[str]) -> Versions:
-    """Returns a value for each file that changes when the file changes; None if the file does not exist. Blocking."""
+    """Returns, for each file, a value that changes when the file does; None if the file does not exist. Blocking."""
     found: dict[str, tuple[int, ...] | None] = {}
     for file in files:
         try:
@@ -772,8 +610,8 @@ def versions(files: Iterable[str]) -> Versions:
 
 
 def _with_files(chosen: Mapping[str, str]) -> dict[str, str]:
-    """Adds the default paths of ``NAMES_A_FILE``: git looks for them below HOME, which Drawbridge sets to another
-    directory."""
+    """The settings with absolute paths for ``NAMES_A_FILE``, by default git's own default paths: git looks for these
+    below HOME, which Drawbridge sets to another directory."""
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     files = {"core.excludesfile": f"={home}/git/ignore", "core.attributesfile": f"={home}/git/attributes"} | dict(
         chosen
@@ -782,7 +620,7 @@ def _with_files(chosen: Mapping[str, str]) -> dict[str, str]:
 
 
 def beginning_of(patch: Path) -> tuple[str, bool]:
-    """As much of a diff as is shown, and whether there is more. Blocking."""
+    """The part of a diff that is shown, and whether the diff has more. Blocking."""
     with patch.open("rb") as file:
         start, more = file.read(LARGEST_DIFF).decode(errors="replace"), bool(file.read(1))
     diff = start

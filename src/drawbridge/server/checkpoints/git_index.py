@@ -1,13 +1,14 @@
 """git's index file, read without starting git: which files are tracked, and which files of a directory are not.
 
-The format is described in gitformat-index(5); versions 2 to 4 are supported. An agent can write any index, so every
-length in it is checked against its size.
+The format is described in gitformat-index(5); versions 2 to 4 are supported. An agent can write any index, so no
+length in it is trusted.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 import struct
 from collections.abc import Collection, Iterable, Mapping
@@ -22,9 +23,13 @@ the paths of the directories that contain them, has the same limit."""
 
 GITLINK: Final = 0o160000
 
+_ELSEWHERE: Final = re.compile(rb"(?:link|sdir)[\0-\x1f]")
+"""The beginning of an extension that moves entries to another file, or replaces them by their directory: its name, and
+the first byte of its length."""
+
 _EXTENDED: Final = 0x4000
 _STAT_BYTES: Final = 40
-"""Bytes of an entry before the object's id: times, device, inode, mode (bytes 24 to 28), owner and size."""
+"""Bytes of an entry before the object's id: times, device, inode, mode (bytes 24 to 27), owner and size."""
 
 
 class Index(Struct, frozen=True):
@@ -60,9 +65,10 @@ def read(file: Path, id_bytes: int) -> Index | None:
 
 
 def may_have_repositories(file: Path) -> bool:
-    """Whether ``read`` could find an entry with the mode ``GITLINK``. Much faster than ``read``. Blocking. Raises
-    OSError."""
-    return GITLINK.to_bytes(4, "big") in file.read_bytes()
+    """Whether the index could have an entry with the mode ``GITLINK``, in this file or, if the index is split or
+    sparse, elsewhere. Much faster than ``read``. Blocking. Raises OSError."""
+    data = file.read_bytes()
+    return GITLINK.to_bytes(4, "big") in data or _ELSEWHERE.search(data) is not None
 
 
 def _parsed(data: bytes, id_bytes: int) -> Index:
@@ -114,7 +120,7 @@ def _variable_length(data: bytes, at: int) -> tuple[int, int]:
 
 def _check_extensions(data: bytes, at: int, id_bytes: int) -> None:
     """Raises ``ValueError`` for an extension whose name does not begin with an uppercase letter, since such an
-    extension may change which files there are; and for an index that is truncated."""
+    extension may change which files the index contains; and for an index that is truncated."""
     while at < len(data) - id_bytes:
         if not 65 <= data[at] <= 90:
             raise ValueError("it requires an extension that is not supported")

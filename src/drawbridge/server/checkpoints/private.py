@@ -20,7 +20,8 @@ from typing import Final
 from drawbridge.agents.memory import MB
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory, write_private
-from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint, Repository, find, in_git_directory
+from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.repository import Repository, find, in_git_directory
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -53,7 +54,8 @@ LARGEST_FILE: Final = 10 * MB
 """The maximum size of a file, in bytes. A larger file is left out, unless the previous checkpoint contains it."""
 
 MOST_LARGE: Final = 1_000
-"""The maximum number of large files and nested repositories that are left out one by one."""
+"""The maximum number of large files and nested repositories that are left out one by one. A directory with more is too
+large."""
 
 MOST_FILES: Final = 20_000
 MOST_BYTES: Final = 300 * MB
@@ -66,13 +68,13 @@ REST_SECONDS: Final = 600.0
 """Seconds for which a directory that was too large is not checked before a run: each check would delay the run."""
 
 MOST_STORED: Final = 2_000 * MB
-"""The maximum size of the repository, in bytes; beyond it, only the latest run's checkpoints and the review are
-kept."""
+"""The maximum size of the repository, in bytes; beyond it, only the review and the checkpoints of the latest run and of
+active runs are kept."""
 
 COLLECT_SECONDS: Final = 3600.0
 MOST_LOOSE: Final = 2_000
-"""Objects that are no longer in any checkpoint are removed every ``COLLECT_SECONDS``, or earlier if the repository has
-more object files than this."""
+"""After a run, objects that are no longer in any checkpoint are removed if the last removal was more than
+``COLLECT_SECONDS`` ago, or if the repository has more object files than ``MOST_LOOSE``."""
 
 ADVICE: Final = (
     "Add files that need no review to a .gitignore file, or make the directory a git repository (git init): git then "
@@ -81,7 +83,7 @@ ADVICE: Final = (
 
 
 class TooLarge(NoCheckpoint):
-    """The directory exceeds a limit."""
+    """The directory exceeds a limit, or contains the user's home directory or the server's data."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"Too large to review: {why} {ADVICE}")
@@ -157,14 +159,14 @@ class PrivateRepository:
             raise self._too_large[1]
 
     async def check_size(self, git: Git) -> None:
-        """If the directory was too large, checks it again. Raises ``TooLarge`` if it is still too large, or
-        ``GitFailed``."""
+        """If the directory was too large, checks it again. Raises ``TooLarge`` if it is still too large, and
+        the errors of ``Git.read``."""
         if self._too_large is not None:
             await self.selection(git)
 
     async def selection(self, git: Git) -> str:
         """The pathspecs of the files that belong to a checkpoint, as git's input, each followed by NUL. Raises
-        ``TooLarge`` or ``GitFailed``."""
+        ``TooLarge`` and the errors of ``Git.read``."""
         try:
             async with asyncio.timeout(LIST_SECONDS):
                 words = ("ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard", "--", ".")
@@ -214,7 +216,8 @@ class PrivateRepository:
         return sum(size for _, size in self._objects()) > MOST_STORED
 
     async def collect(self, git: Git, *, now: bool) -> None:
-        """Removes what no checkpoint refers to, if that is due or ``now``. A failure is logged."""
+        """Removes objects that are no longer in any checkpoint or review, if this is due or ``now`` is set. A failure
+        is logged."""
         if not now and not await asyncio.to_thread(self._is_due):
             return
         try:

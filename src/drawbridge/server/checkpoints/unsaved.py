@@ -30,5 +30,5 @@ def not_written_over(error: UnsavedChanges) -> ClientError:
     path, editor = next(iter(error.found.items()))
     more = len(error.found) - 1
     what = f"{path} has" if not more else f"{path} and {more} other file{'s' if more > 1 else ''} have"
-    text = f"No file was changed: {what} unsaved changes in {editor}. Save or discard them first."
+    text = f"The files can't be changed: {what} unsaved changes in {editor}. Save or discard them first."
     return ClientError("UNSAVED_CHANGES", text, details={"paths": list(error.found)})

@@ -1,1 +1,1 @@
-"""Notifications, which also reach people who do not have the web UI open: Web Push, and the owner's webhook."""
+"""Notifications, which also reach users who do not have the web UI open: Web Push, and the owner's webhook."""

@@ -1,10 +1,10 @@
 """The events that cause a notification by push or webhook, and the texts of these notifications. Pure.
 
 The texts contain the project's name, and the kind of an approval request or the name of its tool, or how a run ended
-and how much there is to review; never a path, a prompt or an agent's text, since they leave this machine through
-third-party services. The exception is a push to a browser whose user has turned on actions in notifications: it
-contains the command of an approval request, if that is short, so that the user can decide on it without opening the web
-UI. A push is encrypted for its browser.
+and how much there is to review; never a path, a prompt or an agent's text, because notifications leave this machine
+through third-party services. The exception is a push to a browser whose user has turned on actions in notifications: it
+contains the command of an approval request, if the command is short and plain, so that the user can decide on it
+without opening the web UI. A push is encrypted for its browser.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LONGEST_NAME: Final = 60
 """The maximum number of characters that are shown of a project's or a tool's name."""
 
 OUTCOMES: Final = {"completed": "Run finished", "failed": "Run failed", "timeout": "Run timed out"}
-"""The text for each outcome. Interrupted and killed runs are left out, because the person who ended them knows."""
+"""The text for each outcome. Interrupted and killed runs are left out, because usually a user has ended them."""
 
 
 SHELL: Final = "Bash"
@@ -34,13 +34,14 @@ LONGEST_COMMAND: Final = 120
 """The maximum length of a command that a phone shows in full, in characters."""
 
 RIGHT_TO_LEFT: Final = frozenset({"R", "AL", "AN"})
-"""The bidirectional classes of letters and numbers that a system draws from right to left."""
+"""The bidirectional classes of letters that a system draws from right to left, and of Arabic digits, which can also
+change the order of the characters around them."""
 
 
 class Notice(Struct, frozen=True):
     """A notification. ``approval_id``: the open approval request that it is about; empty for other notifications.
-    ``command``: the command that the request is about, if a notification can show it in full. ``review``: whether the
-    notification is about the review, and opens it.
+    ``command``: the command that the request is about; empty if a notification can't show it in full. ``review``:
+    whether the notification is about the review, and opens it.
     """
 
     project_id: str
@@ -89,8 +90,8 @@ def closed(event: Event) -> str | None:
 
 
 def whole_command(asked: ApprovalRequested) -> str:
-    """The command that an approval request is about, if a notification can show it, and a person does not have to see
-    anything else; otherwise ""."""
+    """The shell command that an approval request is about, if a notification can show it in full and the decision does
+    not require anything else to be shown; otherwise empty."""
     if asked.tool_name != SHELL or asked.proposal is not None or asked.link_targets or asked.blocked_path:
         return ""
     if asked.risks:  # the web UI marks them, and a notification can't
@@ -104,9 +105,9 @@ def whole_command(asked: ApprovalRequested) -> str:
 
 
 def _is_plain(command: str) -> bool:
-    """Whether every system draws all of the command in the order in which it is written. A notification can't force
+    """Whether every system draws all of the command in the order in which it is written. A notification can't ensure
     that: right-to-left letters reorder the characters around them, marks can be drawn over a letter, and a row of
-    spaces can move the end out of sight."""
+    spaces can move the end out of view."""
     # Line breaks are not printable, nor are most characters that are invisible or change the direction of the text.
     if not command.isprintable() or harmless(command) != command or "  " in command:
         return False
@@ -117,8 +118,9 @@ def _is_plain(command: str) -> bool:
 
 
 def push_payload(notice: Notice, token: str | None = None) -> bytes:
-    """The content of the push message, for the web UI's service worker. ``token``: the token for the decision, if the
-    device may decide, its user wants to do so in notifications, and this one shows the whole command.
+    """The content of the push message, for the web UI's service worker. ``token``: the token for the decision; None
+    unless the device may decide, its user has turned on actions in notifications, and the notification shows the whole
+    command.
     """
     fields: dict[str, Any] = {"title": notice.title, "body": notice.body, "project": notice.project_id}
     if notice.review:
@@ -141,6 +143,6 @@ def webhook_request(notice: Notice) -> tuple[dict[str, str], bytes]:
 
 
 def _name(text: str) -> str:
-    """The name without characters that could do harm in a header, shortened for a small screen."""
+    """The name with a replacement for each character that could do harm in a header, shortened for a small screen."""
     shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
     return shown if len(shown) <= LONGEST_NAME else f"{shown[: LONGEST_NAME - 1]}…"

@@ -36,11 +36,11 @@ PAUSES: Final = (2.0, 10.0)
 """Seconds before the second and the third try."""
 
 PATIENCE: Final = 3.0
-"""Seconds that a person has to answer an approval request, for example in an open web UI, before notifications are
+"""Seconds that a user has to answer an approval request, for example in an open web UI, before notifications are
 sent."""
 
 REVIEW_SECONDS: Final = 3.0
-"""The maximum number of seconds that the notification of a run's end waits for the numbers of the review, which follow
+"""The maximum number of seconds that the notification of a run's end waits for the review's counts, which follow
 the checkpoint after the run."""
 
 TIMEOUT: Final = 10.0
@@ -79,9 +79,9 @@ class Sender:
         self._thread: threading.Thread | None = None
 
     def do(self, what: str, send: Callable[[], None]) -> bool:
-        """Queues a call to ``send``, which raises ``Failed`` if it fails; if ``WAITING`` others are queued, drops and
-        logs it. Returns whether it was queued. Never blocks. ``what`` names the notification in the log; it must not
-        contain secrets."""
+        """Queues a call to ``send``, which raises ``Failed`` if it fails. If ``WAITING`` others are queued, drops the
+        call and logs that. Returns whether it was queued. Never blocks. ``what``: the recipient, for the log; it must
+        not contain secrets."""
         if self._thread is None:
             # Not a thread of the event loop's executor, because the server waits for such threads when it ends.
             self._thread = threading.Thread(target=self._work, name="notices", daemon=True)
@@ -128,8 +128,8 @@ class Sender:
 
 
 class Notifier:
-    """Notifies people about approval requests, runs and reviews. ``public`` and ``host``: names of this machine, for
-    the contact address that push services receive.
+    """Notifies users about approval requests, runs and reviews. ``public`` and ``host``: names of this machine, for the
+    contact address that push services receive.
     """
 
     def __init__(
@@ -154,15 +154,16 @@ class Notifier:
         self._review_seconds = review_seconds
         self._tokens = AnswerTokens()
         self._refused: dict[str, str] = {}
-        """By push service: why it has permanently refused the last push."""
+        """The push services that have permanently refused their latest push, and the reasons."""
         self._next_tests: dict[str | None, float] = {}
-        """By device: when it may send another test, on the monotonic clock; infinite during a test."""
+        """When each device may send another test, on the monotonic clock; infinite during a test. The key None is
+        the owner's."""
         self._questions: dict[str, asyncio.TimerHandle] = {}
         """The timers of approval requests that nobody has been notified of yet, by approval id."""
         self._ends: dict[str, tuple[asyncio.TimerHandle, Announced]] = {}
-        """By project: a run's end that waits for the numbers of the review."""
+        """The ends of runs that wait for the review's counts, by project."""
         self._reviews: dict[str, ReviewChanged] = {}
-        """By project: the numbers of its review, if it is open."""
+        """The numbers of the open reviews, by project."""
 
     def published(self, announced: Announced) -> None:
         """The "notices" receiver of the event bus. Never blocks."""
@@ -186,9 +187,9 @@ class Notifier:
             self._notify(notification, directory)
 
     def _run_ended(self, project_id: str, announced: Announced) -> None:
-        """Delays the notification of a run's end, because the checkpoint after the run is not complete yet. A run
-        without a checkpoint is delayed too: the review may be open because of earlier runs, or because somebody opened
-        it during this one.
+        """Delays the notification of a run's end, because the checkpoint after the run is not complete yet. The
+        notification is also delayed if the run has no checkpoint: the review may be open because of earlier runs, or
+        because somebody opened it during this one.
         """
         self._notify_of_end(project_id)  # the previous run's notification must not be lost
         loop = asyncio.get_running_loop()
@@ -203,7 +204,7 @@ class Notifier:
             self._notify_of_end(project_id)
 
     def _notify_of_end(self, project_id: str) -> None:
-        """Sends the notification of a run's end, if one waits."""
+        """Sends the notification of a run's end, if one is waiting."""
         if project_id not in self._ends:
             return
         later, announced = self._ends.pop(project_id)
@@ -220,8 +221,8 @@ class Notifier:
             self._push_sender.do(f"a browser through {browser.service}", partial(self._push, browser, notification))
 
     async def test(self, browser: Subscription) -> str | None:
-        """Sends a test notification, without retries. Returns the problem, as a sentence for people; None if the push
-        service has accepted the notification. Raises ``ClientError`` if the device sends tests too often.
+        """Sends a test notification, without retries. Returns the problem, as a human-readable sentence; None if the
+        push service has accepted the notification. Raises ``ClientError`` if the device sends tests too often.
 
         Any device may send a test, so a test that fails is not counted among the server's ``problems``.
         """
@@ -252,7 +253,8 @@ class Notifier:
             self._next_tests[browser.device_id] = time.monotonic() + TEST_PAUSE
 
     def _tested(self, browser: Subscription) -> str | None:
-        """Sends the test, in the sender's thread. Returns the problem, as ``test`` does."""
+        """Sends the test notification, in the sender's thread. Returns the problem; None if the push service has
+        accepted the notification."""
         try:
             self._post(browser, Notice("test", "Drawbridge", "Notifications work."))
         except Failed as error:
@@ -278,10 +280,12 @@ class Notifier:
         return msgspec.structs.replace(identity, scope=DECIDES, only=(found.project_id, found.approval_id))
 
     def problems(self) -> list[str]:
-        """The push services that do not work and that a browser still uses, as sentences for people."""
+        """The push services that do not work and that a browser still uses, as human-readable sentences."""
         used = {one.service for one in self.subscriptions}
         refused = {service: why for service, why in dict(self._refused).items() if service in used}
-        remedy = "The server's log has the details. Services may refuse a server without a public name: --public-host."
+        remedy = (
+            "The server's log has the details. A push service may refuse a server without a public name: --public-host."
+        )
         return [
             f"Notifications through {service} do not arrive: {why}. {remedy}"
             for service, why in sorted(refused.items())
@@ -321,7 +325,8 @@ class Notifier:
         self._refused.pop(to.service, None)
 
     def _post(self, to: Subscription, notification: Notice) -> None:
-        """Sends one push. Removes the subscription if it has ended. Raises ``Failed``."""
+        """Sends one push. Removes the subscription if it has ended. Raises ``Failed``, or ``NotPrivate`` if the file
+        with the subscriptions can't be written."""
         key = self.subscriptions.private_key
         token = None
         if notification.command and to.actions and self._decides(to.device_id):

@@ -94,7 +94,7 @@ class Subscriptions:
 
     @property
     def private_key(self) -> str:
-        """The server's private key, created at its first use. Raises ``NotPrivate``."""
+        """The server's private key, in base64url. It is created at its first use. Raises ``NotPrivate``."""
         with self._lock:
             if not self._file.private_key:
                 number = ec.generate_private_key(ec.SECP256R1()).private_numbers().private_value
@@ -103,14 +103,15 @@ class Subscriptions:
 
     @property
     def public_key(self) -> str:
-        """The public key for the browser's ``applicationServerKey``. Raises ``NotPrivate``."""
+        """The server's public key, which a browser calls ``applicationServerKey``, in base64url. Raises
+        ``NotPrivate``."""
         number = int.from_bytes(unpacked(self.private_key), "big")
         point = ec.derive_private_key(number, ec.SECP256R1()).public_key()
         return packed(point.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint))
 
     def add(self, new: Subscription) -> None:
-        """Adds a subscription. Raises ``ClientError`` if it is not valid, and ``NotPrivate`` if the file can't be
-        written."""
+        """Adds a subscription, which replaces one with the same endpoint. Raises ``ClientError`` if it is not valid,
+        and ``NotPrivate`` if the file can't be written."""
         new = self._checked(new)
         with self._lock:
             others = [one for one in self._file.subscriptions if one.endpoint != new.endpoint]
@@ -120,13 +121,14 @@ class Subscriptions:
             self._write(msgspec.structs.replace(self._file, subscriptions=[*kept, new]))
 
     def subscribe(self, command: commands.PushSubscribe, who: Identity) -> None:
-        """Adds a subscription of this device. Raises ``ClientError`` and ``NotPrivate``."""
+        """Adds a subscription of this device. Raises ``ClientError`` if it is not valid or the client has signed in
+        with an SSH key, and ``NotPrivate`` if the file can't be written."""
         if who.key is not None:
             raise ClientError("NOT_SUPPORTED", "Only devices with a token can receive notifications.")
         self.add(Subscription(command.endpoint, command.p256dh, command.auth, who.device_id, command.actions))
 
     def own(self, endpoint: str, who: Identity) -> Subscription | None:
-        """The subscription of this device with that endpoint; None if it does not exist."""
+        """This device's subscription with that endpoint; None if this device has none."""
         mine = (one for one in self if one.device_id == who.device_id and who.key is None)
         return next((one for one in mine if one.endpoint == self._posted_to(endpoint)), None)
 
@@ -191,7 +193,7 @@ def packed(data: bytes) -> str:
 
 
 def unpacked(text: str) -> bytes:
-    """The decoded bytes; empty if it is not base64url."""
+    """The decoded bytes; empty if the text is not base64url."""
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except ValueError:

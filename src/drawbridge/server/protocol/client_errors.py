@@ -1,6 +1,6 @@
-"""The errors that clients receive: stable codes, and a text for people. Pure.
+"""The errors that clients receive: each has a stable code and a human-readable text. Pure.
 
-``CODES`` is the whole list; the page docs/protocols/client.md shows each with an example.
+``CODES`` contains all codes; docs/protocols/client.md shows each of them with an example.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ CODES: Final[Mapping[str, Kind]] = {
     "SIGNATURE_REPLAYED": Kind("The challenge is not this connection's latest one, or was already answered."),
     "SIGNATURE_FOREIGN": Kind(
         "The signature is for another server's name, port or certificate: it was relayed from elsewhere, or a tunnel "
-        "or proxy changes them."
+        "or proxy has changed them."
     ),
     "RATE_LIMITED": Kind(
-        "Too many failed logins (4429, or HTTP 429) or requests (HTTP 429) from an address, or too many prompts or "
+        "Too many failed sign-in attempts (4429, or HTTP 429) or requests (HTTP 429) from an address, or too many prompts or "
         "commands from a device or an address; `details.retry_after` is the number of seconds to wait.",
         retryable=True,
     ),
@@ -162,7 +162,9 @@ CODES: Final[Mapping[str, Kind]] = {
     "DISK_SPACE_LOW": Kind("The disk is full or nearly full.", retryable=True),
     "FILE_OPERATION": Kind("A file could not be read or written.", retryable=True),
     "SHUTTING_DOWN": Kind("The server is shutting down; connect again later.", retryable=True),
-    "INTERNAL_ERROR": Kind("An internal server error; its log has the details under `correlation_id`.", retryable=True),
+    "INTERNAL_ERROR": Kind(
+        "An internal error in the server. Its log has the details; search it for the `correlation_id`.", retryable=True
+    ),
 }
 """All codes. A single ``ClientError`` may override the ``retryable`` of its code."""
 
@@ -203,7 +205,7 @@ def internal_error() -> ClientError:
 
 
 def not_written(error: DrawbridgeError) -> ClientError:
-    """The error for a history that can't be written or read."""
+    """The error for a history that can't be written or read, or for a message that a history can't contain."""
     full = isinstance(error, HistoryNotWritten) and error.disk_full
     code = "EXECUTION_FAILED" if isinstance(error, BadMessage) else "DISK_SPACE_LOW" if full else "FILE_OPERATION"
     return ClientError(code, str(error))

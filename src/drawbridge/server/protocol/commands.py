@@ -30,8 +30,8 @@ Count = Annotated[int, Meta(ge=0, le=2**53)]
 Instant = Annotated[datetime, Meta(tz=True)]
 Topic = Literal["stats", "projects", "approvals"]
 Kind = Literal["prompt", "answer", "tool", "result", "decision", "error"]
-"""The kinds of texts that can be searched: a person's prompt, the agent's text, a tool's input, its result, the comment
-of a decision, and the error of a run."""
+"""The kinds of texts that can be searched: a user's prompt, the agent's text, a tool's input, its result, the comment
+on a decision, and the error of a run."""
 
 
 class Command(Struct, kw_only=True):
@@ -69,7 +69,8 @@ class Auth(Command, kw_only=True):
 
 
 class Pair(Command, kw_only=True):
-    """Exchanges a one-time code for a token. ``name``: the device's name, unless the server's owner has chosen one."""
+    """Exchanges a one-time code for a token, as the first message of a new device. ``name``: the device's name, unless
+    the code was created with one."""
 
     code: Annotated[str, Meta(min_length=1, max_length=40)]
     name: Identifier | None = None
@@ -163,7 +164,8 @@ class AttachmentOf(Struct, frozen=True):
 
 class Execute(ProjectCommand, kw_only=True):
     """``queue`` false: the command fails with PROCESS_ACTIVE if a run is active or waits, instead of adding the prompt
-    to the queue. ``steer``: sends the prompt to the agent during the active run, instead of beginning another run.
+    to the queue. ``steer``: sends the prompt to the agent during the active run, instead of beginning another run; the
+    command fails with PROCESS_NOT_FOUND if no run is active.
     """
 
     prompt: Text
@@ -179,7 +181,8 @@ class AgentKill(ProjectCommand):
 
 
 class AgentInterrupt(ProjectCommand, kw_only=True):
-    """``all``: also removes the queued prompts, no matter who sent them, which requires the ``run`` scope.
+    """Interrupts the active run or, if no run is active, cancels one that waits for a limit to reset. ``all``: also
+    removes the queued prompts, no matter who sent them, which requires the ``run`` scope.
     ``schedule``: cancels what the idle agent has scheduled, and does not interrupt a run.
     """
 
@@ -383,7 +386,7 @@ class Search(InProjects, kw_only=True):
     """Requests the texts that contain all words of ``query``, or words that begin with them; if ``query`` is empty, all
     texts.
 
-    ``kinds``: only texts of these kinds; empty: of all kinds. ``session_id``: only texts of this session, or of the
+    ``kinds``: only texts of these kinds; empty: of all kinds. ``session_id``: only texts of this session and of the
     sessions that it was forked from. ``before``: the ``next`` of an earlier reply.
     """
 
@@ -509,7 +512,7 @@ class Usage(Command, kw_only=True):
     days: Annotated[int, Meta(ge=1, le=90)] = 30
 
 
-# notifications to browsers, which also arrive while the web UI is not open
+# push notifications, which a browser receives even while the web UI is not open
 
 
 class PushKey(Command):
@@ -609,7 +612,7 @@ def _set_project(command: InProjects, beside: str) -> None:
         raise ClientError("VALIDATION_FAILED", text, "project_id")
     command.project_id = beside or command.project_id
     if not command.project_id and isinstance(command, ProjectCommand):
-        raise ClientError("VALIDATION_FAILED", "project_id: it is missing.", "project_id")
+        raise ClientError("VALIDATION_FAILED", "project_id: this field is required.", "project_id")
 
 
 def _no_json() -> ClientError:
@@ -630,7 +633,7 @@ def _invalid(error: msgspec.ValidationError, place: str) -> ClientError:
     if named:
         missing = named[1] == "missing required"
         field = f"{field}.{named[2][:LONGEST_NAME]}"
-        problem = "it is missing" if missing else "the field is not known"
+        problem = "this field is required" if missing else "the field is not known"
         if not missing and place and where == ".options`":
             return ClientError("UNKNOWN_OPTION", f"{field}: the option is not known.", field)
     elif not field:

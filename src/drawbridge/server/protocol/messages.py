@@ -60,13 +60,12 @@ class Update(Struct, frozen=True):
 
 
 class AgentMessage(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One JSON object of an agent's output or, with ``direction`` "client", of a person's prompt. ``timestamp``: as in
-    the history."""
+    """One JSON object from an agent's output or, with ``direction`` "client", a user's prompt. ``timestamp``: as in the
+    history."""
 
     messages: tuple[Raw, ...]
     session_id: str
     direction: Direction
-    run_id: str | None = None
     timestamp: str | None = None
     truncated: Truncated | None = None
 
@@ -107,9 +106,9 @@ class Title(Struct, frozen=True, omit_defaults=True):
 
 
 class Risk(Struct, frozen=True):
-    """A part of the input to look at twice: ``start`` to ``end`` of the text in ``field``, in UTF-16 code units; both
-    are 0 if the whole field is meant. ``field``: the field's name in ``input``, with a dot before a nested name; empty
-    if the part is not in a single field.
+    """A part of the input that deserves a second look: ``start`` to ``end`` of the text in ``field``, in UTF-16 code
+    units; both are 0 if the whole field is meant. ``field``: the field's name in ``input``, with a dot before a nested
+    name; empty if the part is not in a single field.
     """
 
     code: str
@@ -120,9 +119,9 @@ class Risk(Struct, frozen=True):
 
 
 class Always(Struct, frozen=True, omit_defaults=True):
-    """A change that ``remember`` would make, in words. ``suggestion``: the index in ``suggestions`` of the suggestion
-    that the change comes from. ``saved_in``: the file in which the agent saves the change; empty if the change lasts
-    only as long as the session, or the file is not known.
+    """A change that ``remember`` would make. ``text`` describes it to the user. ``suggestion``: the index of the
+    suggestion in ``suggestions`` that the change comes from. ``saved_in``: the file in which the agent saves the
+    change; empty if the change lasts only as long as the session, or the file is not known.
     """
 
     text: str
@@ -132,13 +131,14 @@ class Always(Struct, frozen=True, omit_defaults=True):
 
 class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A question from an agent that waits for a person's decision. ``input`` and ``suggestions`` are the agent's JSON.
-    ``form`` "acp": the input is a tool call of the Agent Client Protocol; "fields": its members are the fields of a
-    tool. ``changeable``: the decision may contain an ``updated_input``. ``link_targets``: the paths in the request that
-    lead through a symbolic link, with their targets. ``asked_by``: the subagent that asks. ``reason``: why the agent
-    asks, in its own words. ``blocked_path``: the path that the agent must not use without asking.
+    ``form`` "acp": the input is a tool call of the Agent Client Protocol; "fields": the input consists of the tool's
+    fields. ``changeable``: the decision may contain an ``updated_input``. ``link_targets``: the paths in the request
+    that lead through a symbolic link, with their targets. ``asked_by``: the subagent that asks; null if the main agent
+    asks. ``reason``: why the agent asks, in its own words. ``blocked_path``: the path that the agent must not use
+    without asking.
 
-    ``kind``, ``title``, ``risks`` and ``always`` describe the request to people, in the same words in all clients.
-    ``remember`` applies everything in ``always``. ``editable``: the fields of ``input`` that a decision may change.
+    ``kind``, ``title``, ``risks`` and ``always`` describe the request to the user, in the same words in all clients.
+    ``remember`` applies everything in ``always``. ``editable``: the fields of ``input`` that clients offer for editing.
     ``summary``: the text of a notification, such as "Run a command", without a path or any other part of the input.
     """
 
@@ -194,9 +194,9 @@ class DeskInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     ``state`` "waiting": it waits for a decision; "finished": it waits for the next prompt; "ended": its program has
     ended. ``permission_mode`` is the agent's name for its mode; ``asks`` is false in modes in which it asks neither
     before commands nor before changes to files. ``prompts``: it accepts prompts through ``execute``, since its terminal
-    belongs to an editor with a bridge. ``in_terminal``: an approval request is waiting that can be answered only in the
-    agent's own dialog. ``background``: the agent's daemon runs it, without a terminal. ``background_tasks``: the number
-    of tasks that run while the agent itself waits for the next prompt. ``continued_in``: the id of the session that
+    belongs to an editor with a bridge. ``in_terminal``: it waits for an approval request that can be answered only in
+    its own dialog. ``background``: the agent's daemon runs it, without a terminal. ``background_tasks``: the number of
+    tasks that run while the agent itself waits for the next prompt. ``continued_in``: the id of the session that
     continues this one, after the user moved it to the background.
     """
 
@@ -248,16 +248,17 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     asks: bool = True
     """False: this agent can't ask, and does whatever its mode allows. Not used for terminal sessions."""
     continues_at: str | None = None
-    """When the last run, which was stopped by a limit of the agent's account, continues automatically."""
+    """When the last run, which was stopped by a limit of the agent's account, continues automatically; null if it does
+    not."""
     scheduled_until: str | None = None
     """When the last of the runs that the agent itself has scheduled begins. The agent's process is kept until then, and
-    for up to a minute longer while that run is due."""
+    for up to a minute longer while that run is due. Null if the agent has not scheduled any."""
     title: str = ""
-    """The title of the current session: the name that a person gave it, otherwise its first prompt, or the title that
+    """The title of the current session: the name that a user gave it, otherwise its first prompt, or the title that
     the agent has stored if it was begun elsewhere."""
     problem: str | None = None
-    """Why no run is possible in the project, as a sentence for people: the project's directory does not exist, or the
-    owner no longer allows it."""
+    """Why no run is possible in the project, as a human-readable sentence: the project's directory does not exist, or
+    the owner no longer allows it. Null if runs are possible."""
     review: ReviewNumbers | None = None
     """How much there was to decide when the server last compared the files; null: it has not compared them yet.
     ``update/review_changed`` reports changes."""
@@ -283,9 +284,10 @@ class PromptFile(Struct, frozen=True, omit_defaults=True):
 class RunInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A run that is active (``position`` 0) or waits in the queue.
 
-    ``prompt`` is the beginning of the run's prompt; ``cut`` if there is more. The record ``seq`` of the history has the
-    whole prompt; after an edit, the new text is in a later ``prompt_edited`` record. ``by`` and ``client_id``: the
-    client that sent the prompt. ``attachments``: the number of the prompt's attachments.
+    ``prompt`` is the beginning of the run's prompt; ``cut``: there is more. The record with the number ``seq`` has the
+    whole text: the prompt itself or, after an edit, the ``prompt_edited``. ``by`` and ``client_id``: the client that
+    sent the prompt. ``attachments``: the number of the prompt's attachments. In a terminal session, only ``run_id``,
+    ``position``, ``prompt``, ``cut`` and ``started_at`` are set.
     """
 
     run_id: str
@@ -327,7 +329,8 @@ class ProjectJoined(ProjectInfo, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ProjectState(ProjectInfo, frozen=True, omit_defaults=True, kw_only=True):
-    """``update/project_state``: always the whole state. ``queued``: the number of prompts that wait."""
+    """``update/project_state``: all fields, not only those that have changed. ``run_id``: the active run, if any;
+    ``queued``: the number of prompts in the queue."""
 
     run_id: str | None = None
     queued: int = 0
@@ -345,9 +348,9 @@ class SessionReset(Struct, frozen=True):
 
 
 class SessionChanged(Struct, frozen=True, omit_defaults=True):
-    """The conversation that the next run continues; with ``fork_from``, a new one with the context of that
-    conversation. ``agent``: the conversation's agent, if a client has chosen it. ``title``: the conversation's title,
-    if it is already known.
+    """``session_id``: the conversation that the next run continues; empty if it begins a new one. ``fork_from``: the
+    conversation whose context the new one gets, if any. ``agent``: the conversation's agent, if a client has chosen the
+    conversation. ``title``: the conversation's title, if it is already known.
     """
 
     session_id: str
@@ -357,7 +360,7 @@ class SessionChanged(Struct, frozen=True, omit_defaults=True):
 
 
 class SessionRenamed(Struct, frozen=True):
-    """A person has named the session; an empty ``name`` removes its name."""
+    """A user has named the session; an empty ``name`` removes its name."""
 
     session_id: str
     name: str
@@ -365,7 +368,8 @@ class SessionRenamed(Struct, frozen=True):
 
 
 class SessionDeleted(Struct, frozen=True):
-    """The session's records were deleted. ``agent_copy``: the agent has its own transcript, which was not deleted."""
+    """The session's records were moved to the server's trash. ``agent_copy``: the agent has its own transcript, which
+    was not deleted."""
 
     session_id: str
     by: str
@@ -373,7 +377,7 @@ class SessionDeleted(Struct, frozen=True):
 
 
 class RecordRemoved(Struct, frozen=True):
-    """What is left of a record that was deleted with its session."""
+    """The blank record that replaces a record when its session is deleted."""
 
 
 class ExecutionKilled(Struct, frozen=True):
@@ -405,10 +409,10 @@ class RunFinished(Struct, frozen=True, omit_defaults=True, kw_only=True):
     connection."""
     client_id: str | None = None
     input_tokens: int | None = None
-    """The number of tokens that the models have read, including those from a cache, if the agent reports it."""
+    """The number of tokens that the models have read, including those from a cache, if the agent reports this."""
     output_tokens: int | None = None
     directory: str | None = None
-    """The directory in which the agent worked, if it is in a different work tree from the project's, or outside it: the
+    """The directory in which the agent worked, if it is outside the project or in another git work tree inside it: the
     run's changes do not include changes there."""
 
 
@@ -428,7 +432,7 @@ class RunReverted(Struct, frozen=True):
 
 
 class ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A person has decided on hunks of the review. ``hunks``: the number of hunks; ``files``: the number of files with
+    """A user has decided on hunks of the review. ``hunks``: the number of hunks; ``files``: the number of files with
     these hunks; ``left``: the number of hunks that still wait for a decision. ``by`` null: nobody has decided anything
     in Drawbridge, but nothing is left to decide.
     """
@@ -443,8 +447,8 @@ class ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 class ReviewChanged(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """How much there is to decide in the review: the numbers of ``files``, ``hunks``, and lines ``added`` and
-    ``removed``. ``by``, ``client_id``: the client that decided on something; null if a run, or somebody else, has
-    changed files.
+    ``removed``. ``by``, ``client_id``: the client that decided on something; null if nobody has decided, for example
+    if a run has changed files.
     """
 
     state: Literal["open", "decided"]
@@ -460,10 +464,10 @@ class ReviewComment(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A comment on the lines ``line`` to ``end_line`` (from 1) of a file in the review: of its ``new`` text, or of its
     ``old`` one, before the agent's changes.
 
-    ``quote``: these lines, as they were shown; ``blob``: the id of the whole text. ``suggestion``: a text that the
-    agent is to replace them with. ``state``: a ``draft`` until it is submitted; ``waiting`` until the agent of a
-    terminal session gets it; ``sent`` with the run ``run_id``. ``outdated``: the lines have changed since, so ``line``
-    and ``end_line`` are their previous numbers.
+    ``quote``: these lines, as they were shown; ``blob``: git's id of the text that they are from. ``suggestion``: a
+    text that the agent is to replace them with. ``state``: a ``draft`` until it is submitted; ``waiting`` until the
+    agent of a terminal session gets it; ``sent`` with the run ``run_id``; ``resolved`` by ``resolved_by``.
+    ``outdated``: the lines have changed since, so ``line`` and ``end_line`` are their previous numbers.
     """
 
     comment_id: str
@@ -483,7 +487,7 @@ class ReviewComment(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ReviewCommented(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A person has written, changed, resolved or reopened a comment. ``comment``: its new state; null if it was
+    """A user has written, changed, removed, resolved or reopened a comment. ``comment``: its new state; null if it was
     removed.
     """
 
@@ -494,7 +498,7 @@ class ReviewCommented(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ReviewCommitted(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A person has committed what was kept in the review. ``commit``: the id of the commit; ``branch``: the commit's
+    """A user has committed what was kept in the review. ``commit``: the id of the commit; ``branch``: the commit's
     branch (``created``: the branch is new); ``files``: the paths of the committed files. ``output``: the end of what
     git and its hooks printed.
     """
@@ -509,9 +513,10 @@ class ReviewCommitted(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ReviewPushed(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A person has pushed ``commit``, the last commit of the current branch, to the ``branch`` of the ``remote``.
+    """A user has pushed ``commit``, the last commit of the current branch, to the ``branch`` of the ``remote``.
     ``output``: the end of what git, its hooks and the program for pull requests printed. ``pull_request``: the address
-    of the pull request that was created or existed already; ``problem``: why none was created, for people.
+    of the pull request that was created or existed already, if it is known; ``problem``: why none was created, as
+    human-readable text; empty if one was created, or none was requested.
     """
 
     commit: str
@@ -559,7 +564,8 @@ class PermissionWithdrawn(Struct, frozen=True):
 class DiskWarning(Struct, frozen=True):
     """``update/disk_warning``. ``scope``: the history of ``project_id`` ("project"), all data of the server ("data"),
     or the disk that contains the data ("disk"). Sent when 80% of a limit or the limit itself is reached, or when little
-    space is free on the disk; again only after the use has been well below that threshold. ``message`` is for people.
+    space is free on the disk; again only after the use has been well below that threshold. ``message`` is
+    human-readable.
     """
 
     scope: Literal["project", "data", "disk"]
@@ -596,8 +602,8 @@ TYPES: Final[Mapping[str, type[Struct]]] = {
     "error": Error,
     "permission_request": PermissionRequest,
 }
-"""The ``data`` of each message that is not a reply, by its ``type``. The rows of ``app.command_table`` have the
-replies."""
+"""The ``data`` of each message, other than ``update``, that is not the reply to a particular command, by its ``type``.
+The rows of ``app.command_table`` have the replies."""
 
 UPDATES: Final[Mapping[str, type[Struct]]] = {
     "agent_offers": AgentOffers,
@@ -649,8 +655,9 @@ _DEPTHS: Final = (20, 8, 4)
 def shortened(data: bytes, limit: int) -> bytes:
     """JSON of at most ``limit`` bytes that shows what ``data`` contains; ``data`` itself if it is small enough.
 
-    Texts are cut and end in "…"; the last items of lists and objects are left out. If the result is still too large, or
-    ``data`` can't be decoded, it is JSON with the first bytes: `{"preview": "…"}`.
+    Long texts are cut and end in "…"; the last items of long lists and objects are left out, and lists and objects that
+    are nested too deeply are empty. If the result is still too large, or ``data`` can't be decoded, it is JSON with the
+    first bytes: ``{"preview": "…"}``.
     """
     if len(data) <= limit:
         return data
@@ -699,12 +706,12 @@ def agent_message(
     project_id: str,
     session_id: str,
     direction: Direction = "claude",
-    run_id: str | None = None,
     timestamp: str | None = None,
     seq: int | None = None,
     limit: int = FRAME_BYTES,
 ) -> bytes:
-    """An ``agent_message`` with a line of the agent (JSON, valid UTF-8). A line over the limit is sent as a preview."""
+    """An ``agent_message`` with a line of an agent's output, or with a user's prompt in the same form (JSON, valid
+    UTF-8). A line over the limit is sent as a preview."""
     truncated = None
     if len(line) > limit - ROOM:
         truncated = Truncated(history_blob(project_id, seq), len(line)) if seq is not None else None
@@ -713,7 +720,6 @@ def agent_message(
         messages=(Raw(line),),
         session_id=session_id,
         direction=direction,
-        run_id=run_id,
         timestamp=timestamp,
         truncated=truncated,
     )
@@ -757,8 +763,8 @@ ROOM: Final = 2_000
 class Frame(Struct, frozen=True):
     """One message for one or more clients, as it is sent.
 
-    ``ephemeral``: it is useless later (partial text, statistics), so it is dropped first if a client is slow. ``seq``:
-    the number of its record in the history of its project, if it has one.
+    ``ephemeral``: the message is useless later (partial text, statistics), so it is dropped first if a client is slow.
+    ``seq``: the number of the message's record in the history of its project, if it has one.
     """
 
     data: bytes
@@ -794,7 +800,8 @@ class Subscriber(Protocol):
 
     @property
     def device(self) -> str | None:
-        """The id of the client's device, or the fingerprint of its SSH key; None if it uses the owner's token."""
+        """The id of the client's device, or the fingerprint of its SSH key; None for any other client, such as one with
+        the owner's token."""
         ...
 
     def sees(self, path: Path) -> bool:

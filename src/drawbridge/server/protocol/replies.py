@@ -11,7 +11,7 @@ from typing import Annotated, Final, Generic, Literal, TypeVar
 
 from msgspec import Meta, Raw, Struct
 
-from drawbridge.agents.base import ModeOffer
+from drawbridge.agents.base import EffortOffer, ModeOffer
 from drawbridge.server.protocol.commands import Kind
 from drawbridge.server.protocol.messages import (
     BLOB_BYTES,
@@ -103,8 +103,9 @@ class Accepted(Struct, frozen=True, omit_defaults=True):
 
 
 class RunChanges(Struct, frozen=True, omit_defaults=True):
-    """``diff``: a unified diff; ``truncated``: the diff, or ``files``, does not fit into a message. ``directory``:
-    where the agent worked, if that is outside the project's work tree."""
+    """``diff``: a unified diff; ``truncated``: ``diff`` or ``files`` is incomplete, because it does not fit into a
+    message. ``directory``: where the agent worked, if that is outside the project or in another git work tree inside
+    it."""
 
     run_id: str
     files: tuple[ChangedFile, ...]
@@ -168,8 +169,8 @@ class Lines(Struct, frozen=True):
 
 class CommitOffer(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What ``review_commit`` would do. ``message``: a suggestion, made from the last prompt. ``author``: the author of
-    the commit, as configured in git; if it is missing, ``problem`` is the reason why nothing can be committed, for
-    people. ``lines``: the numbers of lines for each of the ``kept`` files, by path.
+    the commit, as configured in git; if it is missing, ``problem`` is the human-readable reason why nothing can be
+    committed. ``lines``: the numbers of lines for each of the ``kept`` files, by path.
     """
 
     message: str
@@ -185,7 +186,7 @@ class PushOffer(Struct, frozen=True, omit_defaults=True, kw_only=True):
     ``ahead``: the number of commits that the remote's branch does not have, as far as is known; null: the remote does
     not have the branch. ``pull_request``: the program that can create a pull request; null: ``no_pull_request`` is the
     reason. ``title``, ``body``: suggestions for the pull request. ``problem``: why the branch can't be pushed; the
-    other fields are then left out. Reasons are for people.
+    other fields are then left out. Both reasons are human-readable.
     """
 
     version: str = ""
@@ -215,10 +216,10 @@ class Handover(Struct, frozen=True, kw_only=True):
 
 class Review(Struct, frozen=True):
     """The review of a session. ``version`` changes with anything in ``files``; ``more``: the number of files that do
-    not fit into the message. ``comments`` have their current line numbers; ``drafts``: a version that changes with any
-    comment that is not sent yet. ``kept``: the paths of files with kept changes that are not in the last commit, as
-    many as fit into the message. ``commit``: null if nothing was kept, or if the owner of the server does not allow
-    commits. ``push``: null if there is nothing to push or no remote, or if the owner does not allow pushes.
+    not fit into the message. ``comments`` have their current line numbers; ``drafts``: a version that changes whenever
+    a draft does. ``kept``: the paths of files with kept changes that are not in the last commit, as many as fit into
+    the message. ``commit``: null if nothing was kept, or if the owner of the server does not allow
+    commits. ``push``: null without a remote or a branch with commits, or if the owner does not allow pushes.
     ``handover``: the comments that were left with a terminal session; null if there are none, or if the agent has them.
     ``repository``: where the versions of the files are stored: in the repository of the ``project``, or in a
     ``private`` one in the server's data, if the directory is not in a git work tree.
@@ -257,11 +258,12 @@ SessionState = Literal["working", "waiting", "finished", "failed", "ended"]
 class SessionEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A session in a project's history, or a terminal session.
 
-    ``session_id``: the agent's id of the conversation, or one that begins with "log_" if the agent has not reported
-    any. ``title``: the name that a person gave the session (then ``named``), otherwise its first prompt, or the title
-    that the agent has stored if the session was begun elsewhere. ``state``: the present state of the ``current``
-    session, which the next run continues ("waiting": for a decision); "finished" for any other. ``last_line``: the end
-    of the agent's latest text. ``added`` and ``removed``: numbers of lines, as far as the agent has reported them.
+    ``session_id``: the agent's id for the conversation, or one that begins with "log_" if the agent has not reported
+    any. ``title``: the name that a user gave the session (then ``named``), otherwise its first prompt, or the title
+    that the agent has stored if the session was begun elsewhere. ``state``: the state of the ``current`` session, which
+    the next run continues ("waiting": for a decision); "finished" for any other. ``last_line``: the last line of the
+    main agent's latest text. ``added`` and ``removed``: numbers of lines, as far as the agent has reported them.
+    ``approvals``: the number of open approval requests.
     ``first_seq`` and ``last_seq``: the session's first and last record; records of other sessions may be in between.
     ``terminal``: a person has started the session in a terminal.
     """
@@ -384,8 +386,8 @@ class Place(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Places(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The reply to ``place_list``. ``home``: the home directory of the server's user, if projects may be in it;
-    ``more``: the search for repositories has ended early.
+    """The reply to ``place_list``. ``home``: the home directory of the server's user, if projects may be in it and
+    the client may see it; ``more``: the search for repositories has ended early.
     """
 
     places: list[Place]
@@ -400,7 +402,8 @@ class FileEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """``path`` is relative to the project. ``size``: in bytes, only for files. ``status``: how a file differs from the
     last commit, as git reports it; for a directory, "M" if something in it has changed, "D" if it was deleted.
     ``link``: it is a symbolic link; ``kind`` and ``size`` describe its target; ``kind`` is "other" if the target is
-    outside the project or does not exist. ``ignored``: git ignores it.
+    outside the project or does not exist. ``ignored``: git ignores it, or it is a directory without files that git does
+    not ignore.
     """
 
     path: str
@@ -499,7 +502,7 @@ class PairCreated(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class AgentInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """An agent. ``name``: as in ``execute``; ``title``: its name for people. ``asks``: it can ask for approval;
+    """An agent. ``name``: as in ``execute``; ``title``: its display name. ``asks``: it can ask for approval;
     ``pictures``: it accepts images with a prompt. ``version``: the version of its program, if that is known without
     starting the program. ``hint``: what to do if it is not installed.
     """
@@ -557,8 +560,8 @@ class Runs(Struct, frozen=True):
 
 
 class Health(Struct, frozen=True):
-    """``status`` "degraded" if ``problems`` (texts for people) is not empty. ``subscriptions``: the number of
-    subscriptions of all clients to projects and topics.
+    """``status`` is "degraded" if ``problems`` (human-readable sentences) is not empty. ``subscriptions``: the number
+    of subscriptions of all clients to projects and topics.
     """
 
     status: Literal["ok", "degraded"]
@@ -591,12 +594,28 @@ class DeviceOf(Struct, frozen=True, kw_only=True):
     projects: tuple[str, ...] | None
 
 
+class Login(Struct, frozen=True):
+    """How to log in to an agent on the server's machine. ``next``: what to do after the ``command``."""
+
+    command: str
+    next: str
+
+
+class AgentWords(Struct, frozen=True):
+    """The texts about an agent that clients show. ``label``: its name at the beginning of a sentence."""
+
+    name: str
+    label: str
+    login: Login
+
+
 class Hello(Struct, frozen=True, kw_only=True):
     """``machine``: the server's host name. ``client_id``: as in the server's log and in correlation ids. ``agents``:
     the agents that can be run; ``pictures``: the agents that accept images with a prompt. ``features``: the message
     types that this server accepts from this client. ``modes``: the permission modes that ``set_mode`` accepts here, in
-    addition to an agent's own modes (``modes`` of a project). ``mode_offers``: the protocol's modes in words, including
-    modes that ``set_mode`` does not accept here.
+    addition to an agent's own modes (``modes`` of a project). ``mode_offers``: the protocol's modes as clients show
+    them, including modes that ``set_mode`` does not accept here. ``agent_words``: the texts about each agent that the
+    server knows, including agents that it can't run; ``effort_offers``: the levels of effort as clients show them.
     """
 
     server: str
@@ -610,6 +629,8 @@ class Hello(Struct, frozen=True, kw_only=True):
     limits: Limits
     modes: list[str]
     mode_offers: Sequence[ModeOffer]
+    agent_words: Sequence[AgentWords]
+    effort_offers: Sequence[EffortOffer]
     machine: str
 
 
@@ -631,8 +652,8 @@ class SshChallenge(Struct, frozen=True):
 
 
 class Paired(Struct, frozen=True, kw_only=True):
-    """The reply to ``pair``: the only message from the server that contains a token. If the client had not signed in,
-    its connection continues as the new device's."""
+    """The reply to ``pair``: the only message from the server that contains a token. The connection continues as the
+    new device's."""
 
     client_id: str
     client: str

@@ -59,7 +59,7 @@ class Hunk(Struct, frozen=True):
     """A part of a change that is kept, undone or edited as a whole.
 
     ``kind``: some lines, the whole file (it was added or deleted, or its lines can't be compared), its mode, or its
-    name. ``span``: its lines in both versions, 0-based; the id does not depend on it.
+    name. ``span``: its lines in both versions, 0-based (none for a mode or a name); the id does not depend on it.
     """
 
     id: str
@@ -199,7 +199,8 @@ def renames(
     sides: Mapping[str, tuple[Version | None, Version | None]], known: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
     """The files of a change that were renamed: new path → old path. ``sides``: both versions of the files by their
-    paths. ``known``: the renames that were found before; they are kept if both files are still comparable.
+    paths. ``known``: the renames that were found before; each is kept if the old file is still deleted, the new one is
+    still added, and they are still comparable.
 
     Files with the same content are paired first, then files of which at least ``ALIKE`` is the same. Links and empty
     files never count as renamed.
@@ -264,8 +265,8 @@ def _length(line: tuple[str, int]) -> int:
 def absorbed(base: Version | None, head: Version | None, now: Version | None) -> Version | None:
     """``base`` with the changes from ``head`` to ``now``, which somebody other than the agent made.
 
-    Where they are in the same lines as an undecided hunk, or the contents can't be compared by lines, ``base`` is not
-    changed, so that the hunk shows all of the change.
+    Lines in an undecided hunk or right next to one are not changed in ``base``, so that the hunk shows the whole
+    change. The same is true of contents that the agent has changed and that can't be compared by lines.
     """
     if same(head, now):
         return base
@@ -362,8 +363,8 @@ def _replaced(
 def _placed(
     hunks: Sequence[Hunk], old: Iterable[Sequence[str]], new: Iterable[Sequence[str]], decided: Collection[str]
 ) -> list[Hunk]:
-    """The hunks that are left, with their new places in both versions. ``old``, ``new``: the lines that each hunk has
-    there."""
+    """The hunks that are left, with their new places in both versions. ``old``, ``new``: the lines of each of ``hunks``
+    in these versions."""
     result, old_shift, new_shift = [], 0, 0
     for hunk, old_lines, new_lines in zip(hunks, old, new, strict=True):
         span = hunk.span

@@ -1,4 +1,4 @@
-"""People's comments on a review: drafts that are written and changed, and sent together as a prompt."""
+"""Users' comments on a review: drafts that are written and changed, and then sent together as one prompt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from drawbridge.server.reviews.comments import prompt_of
 from drawbridge.server.reviews.messages import refused
 from drawbridge.server.reviews.places import Placed
 from drawbridge.server.reviews.remembered import COMMENTS_BYTES, MOST_COMMENTS, Remembered, sized
-from drawbridge.server.reviews.reviews import HunkGone, NoLines, Open, Review
+from drawbridge.server.reviews.reviews import HunkGone, NoLines, Open, Review, SameName
 
 LONGEST_TEXT: Final = 10_000
 """The maximum length of a comment, of its suggestion, and of the lines that it is about, in characters."""
@@ -32,19 +32,21 @@ def submission_key(drafts: str, text: str) -> str:
 
 
 class KeptComments(Protocol):
-    """Where the comments of a review are stored."""
+    """Where the comments on a review are stored."""
 
     @property
     def known(self) -> Mapping[str, Remembered]: ...
 
     @property
     def handover(self) -> Handover | None:
-        """The drafts that are waiting for the agent of a terminal session, or that were waiting last."""
+        """The drafts that were last handed to a terminal session. None if there are none, or once the agent has
+        received them all."""
         ...
 
     def write(self, event: ReviewCommented, session: str, asker: Subscriber) -> int | None:
-        """Stores and publishes a change that a client has requested in ``session``. Returns the number of the record
-        for the answer, if there is one. Raises ``ClientError`` or ``DrawbridgeError`` without changing anything."""
+        """Stores and publishes a change that a client has requested in ``session``. Returns the number of its record in
+        the session's history; None if it has none. Raises ``ClientError`` or ``DrawbridgeError`` without changing
+        anything."""
         ...
 
 
@@ -105,9 +107,9 @@ class Commenting:
     async def comment(
         self, command: commands.ReviewComment, session: str, asker: Subscriber
     ) -> Answer[ReviewCommented]:
-        """Writes, changes, removes, resolves or reopens a comment. A repeated request to write a comment gets the same
-        comment unless that has been removed. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``,
-        ``GitFailed`` or OSError without changing anything."""
+        """Writes, changes, removes, resolves or reopens a comment. A repeated request to write a comment returns the
+        comment that the first one wrote, unless the comment has been removed. Raises ``ClientError``,
+        ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or OSError without changing a comment."""
         if command.comment_id is None:
             id = _new_id(command, asker)
             comment = None if id in self._comments else await self._new(command, id, asker)
@@ -125,11 +127,11 @@ class Commenting:
 
     async def _new(self, command: commands.ReviewComment, id: str, asker: Subscriber) -> ReviewComment:
         if command.remove or command.resolved is not None:
-            raise _invalid("comment_id", "it is missing")
+            raise _invalid("comment_id", "this field is required")
         path, line, quote = command.path, command.line, command.quote
         if path is None or line is None or quote is None:
             name = "path" if path is None else "line" if line is None else "quote"
-            raise _invalid(name, "it is missing")
+            raise _invalid(name, "this field is required")
         last = line if command.end_line is None else command.end_line
         if last < line:
             raise _invalid("end_line", "it is less than `line`")
@@ -141,25 +143,31 @@ class Commenting:
                 lines = lines_of(version.text or "")[line - 1 : last]
                 if len(lines) != last - line + 1 or _ended("".join(lines)) != _ended(quote):
                     raise ClientError("HUNK_GONE", NOT_AS_SHOWN, field="data.quote", details={"gone": path})
+                comment = ReviewComment(
+                    comment_id=id,
+                    by=asker.name,
+                    path=path,
+                    side=command.side,
+                    line=line,
+                    end_line=last,
+                    quote="".join(lines),
+                    blob=version.blob,
+                    text=text,
+                    suggestion=suggestion,
+                )
+                self._check_room(comment)  # before git keeps the text of a comment that is refused
                 kept = [one.comment.blob for one in self._comments.values()]
                 await self._review.keep_texts(git, [*kept, version.blob])
         except HunkGone as error:
             raise refused(error) from None
+        except SameName:
+            problem = f"The comment can't be added: the review has several files that are shown as {path}."
+            remedy = "Rename them, or write about them in a prompt."
+            raise ClientError("VALIDATION_FAILED", f"{problem} {remedy}", field="data.path") from None
         except NoLines:
             text = "The file has no lines on this side that can be commented on."
             raise ClientError("VALIDATION_FAILED", text, field="data.side") from None
-        return ReviewComment(
-            comment_id=id,
-            by=asker.name,
-            path=path,
-            side=command.side,
-            line=line,
-            end_line=last,
-            quote="".join(lines),
-            blob=version.blob,
-            text=text,
-            suggestion=suggestion,
-        )
+        return comment
 
     def _changed(self, command: commands.ReviewComment, id: str, asker: Subscriber) -> ReviewComment | None:
         """A comment as it is after this change; None if it is removed. Raises ``ClientError``."""
@@ -228,8 +236,9 @@ NOT_AS_SHOWN: Final = "The lines have changed since they were shown. Read the re
 
 
 def _new_id(command: commands.ReviewComment, asker: Subscriber) -> str:
-    """The id of a new comment: the same for a repeated request. A client that numbers its requests reuses numbers after
-    it reconnects, so a request is a repetition only if the comment and its author are the same, too."""
+    """The id of a new comment. A repeated request gets the same id, unless it has no ``request_id``. A client that
+    numbers its requests reuses numbers after it reconnects, so a request counts as repeated only if the comment and its
+    author are the same, too."""
     if command.request_id is None:
         return f"comment_{uuid.uuid4().hex[:16]}"
     digest = blake2b(msgspec.json.encode((asker.name, command)), digest_size=8)
@@ -241,7 +250,7 @@ def _words(command: commands.ReviewComment) -> tuple[str, str | None]:
     text = (command.text or "").strip()
     suggestion = command.suggestion
     if not text and suggestion is None:
-        raise _invalid("text", "it is missing, and there is no suggestion")
+        raise _invalid("text", "this field is required if there is no suggestion")
     _check_length("text", text)
     _check_length("suggestion", suggestion or "")
     return text, _ended(suggestion) if suggestion else suggestion

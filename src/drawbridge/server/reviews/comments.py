@@ -1,8 +1,8 @@
 """Comments on lines of a review: where the lines are after the file has changed, and the prompt that sends the
 comments. Pure.
 
-A comment is anchored to one text of its file. Lines that have changed, or that may no longer be the same code, are not
-found: an outdated comment is better than one in the wrong place.
+A comment is anchored to one version of its file. Lines that have changed, or that may no longer be the same code, are
+not found: an outdated comment is better than one in the wrong place.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from drawbridge.server.protocol.messages import ReviewComment
 from drawbridge.text.hunks import Hunk as Span
 
 SELF_EVIDENT: Final = 3
-"""The minimum number of lines with words that are recognized as the same code even without other lines around
-them."""
+"""The minimum number of lines with words that are recognized as the same code even if no unchanged line around them
+contains a word."""
 
 SHORTEST_FENCE: Final = 3
 

@@ -21,7 +21,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from msgspec import Struct
 
 from drawbridge.server.checkpoints import git_index
-from drawbridge.server.checkpoints.checkpoints import PATCH, differences, filtered_of, shown_path
+from drawbridge.server.checkpoints.commits import PATCH, differences, filtered_of, shown_path, tree_of
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.reviews.change_set import Overlapping, Version, merged, same
 from drawbridge.server.reviews.contents import Entry, loaded_texts, put, tree_with, version_of, with_contents
@@ -33,10 +33,11 @@ IDENTITY_SECONDS: Final = 30.0
 """Seconds that git may take to read the user's name from its configuration."""
 
 IDENTITY: Final = re.compile(r"^(.*<.*>) [0-9]+ [+-][0-9]{4}$", re.MULTILINE)
-"""A line of ``git var GIT_AUTHOR_IDENT``."""
+"""Matches a line that ``git var GIT_AUTHOR_IDENT`` prints."""
 
 UNDER_WAY: Final = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "BISECT_LOG")
-"""Files in git's directory while a merge, cherry-pick, revert, rebase or bisection is not finished."""
+"""Files and directories that exist in git's directory while a merge, cherry-pick, revert, rebase or bisection is not
+finished."""
 
 NO_BRANCH: Final = 91
 """The exit code of the script if the branch could not be created."""
@@ -51,8 +52,8 @@ class NothingToCommit(Exception):
 
 
 class Blocked(Exception):
-    """The repository is in a state in which the changes can't be committed. The text is for people. ``paths``: the
-    files that it concerns."""
+    """The repository is in a state in which the changes can't be committed. The text is shown to the user. ``paths``:
+    the files that prevent the commit; empty if no particular files do."""
 
     def __init__(self, reason: Reason, text: str, paths: Sequence[str] = ()) -> None:
         super().__init__(text)
@@ -61,8 +62,8 @@ class Blocked(Exception):
 
 
 class BadBranch(Exception):
-    """The new branch can't be created: its name is not valid or is taken, or git refused to create it. The text is for
-    people."""
+    """The new branch can't be created: its name is not valid or is taken, or git refused to create it. The text is
+    shown to the user."""
 
     def __init__(self, text: str, *, exists: bool) -> None:
         super().__init__(text)
@@ -80,8 +81,8 @@ class Refused(Exception):
 
 
 class Committed(Struct, frozen=True):
-    """A commit that was made. ``branch``: without "refs/heads/". ``files``: the paths of the committed files, for
-    people; ``kept``: the paths of the files whose kept changes the branch now contains."""
+    """A commit that was made. ``branch``: without "refs/heads/". ``files``: the paths of the committed files, as
+    ``shown_path`` returns them. ``kept``: the paths of the files whose kept changes the branch now contains."""
 
     commit: str
     branch: str
@@ -106,10 +107,11 @@ async def kept_changes(git: Git, start: str, base: str) -> dict[str, tuple[Entry
     kept = await differences(git, start, base)
     if not kept:
         return {}
-    head = await head_of(git)
-    if not head.commit:
+    await git.see_head()
+    code, head, _ = await git.run("rev-parse", "--verify", "--quiet", "HEAD^{tree}")
+    if code or head.strip() == await tree_of(git, start):
         return kept
-    since = await differences(git, head.commit, base)
+    since = await differences(git, head.strip(), base)
     return {path: entries for path, entries in kept.items() if path in since}
 
 
@@ -133,9 +135,9 @@ def _number(text: str) -> int:
 async def commit(
     git: Git, start: str, base: str, files_now: str, message: str, branch: str | None, files: Collection[str] = ()
 ) -> Committed:
-    """Commits what was kept from ``start`` to ``base``, which are commits of a review. ``files_now``: a commit of the
-    files as they are. ``branch``: the name of a new branch, which is then checked out. ``files``: the only paths to
-    commit, as ``shown_path`` returns them; all if it is empty.
+    """Commits what was kept: the changes between ``start`` and ``base``, two commits of a review. ``files_now``: a
+    commit that contains the current files. ``branch``: the name of a new branch to create and check out; None for the
+    current branch. ``files``: the only paths to commit, as ``shown_path`` returns them; all if it is empty.
 
     Raises ``NothingToCommit``, ``Blocked``, ``BadBranch``, ``Refused`` or ``GitFailed``.
     """
@@ -201,8 +203,8 @@ async def _check_state(git: Git, head: Head, branch: str | None) -> None:
 
 
 async def author_of(git: Git) -> str:
-    """The user's name and address as in a commit, such as "Ada <ada@example.org>". Raises ``Blocked`` or
-    ``GitFailed``."""
+    """The user's name and email address as in a commit, such as "Ada <ada@example.org>". Raises ``Blocked`` if git does
+    not know them, or ``GitFailed``."""
     script = '"$git" var GIT_AUTHOR_IDENT && "$git" var GIT_COMMITTER_IDENT'
     code, output = await git.as_person(script, IDENTITY_SECONDS, "the user's name")
     found = IDENTITY.search(output)
@@ -229,7 +231,8 @@ async def _tree_of(git: Git, head: Head) -> str:
 
 async def _merged(git: Git, entries: Mapping[str, tuple[Entry, Entry, Entry]]) -> dict[str, Version | None]:
     """Applies changes to files. ``entries``: for each path, the version before the change, the current version, and the
-    version after the change. Returns, by path, the new versions of the files that change. Raises ``Blocked``."""
+    version after the change. Returns the new versions of the files that change, by path. Raises ``Blocked`` or
+    ``GitFailed``."""
     texts = await loaded_texts(git, [entry for three in entries.values() for entry in three])
     new: dict[str, Version | None] = {}
     overlapping = []
@@ -250,7 +253,8 @@ async def _merged(git: Git, entries: Mapping[str, tuple[Entry, Entry, Entry]]) -
 
 @contextlib.asynccontextmanager
 async def _locked(git: Git, index: Path) -> AsyncIterator[Path]:
-    """Locks the user's index as git does. The lock file is removed at the end unless it has become the index."""
+    """Locks the user's index as git does. The lock file is removed at the end unless it has become the index. Raises
+    ``Blocked`` if the index is already locked, or ``GitFailed``."""
     lock = index.with_name(index.name + ".lock")
     try:
         made = await asyncio.to_thread(_create, lock)
@@ -286,7 +290,8 @@ def _remove(lock: Path, made: tuple[int, int]) -> None:
 async def _prepare_index(
     git: Git, lock: Path, now: Mapping[str, tuple[Entry, Entry]], new: Mapping[str, Version | None]
 ) -> None:
-    """Writes the user's index, with the changes that are committed, to the lock file. Raises ``Blocked``."""
+    """Writes the user's index, with the changes that are committed, to the lock file. Raises ``Blocked`` or
+    ``GitFailed``."""
     index, copy = lock.with_name("index"), git.folder / "person"
     known = await asyncio.to_thread(git_index.read, index, git.settings.id_bytes)
     if known is None:
@@ -315,7 +320,8 @@ async def _prepare_index(
 
 
 def _fill(copy: Path, lock: Path) -> None:
-    """Copies the index with its time, which git uses to recognize unchanged files. Blocking."""
+    """Copies the index with its permissions and its modification time, which git uses to recognize unchanged files.
+    Blocking."""
     shutil.copyfile(copy, lock)
     shutil.copymode(copy, lock)
     times = copy.stat()
@@ -323,8 +329,8 @@ def _fill(copy: Path, lock: Path) -> None:
 
 
 async def _run(git: Git, lock: Path, head: Head, tree: str, message: str, branch: str | None) -> tuple[int, str]:
-    """Commits the tree and makes the lock file the index. If that fails, HEAD and the branches are as before. Returns
-    the exit code and the output."""
+    """Commits the tree and makes the lock file the index. If that fails, HEAD and the branches are restored. Returns
+    the exit code and the output. Raises ``GitFailed`` if the script does not end in time."""
     index = git.folder / "committed"
     own = {"GIT_INDEX_FILE": str(index)}
     await git.read("read-tree", tree, environment=own)
@@ -363,5 +369,5 @@ else
 fi
 exit $code
 """
-"""The shell itself ignores SIGTERM, so the script is completed even if the commit is ended because it took too long, or
-because the server has ended."""
+"""The shell itself ignores SIGTERM, so the script is completed even if the commit is terminated because it took too
+long, or because the server has ended."""

@@ -53,12 +53,16 @@ async def loaded_texts(git: Git, entries: Sequence[Entry]) -> dict[str, str]:
 
 
 def _parsed(output: bytes) -> dict[str, str | None]:
-    """Parses the output of ``cat-file --batch``: id → text, or None for what is not UTF-8 text. Blocking. Raises
+    """Parses the output of ``cat-file --batch``: id → text, or None if the content is not UTF-8 text. Blocking. Raises
     ``GitFailed``."""
     texts, at = dict[str, str | None](), 0
     while at < len(output):
         end = output.find(b"\n", at)
         words = output[at:end].split()
+        if words[1:] == [b"missing"]:  # since its size was read
+            texts[words[0].decode()] = None
+            at = end + 1
+            continue
         if len(words) != 3:
             raise GitFailed("git cat-file printed something other than file contents")
         start, size = end + 1, int(words[2])
@@ -94,8 +98,9 @@ async def with_contents(git: Git, versions: Mapping[str, Version | None]) -> dic
 
 
 async def tree_with(git: Git, start: str, new: Mapping[str, Version | None]) -> str:
-    """The tree of ``start`` with other versions of some files. A file also replaces a directory with its path, or a
-    file that is where one of its directories has to be. Raises ``GitFailed``."""
+    """The tree of ``start`` with other versions of some files; a version that is None removes the file. A file also
+    replaces a directory that has the same path, or a file that has the path of one of its directories. Raises
+    ``GitFailed``."""
     own = {"GIT_INDEX_FILE": str(git.folder / "review")}
     await git.read("read-tree", start, environment=own)
     await put(git, new, own)
@@ -103,8 +108,9 @@ async def tree_with(git: Git, start: str, new: Mapping[str, Version | None]) -> 
 
 
 async def put(git: Git, new: Mapping[str, Version | None], index: Mapping[str, str]) -> None:
-    """Puts versions of some files into the index that the environment ``index`` names. Raises ``GitFailed``."""
-    prefix = (await git.read_once("rev-parse", "--show-prefix")).removesuffix("\n")
+    """Puts versions of some files into the index that the environment ``index`` names; a version that is None removes
+    the file. Raises ``GitFailed``."""
+    prefix = await git.prefix()
     none = f"0 {'0' * 2 * git.settings.id_bytes}"
     # Deleted files come first, because a directory may have to be created in their place.
     lines = [f"{none}\t{prefix}{path}\0" for path, one in new.items() if one is None]

@@ -10,7 +10,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from drawbridge.server.checkpoints.checkpoints import Changed, shown_path
+from drawbridge.server.checkpoints.checkpoints import Changed
+from drawbridge.server.checkpoints.commits import shown_path
 from drawbridge.server.protocol import commands, replies
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import (
@@ -29,7 +30,7 @@ from drawbridge.server.reviews.reviews import Decided, HunkGone, Open, Outcome, 
 from drawbridge.server.store.texts import clean
 
 LONGEST_OUTPUT: Final = 10_000
-"""The maximum number of characters that clients receive of the output of git and its hooks."""
+"""The maximum length of the output of git and its hooks that clients receive, in characters."""
 
 ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 """Escape sequences for a terminal, such as colors."""
@@ -121,7 +122,8 @@ def not_committed(error: NothingToCommit | Blocked | BadBranch | Refused) -> Cli
 
 
 def shown_output(output: str) -> str:
-    """The end of what a program printed, for people: without control characters."""
+    """The end of a program's output as clients show it: without escape sequences, and without control characters except
+    tabs and line breaks."""
     return clean(ESCAPES.sub("", output)).strip()[-LONGEST_OUTPUT:]
 
 
@@ -140,7 +142,7 @@ def not_pushed(error: CannotPush | NotPushed) -> ClientError:
 
 
 def push_offer(found: Target | CannotPush) -> replies.PushOffer | None:
-    """What clients see of a possible push; None if there is nothing that could be pushed."""
+    """What clients see of a possible push; None without a git work tree, a remote, or a branch with commits."""
     match found:
         case CannotPush(reason="remote"):
             return replies.PushOffer(problem=f"The branch can't be pushed: {found}.")
@@ -177,7 +179,8 @@ def counted(review: Open) -> ReviewNumbers:
 
 
 def numbers(review: Open, asker: Subscriber | None = None) -> ReviewChanged:
-    """The review's numbers as clients see them. ``asker``: the client that has decided something."""
+    """The review's numbers as clients see them. ``asker``: the client whose decision has changed them; None if they
+    have changed without a decision."""
     return ReviewChanged(
         state="open" if review.files else "decided",
         **msgspec.structs.asdict(counted(review)),
@@ -192,13 +195,13 @@ def commit_offer(message: str, author: str | Blocked, kept: Mapping[str, tuple[i
     lines = {shown_path(path): replies.Lines(*numbers) for path, numbers in kept.items()}
     fitting = {path: lines[path] for path in _fitting(sorted(lines))}
     if isinstance(author, Blocked):
-        return replies.CommitOffer(message=message, problem=f"Nothing can be committed: {author}.", lines=fitting)
+        return replies.CommitOffer(message=message, problem=f"The changes can't be committed: {author}.", lines=fitting)
     return replies.CommitOffer(message=message, author=clean(author), lines=fitting)
 
 
 class Shown(Struct, frozen=True):
-    """A file as it was in a reply. ``made_of``: what it was built from (it is reused while that is unchanged);
-    ``size``: its size as JSON, in bytes."""
+    """A file as it was in a reply. ``made_of``: what it was built from (the file is reused while this is unchanged);
+    ``size``: its size as JSON with all of its hunks, in bytes."""
 
     made_of: tuple[object, ...]
     file: replies.ReviewFile
@@ -217,8 +220,8 @@ def reply(
     before: Mapping[str, Shown] = MappingProxyType({}),
 ) -> tuple[replies.Review, dict[str, Shown]]:
     """A reply with as much of the review as fits into one message. ``session``: its id. ``drafts``: the version of the
-    drafts; ``kept``: the paths of kept files. ``before``: the files of an earlier reply by their paths; most are
-    unchanged after a decision. Also returns the files of this reply."""
+    drafts; ``kept``: the paths of files with kept changes. ``before``: the files of an earlier reply by their paths,
+    most of which are unchanged after a decision. Also returns the files of this reply."""
     shown_kept = tuple(_fitting(sorted(map(shown_path, kept))))
     room = FRAME_BYTES - ROOM - len(msgspec.json.encode((shown_kept, placed.comments, commit, push, handover)))
     files: list[replies.ReviewFile] = []
@@ -287,8 +290,8 @@ def _file(session: str, change: FileChange, placed: Placed) -> replies.ReviewFil
 
 
 def _image(session: str, path: str, version: Version | None) -> replies.ReviewImage | None:
-    """The image in a version of a file. None if the file's extension does not name an image format, or if the version
-    is text, which is shown as lines."""
+    """The image in a version of a file. None if the file's extension does not name an image format, if the version is
+    text, which is shown as lines, or if it is not a regular file or does not exist."""
     media_type = IMAGES.get(path.rpartition(".")[2].lower())
     if media_type is None or version is None or version.text is not None or version.mode not in REGULAR:
         return None

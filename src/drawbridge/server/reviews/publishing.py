@@ -1,4 +1,5 @@
-"""Commits what was kept in a review, and pushes it: what is offered, what is done, and what is recorded."""
+"""Commits what was kept in a review, and pushes the current branch: what is offered, what is done, and what is
+recorded."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ class Store(Protocol):
 
 class Offers(Struct, frozen=True):
     """What was kept, and what can be done with it. ``kept``: the paths of files with kept changes that the last commit
-    does not contain."""
+    does not contain. ``commit``, ``push``: as in ``replies.Review``."""
 
     kept: tuple[str, ...] = ()
     commit: CommitOffer | None = None
@@ -78,7 +79,7 @@ class Publishing:
         self._owner = owner
         self._pushing = asyncio.Lock()
         self._pushes: dict[tuple[str, str, str], Answer[messages.ReviewPushed]] = {}
-        """The answers to the latest pushes, by request. They are not needed after a restart: git and the program for
+        """The replies to the latest pushes, by request. They are not needed after a restart: git and the program for
         pull requests then report that the remote already has what was pushed."""
 
     async def offers(self, git: Git, session: str) -> Offers:
@@ -103,10 +104,10 @@ class Publishing:
     async def commit(
         self, command: commands.ReviewCommit, session: str, asker: Subscriber, check_at_rest: Callable[[], None]
     ) -> Answer[messages.ReviewCommitted]:
-        """Commits what was kept, on the current branch or a new one, and records it in ``session``. ``check_at_rest``
-        raises ``ClientError`` during a run. The caller must not run two decisions or commits at the same time.
-        Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError without changing anything, except for what a
-        hook itself has changed."""
+        """Commits what was kept, on the current branch or a new one, and records the commit in ``session``.
+        ``check_at_rest`` raises ``ClientError`` during a run. The caller must not run two decisions or commits at the
+        same time. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError without changing anything, except
+        for what a hook itself has changed."""
         store = self._store(session)
         try:
             async with self._checkpoints.operation() as git:
@@ -129,8 +130,9 @@ class Publishing:
     async def push(
         self, command: commands.ReviewPush, session: str, asker: Subscriber
     ) -> Answer[messages.ReviewPushed]:
-        """Pushes the current branch, creates a pull request if one is given, and records both in ``session``. Repeating
-        a ``request_id`` does not push again. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """Pushes the current branch, creates a pull request if the command contains one, and records this in
+        ``session``. A repeated request with the ``request_id`` of a recent push does not push again. Raises
+        ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         wanted = command.pull_request
         key = (command.request_id or "", command.version, repr(wanted))
         async with self._pushing:

@@ -1,7 +1,7 @@
 """Pushes the current branch and creates a pull request, with the user's own git and ``gh`` or ``glab``, as in a shell.
 
 The offer is read from the configuration and the refs, without running a program that they name. A request contains the
-version of the offer, because an agent may have written the configuration, or made another commit, since the person saw
+version of the offer, because an agent may have changed the configuration, or made another commit, since the user saw
 the offer.
 """
 
@@ -40,7 +40,7 @@ Program: TypeAlias = Literal["gh", "glab"]
 
 
 class CannotPush(Exception):
-    """Nothing can be pushed here, or a pull request can't be created. The text is for people."""
+    """Nothing can be pushed here, or a pull request can't be created. The text is shown to the user."""
 
     def __init__(self, reason: Reason, text: str) -> None:
         super().__init__(text)
@@ -60,10 +60,11 @@ class NotPushed(Exception):
 class Target(Struct, frozen=True, kw_only=True):
     """Where the current branch is pushed to.
 
-    ``local``, ``branch``: its name here and on the remote. ``ahead``: the number of commits that the remote's branch
-    does not have; None if the remote does not have such a branch, as far as is known here. ``program``: the program
-    that creates a pull request; None if no pull request can be created, for the reason ``why_not``, which is for
-    people. ``subject``, ``body``: of the last commit.
+    ``version`` changes when the remote, its addresses, the branch or its last commit does. ``local``, ``branch``: the
+    branch's name here and on the remote. ``ahead``: the number of commits that the remote's branch does not have; None
+    if the remote does not have such a branch, as far as is known here. ``program``: the program that creates a pull
+    request; None if no pull request can be created. ``why_not``: the reason for that, which is shown to the user.
+    ``subject``, ``body``: the two parts of the last commit's message.
     """
 
     version: str
@@ -131,7 +132,8 @@ async def target_of(git: Git) -> Target:
 
 async def push(git: Git, version: str, pull_request: tuple[str, str] | None) -> Pushed:
     """Pushes the current branch, never by force. ``version``: the version of the ``Target`` that the user has seen.
-    ``pull_request``: the title and the body of a pull request to create.
+    ``pull_request``: the title and the body of a pull request to create; None to create none. If the pull request can't
+    be created after the push, ``Pushed.problem`` gives the reason.
 
     Raises ``CannotPush``, ``NotPushed`` or ``GitFailed``; in that case, nothing was pushed, as far as git knows.
     """
@@ -154,8 +156,10 @@ async def push(git: Git, version: str, pull_request: tuple[str, str] | None) -> 
     if pull_request is None or target.program is None:
         return Pushed(target, output)
     words = shlex.join(await asyncio.to_thread(_command, target.program, target.branch, *pull_request))
+    check = _STILL_CHECKED_OUT if target.program == "gh" else ""
+    script = _script({"ref": given["ref"], "local": target.local}, f"{check}exec {words}")
     try:
-        code, more = await git.as_person(_script({}, f"exec {words}"), PULL_REQUEST_SECONDS, "a pull request")
+        code, more = await git.as_person(script, PULL_REQUEST_SECONDS, "a pull request")
     except GitFailed as error:
         code, more = -1, str(error)
     found = ADDRESS.findall(more)
@@ -192,7 +196,7 @@ async def _ahead(git: Git, there: str, commit: str) -> int | None:
 
 
 def _program(urls: Sequence[str]) -> tuple[Program | None, str]:
-    """The program that creates a pull request, or None and the reason. Blocking."""
+    """The program that creates a pull request, or None and the reason why none can be created. Blocking."""
     installed = _installed()
     host = next(filter(None, map(_host, urls)), "")
     named: Program | None = "gh" if "github" in host else "glab" if "gitlab" in host else None
@@ -207,15 +211,15 @@ def _program(urls: Sequence[str]) -> tuple[Program | None, str]:
 
 
 def _installed() -> dict[Program, str]:
-    """The paths of the programs. Relative entries of PATH are ignored, because the current directory may be the
-    project. Blocking."""
+    """The paths of the programs that are installed. Relative entries of PATH are ignored, because the current directory
+    may be the project. Blocking."""
     programs: Iterable[Program] = ("gh", "glab")
     found = {name: shutil.which(name) for name in programs}
     return {name: path for name, path in found.items() if path is not None and os.path.isabs(path)}
 
 
 def _host(url: str) -> str:
-    """The host in a remote's address; empty for a path."""
+    """The host in a remote's address, in lower case; empty for a path or an address that is not valid."""
     if "://" in url:
         try:
             return (urlsplit(url).hostname or "").lower()
@@ -253,3 +257,12 @@ _PUSH: Final = f"""
 [ "$("$git" rev-parse --verify --quiet "$ref^{{commit}}")" = "$commit" ] || exit {MOVED}
 exec "$git" push $upstream -- "$remote" "$ref:$there"
 """
+
+_STILL_CHECKED_OUT: Final = """
+if [ "$("$git" symbolic-ref --quiet HEAD)" != "$ref" ]; then
+    echo "The branch $local is no longer checked out."
+    exit 1
+fi
+"""
+"""gh creates the pull request for the branch that is checked out, and an agent may have checked out another one during
+the push."""

@@ -1,4 +1,4 @@
-"""The comments of a review as the server stores them, by their ids, in the order in which they were written. Pure."""
+"""The comments on a review as the server stores them: by id, in the order in which they were written. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from drawbridge.server.protocol.messages import ReviewComment
 MOST_COMMENTS: Final = 200
 
 COMMENTS_BYTES: Final = 200_000
-"""The maximum size of all comments of a review as JSON, in bytes: the message with the review contains them."""
+"""The maximum size of all comments on a review as JSON, in bytes: the message with the review contains them."""
 
 
 class Remembered(Struct, frozen=True):
-    """A comment of the review. ``seq``: the number of the record in which it was written or, if several sessions share
-    the review, of the change that added it. ``changes``: how often it has changed. ``begun``: whether the run that it
-    was sent with has begun.
+    """A comment in the review. ``seq``: the number of the record that added it or, if several sessions share the
+    review, the number of the change that added it. ``changes``: how often it has changed, including when it was added.
+    ``begun``: whether the run that it was sent with has begun.
     """
 
     comment: ReviewComment
@@ -46,7 +46,7 @@ def sized(comments: Mapping[str, Remembered], comment: ReviewComment) -> tuple[i
 
 def change(comments: dict[str, Remembered], id: str, comment: ReviewComment | None, seq: int) -> None:
     """Stores a comment that was written or changed; None removes it. ``seq``: as in ``Remembered``, if the comment is
-    new. Makes room by dropping the oldest resolved comments."""
+    new. If there are too many comments, drops the oldest resolved ones."""
     if comment is None:
         comments.pop(id, None)
         return
@@ -60,7 +60,7 @@ def change(comments: dict[str, Remembered], id: str, comment: ReviewComment | No
 
 
 def send(comments: dict[str, Remembered], ids: Iterable[str], run_id: str, *, begun: bool = False) -> None:
-    """Marks the comments with these ids, if they exist, as sent with this run."""
+    """Marks the comments with these ids, if they exist, as sent with this run. ``begun``: whether the run has begun."""
     for id in ids:
         if id in comments:
             comments[id] = comments[id].now(begun=begun, state="sent", run_id=run_id)

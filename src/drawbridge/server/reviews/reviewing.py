@@ -64,15 +64,15 @@ class Reviewing:
         self.commenting = Commenting(comments, review, checkpoints)
         self.publishing = Publishing(review, checkpoints, stores, owner)
         self._known_version = NOTHING_TO_REVIEW
-        """The version of the review that clients know of."""
+        """The version of the review that was last published to clients."""
         self._shown: Mapping[str, Shown] = {}
-        """The files of the latest reply."""
+        """The files of the latest reply, by path."""
         self._images: frozenset[str] = frozenset()
         """git's ids of the images that the latest reply names."""
 
     async def extend(self, git: Git, run_id: str, when: When, commit: str) -> bool:
-        """Extends the review to a run's checkpoint that was stored. Returns whether that succeeded. A failure is only
-        logged, because the checkpoint exists."""
+        """Extends the review to a stored checkpoint of a run. Returns whether that succeeded. A failure is only logged,
+        because the checkpoint exists."""
         try:
             await self._review.extend(git, run_id, when, commit)
             if when == "after":
@@ -83,7 +83,7 @@ class Reviewing:
         return True
 
     async def look(self) -> None:
-        """Updates the review after files were changed, but not by a run. A failure is logged."""
+        """Updates the review after something other than a run has changed files. A failure is logged."""
         try:
             async with self._checkpoints.operation() as git:
                 review = await self._review.current(git, self._checkpoints)
@@ -148,7 +148,7 @@ class Reviewing:
         self, wish: Wish, session: str, asker: Subscriber, check_at_rest: Callable[[], None]
     ) -> Answer[ReviewReply]:
         """Applies a decision to a part of the review. The decision is recorded in ``session``, and published like every
-        event. ``check_at_rest`` raises ``ClientError`` during a run, in which hunks can only be kept. The caller must
+        event. ``check_at_rest`` raises ``ClientError`` during a run, when hunks can only be kept. The caller must
         not run two decisions or commits at the same time. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or
         OSError."""
         own = self._stores.get(session)

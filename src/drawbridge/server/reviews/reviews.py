@@ -6,9 +6,9 @@ what was kept but not committed. All three are commits with private refs
 (``refs/drawbridge/<project or directory>/review/base``, ``…/head`` and ``…/start``), so they outlive the server.
 
 The title of head names the run that it is about: ``run_1 before`` and ``run_1 now`` during that run, ``run_1 after``
-once it has ended. What changes during a run is the agent's work; what changes at any other time was changed by somebody
-else, and is absorbed into base and start. A run that ended while no server was running counts as ended the next
-time that the review is read.
+once it has ended. What changes during a run counts as the agent's work; what changes at any other time counts as
+somebody else's, and is absorbed into base and start. A run that ended while no server was running counts as ended the
+next time that the review is read.
 """
 
 from __future__ import annotations
@@ -17,16 +17,13 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final, Literal, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from drawbridge.server.checkpoints.checkpoints import (
-    NAMED,
-    REVIEW,
-    Changed,
-    Checkpoints,
+from drawbridge.server.checkpoints.checkpoints import NAMED, REVIEW, Changed, Checkpoints, When
+from drawbridge.server.checkpoints.commits import (
     Filtered,
-    When,
     committed,
     differences,
     filtered_of,
@@ -59,11 +56,11 @@ Decision: TypeAlias = Literal["keep", "undo", "edit"]
 
 
 class Wish(Struct, frozen=True):
-    """A person's decision. ``hunks``, ``files`` and ``all``: the hunks that it applies to, by their ids, by the paths
-    of their files as clients see them, or all.
+    """A user's decision. It applies to the hunks with the ids ``hunks``, to all hunks of ``files`` (paths as clients
+    see them), or to ``all`` hunks.
 
-    ``version``: the version of the review that the person has seen; decisions on ``files`` and ``all`` are refused if
-    it has changed. ``text``: the lines that replace the new lines of one hunk.
+    ``version``: the version of the review that the user has seen; decisions on ``files`` and ``all`` are refused if it
+    has changed. ``text``: for an edit, the lines that replace the new lines of one hunk.
     """
 
     by: str
@@ -83,7 +80,7 @@ class Decided(Struct, frozen=True):
 
 
 class HunkGone(Exception):
-    """A hunk or a file is no longer in the review. ``decided``: the decision, if a person has decided on the hunk."""
+    """A hunk or a file is no longer in the review. ``decided``: the decision, if a user has decided on the hunk."""
 
     def __init__(self, what: str, decided: Decided | None = None) -> None:
         super().__init__(what)
@@ -92,16 +89,20 @@ class HunkGone(Exception):
 
 
 class ReviewMoved(Exception):
-    """The review has changed since the person saw it."""
+    """The review has changed since the user saw it."""
 
 
 class NoLines(Exception):
     """The file has no lines on that side: it does not exist there, or its lines are not compared."""
 
 
+class SameName(Exception):
+    """Clients see several files of the review with the same path, because their names are not valid UTF-8."""
+
+
 class Open(Struct, frozen=True):
     """The review at one moment. ``version`` changes whenever anything in ``files`` does. ``private``: whether it is
-    kept in a private repository."""
+    stored in a private repository."""
 
     files: tuple[FileChange, ...] = ()
     private: bool = False
@@ -165,17 +166,21 @@ class Review:
     def __init__(self, project_id: str) -> None:
         self._refs = f"refs/drawbridge/{project_id}/{REVIEW}"
         self._run: str | None = ""
-        """The latest run whose beginning this server has recorded; None if any run that has not ended counts as
-        active."""
+        """The latest run whose beginning this server has recorded; empty if it has recorded none; None if any run that
+        has not ended counts as active."""
         self._compared: dict[str, _Compared] = {}
         """The latest comparison of each file, by path."""
+        self._sizes: dict[str, int] = {}
+        """The sizes of the contents that were compared last, in bytes, by object id."""
+        self._trees_in: WeakKeyDictionary[Git, _Trees] = WeakKeyDictionary()
+        """git for one operation → the review's commits, if that operation has read or set them."""
 
     def continues(self) -> None:
         """Notes that a run that began before the server was restarted is still active."""
         self._run = None
 
     async def extend(self, git: Git, run_id: str, when: When, commit: str) -> None:
-        """Extends the review to a checkpoint that was stored. Raises ``GitFailed``."""
+        """Extends the review to a stored checkpoint of a run. Raises ``GitFailed``."""
         trees = await self._trees(git)
         if trees is None:
             start = base = commit
@@ -189,10 +194,10 @@ class Review:
             start = await self._absorb_kept(git, trees, base)
         if when == "before":
             self._run = run_id
-        await self._set(git, start, base, commit)
+        await self._set(git, _Trees(start, base, commit, run_id, when != "after"))
 
     async def current(self, git: Git, checkpoints: Checkpoints) -> Open:
-        """The review of the files as they are now. Raises ``GitFailed``."""
+        """The review of the files as they are now. Raises ``NoCheckpoint`` or ``GitFailed``."""
         return (await self._look(git, checkpoints))[1]
 
     async def stored(self, git: Git) -> Open:
@@ -207,7 +212,7 @@ class Review:
     async def decide(self, git: Git, checkpoints: Checkpoints, wish: Wish) -> Outcome:
         """Applies a decision to hunks of the review as it is now. Raises ``HunkGone``, ``ReviewMoved``,
         ``NotEditable``, ``NoCheckpoint``, ``Changed``, ``UnsavedChanges`` or ``GitFailed`` without changing anything,
-        unless git itself was ended while it was writing the files."""
+        unless git itself was killed while it was writing the files."""
         trees, review = await self._look(git, checkpoints)
         if trees is None:
             raise HunkGone(next(iter(wish.hunks), "")) if wish.hunks else ReviewMoved
@@ -234,19 +239,21 @@ class Review:
             head = await committed(git, tree, title, await filtered_of(git, trees.head))
         decided |= {id: Decided(wish.by, wish.decision) for ids in chosen.values() for id in ids}
         base = await self._new_base(git, trees.base, olds, decided)
-        await self._set(git, trees.start, base, head)
+        trees = trees._replace(base=base, head=head)
+        await self._set(git, trees)
         for path, file in after.items():
             old, new = olds.get(file.path_before, file.old), news.get(file.path, file.new)
             self._compared.pop(path, None)
             self._compared[file.path] = _Compared(_key(old), _key(new), file.hunks, file.old_path)
-        left = await self._between(git, trees._replace(base=base, head=head), decided)
+        left = await self._between(git, trees, decided)
         return Outcome(left, len(chosen), sum(map(len, chosen.values())))
 
     async def commit(
         self, git: Git, checkpoints: Checkpoints, message: str, branch: str | None, files: Collection[str]
     ) -> Committed:
-        """Commits what was kept, or only the kept changes to ``files``. Raises what ``committing.commit`` raises,
-        without changing anything except for what a hook itself has changed."""
+        """Commits the changes to ``files`` that were kept; all that were kept if ``files`` is empty. Raises
+        ``NoCheckpoint`` or the errors of ``committing.commit``; in that case, nothing was changed except for what a
+        hook itself has changed."""
         trees, _ = await self._look(git, checkpoints)
         if trees is None:
             raise NothingToCommit
@@ -272,15 +279,18 @@ class Review:
         if kept:
             tree = await tree_with(git, trees.start, {path: version_of(made, {}) for path, (_, made) in kept.items()})
             start = await committed(git, tree, "start", await filtered_of(git, trees.start))
-            await self._set(git, start, trees.base, trees.head)
+            await self._set(git, trees._replace(start=start))
 
     async def text_of(self, git: Git, checkpoints: Checkpoints, path: str, side: Side) -> Version:
-        """One side of a file of the review as it is now. Raises ``HunkGone``, ``NoLines`` or ``GitFailed``."""
+        """One side of a file of the review as it is now. ``path``: the file's path as clients see it. Raises
+        ``HunkGone``, ``SameName``, ``NoLines``, ``NoCheckpoint`` or ``GitFailed``."""
         review = await self.current(git, checkpoints)
-        file = next((file for file in review.files if file.path == path), None)
-        if file is None:
+        files = [file for file in review.files if shown_path(file.path) == path]
+        if not files:
             raise HunkGone(path)
-        version = file.new if side == "new" else file.old
+        if len(files) > 1:
+            raise SameName
+        version = files[0].new if side == "new" else files[0].old
         if version is None or version.text is None:
             raise NoLines
         return version
@@ -295,8 +305,8 @@ class Review:
         return await places(git, Commits(trees.base, trees.head, runs), review.files, comments, begun)
 
     async def keep_texts(self, git: Git, blobs: Collection[str]) -> None:
-        """Makes git keep these contents, which have comments, until the next call or until the checkpoints are removed.
-        Raises ``GitFailed``."""
+        """Makes git keep these contents of files with comments until the next call, or until the checkpoints are
+        removed. Raises ``GitFailed``."""
         listed = await git.read("cat-file", "--batch-check", stdin="".join(f"{blob}\n" for blob in sorted(set(blobs))))
         there = [words[0] for words in map(str.split, listed.splitlines()) if words[1:2] == ["blob"]]
         tree = await git.read("mktree", stdin="".join(f"100644 blob {blob}\t{blob}\n" for blob in there))
@@ -304,8 +314,8 @@ class Review:
         await git.read("update-ref", "--no-deref", f"{self._refs}/comments", commit)
 
     async def _look(self, git: Git, checkpoints: Checkpoints) -> tuple[_Trees | None, Open]:
-        """Updates head to the files as they are now. Returns the review's commits (None if there are none) and the
-        review."""
+        """Updates head to the files as they are now. Returns the review's commits (None if ``_trees`` finds none) and
+        the review. Raises ``NoCheckpoint`` or ``GitFailed``."""
         trees = await self._trees(git)
         if trees is None:
             await checkpoints.check_size(git)
@@ -320,42 +330,55 @@ class Review:
             if not trees.is_running:
                 base = await self._absorb(git, trees, head)
                 start = await self._absorb_kept(git, trees, base)
-            await self._set(git, start, base, head)
             trees = _Trees(start, base, head, trees.run, is_running)
+            await self._set(git, trees)
         return trees, await self._between(git, trees, await self._decided(git, trees))
 
     async def _trees(self, git: Git) -> _Trees | None:
         """The review's commits. None if the project has had no run, or if another program has removed the refs or set
         them to something else."""
-        form = "--format=%(refname:lstrip=-1) %(objecttype) %(objectname) %(contents:subject)"
-        listed = (line.split(" ", 3) for line in (await git.read("for-each-ref", form, f"{self._refs}/")).splitlines())
-        found = {name: (commit, title) for name, kind, commit, title in listed if kind == "commit"}
+        if git in self._trees_in:
+            return self._trees_in[git]
+        names = ("refname:lstrip=-1", "objecttype", "objectname", "tree", "contents")
+        form = "--format=" + "".join(f"%({name})%00" for name in names)
+        words = (await git.read("for-each-ref", form, f"{self._refs}/")).split("\0")
+        columns = [words[at :: len(names)] for at in range(len(names))]
+        found: dict[str, str] = {}
+        for name, kind, id, tree, message in zip(*columns, strict=False):  # the last word is the end of a line
+            if kind == "commit":
+                found[name.removeprefix("\n")] = id
+                git.commits[id] = tree, message
         if not {"base", "head"} <= found.keys():
             return None
-        (base, _), (head, title) = found["base"], found["head"]
-        start, _ = found.get("start", found["base"])  # earlier versions had no start
-        run, _, when = title.rpartition(" ")
-        return _Trees(start, base, head, run, when != "after")
+        base, head = found["base"], found["head"]
+        start = found.get("start", base)  # earlier versions had no start
+        run, _, when = (await message_of(git, head)).partition("\n")[0].rpartition(" ")
+        self._trees_in[git] = trees = _Trees(start, base, head, run, when != "after")
+        return trees
 
-    async def _set(self, git: Git, start: str, base: str, head: str) -> None:
+    async def _set(self, git: Git, trees: _Trees) -> None:
         """Sets all refs, or none. Refs that an agent may have made symbolic are replaced, and not followed."""
+        start, base, head, _, _ = trees
         lines = (
             f"option no-deref\nupdate {self._refs}/{name} {commit}\n"
             for name, commit in (("start", start), ("base", base), ("head", head))
         )
         await git.read("update-ref", "--stdin", stdin="".join(lines))
+        self._trees_in[git] = trees
 
     async def _decided(self, git: Git, trees: _Trees) -> dict[str, Decided]:
         notes = noted(await message_of(git, trees.base), _Notes)
         return notes.decided if notes else {}
 
     async def _absorb(self, git: Git, trees: _Trees, now: str) -> str:
-        """Returns a new base, with what somebody else changed from head to ``now``, a commit or a tree."""
+        """The base with what somebody else changed from head to ``now``, a commit or a tree: a new commit if that
+        changes a file, otherwise the same base."""
         new = await self._absorbed(git, trees.base, trees.head, now)
         return await self._new_base(git, trees.base, new, await self._decided(git, trees)) if new else trees.base
 
     async def _absorb_kept(self, git: Git, trees: _Trees, base: str) -> str:
-        """Returns a new start, with what somebody else changed from the previous base to ``base``."""
+        """The start with what somebody else changed from the previous base to ``base``; ``base`` if nothing was
+        kept."""
         if not await differences(git, trees.start, trees.base):
             return base
         new = await self._absorbed(git, trees.start, trees.base, base)
@@ -397,7 +420,10 @@ class Review:
     async def _between(self, git: Git, trees: _Trees, decided: Collection[str]) -> Open:
         """The hunks between base and head."""
         entries = await differences(git, trees.base, trees.head)
+        git.sizes.update(self._sizes)
         loaded = await loaded_texts(git, [entry for both in entries.values() for entry in both])
+        blobs = (entry.partition(" ")[2] for both in entries.values() for entry in both)
+        self._sizes = {blob: git.sizes[blob] for blob in blobs if blob in git.sizes}
         files = await asyncio.to_thread(self._compare, entries, loaded, decided)
         self._compared = {
             file.path: _Compared(_key(file.old), _key(file.new), file.hunks, file.old_path) for file in files

@@ -52,16 +52,16 @@ class Audience:
         return of_sessions + sum(map(len, self._topics.values()))
 
     def join(self, project_id: str, client: Subscriber) -> None:
-        """``client`` receives the session's events from now on."""
+        """Subscribes ``client`` to the session's events; it is no longer catching up."""
         self._catching_up.get(project_id, {}).pop(client.id, None)
         self._joined.setdefault(project_id, {})[client.id] = client
 
     def catch_up(self, project_id: str, client: Subscriber) -> None:
-        """``client`` has joined, and has to be sent what it has missed before it receives anything new."""
+        """Marks ``client`` as catching up: it has joined, and has to be sent what it has missed before anything new."""
         self._catching_up.setdefault(project_id, {})[client.id] = client
 
     def end_catching_up(self, project_id: str, client: Subscriber) -> None:
-        """``client`` has stopped catching up, whether it has succeeded or not."""
+        """Marks ``client`` as no longer catching up, whether or not it has received everything."""
         self._catching_up.get(project_id, {}).pop(client.id, None)
 
     def leave(self, project_id: str, client: Subscriber) -> None:
@@ -83,7 +83,7 @@ class Audience:
         self._catching_up.pop(project_id, None)
 
     def follow(self, topics: Sequence[str], client: Subscriber) -> None:
-        """``client`` receives the events of these topics from now on. Unknown topics ("stats") are ignored."""
+        """Subscribes ``client`` to these topics. Unknown topics, such as "stats", are ignored."""
         for topic in topics:
             if topic in self._topics:
                 self._topics[topic][client.id] = client
@@ -115,8 +115,9 @@ class Audience:
 
     def published(self, announced: Announced) -> None:
         """The "clients" receiver of the event bus. Clients that have joined the session receive every event, except
-        while they are catching up; clients that have not joined receive the events of the topics that they follow. The
-        client whose request caused the event gets a reply instead."""
+        while they are catching up; clients that have not joined receive the events of the topics that they follow, but
+        no quiet ones. In both cases, they have to be allowed to see the session's directory. The client whose request
+        caused the event gets a reply instead."""
         event, project_id = announced.event, announced.project_id or ""
         # Clients that are catching up receive this, too: a removed session has no more records to send.
         is_over = isinstance(event, ProjectGone)
@@ -139,8 +140,8 @@ class Audience:
 
 
 def frame(announced: Announced) -> Frame:
-    """The frame that clients receive when the event happens. If the event is an agent's line, it is in the frame
-    unchanged."""
+    """The frame that clients receive when the event happens. An agent's line is in the frame unchanged, unless it is
+    too large for a message."""
     seq, timestamp = (announced.seq if isinstance(announced, Stored) else None), announced.timestamp
     project_id, event = announced.project_id, announced.event
     match event:

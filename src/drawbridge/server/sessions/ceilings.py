@@ -47,11 +47,11 @@ HARMLESS: Final[Mapping[str, str]] = {
     "effort": "costs, which the budgets bound",
     "partial_messages": "what is reported, not what is done",
 }
-"""Options without a ceiling → why. A new option has to be in ``COVERED`` or here before it can be requested."""
+"""Options without a ceiling → why. A test requires each option to be either in ``COVERED`` or here."""
 
 LEAVING_PLAN: Final = "ExitPlanMode"
-"""The tool by which Claude Code asks to leave plan mode. Unless the decision remembers a mode, the driver of Claude
-Code answers with the "default" mode."""
+"""The tool by which Claude Code asks to leave plan mode. Unless the decision remembers suggestions, Claude Code's
+driver answers with the "default" mode."""
 
 
 LEAST_USD: Final = 0.01
@@ -90,8 +90,8 @@ class Ceilings(Struct, frozen=True):
     tools: tuple[str, ...] = ()
     """Patterns for the rules in ``allowed_tools``, with ``*`` for anything, such as ``Bash(git *)``."""
     models: tuple[str, ...] = ()
-    """Names of models, with ``*`` for anything. A client that chooses none gets the first one without ``*``, or an
-    error if there is none."""
+    """Names of models, with ``*`` for anything. A client that chooses none gets the first name without ``*``; if all of
+    them contain one, it has to choose."""
     max_turns: int | None = None
     max_budget_usd: float | None = None
     project_budget_usd: float | None = None
@@ -107,8 +107,8 @@ class Ceilings(Struct, frozen=True):
 def within(
     ceilings: Ceilings, asked: Options, now: datetime, usable: Callable[[str], bool], *, own_modes: bool = False
 ) -> Options:
-    """Applies the ceilings to the options that a client has chosen. Returns the options to run with. ``usable``:
-    whether a directory is inside an allowed one. ``own_modes``: whether the agent has its own modes.
+    """Applies the ceilings to the options that a client has chosen. Returns the options to run with. ``usable`` returns
+    whether an additional directory is allowed. ``own_modes``: whether the agent has its own modes.
 
     Raises ``ClientError``: PERMISSION_DENIED outside the hours in which agents may run; otherwise an error that names
     the option: PERMISSION_DENIED, INVALID_PATH for a directory, or VALIDATION_FAILED for a model name that is not
@@ -157,7 +157,7 @@ def checked_model(ceilings: Ceilings, model: str, field: str = "data.options.mod
     """Returns ``model``. Raises ``ClientError``: VALIDATION_FAILED if the name is not valid, PERMISSION_DENIED if
     clients may not choose it."""
     if model and not MODEL_NAME.fullmatch(model):
-        text = f'{field}: it is not a valid model name, such as "opus".'
+        text = f'{field}: it must be a model name, such as "opus".'
         raise ClientError("VALIDATION_FAILED", text, field)
     if ceilings.models and not _fits(model, ceilings.models):
         raise _denied(field.rpartition(".")[2], f"must be one of {', '.join(ceilings.models)}", field)
@@ -251,7 +251,7 @@ def mode_fits(ceilings: Ceilings, mode: str, *, own_modes: bool = False) -> bool
 
 def reported_mode_fits(ceilings: Ceilings, mode: str, *, own_modes: bool) -> bool:
     """Whether a mode that an agent reports is allowed. A known mode other than ``BYPASS`` is allowed if it asks at
-    least as much as one of the modes that clients may choose."""
+    least as much as one of the modes that clients may choose; any other mode if clients may choose it."""
     known = word(mode)
     if known in _LENIENCE and known != BYPASS:
         return _LENIENCE[known] <= max(_LENIENCE[allowed] for allowed in ceilings.modes)
@@ -278,13 +278,13 @@ def _model(ceilings: Ceilings, asked: str | None) -> str | None:
         return None
     usual = next((one for one in ceilings.models if "*" not in one), None)
     if usual is None:
-        raise _denied("model", f"must be named, and be one of {', '.join(ceilings.models)}")
+        raise _denied("model", f"is required, and must be one of {', '.join(ceilings.models)}")
     return usual
 
 
 def _fallback(ceilings: Ceilings, asked: str | None) -> str | None:
-    """Checks and returns the models: Claude Code accepts several, separated by commas (2.1.329). Raises ``ClientError``
-    if clients may not choose one of them."""
+    """Checks the models in ``asked``, which is None if none were chosen, and returns it: Claude Code accepts several
+    models, separated by commas (2.1.329). Raises ``ClientError`` if clients may not choose one of them."""
     for one in () if asked is None else asked.split(","):
         checked_model(ceilings, one.strip(), "data.options.fallback_model")
     return asked
@@ -316,7 +316,7 @@ class Budgets:
     with what is left as its own budget: simultaneous runs can each spend that amount, but not more.
 
     ``project``, ``day``: None for no limit. Spending is counted by directory: a project that is deleted and created
-    again does not get a new budget.
+    again does not get a new budget, unless the deleted project is no longer in the trash when the server starts.
     """
 
     def __init__(self, project: float | None = None, day: float | None = None) -> None:
@@ -326,7 +326,7 @@ class Budgets:
         self._of_days: defaultdict[str, float] = defaultdict(float)
 
     def spent_before(self, directory: str, total: float, days: Mapping[str, float]) -> None:
-        """Adds the costs that one project's records contain, when the project is loaded."""
+        """Adds what the runs of a stored project have cost. Called when the project is loaded or found in the trash."""
         self._of_projects[directory] += total
         for day, amount in days.items():
             self._of_days[day] += amount
@@ -337,8 +337,8 @@ class Budgets:
         forget_old(self._of_days)
 
     def left(self, directory: str, now: datetime) -> float | None:
-        """What a run of this project may still cost; None for no limit. Raises ``ClientError`` (BUDGET_EXCEEDED) if
-        less than ``LEAST_USD`` is left."""
+        """What a run of this project may still cost, in US dollars; None for no limit. Raises ``ClientError``
+        (BUDGET_EXCEEDED) if less than ``LEAST_USD`` is left."""
         left = None
         for name, limit, spent in (
             ("project", self._project, self._of_projects.get(directory, 0.0)),

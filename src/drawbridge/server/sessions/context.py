@@ -34,14 +34,16 @@ class Limits(Struct, frozen=True):
     runs_at_once: int = 4
     queue: int = 20
     idle_seconds: float = 300.0
-    """Seconds after which a run without output from the agent is stopped; not counted while a person is being asked."""
+    """A run is stopped after this many seconds without output from the agent. Time in which a person is being asked
+    does not count."""
     total_seconds: float | None = None
     warm_processes: int = 4
     checkpoints: bool = True
     """Whether a checkpoint is taken before and after each run."""
     warm_seconds: float = 1800.0
     memory_bytes: int | None = None
-    """The maximum resident memory of one agent with everything that it has started, in bytes."""
+    """The maximum resident memory of one agent process and everything that it has started, in bytes; None for no
+    limit."""
     confinement: Confinement = Confinement()
     sizes: Sizes = Sizes()
     continue_limited: bool = False
@@ -50,14 +52,15 @@ class Limits(Struct, frozen=True):
 
 
 class Slots:
-    """The slots for simultaneous runs, given in the order of the requests."""
+    """The slots for simultaneous runs, assigned in the order of the requests."""
 
     def __init__(self, count: int) -> None:
         self._free = count
         self._waiting: deque[Callable[[], None]] = deque()
 
     def take(self, go: Callable[[], None]) -> Callable[[], None]:
-        """Calls ``go`` once a slot is free (now or later). Returns a function that withdraws the request."""
+        """Calls ``go`` once a slot is free (now or later). Returns a function that withdraws the request; it does
+        nothing once ``go`` has been called."""
         if self._free:
             self._free -= 1
             go()
@@ -73,7 +76,8 @@ class Slots:
 
 
 class Context:
-    """The context of one server. ``publish`` passes an event to its receivers; ``audience``: the clients."""
+    """The context of one server. ``publish`` passes an event to its receivers. ``audience``: the clients that have
+    joined a session or follow a topic."""
 
     def __init__(
         self,
@@ -156,7 +160,7 @@ class Context:
             raise ClientError("INVALID_PATH", problem)
 
     def spend(self, directory: str, amount: float) -> None:
-        """Counts the cost of a run. If the day's budget is then used up, the other runs are stopped."""
+        """Counts the cost of a run that has ended. If this uses up the day's budget, all active runs are stopped."""
         now = datetime.now()
         self.budgets.spend(directory, amount, now)
         try:

@@ -16,12 +16,13 @@ from drawbridge.server.protocol.replies import SessionInfo
 IN_USE: Final = (
     "This conversation is open in another process, such as a terminal. Close it there, or fork the conversation."
 )
-"""The error for a conversation that another process has open: both processes would write to the same record, and
-neither would see what the other does."""
+"""The error for a conversation that another process has open: both processes would write to the same file, and neither
+would see what the other does."""
 
 
 async def listed(agent: Agent | None, path: Path, current: str, limit: int) -> list[SessionInfo]:
-    """The conversations, newest first; empty if the agent can't list them. Raises ``AgentUnusable``."""
+    """The conversations, at most ``limit``, newest first; empty if the agent can't list them. Raises
+    ``AgentUnusable``."""
     if agent is not None and agent.sessions is not None:
         kept = await asyncio.to_thread(agent.sessions.listed, path, limit)
     else:
@@ -39,26 +40,26 @@ async def listed(agent: Agent | None, path: Path, current: str, limit: int) -> l
 
 
 def directories(agents: Iterable[Agent], limit: int) -> list[tuple[Path, str]]:
-    """The directories in which the agents have worked, with or without Drawbridge, and when; at most ``limit`` per
-    agent. Blocking."""
+    """The directories in which the agents have worked, with or without Drawbridge, each with the time of its last
+    activity (RFC 3339 in UTC); at most ``limit`` per agent. Blocking."""
     kept = [agent.sessions.directories(limit) for agent in agents if agent.sessions is not None]
     return [(path, _time(seconds)) for found in kept for path, seconds in found]
 
 
 def known(agent: Agent | None, path: Path, session_id: str) -> bool:
-    """Whether the conversation can be resumed, as far as that is known without asking the agent."""
+    """Whether the conversation can be resumed, as far as that is known without asking the agent. Blocking."""
     if agent is None or agent.sessions is None:
         return bool(session_id)
     return agent.sessions.known(path, session_id)
 
 
 def stored(agent: Agent | None, path: Path, session_id: str) -> bool:
-    """Whether the agent has its own record of the conversation, as far as its files show that. Blocking."""
+    """Whether the agent has its own transcript of the conversation, as far as its files show that. Blocking."""
     return agent is not None and agent.sessions is not None and agent.sessions.known(path, session_id)
 
 
 def title(agent: Agent | None, path: Path, session_id: str) -> str | None:
-    """The conversation's title in the agent's own record; None if it has none. Blocking."""
+    """The conversation's title in the agent's own transcript; None if it is not known. Blocking."""
     return None if agent is None or agent.sessions is None else agent.sessions.title(path, session_id)
 
 

@@ -98,8 +98,8 @@ class CurrentConversation:
         self._store.record(messages.SessionChanged("" if fork else session_id, self.fork_from, agent, title))
 
     def reset(self, asker: Subscriber | None = None) -> tuple[messages.SessionReset, int | None]:
-        """Makes the next prompt begin a new conversation. Returns the record, and its number for the reply to
-        ``asker``."""
+        """Makes the next prompt begin a new conversation. Returns the record, and what ``SessionStore.record`` returns
+        for the reply to ``asker``."""
         reset = messages.SessionReset(self._memory.session_id, "", self._store.data.id)
         self.fork_from = None
         self._forget_state()

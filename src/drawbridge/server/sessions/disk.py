@@ -26,10 +26,10 @@ AGAIN_BELOW: Final = 0.9
 """A warning may be sent again once the use has been below this share of the threshold that the warning was about."""
 
 LOW_FREE: Final = 500 * MB
-"""Free bytes on the disk with the data, below which a warning is sent."""
+"""If fewer bytes than this are free on the disk that contains the data, a warning is sent, and health is "degraded"."""
 
 LEAST_FREE: Final = 32 * MB
-"""Free bytes below which no run begins: the run's end has to be written too."""
+"""No run begins if fewer bytes than this are free: the run's end has to be written too."""
 
 WHOLE: Final = "The server's data"
 
@@ -48,8 +48,8 @@ class Sizes(Struct, frozen=True):
 
 class Disk:
     """Measures disk use, and sends a ``DiskWarning`` to ``publish`` when a threshold is crossed. A warning about one
-    history is published with the project's id and directory; any other warning without an id, and with the directory
-    ``data``."""
+    history is published with the id and the directory of its project or terminal session; any other warning without an
+    id, and with the directory ``data``."""
 
     def __init__(self, data: Path, sizes: Sizes, publish: Callable[[Announced], None]) -> None:
         self._publish = publish
@@ -64,7 +64,7 @@ class Disk:
         self._changing = threading.RLock()
 
     def now(self, id: str, directory: str, size: int) -> None:
-        """Sets the size of the history of a project or a terminal session, in bytes. May be called from any thread;
+        """Sets the size of a project's or a terminal session's history, in bytes. May be called from any thread;
         outside the main thread, warnings are only sent at the next ``look``."""
         with self._changing:
             self._total += size - self._size(id)
@@ -105,7 +105,8 @@ class Disk:
             self._free()
 
     def refusal(self, id: str, more: int = 0) -> ClientError | None:
-        """Why ``more`` bytes from an agent exceed the owner's limits; None if they do not. Does not read the disk."""
+        """The error if ``more`` bytes from an agent would exceed the owner's limits, or a limit is already reached;
+        otherwise None. Does not read the disk."""
         for what, used, limit, flag in (
             ("The history of this project uses", self._size(id), self._sizes.project, "--max-history"),
             ("This server's data uses", self._total + self._rest, self._sizes.data, "--max-data"),

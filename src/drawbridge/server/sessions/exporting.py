@@ -1,5 +1,5 @@
-"""Exports a history, or one session with the parts that only its agent has stored, as Markdown for people or JSON Lines
-for programs, in pieces."""
+"""Exports a history, or one session with the parts that only its agent has stored, as human-readable Markdown or as
+JSON Lines for programs, in pieces."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from drawbridge.server.store.lines import Record
 from drawbridge.server.store.log import History
 from drawbridge.server.store.search import Part, Waited
 from drawbridge.server.store.texts import Text, clean, content
+from drawbridge.text.counts import counted
+from drawbridge.text.review_words import decided_words
 
 LONGEST_VALUE: Final = 20_000
 """The maximum number of characters of a code block in Markdown, which is for reading. JSON Lines contain the whole
@@ -30,6 +32,9 @@ PIECE: Final = 150_000
 message."""
 
 READ_AT_ONCE: Final = 1024 * 1024
+
+OUTCOMES: Final = {"timeout": "timed out"}
+"""The outcomes of runs that are not written as in the protocol."""
 
 _FENCES: Final = re.compile(r"`{3,}")
 
@@ -42,9 +47,9 @@ async def piece(
     format: Literal["markdown", "jsonl"],
     after: str | None,
 ) -> SessionPiece:
-    """The piece of the ``stretches`` after a position (None for the first one). ``agent``: the agent whose own record
-    is read; None if the client may not see that record. ``waited``: what happened to the session's prompts in the
-    queue.
+    """The piece of the ``stretches`` after a position (None for the first one). ``agent``: the agent whose own
+    transcript is read too; None if none is read, for example because the client may not see it. ``waited``: what
+    happened to the session's prompts in the queue.
 
     Raises ``ClientError``, or ``HistoryUnreadable`` if the history can't be read.
     """
@@ -70,8 +75,8 @@ def _piece(
     at: int,
     skipped: int,
 ) -> tuple[str, str | None]:
-    """The text of the ``stretches`` after a position (see ``_position``), and where the next piece begins (None if
-    there is none). Blocking."""
+    """The text of the ``stretches`` after a position (see ``_position``), and where the next piece begins (None at the
+    end). Blocking."""
     found: list[str] = []
     room = PIECE
     for number in range(stretch, len(stretches)):
@@ -88,8 +93,8 @@ def _piece(
 
 
 def _records(session: Session, stretch: Stretch, agent: Agent | None, at: int) -> Iterator[tuple[int, Record]]:
-    """The records of the stretch after the position ``at``, each with the position up to which the stretch is then
-    written. Blocking."""
+    """The records of the stretch after the position ``at``, each with the position after which the next one is read.
+    Blocking."""
     if stretch.part is not None:
         for record in _recorded(session.history, stretch.part, at):
             yield record.seq, record
@@ -134,14 +139,14 @@ def jsonl(record: Record) -> str:
 
 
 class Markdown:
-    """Writes records as Markdown, for people."""
+    """Writes records as human-readable Markdown."""
 
     def __init__(self, history: History, waited: Mapping[str, Waited]) -> None:
         self._history = history
         self._waited = waited
 
     def record(self, record: Record) -> str:
-        """Returns the record as Markdown, or an empty text if it contains nothing for people. Blocking."""
+        """Returns the record as Markdown, or an empty string if the export does not show such records. Blocking."""
         found = _decoded(record)
         if found is None:
             return ""
@@ -176,7 +181,7 @@ class Markdown:
 
 
 def _decoded(record: Record) -> dict[str, Any] | None:
-    """The record as JSON; None if it contains a number that is out of range, or is nested too deeply."""
+    """The decoded record; None if it contains a number that is out of range, or is nested too deeply."""
     try:
         found: dict[str, Any] = msgspec.json.decode(record.line)
     except (msgspec.DecodeError, RecursionError):
@@ -200,6 +205,10 @@ def _of_server(subtype: object, given: object, when: str) -> str:
     def word(name: str) -> str:
         return _line(_get(given, name))
 
+    def number(name: str) -> int:
+        value = _get(given, name)
+        return value if isinstance(value, int) else 0
+
     match subtype:
         case "permission_request":
             path = _line(_get(given, "proposal", "path"))
@@ -209,13 +218,15 @@ def _of_server(subtype: object, given: object, when: str) -> str:
         case "permission_withdrawn":
             return f"> Withdrawn: {word('reason')}\n\n"
         case "run_finished" if word("outcome") != "completed" and not word("removed_by"):
-            error = word("error")
-            return f"> Run {word('outcome')}{f': {error}' if error else ''}\n\n"
+            outcome, error = word("outcome"), word("error")
+            return f"> Run {OUTCOMES.get(outcome, outcome)}{f': {error}' if error else ''}\n\n"
         case "run_reverted":
-            return f"> The changes of a run were undone by {word('by')}\n\n"
+            files = _get(given, "files")
+            count = len(files) if isinstance(files, list) else 0
+            return f"> {word('by')} undid the changes to {counted(count, 'file')}\n\n"
         case "review_decided" if word("by"):
-            how = {"keep": "kept", "undo": "undone", "edit": "edited"}.get(word("decision"), "decided")
-            return f"> The agent's changes were {how} by {word('by')}\n\n"
+            decided = {"decision": word("decision"), "hunks": number("hunks"), "files": number("files")}
+            return f"> {word('by')} {decided_words(decided)}\n\n"
         case "session_reset":
             return f"---\n\nNew session, {when} UTC\n\n"
         case "session_changed" if word("fork_from"):

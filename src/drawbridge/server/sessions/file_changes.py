@@ -41,7 +41,8 @@ DIFF: Final = ("diff", "--no-index", "--no-ext-diff", "--no-textconv", "--no-col
 
 
 class _Committed(Struct, frozen=True):
-    """A file in the last commit. ``size``: in bytes; ``name``: the name by which git finds its content."""
+    """A file in the last commit. ``size``: in bytes, 0 for a nested repository; ``name``: the name by which git finds
+    its content."""
 
     mode: str
     size: int
@@ -49,7 +50,7 @@ class _Committed(Struct, frozen=True):
 
 
 class Comparisons:
-    """Files compared with the last commit, for clients."""
+    """Compares files with the last commit, for clients."""
 
     def __init__(self, confinement: Confinement, memory: MemoryWatch) -> None:
         self._confinement = confinement
@@ -142,7 +143,8 @@ async def _is_tracked(git: Git, path: str) -> bool:
 async def _fitting(
     git: Git, path: str, status: Literal["M", "A", "D", "?"], old: str | None, new: str | None
 ) -> FileChanges:
-    """Both texts, or their diff if they are too large for a message."""
+    """Both texts or, if they are too large for a message, the beginning of their diff. Raises ``GitFailed`` or
+    OSError."""
     if await asyncio.to_thread(lambda: len(msgspec.json.encode([old, new])) <= LARGEST_SHOWN):
         return FileChanges(path=path, status=status, old=old, new=new)
     names = [git.folder / "old", git.folder / "new"]

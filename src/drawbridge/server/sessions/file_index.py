@@ -49,7 +49,7 @@ MOST_FILES: Final = 100_000
 """The maximum number of files in a list, and of changed files."""
 
 MOST_WALKED: Final = 20_000
-"""The maximum number of entries that are looked at without git."""
+"""The maximum number of directory entries that are examined without git."""
 
 LISTS_KEPT: Final = 4
 
@@ -81,7 +81,7 @@ class FileIndex(Struct, frozen=True):
     complete: bool
 
     def matching(self, query: str, limit: int) -> list[str]:
-        """The files and directories that match best; without a query, changed ones come first."""
+        """The files and directories that match best, at most ``limit``; without a query, changed ones come first."""
         wanted = _Wanted(query)
         paths = chain(self.files, self.directories)
         ranked = ((wanted.rank(path, path in self.changed), len(path), path) for path in paths if wanted.matches(path))
@@ -92,8 +92,8 @@ class FileIndex(Struct, frozen=True):
         return {above for path, status in self.changed.items() if status == "D" for above in _above(path)}
 
     def ignores(self, path: str) -> bool:
-        """Whether git ignores the path, or the path is a directory without any file that is listed. False if the list
-        is incomplete or was made without git."""
+        """Whether git ignores the path, or the path is a directory without listed files. False if the list is
+        incomplete or was made without git."""
         return self.git and self.complete and path not in self.files and path not in self.directories
 
 
@@ -186,7 +186,9 @@ class _Wanted:
 
 
 class _List:
-    """The file list of one project. ``make`` makes a new list; it receives git's settings from the previous time."""
+    """The file list of one project. ``make`` makes a new list; it receives the git settings that the previous call
+    returned.
+    """
 
     def __init__(
         self, make: Callable[[Settings | None], Awaitable[tuple[FileIndex, Settings | None]]], tasks: BackgroundTasks
@@ -199,7 +201,7 @@ class _List:
         self._made_at = 0.0
 
     async def current(self) -> FileIndex:
-        """The list; waits for a new one if there is none yet, or if it is older than ``KEPT_SECONDS``. Raises
+        """The list; waits for a new one if none was made yet, or if it is older than ``KEPT_SECONDS``. Raises
         ``ClientError`` if no list could be made."""
         age = time.monotonic() - self._made_at
         if (self._index is None or age > FRESH_SECONDS) and self.making is None:
@@ -255,7 +257,7 @@ class FileIndexes:
                 return await asyncio.to_thread(_walked, project), None
 
     async def _by_git(self, project: Project, known: Settings | None) -> tuple[FileIndex, Settings] | None:
-        """The list as git makes it, and git's settings; None if the project is not in a git work tree, or git is not
+        """The list from git, and git's settings; None if the project is not in a git work tree, or git is not
         installed."""
         async with (
             asyncio.timeout(GIT_SECONDS),

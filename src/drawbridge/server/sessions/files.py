@@ -4,7 +4,7 @@ project.
 A client may have a scope that only allows reading, so a path is opened part by part, each relative to the directory
 before it, and no part may be a symbolic link. Links in a client's path are resolved beforehand: the target must be
 inside the project too. What the privacy list names is neither listed nor read, and neither are git's own files (a URL
-in them may contain a password), hidden files directly in the home directory, and the server's own data.
+in them may contain a password), hidden files and directories directly in the home directory, and the server's own data.
 
 The functions block; creating a ``Project`` is cheap.
 """
@@ -44,12 +44,12 @@ MOST_ENTRIES: Final = 1_000
 """The maximum number of entries of one directory in a reply."""
 
 MOST_SCANNED: Final = 20_000
-"""The maximum number of entries of one directory that are looked at."""
+"""The maximum number of entries of one directory that are examined."""
 
 GIT: Final = ".git"
 
 PREFIX: Final = "file:"
-"""The prefix of the ids of blobs that are files of a project; no client can upload a blob with such an id."""
+"""The prefix of blob ids that stand for a project's files; no client can upload a blob with such an id."""
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -63,7 +63,8 @@ _SIGNATURES: Final = (
 )
 
 _BMP_HEADERS: Final = frozenset({12, 16, 40, 52, 56, 64, 108, 124})
-"""Sizes of the second header of a bitmap. They are checked because texts can also begin with its signature, "BM"."""
+"""Sizes of the second header of a bitmap. They are checked because texts can also begin with a bitmap's signature,
+"BM"."""
 
 Version = tuple[int, int, int, int]
 
@@ -96,7 +97,7 @@ class Project(Struct, frozen=True):
         return _is_text(name) and name.casefold() != GIT and not self.privacy.hides_in_any_case(path)
 
     def parts(self, given: str) -> tuple[str, ...]:
-        """The parts of the path that a client has sent, after symbolic links were resolved. Raises ``ClientError``."""
+        """The parts of the path that a client has sent, with symbolic links resolved. Raises ``ClientError``."""
         if "\0" in given or ".." in given.split("/"):
             raise _outside()
         if given.startswith("/"):
@@ -239,7 +240,7 @@ def read(project: Project, given: str, kept: Callable[[Source], str]) -> FileCon
 
 
 def text(project: Project, parts: Sequence[str]) -> str:
-    """The whole text of a file. Raises ``ClientError``, even for an image, which ``read`` would return."""
+    """The whole text of a file. Raises ``ClientError``, even for an image, which ``read`` accepts."""
     content, _ = _content(project, parts)
     if isinstance(content, str):
         raise unsupported("it is an image")

@@ -47,7 +47,7 @@ class KnownOffers:
             return {}
 
     def of(self, agent: str) -> AgentOffers:
-        """The offers that were last stored for the agent; empty if there are none."""
+        """The offers that were last stored for the agent; empty if none were stored."""
         return self._known.get(agent, AgentOffers()) if agent in self._agents else AgentOffers()
 
     def store(self, agent: str, offers: AgentOffers) -> None:

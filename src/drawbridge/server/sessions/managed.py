@@ -1,9 +1,9 @@
 """The session of a project, whose agent the server starts: its queue, its runs, its checkpoints, and what people do
 with it.
 
-One thing happens at a time, on the event loop's thread. Events that belong to the history are written into it before
-they are published. Nothing here blocks, except for methods that are documented as blocking: what takes time is done in
-tasks and threads.
+One thing happens at a time, on the event loop's thread. Events that belong to the history are written to it before they
+are published. Apart from writing to the history and the metadata, only methods that are documented as blocking block:
+what takes time is done in tasks and threads.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class ManagedSession(Session):
 
     @property
     def pids(self) -> list[int]:
-        """The ids of its agent's processes."""
+        """The PIDs of its agent's processes, including those that are ending."""
         return self._worker.pids
 
     def is_using(self, session_id: str) -> bool:
@@ -213,7 +213,7 @@ class ManagedSession(Session):
     def _waiting_runs(self) -> list[messages.RunInfo]:
         return [_run_info(run, position) for position, run in enumerate(self.queue, 1 if self.run else 0)]
 
-    # Actions of people.
+    # User actions.
 
     def execute(self, order: Order, asker: Subscriber | None, *, queue: bool) -> Answer[Accepted]:
         """Accepts a prompt: it is in the history when this returns. Its run begins after the reply, or later if it has
@@ -227,8 +227,8 @@ class ManagedSession(Session):
         return msgspec.structs.replace(self._accepted(order.run_id, seq, order), then=self._next)
 
     def steer(self, order: Order, asker: Subscriber) -> Answer[Accepted]:
-        """Sends a message into the active run. It is in the history when this returns. Raises ``ClientError`` or
-        ``DrawbridgeError`` without changing anything."""
+        """Adds a message to the active run. It is in the history when this returns. A repeated request is not sent
+        again. Raises ``ClientError`` or ``DrawbridgeError`` without changing anything."""
         known = self.memory.run_of(order.request_id or "", order.prompt)
         run = self.run
         if known is not None:
@@ -293,9 +293,9 @@ class ManagedSession(Session):
         self._next()
 
     def _accept(self, order: Order, asker: Subscriber | None, *, queue: bool) -> int | None:
-        """Adds the prompt to the history and to the queue; the caller has to call ``_next`` afterwards. Returns the
-        number of its record for the reply to ``asker``. If this raises ``ClientError`` or ``DrawbridgeError``, the
-        prompt is neither in the history nor in the queue.
+        """Adds the prompt to the history and to the queue; the caller has to call ``_next`` afterwards. Returns what
+        ``SessionStore.write`` returns for the reply to ``asker``. If this raises ``ClientError`` or
+        ``DrawbridgeError``, the prompt is neither in the history nor in the queue.
         """
         if self.busy and not queue:
             raise ClientError("PROCESS_ACTIVE", "The agent is already working in this project.", retryable=True)
@@ -343,7 +343,7 @@ class ManagedSession(Session):
         return None if known is None else self._accepted(known)
 
     def _accepted(self, run_id: str, seq: int | None = None, order: Order | None = None) -> Answer[Accepted]:
-        """The reply to an accepted prompt. ``order``: given if the prompt was accepted just now."""
+        """The reply to an accepted prompt. ``order``: its order if the prompt was accepted just now, otherwise None."""
         waiting = [run.id for run in self.queue]
         position = waiting.index(run_id) + (1 if self.run else 0) if run_id in waiting else 0
         accepted = Accepted(run_id, position, order.images, order.files) if order else Accepted(run_id, position)
@@ -360,7 +360,7 @@ class ManagedSession(Session):
 
     def interrupt(self) -> None:
         """Asks the agent to stop this turn; its process keeps running, and what it has scheduled stays scheduled. If no
-        run is active, cancels one that waits for a limit to reset. Raises ``ClientError`` if there is neither."""
+        run is active, cancels one that waits for a limit to reset. Raises ``ClientError`` if no run waits either."""
         if self.run is None and self.continuing.forget():
             self.store.save()
             return self.publish_state()
@@ -410,7 +410,8 @@ class ManagedSession(Session):
         self.store.record(ended)
 
     def edit_prompt(self, run_id: str, prompt: str, asker: Subscriber) -> None:
-        """Changes the text of a prompt in the queue. The new text is in the history when this returns."""
+        """Changes the text of a prompt in the queue. The new text is in the history when this returns. Raises
+        ``ClientError`` or ``DrawbridgeError`` without changing anything."""
         run = self.queue.find(run_id)
         self._context.disk.check(self.id)
         title = self.title
@@ -443,7 +444,8 @@ class ManagedSession(Session):
 
     async def kill(self, asker: Subscriber) -> Answer[messages.ExecutionKilled]:
         """Ends the run with its process; returns when both have ended. The record is written only then, so that the
-        answer, which replaces the record for ``asker``, arrives in the order of the records.
+        answer, which replaces the record for ``asker``, arrives in the order of the records. Raises ``ClientError`` if
+        no run is active.
         """
         run = self._running()
         fields = messages.ExecutionKilled(self.id, "IDLE", run.id)
@@ -459,7 +461,7 @@ class ManagedSession(Session):
         return messages.updated("execution_killed", fields, self.id, seq)
 
     async def new_session(self, asker: Subscriber) -> Answer[messages.SessionReset]:
-        """Makes the next prompt begin a new conversation."""
+        """Makes the next prompt begin a new conversation. Raises ``ClientError`` like ``check_at_rest``."""
         self.check_at_rest()
         self.continuing.forget()
         fields, seq = self._conversation.reset(asker)
@@ -478,7 +480,8 @@ class ManagedSession(Session):
         self._report_state(base.AgentState(model=self._agent_state.model, effort=self._agent_state.effort))
 
     async def revert(self, run_id: str, asker: Subscriber) -> Answer[messages.RunReverted]:
-        """Reverts everything that a run changed, or nothing. The revert is recorded and published like every event."""
+        """Reverts everything that a run changed, or nothing. The revert is recorded and published like every event.
+        Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         self.check_at_rest()
         async with self._reverting:
             try:
@@ -495,7 +498,7 @@ class ManagedSession(Session):
         return messages.updated("run_reverted", reverted, self.id, seq)
 
     async def _extend_review(self, git: Git, run_id: str, when: When, commit: str) -> None:
-        """Extends the review with a checkpoint of a run that was just stored."""
+        """Extends the review with a checkpoint that was just stored before or after a run."""
         await self._reviewing.extend(git, run_id, when, commit)
 
     async def review(self) -> Answer[ReviewReply]:
@@ -513,7 +516,8 @@ class ManagedSession(Session):
 
     async def submit_review(self, order: Order, drafts: str, text: str, asker: Subscriber) -> Answer[Accepted]:
         """Sends all drafts as one prompt, like ``execute``. ``order``: the order without its prompt; ``drafts``: the
-        version that the user has seen; ``text``: the beginning of the prompt. Raises the same errors as ``comment``."""
+        version of the drafts that the user has seen; ``text``: the beginning of the prompt. Raises the same errors as
+        ``comment``."""
         key = submission_key(drafts, text)
         known = self.accepted_before(order.request_id, key)
         if known is not None:
@@ -581,7 +585,7 @@ class ManagedSession(Session):
 
     async def resume(self, session_id: str, title: str | None, *, fork: bool) -> None:
         """Makes the next prompt continue the conversation ``session_id`` or, with ``fork``, a copy of it. ``title``:
-        the conversation's title, if known."""
+        the conversation's title, if known. Raises ``ClientError`` like ``check_at_rest``."""
         self.check_at_rest()
         self.continuing.forget()
         self._conversation.resume(session_id, title, self.data.agent, fork=fork)
@@ -597,7 +601,8 @@ class ManagedSession(Session):
             try:
                 await self._worker.change(**chosen)
             except base.AgentRefused as error:
-                text = f"The agent rejected the change: {error}. It continues as before."
+                reason = str(error).removesuffix(".")
+                text = f"The agent rejected the change: {reason}. The previous setting is still in effect."
                 raise ClientError("NOT_SUPPORTED", text) from None
             self.store.check_there()
             self.data.options = msgspec.structs.replace(self.data.options, **chosen)
@@ -721,7 +726,7 @@ class ManagedSession(Session):
         self._worker.take_over(run)
         try:
             self._context.granted(str(self.path), base.Options())
-        except ClientError as error:  # outside the allowed hours, or the budget is used up
+        except ClientError as error:  # for example, because the budget is used up
             self.stop_for(error)
 
     def stop_for(self, error: ClientError) -> None:
@@ -732,7 +737,7 @@ class ManagedSession(Session):
             self._worker.stop_soon(run)
 
     def _reported(self, report: Report) -> None:
-        """Handles a report of the agent's process. Reports arrive in the order in which things happened."""
+        """Handles a report from the worker. Reports arrive in the order in which things happened."""
         match report:
             case base.AgentLine():
                 self._line(report)
@@ -787,7 +792,7 @@ class ManagedSession(Session):
             self.store.write(line)
         except DrawbridgeError as error:
             # What can't be recorded is not shown either, and the agent must not continue unseen.
-            logger.error("%s: a line of the agent can't be recorded: %s", self.id, error)
+            logger.error("%s: a line from the agent can't be recorded: %s", self.id, error)
             self.stop_for(not_written(error))
         return None
 
@@ -875,8 +880,11 @@ class ManagedSession(Session):
         self.run = None
         self._context.at_work.pop(self.id, None)
         self.data.last_active = now()
+        why_not = self.continuing.ended(run, finished, error.get("retry_at") if error and finished.code else None)
+        if why_not:
+            finished = msgspec.structs.replace(finished, error=f"{finished.error} {why_not}")
         self.store.record(finished)
-        self.continuing.ended(run, finished, error.get("retry_at") if error and finished.code else None)
+        self.continuing.look()
         self.store.save()
         self.publish_state()
         seconds = finished.duration_ms / 1000
@@ -887,7 +895,8 @@ class ManagedSession(Session):
         self._next()
 
     async def close(self, reason: str) -> None:
-        """Shuts down: stops the runs, ends the processes and closes the history."""
+        """Shuts down the session: stops the runs, ends the processes and closes the history. ``reason``: why open
+        approval requests are withdrawn."""
         waiting = self.queue.clear()
         self.continuing.close()
         if self.run is not None and not self.run.stop("interrupted"):

@@ -26,7 +26,7 @@ ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Waiting(Struct):
-    """A run that continues automatically ``at`` a time (seconds since 1970): its prompt, its sender and its options."""
+    """A run that continues automatically ``at`` a time (seconds since 1970): its prompt, sender, agent and options."""
 
     at: float
     prompt: str
@@ -43,9 +43,9 @@ class SessionMode(Struct):
 
 
 class Metadata(Struct):
-    """Times are RFC 3339 in UTC. ``memory`` covers the history up to ``memory.seq``; later records are read at start.
-    ``review``: the review's numbers for clients, stored because comparing the files of all projects at start would take
-    too long."""
+    """Times are RFC 3339 in UTC. ``memory`` covers the history up to ``memory.seq``; later records are read when the
+    server starts. ``review``: the review's numbers for clients, stored because comparing the files of all projects at
+    startup would take too long."""
 
     id: str
     path: str

@@ -1,4 +1,4 @@
-"""Metrics since the server started: how runs ended, how long they took, what they cost. Pure."""
+"""Metrics since the server started: how runs ended, how long they took, and what they cost. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BOUNDS: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
 """The upper bounds of the buckets for the durations of runs, in seconds; one more bucket is for longer runs."""
 
 LATEST: Final = 1_000
-"""The number of latest runs that the median and the 95th percentile are computed from."""
+"""The number of a project's latest runs from which the median and the 95th percentile are computed."""
 
 
 class Metrics:

@@ -1,5 +1,5 @@
-"""Which directories may be projects: their paths are absolute and canonical, they are inside an allowed root, and they
-are neither inside another project nor contain one."""
+"""Which directories may be projects: allowed roots and directories inside them, by their absolute and canonical paths.
+A project can't be inside another project."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONGEST = 4096
 
 SEARCH_SECONDS: Final = 1.0
 MOST_SEARCHED: Final = 20_000
-"""The maximum number of directory entries that the search for repositories looks at."""
+"""The maximum number of directory entries that the search for repositories examines."""
 
 MOST_FOUND: Final = 200
 MOST_RECENT: Final = 20
@@ -49,7 +49,7 @@ def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path]) -> Path:
     # The same error for a missing path and one that is not allowed: a client learns nothing about the rest of the disk.
     if real is None or not real.is_dir() or not allowed(real, roots):
         raise refusal("INVALID_PATH", NOT_HERE)
-    if _is_strange(str(real)):  # a link leads there
+    if _is_strange(str(real)):  # a symbolic link in the path leads there
         raise refusal(
             "INVALID_PATH", "The path that the link leads to contains control characters, or is not valid UTF-8."
         )
@@ -72,7 +72,8 @@ def _is_strange(path: str) -> bool:
 
 
 def allowed(real: Path, roots: Iterable[Path]) -> bool:
-    """Whether a canonical directory is a root or inside one, and not hidden if that root is the home directory."""
+    """Whether a canonical directory is a root or inside one. If that root is the home directory, hidden directories and
+    everything in them are not allowed."""
     home = Path.home()
     for root in roots:
         if real == root or root in real.parents:
@@ -138,8 +139,9 @@ class Places:
         return real
 
     def create(self, parent: str, name: str, taken: Iterable[Path], sees: Callable[[Path], bool]) -> Path:
-        """Creates the directory ``name`` for a new project. Returns its canonical path. ``taken``: the directories of
-        projects; ``sees``: which directories the client may know of. Raises ``ClientError``. Blocking.
+        """Creates the directory ``name`` in ``parent``, which may begin with "~", for a new project. Returns its
+        canonical path. ``taken``: the directories of projects; ``sees`` returns whether the client may know of a
+        directory. Raises ``ClientError``. Blocking.
         """
         real = resolve(expanded(parent), self.roots, ())
         if not _is_file_name(name):
@@ -203,8 +205,8 @@ def repositories(starts: Iterable[Path], depth: int = 2) -> tuple[list[Path], bo
 def suggested(
     places: Places, projects: Sequence[Path], used: Iterable[tuple[Path, str]], sees: Callable[[Path], bool]
 ) -> replies.Places:
-    """Directories in which a new project can be created: first the directories ``used`` before (each with the time),
-    latest first, then repositories. ``sees``: which of them the client may know of. Blocking.
+    """Directories that can become projects: first the directories ``used`` before (each with the time of its last use),
+    latest first, then repositories. ``sees`` returns whether the client may know of a directory. Blocking.
     """
     home = Path.home()
 
@@ -230,8 +232,8 @@ def suggested(
 
 
 def identity(path: str) -> tuple[int, int] | None:
-    """The device and inode of the directory at ``path``; None if it does not exist. They differ if another directory
-    gets the same name later."""
+    """The device and inode of the directory at ``path``; None if it does not exist. The result changes if another
+    directory gets the same path."""
     try:
         found = os.stat(path)
     except OSError:

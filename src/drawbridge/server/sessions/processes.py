@@ -32,7 +32,8 @@ from drawbridge.core.private_files import write_private
 FILE: Final = "running.json"
 
 SAME_START_SECONDS: Final = 1.0
-"""The tolerance for start times, which are computed from the boot time: clock corrections change it slightly."""
+"""The tolerance for start times, in seconds: they are computed from the boot time, which clock corrections change
+slightly."""
 
 LEAST_AVAILABLE: Final = 0.1
 """The share of the machine's memory that must be available. Below that, one idle process is ended at each check; an
@@ -187,7 +188,7 @@ class IdlePool:
     while the machine has free memory. The least recently used is ended first.
 
     Processes whose agents have scheduled a turn are kept until that turn: at most ``MOST_SCHEDULED``. If memory is
-    short, they are ended after the others.
+    short, they are ended after the others. A process that is working in the background is kept in any case.
     """
 
     def __init__(self, processes: int, seconds: float, available: Callable[[], float] = available) -> None:
@@ -198,8 +199,8 @@ class IdlePool:
         self._next_look: asyncio.TimerHandle | None = None
 
     def keep(self, session: Idle) -> None:
-        """Keeps the session's process, which is idle from now on. If there are then too many, the least recently used
-        ones are ended."""
+        """Keeps the session's process, which is idle from now on. If this makes too many, the least recently used ones
+        are ended."""
         self.retain(session)
         scheduled, others = self._by_schedule()
         self._reduce(others, self._processes)
@@ -219,7 +220,8 @@ class IdlePool:
             timer.cancel()
 
     def _reduce(self, kept: list[str], most: int) -> None:
-        """Ends processes of ``kept``, in this order, until ``most`` of them are left."""
+        """Ends the idle processes of the sessions ``kept``, in this order, until at most ``most`` are left. Processes
+        that are working in the background are kept."""
         for one in kept:
             if sum(id in self._kept for id in kept) <= most:
                 break

@@ -1,8 +1,8 @@
 """The projects of a server, each with its managed session: they are created, deleted, restored after a restart, and
 maintained.
 
-``<data>/projects/<id>/`` contains one project; ``<data>/trash/`` what was deleted, for 7 days; ``<data>/quarantine/``
-what could not be read.
+``<data>/projects/<id>/`` contains one project; ``<data>/trash/`` what was deleted, for 7 days (large files for less if
+the data limit is reached); ``<data>/quarantine/`` what could not be read.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ class Projects:
 
     def load(self) -> None:
         """Restores all projects in the idle state. Damaged projects are moved to quarantine; projects that can't be
-        read at present are retried later."""
+        read at present are retried later. Raises ``NotPrivate`` if a directory for projects can't be created or made
+        private."""
         for name in ("projects", "trash", "quarantine"):
             make_private_directory(str(self._data / name))
         due = self._due()
@@ -228,7 +229,7 @@ class Projects:
 
     def trash_file(self, project: ManagedSession) -> Path:
         """Creates a directory in the trash for the records of one session. Returns the path of a file in it that does
-        not exist yet. Blocking."""
+        not exist yet. Raises ``NotPrivate``. Blocking."""
         directory = self._data / "trash" / f"{project.id}-session-{time.time_ns()}" / "logs"
         make_private_directory(str(directory))
         return directory / "messages.jsonl"
@@ -310,7 +311,7 @@ class Maintenance:
         """When the next cleanup is due, in seconds on the monotonic clock."""
 
     async def round(self) -> None:
-        """One round of maintenance, which is due every ``MAINTENANCE_SECONDS``."""
+        """Does one round of maintenance. Called every ``MAINTENANCE_SECONDS``."""
         if time.monotonic() >= self._clean_at:
             # Set before the cleanup: if it fails, the rounds until the next one must still measure the disk.
             self._clean_at = time.monotonic() + CLEANING_SECONDS

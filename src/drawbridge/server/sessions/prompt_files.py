@@ -1,7 +1,7 @@
 """The files that people have sent with prompts and that an agent opens by their paths.
 
 Each file is in its own directory beside the history, whose records contain the files' ids. A file is removed with the
-record that names it.
+record that names it, or earlier if the files take up too much room.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ LONGEST_SUFFIX: Final = 20
 ID: Final = re.compile(r"file_[0-9a-f]{32}")
 
 SAFE: Final = " ._-+=@~"
-"""What a name may contain besides letters, marks and digits. Other characters may have a meaning in a shell, or be
+"""What a name may contain besides letters, marks and numbers. Other characters may have a meaning in a shell, or be
 misleading."""
 
 

@@ -57,7 +57,7 @@ def request_key(request_id: str, text: str) -> str:
 
 
 def titled(prompt: str) -> str:
-    """The title of a session with this first prompt."""
+    """The title of a session with this first prompt: one line of at most ``LONGEST_TITLE`` characters."""
     return " ".join(clean(prompt[: LONGEST_TITLE * 10]).split())[:LONGEST_TITLE]
 
 
@@ -105,15 +105,16 @@ class Memory(Struct):
     last_outcome: str | None = None
     cost_usd: float = 0.0
     title: str = ""
-    """The first prompt of the conversation, or its title if it was begun elsewhere."""
+    """The first prompt of the conversation, shortened (see ``titled``), or its title if it was begun elsewhere."""
     titled_by: str = ""
-    """The run whose prompt is the ``title``. Empty if there is none, or if an older server accepted the prompt."""
+    """The run whose prompt is the ``title``. Empty if there is no such run, or if an older server accepted the
+    prompt."""
     subject: str = ""
     """The first line of the last prompt that a person wrote, in the form of a commit message's subject."""
     begun: int = 0
     """The number of the first record of the conversation."""
     names: dict[str, str] = {}
-    """The names that people gave to sessions, newest last."""
+    """Sessions, by their ids → the names that people gave to them, newest last."""
     days: dict[str, float] = {}
     """The cost in US dollars on each of the latest days, in local time."""
     usage: dict[str, Day] = {}
@@ -229,8 +230,8 @@ class Memory(Struct):
             forget_old(self.days)
 
     def _not_sent(self, run_id: str) -> None:
-        """Notes that the run has ended. If it never started, the agent did not receive the comments that were sent with
-        it, so they become drafts again."""
+        """Called when the run has ended or was removed. If it never started, the agent did not receive the comments
+        that were sent with it, so they become drafts again."""
         for id in self._sent_with(run_id):
             if not self.comments[id].begun:
                 self.comments[id] = self.comments[id].now(state="draft", run_id=None)

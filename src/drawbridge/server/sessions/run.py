@@ -71,7 +71,7 @@ class Order(Struct, frozen=True):
     files: tuple[PromptFile, ...] = ()
     """The attachments that are stored for the agent."""
     review: Submission | None = None
-    """The comments on the review that the prompt consists of."""
+    """The review comments that the prompt sends to the agent; None for other prompts."""
     unprompted: bool = False
     """Whether the agent began the turn without a prompt; ``prompt`` is empty then."""
 
@@ -80,7 +80,7 @@ class Run:
     """The state of a run. Each step returns whether it took effect."""
 
     def __init__(self, order: Order, seq: int = 0) -> None:
-        """``seq``: the number of the record that contains its prompt; 0 if there is none."""
+        """``seq``: the number of the record that contains its prompt; 0 if no record does."""
         self.order = order
         self.seq = seq
         self.state = State.QUEUED
@@ -92,7 +92,7 @@ class Run:
         self.elsewhere: str | None = None
         """The directory in which the agent has worked, if changes in it are not changes to the project."""
         self.started_at = 0.0
-        """Seconds on the monotonic clock."""
+        """When the run started, in seconds on the monotonic clock; 0 if it has not started."""
 
     @property
     def id(self) -> str:
@@ -181,7 +181,7 @@ class RunQueue:
         self._runs[self._runs.index(run)] = edited
 
     def choose(self, agent: str, chosen: Mapping[str, str]) -> None:
-        """Changes options of the runs that have this agent, or have not chosen one. Options that were chosen for one
+        """Changes options of the runs for which this agent, or no agent, was chosen. Options that were chosen for one
         prompt alone stay."""
         for index, run in enumerate(self._runs):
             order = run.order

@@ -1,4 +1,4 @@
-"""The turns that an idle agent has scheduled, and until when its process is needed for them. Pure.
+"""The turns that an agent has scheduled, and how long its process is needed for them. Pure.
 
 All times are in seconds since 1970.
 """
@@ -6,7 +6,7 @@ All times are in seconds since 1970.
 from __future__ import annotations
 
 LATE_SECONDS = 60.0
-"""How late a scheduled turn may begin: a machine that was suspended needs a moment."""
+"""The maximum delay of a scheduled turn, in seconds: a machine that was suspended needs a moment."""
 
 
 class Scheduled:

@@ -101,8 +101,9 @@ class Searching:
         return await self._read(session)
 
     async def _read(self, session: Session) -> list[Part]:
-        """The parts of a session's history. If older records were dropped, the history may not contain the id of the
-        current conversation; in that case, it is taken from the session's memory."""
+        """The parts of a session's history; empty if its index is being rebuilt. If older records were dropped, the
+        history may not contain the id of the current conversation; in that case, it is taken from the session's memory.
+        Raises ``ClientError`` if the index can't be read."""
         try:
             parts = await asyncio.to_thread(session.index.parts)
             if parts and not parts[-1].session_id and session.memory.begun <= parts[-1].first_seq:
@@ -115,7 +116,8 @@ class Searching:
             raise _unusable(session, error) from None
 
     async def waited(self, session: Session) -> dict[str, Waited]:
-        """What happened to prompts in the queue; empty if the index can't be read."""
+        """What happened to each prompt that was edited in the queue or removed from it, by run id; empty if the index
+        can't be read."""
         await self.complete(session)
         try:
             return await asyncio.to_thread(session.index.waited)
@@ -125,7 +127,7 @@ class Searching:
 
     async def entries(self, sessions: Sequence[Session], limit: int) -> SessionsFound:
         """The sessions in these histories, most recently active first: at most ``limit``, and only as many as fit into
-        a message."""
+        a message. Raises ``ClientError`` if an index can't be read."""
         await self._update_all(sessions)
         found: list[SessionEntry] = []
         for session in sessions:
@@ -140,7 +142,7 @@ class Searching:
         return SessionsFound(shown, len(found) > len(shown), _are_behind(sessions))
 
     async def search(self, sessions: Sequence[Session], command: Search) -> SearchResults:
-        """The texts that match, newest first. Raises ``ClientError``."""
+        """A page of the texts that match, newest first. Raises ``ClientError``."""
         cursor = _Cursor.read(command.before)
         await self._update_all(sessions)
         found: list[tuple[Hit, Session]] = []

@@ -117,11 +117,12 @@ class Session(ABC):
 
     @abstractmethod
     def review_is_gone(self) -> None:
-        """Reports that there is nothing to review because the directory is gone."""
+        """Reports that there is nothing to review because the directory no longer exists or is no longer allowed."""
 
     @abstractmethod
     async def review_image(self, blob: str, largest: int) -> bytes:
-        """A version of an image that the review shows. Raises the same errors as ``Reviewing.image``."""
+        """The content of an image that the review shows. ``blob``: git's id of the content; ``largest``: the maximum
+        size, in bytes. Raises the same errors as ``Reviewing.image``."""
 
     @abstractmethod
     async def decide_review(self, wish: Wish, asker: Subscriber) -> Answer[Review]:
@@ -139,8 +140,9 @@ class Session(ABC):
 
     @abstractmethod
     async def push_review(self, command: commands.ReviewPush, asker: Subscriber) -> Answer[messages.ReviewPushed]:
-        """Pushes the current branch, and creates a pull request if one is given. Repeating a ``request_id`` does not
-        push again. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """Pushes the current branch, and creates a pull request if one is requested. Repeating the ``request_id`` of a
+        recent push does not push again. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or
+        OSError."""
 
     @abstractmethod
     async def comment(self, command: commands.ReviewComment, asker: Subscriber) -> Answer[messages.ReviewCommented]:
@@ -289,9 +291,9 @@ class Session(ABC):
     def decide(
         self, approval_id: str, decision: Decision, by: Subscriber, at: Surface | None = None
     ) -> Answer[messages.PermissionResolved]:
-        """Decides on an approval request. The first decision is recorded, reported to the other clients and sent to the
-        agent, once. ``at``: the surface on which the decision was made, which delivers it itself. Raises
-        ``ClientError``.
+        """Decides on an approval request. Only the first decision counts: it is recorded, reported to the other clients
+        and sent to the agent. ``at``: the surface on which the decision was made, if that delivers the decision itself.
+        Raises ``ClientError``.
         """
         approval, answer, asked_by = self.approvals.decide(approval_id, decision, by, at)
         self._approval_closed(approval, asked_by)
@@ -358,7 +360,7 @@ class SessionStore:
 
     def append(self, event: Recorded, asker: str = "", *, quiet: bool = False) -> Stored:
         """Writes the event, without publishing it. Raises ``BadMessage``, ``HistoryNotWritten``, or ``ClientError`` if
-        the session was deleted, without changing anything."""
+        the session is closed, without changing anything."""
         self.check_there()
         direction, message = events.written(event)
         is_line = isinstance(event, AgentLine)
@@ -387,8 +389,8 @@ class SessionStore:
         return self._publish(self.append(event, asker.id if asker is not None else ""))
 
     def record(self, event: Recorded, asker: Subscriber | None = None, *, quiet: bool = False) -> int | None:
-        """Like ``write``, but if the history can't be written, the event is published without a number, and the run
-        continues."""
+        """Like ``write``, but if the history can't be written, the event is published without a number, the run
+        continues, and None is returned."""
         try:
             stored = self.append(event, asker.id if asker is not None else "", quiet=quiet)
         except DrawbridgeError as error:
@@ -436,7 +438,7 @@ class SessionStore:
             self.save()
 
     def shares_review(self, other: SessionStore) -> None:
-        """Takes over the numbers of the review from another session in the same directory, since a directory has only
+        """Takes over the review's counts from another session in the same directory, since a directory has only
         one review."""
         self.data.review = other.data.review
 
@@ -506,7 +508,7 @@ def _count(page: Page, days: dict[str, records.Day]) -> None:
 
 
 def _name(event: Recorded) -> str:
-    """The name of an event in the log of the server."""
+    """The name of an event in the server's log."""
     return events.KINDS.get(type(event), type(event).__name__)
 
 

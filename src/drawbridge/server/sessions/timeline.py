@@ -107,7 +107,7 @@ async def page(
     limit: int,
 ) -> SessionMessagesPage:
     """A page of the conversation: the records before ``position``, or the last records if that is None. ``agent``: the
-    agent whose own record is read; None if the client may not see that record.
+    agent whose own transcript is read too; None if none is read, for example because the client may not see it.
 
     Raises ``ClientError``, or ``HistoryUnreadable`` if the history can't be read.
     """
@@ -125,7 +125,7 @@ async def page(
         room -= sum(len(bytes(one)) for one in got)
         at = _next(at, before)
         if before is not None and not got:
-            break  # enough was searched for one reply
+            break  # enough has been searched for one reply
     return SessionMessagesPage(key, tuple(found), at.text if at is not None else None)
 
 

@@ -35,12 +35,13 @@ from drawbridge.text.counts import counted
 logger = logging.getLogger("drawbridge.server")
 
 LOOK_BACK_SECONDS: Final = 5.0
-"""Seconds that ``Worker.close`` waits for the last checkpoint."""
+"""The maximum number of seconds that ``Worker.close`` waits for the last checkpoint."""
 
 LONGEST_ERROR = 2_000
 
 LOOK_SECONDS: Final = 60.0
-"""The maximum number of seconds between two checks of the schedule: the clock may be set, and the machine may sleep."""
+"""The maximum number of seconds between two checks of the schedule: the clock may be adjusted, and the machine may be
+suspended."""
 
 DEFECT: Final = "The run was stopped because of an internal server error. The server's log has the details."
 
@@ -89,7 +90,7 @@ Report: TypeAlias = (
 
 class _Listener:
     """Receives the events of one process. ``worker`` is set to None once the events are to be ignored. ``forget`` is
-    called when the process has exited, even then."""
+    called when the process has exited, even if its events are ignored."""
 
     def __init__(self, worker: Worker, forget: Callable[[], None]) -> None:
         self.worker: Worker | None = worker
@@ -151,7 +152,8 @@ class Worker:
         self._leaving: list[base.AgentProcess] = []
         self._run: Run | None = None
         self._given: Run | None = None
-        """The last run whose prompt the process was given."""
+        """The last run whose prompt the process was given, or whose turn the agent began itself; None if there is no
+        such run."""
         self._last_output = 0.0
         self._asked_since: float | None = None
         self._asked_seconds = 0.0
@@ -161,8 +163,8 @@ class Worker:
         self.tasks = BackgroundTasks(logger)
         self._checkpoints = checkpoints
         self._last_checkpoint: asyncio.Task[None] | None = None
-        """The last checkpoint that no run waits for: after a run, or before a run that the agent began without a
-        prompt."""
+        """The last checkpoint in the background: after a run, or before a run that the agent began without a prompt.
+        The next checkpoint waits for it."""
         self._changing = asyncio.Lock()
         """Held while a run is begun or a process is ended: one of these at a time, however long it takes."""
 
@@ -193,7 +195,7 @@ class Worker:
                 await self._checkpoint(run.id, "before", self._last_checkpoint)
                 if self._run is not run:  # it has ended in the meantime, for example because it was killed
                     return None
-                # Claude Code counts a budget from the start of its process (2.1.329): each run has to have its own.
+                # Claude Code counts a budget from the start of its process (2.1.329): each run needs its own process.
                 budgeted = options.max_budget_usd is not None
                 place = identity(self._directory)
                 same = self._kind == (agent, options) and self._place == place
@@ -224,7 +226,7 @@ class Worker:
 
     async def _check_unused(self, agent: str, session_id: str) -> None:
         """Raises ``AgentUnusable`` if another process, for example in a terminal, has opened the idle process's
-        conversation: both would write to one record. The start of a process includes this check."""
+        conversation: both would write to the same file. The start of a process includes this check."""
         found = self._context.agents.get(agent)
         if found is None or found.sessions is None:
             return
@@ -233,8 +235,8 @@ class Worker:
             raise base.AgentUnusable("SESSION_IN_USE", sessions.IN_USE)
 
     async def _conversation(self, agent: str, memory: Memory) -> str:
-        """The id of the conversation to resume; empty if there is none, or if the agent ended before it stored the one
-        that it had begun."""
+        """The id of the conversation to resume; empty if there is no conversation, or if the agent ended before it
+        stored the one that it had begun."""
         found = self._context.agents.get(agent)
         if not memory.unproven or found is None or found.sessions is None:
             return memory.session_id
@@ -384,7 +386,7 @@ class Worker:
 
     @property
     def pids(self) -> list[int]:
-        """The ids of its processes: the current one, and any that are ending."""
+        """The PIDs of its processes: the current one, and any that are ending."""
         return [process.pid for process in (self._process, *self._leaving) if process is not None]
 
     def answer(self, question_id: str, decision: base.Decision) -> None:
@@ -407,7 +409,7 @@ class Worker:
             self._process.interrupt()
 
     def steer(self, text: str, attachments: tuple[base.Attachment, ...], record: Callable[[], None]) -> None:
-        """Sends a message into the turn of the active run with ``AgentProcess.steer``, and raises the same errors. Also
+        """Adds a message to the turn of the active run with ``AgentProcess.steer``, and raises the same errors. Also
         raises ``NotAtWork`` if the agent does not have the run's prompt yet, or its process has ended.
         """
         if self._process is None or self._run is None or self._run is not self._given:
@@ -417,8 +419,9 @@ class Worker:
     async def change(
         self, *, permission_mode: str | None = None, model: str | None = None, effort: str | None = None
     ) -> None:
-        """Sets the mode, the model and the effort of the current process. The mode is sent even if it has not changed:
-        an agent may have left it on its own or because of a decision. Raises ``AgentRefused``.
+        """Sets the mode, the model and the effort of the current process, if there is one; None for those that do not
+        change. The mode is sent even if it has not changed: an agent may have left it on its own or because of a
+        decision. Raises ``AgentRefused``.
         """
         async with self._changing:
             process, kind = self._process, self._kind
@@ -487,8 +490,8 @@ class Worker:
                 await self._leave(process)
 
     def _let_go(self) -> base.AgentProcess | None:
-        """Detaches the process and returns it, for the caller to end with ``_leave``. Its events are ignored from now
-        on."""
+        """Detaches the process, if there is one, and returns it, for the caller to end with ``_leave``. Its events are
+        ignored from now on."""
         process = self._process
         if process is not None:
             self._leaving.append(process)

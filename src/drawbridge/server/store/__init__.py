@@ -1,1 +1,1 @@
-"""The histories: every record once, numbered, and in a file before it is published."""
+"""The sessions' histories. Each record is stored once, has a number, and is in a file before it is published."""

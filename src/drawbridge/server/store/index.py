@@ -1,7 +1,7 @@
 """The index of a history's files: which records each file contains, and where.
 
-It is built by reading the files, whose damaged ends are repaired, and it is saved beside them, so that a history can be
-opened without reading its files.
+It is built by reading the files, whose torn ends are repaired if possible, and it is saved beside them, so that a
+history can be opened without reading its files.
 
 The files are named ``messages_<UTC time of the first record>.jsonl``, with ``_2`` and so on for further files that were
 begun in the same second. The order of the files follows from the numbers of their records, not from the names.
@@ -35,7 +35,7 @@ FILE: Final = "index.json"
 
 SCANNED_AT_OPENING: Final = 256 * 1024
 """A file of up to this many bytes that is not in the index is read when its history is opened, which takes a few
-milliseconds; only the ends of a larger file are read."""
+milliseconds. Only the ends of a larger file are read, unless they are damaged."""
 
 _VERSION: Final = 1
 _DAMAGE_KEPT: Final = 100
@@ -49,7 +49,7 @@ BLOCK_BYTES: Final = 256 * 1024
 
 _SCANNED_AT_ONCE: Final = 1024 * 1024
 _END_BYTES: Final = (16 * 1024, 1024 * 1024)
-"""Bytes that are read at each end of a file; the larger number if its lines are long."""
+"""The numbers of bytes that are read at each end of a file: the second one only if the file's lines are long."""
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -66,12 +66,13 @@ class Stale(Exception):
 
 
 class Segment(Struct):
-    """What is known about a file. ``size``: the bytes of its whole lines; times are microseconds since 1970.
+    """What is known about a file. ``size``: the size of its whole lines, in bytes. Times are microseconds since
+    1970.
 
     The three lists have an entry for each block of neighboring records: at most ``BLOCK_RECORDS`` and ``BLOCK_BYTES``,
     or one larger record. They are empty, although there are records, as long as only the ends of the file are known
-    (``sketch``). ``block_times`` is the latest time in the block, which may not be its last record's, since clocks can
-    be set back.
+    (``sketch``). An entry of ``block_times`` is the latest time in its block, which may not be the time of the last
+    record, since clocks can be set back.
     """
 
     name: str
@@ -110,7 +111,7 @@ class Segment(Struct):
 
     @property
     def scanned(self) -> bool:
-        """Whether the position of every record in the file is known."""
+        """Whether the positions of the blocks in the file are known; also true for a file without records."""
         return bool(self.block_seqs) or not self.count
 
     @property
@@ -124,7 +125,8 @@ def open_to_read(path: str) -> int:
 
 
 def read_block(file: int, segment: Segment, block: int, report: Report) -> list[Record]:
-    """The records of one block, ascending. Raises ``Stale`` if no block begins or ends there."""
+    """The records of one block, in ascending order, without the damaged ones, which are reported. Raises ``Stale`` if
+    no block begins or ends there."""
     start, seq = segment.block_offsets[block], segment.block_seqs[block]
     last = block + 1 == len(segment.block_seqs)
     end = segment.size if last else segment.block_offsets[block + 1]
@@ -193,8 +195,8 @@ def scan(path: str, segment: Segment, report: Report) -> int:
     """Adds to ``segment`` what the file contains beyond ``segment.size``. A torn end of the file is repaired, if
     possible.
 
-    Returns how many lines at the end are damaged: each was a record. Raises ``Stale`` if no line begins at
-    ``segment.size``.
+    Returns the number of damaged lines at the end, each of which counts as a record. Raises OSError, and ``Stale`` if
+    no line begins at ``segment.size``.
     """
     heads: list[Head] = []
     start = offset = segment.size
@@ -227,7 +229,7 @@ def scan(path: str, segment: Segment, report: Report) -> int:
 def _mend(path: str, offset: int, torn: bytes) -> bool:
     """Repairs a file whose last line is torn. Adds the line break if only that is missing, and returns True; otherwise
     cuts the line off and returns False. Also returns False, and leaves the file as it is, if another program is writing
-    it or it has a second name."""
+    to it, if it has a second name, or if it can't be changed."""
     try:
         file = os.open(path, APPEND)
     except OSError:
@@ -248,11 +250,12 @@ def _mend(path: str, offset: int, torn: bytes) -> bool:
 
 
 def lock(file: int) -> None:
-    """Locks the file for this process until it is closed, if the file system has locks. Raises ``BlockingIOError``."""
+    """Locks the file for this process until it is closed, if the file system supports locks. Raises
+    ``BlockingIOError`` if another process has locked it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise BlockingIOError(errno.EAGAIN, "Another program is writing it") from None
+        raise BlockingIOError(errno.EAGAIN, "Another program is writing to it") from None
     except OSError:
         pass
 
@@ -345,7 +348,8 @@ class Catalogue:
         save(self.directory, Index(self.last_seq, [segment for segment in self.segments if segment.scanned]))
 
     def scan(self, segment: Segment) -> Segment:
-        """Scans a file that was only known by its ends. Raises OSError, and ``Stale`` if it has changed since."""
+        """Scans a file of which only the ends have been read so far. Raises OSError, and ``Stale`` if the size of the
+        file has changed."""
         found = Segment(segment.name)
         scan(self.path(segment.name), found, partial(self.report, segment.name))
         if found.size != segment.size:
@@ -401,14 +405,15 @@ class Catalogue:
             self.save()
 
     def _at_opening(self, name: str, size: int, opening: bool) -> Segment | None:
-        """The segment of a large file that is not in the index, from its ends; None if the file has to be read."""
+        """The segment of a large file that is not in the index, from its ends; None if the whole file has to be
+        read."""
         if not opening or size <= SCANNED_AT_OPENING:
             return None
         return sketch(self.path(name), name, size)
 
     def _read(self, known: Segment, size: int) -> tuple[Segment, int]:
-        """The segment of a file that has changed: it is read from its old end if it has only grown, otherwise from its
-        start. Also returns what ``scan`` returns."""
+        """The segment of a file that is new or has changed: the file is read from its old end if it has only grown,
+        otherwise from its start. Also returns the number of damaged lines at the end, as ``scan`` does."""
         path, report = self.path(known.name), partial(self.report, known.name)
         with contextlib.suppress(Stale):
             if known.scanned and known.size < size:
@@ -437,7 +442,7 @@ class Catalogue:
 
     def _in_order(self, segments: list[Segment]) -> list[Segment]:
         """The segments, sorted by the number of their first record. A file that repeats the records of another one,
-        such as a copy that a person has made, is left out and reported as damage."""
+        such as a copy that a user has made, is left out and reported as damage."""
         ordered: list[Segment] = []
         last_seq = 0
         for segment in sorted(segments, key=lambda segment: (segment.first_seq, segment.name)):
@@ -452,6 +457,6 @@ class Catalogue:
         if (name, offset) not in self.damage and len(self.damage) < _DAMAGE_KEPT:
             self.damage[name, offset] = Damage(name, offset, length)
             logger.warning(
-                "%s: skipped %s at %d that are not a record of this history; nothing was removed",
+                "%s: skipped %s at offset %d that do not belong to this history; the file was not changed",
                 self.path(name), counted(length, "byte"), offset,
             )  # fmt: skip

@@ -27,7 +27,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 _ROOM: Final = 200
 """Bytes that are reserved for everything in a line except its message: more than is ever needed."""
 _DEEPEST: Final = 500
-"""The maximum number of levels of nesting: few enough for readers that are called from deeper in the stack than
+"""The maximum number of levels of nesting: low enough for readers that are called from deeper in the stack than
 ``compose``."""
 _STRUCTURE: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[^][{}"]+', re.DOTALL)
 """Everything in a JSON value except its brackets: the strings, and the text between the brackets."""
@@ -37,7 +37,7 @@ SHORTEST_LINE: Final = 80
 
 
 class Record(Struct, frozen=True, gc=False):
-    """One message of a history. ``line``: the whole record as JSON, as it is on disk, without the line break."""
+    """One record of a history. ``line``: the whole record as JSON, as it is on disk, without the line break."""
 
     seq: int
     time: datetime
@@ -57,7 +57,7 @@ _value: Final = msgspec.json.Decoder(Raw)
 
 
 def microseconds(moment: datetime) -> int:
-    """Exact microseconds since 1970."""
+    """The exact number of microseconds since 1970."""
     return (moment - _EPOCH) // _MICROSECOND
 
 
@@ -67,8 +67,9 @@ def from_microseconds(since_1970: int) -> datetime:
 
 def compose(seq: int, moment: datetime, direction: Direction, message: bytes, *, is_json: bool = False) -> Record:
     """A new record that contains ``message`` byte for byte, except that line breaks between the parts of the JSON value
-    become spaces; JSON strings contain none. Raises ``BadMessage`` if the message is not one JSON value, is too long,
-    or is nested too deeply. ``is_json``: the caller has parsed the message and knows that it is JSON in valid UTF-8.
+    become spaces; JSON strings contain none. Raises ``BadMessage`` if the message is not a single JSON value in
+    valid UTF-8, is too long, or is nested too deeply. ``is_json``: the caller has parsed the message and knows that it
+    is JSON in valid UTF-8.
 
     ``moment`` is in UTC.
     """
@@ -106,7 +107,8 @@ def _check(message: bytes) -> None:
 
 
 def _depth(value: bytes) -> int:
-    """How many levels a JSON value is nested. Brackets are counted, not decoded: agents' lines were decoded already."""
+    """How many levels deep a JSON value is nested. Only its brackets are counted, since the value has already been
+    decoded."""
     deepest = depth = 0
     for sign in _STRUCTURE.sub(b"", value):
         depth += 1 if sign in b"[{" else -1
@@ -138,12 +140,13 @@ class Head(NamedTuple):
 
 def believed(heads: Sequence[Head], before: int | None, start: int, sure: int | None = None) -> list[Head]:
     """The heads whose ``seq`` makes sense, in ascending order. ``before``: the number of the line that ends at the
-    offset ``start``; None if it is not known. ``sure``: the number that the last one is known to have; None if it is
-    not known.
+    offset ``start``; None if it is not known. ``sure``: the number that the last head is known to have; None if it
+    is not known.
 
     Each line has one number, so the lines between two good ones must account for the numbers between them. A line that
-    does not fit (because a digit or line breaks were damaged) counts only if the lines after it continue from it, so
-    that it can't hide them; as the last line, it counts if the damaged part before it has room for the missing records.
+    does not fit (because a digit or line breaks were damaged) counts only if the lines after it continue from its
+    number; otherwise, a wrong number would hide these lines. The last line counts if the damaged part before it has
+    room for the missing records, or if its number is ``sure``.
     """
     good: list[Head] = []
     last, place, end = before, -1, start

@@ -1,9 +1,10 @@
-"""The history of one session: every message once, numbered, and in a file before it is published. It is read in pages.
+"""The history of one session. Each record is stored once, has a number, and is in a file before it is published. The
+history is read in pages.
 
-A history is a directory of files with one JSON line for each record (``lines``), and an index of them (``index``). A
-new file is begun at midnight UTC, after 100 MB, after 10,000 messages, or if another program has changed the newest
-file, but not before there is something to write. ``latest.jsonl`` is a link to the newest file; on file systems without
-links, ``latest.txt`` contains its name.
+A history is a directory of files with one JSON line for each record (``lines``), and an index of the files (``index``).
+A record begins a new file if it is the first one of a day (UTC), if the newest file would exceed 100 MiB or already
+contains 10,000 records, if records were removed, or if another program has changed the newest file. ``latest.jsonl`` is
+a symbolic link to the newest file; on file systems without links, ``latest.txt`` contains its name.
 
 A record's number (``seq``) is one more than the last number that was assigned, and is never used again while the
 directory exists. Only one process writes: the server locks its data directory.
@@ -113,10 +114,11 @@ def read_page(
     report: Callable[[str, int, int], None],
     scanned: Callable[[Segment], Segment],
 ) -> Page:
-    """Reads at most ``limit`` records and ``max_bytes`` of lines, but at least one record. Raises ``Stale`` or OSError.
+    """Reads at most ``limit`` matching records, and at most ``max_bytes`` of lines (None: no limit), but at least one
+    record, if any matches. Raises ``Stale`` or OSError.
 
-    ``report``: called with each damaged stretch. ``scanned``: scans a file that is only known by its ends, if it has to
-    be read.
+    ``report``: called with the file name, and the offset and length in bytes, of each damaged stretch. ``scanned``:
+    scans a file of which only the ends have been read so far, if it has to be read.
     """
     records: list[Record] = []
     size = 0
@@ -186,7 +188,7 @@ class Tail:
     def undisturbed(self) -> bool:
         """Whether the file has the length that the last write left, and only one name.
 
-        With two names (``cp -l``, a backup made of links), adding records would change the other file, too.
+        If it has two names (``cp -l``, a backup made with hard links), adding records would change the copy, too.
         """
         found = os.fstat(self.file)
         return found.st_size == self.segment.size and found.st_nlink == 1
@@ -212,7 +214,7 @@ class History:
     """The history of one session, opened with ``History.open``. Its methods may be called from any thread: none waits
     for a page to be read.
 
-    From the first ``append`` on, it keeps one file open.
+    Between calls, it keeps at most one file open: the one that records are added to.
     """
 
     def __init__(self, catalogue: Catalogue, fsync: FsyncPolicy, symlink: Callable[[str, str], None]) -> None:
@@ -223,11 +225,12 @@ class History:
         self._scanning = threading.Lock()
         self._tail: Tail | None = None
         self.closed = False
-        """Whether it is closed for writing; reading continues to work."""
+        """Whether the history is closed for writing; it can still be read."""
         self._records_unsaved = self._bytes_unsaved = 0
         self._scans_unsaved = False
         self._complete = ""
-        """The name of a file to which no more records are added, although it may be the newest."""
+        """The name of a file to which no more records are added, although it may be the newest; empty without such a
+        file."""
         self._rewritten = 0
         """How often a file was replaced. Pages that were being read meanwhile have to be read again."""
 
@@ -256,17 +259,19 @@ class History:
 
     @property
     def last_seq(self) -> int:
-        """The number of the last record; 0 before the first."""
+        """The last number that was assigned to a record; 0 before the first."""
         return self._catalogue.last_seq
 
     @property
     def count(self) -> int:
-        """The number of records."""
+        """The number of records, including damaged ones in files of which only the ends have been read so
+        far."""
         return self._catalogue.count
 
     @property
     def first_seq(self) -> int:
-        """The number of the first record that is left; if none is left, the number that the next one will have."""
+        """The number of the first record that is left; if no record is left, the number that the next one will
+        have."""
         first = next((segment for segment in self._catalogue.segments if segment.count), None)
         return first.first_seq if first else self.last_seq + 1
 
@@ -277,7 +282,7 @@ class History:
 
     @property
     def first_time(self) -> datetime | None:
-        """When the first record was written (UTC); None for an empty history."""
+        """When the first record that is left was written (UTC); None for an empty history."""
         first = next((segment for segment in self._catalogue.segments if segment.count), None)
         return from_microseconds(first.first_time) if first else None
 
@@ -289,7 +294,7 @@ class History:
 
     @property
     def damage(self) -> tuple[Damage, ...]:
-        """The damage that was found so far, in at most 100 places."""
+        """The damage that has been found so far, in at most 100 places."""
         return tuple(self._catalogue.damage.values())
 
     # Writing.
@@ -300,8 +305,9 @@ class History:
         """Writes one record. When this returns, the record is in the file, and on the disk if the policy requires that.
 
         ``message`` is JSON, kept as ``compose`` describes; ``is_json``: the caller has parsed it, so it is not decoded
-        here. Raises ``BadMessage`` as ``compose`` does, ``HistoryNotWritten`` if it can't be written, and ValueError if
-        the history is closed. In each case, no part of it is kept.
+        here. ``now``: the time of the record, with a time zone; None: the current time. Raises ``BadMessage`` as
+        ``compose`` does, ``HistoryNotWritten`` if the record can't be written, and ValueError if the history is closed
+        or ``now`` has no time zone. In each case, no part of the record is kept.
         """
         moment = datetime.now(UTC) if now is None else _aware(now).astimezone(UTC)
         with self._changing:
@@ -313,7 +319,7 @@ class History:
                 self._write(record)
             except OSError as error:
                 raise HistoryNotWritten(
-                    f"The message could not be written into the project's history: {_why(error)}. No part of it was "
+                    f"The message could not be written to the project's history: {_why(error)}. No part of it was "
                     "stored; the history is unchanged. Fix the cause; new messages will then be stored.",
                     disk_full=error.errno in _NO_ROOM,
                 ) from None
@@ -334,7 +340,8 @@ class History:
             syncing.syncer.now(each)
 
     def _settle(self) -> None:
-        """Opens the newest file, if it is unchanged. Otherwise none is open, and the next record begins a new one."""
+        """Opens the newest file for writing, if no other program has changed it. Otherwise, no file is open, and the
+        next record begins a new one."""
         if self._tail is not None:
             if self._tail.undisturbed():
                 return
@@ -398,7 +405,8 @@ class History:
         return tail
 
     def _sync_directory(self) -> None:
-        """Syncs the directory: a new file survives a power failure only once its directory is on the disk too."""
+        """Syncs the directory as the policy requires: a new file survives a power failure only once its directory is on
+        the disk too."""
         if self._fsync == "off":
             return
         directory = self._catalogue.directory
@@ -412,7 +420,7 @@ class History:
             os.close(file)
 
     def _abandon(self, tail: Tail) -> None:
-        """Removes the new file: no record was written to it."""
+        """Removes a new file to which no record was written."""
         self._let_go()
         remove_quietly(self._catalogue.path(tail.segment.name))
 
@@ -442,10 +450,10 @@ class History:
         """Replaces the records in these ranges with blank ones that keep their numbers and times. The originals are
         kept in the new file ``copy``.
 
-        Returns how many were replaced. The copy is on the disk before anything changes. Files are replaced one after
-        the other: after a crash, some may not have been replaced; the next call replaces those. Blocking, for as long
-        as it takes to write the files; new records go into another file, and do not wait. Raises ``HistoryNotWritten``
-        or ``HistoryUnreadable``.
+        Returns the number of records in these ranges. The copy is on the disk before anything changes. Files are
+        replaced one after the other: after a crash, some may not have been replaced; the next call with the same ranges
+        replaces those. Blocking, for as long as it takes to write the files; new records go into another file, and do
+        not wait. Raises ``HistoryNotWritten`` or ``HistoryUnreadable``.
         """
         with self._changing:
             self._let_go()
@@ -458,7 +466,7 @@ class History:
                     self._blank(segment.name, ranges)
         except OSError as error:
             raise HistoryNotWritten(
-                f"Records of the project's history can't be removed: {_why(error)}. Those that are left are unchanged.",
+                f"Records of the project's history can't be removed: {_why(error)}. The remaining records are unchanged.",
                 disk_full=error.errno in _NO_ROOM,
             ) from None
         finally:
@@ -541,10 +549,11 @@ class History:
         max_bytes: int | None = None,
     ) -> Page:
         """The first ``limit`` records that match all conditions; with ``before_seq`` and without ``after_seq``, the
-        last ones.
+        last ``limit`` records that match.
 
-        ``since``: only records with a later timestamp. ``max_bytes``: the maximum size of all lines together; the first
-        match is returned however large it is. Raises ``HistoryUnreadable``.
+        ``since``: only records with a later timestamp. ``max_bytes``: the maximum size of all lines together (None: no
+        limit); at least one match is returned, however large it is. Raises ``HistoryUnreadable``, and ValueError if
+        ``limit`` is less than 1 or ``since`` has no time zone.
         """
         if limit < 1:
             raise ValueError("limit must be 1 or more")
@@ -566,7 +575,7 @@ class History:
             raise _unreadable(error) from None
 
     def after(self, seq: int) -> Iterator[Record]:
-        """All records after ``seq``; only one page is in memory at a time."""
+        """All records after ``seq``; only one page is in memory at a time. Raises ``HistoryUnreadable``."""
         while True:
             page = self.read(after_seq=seq, max_bytes=_READ_AT_ONCE)
             yield from page.records
@@ -592,7 +601,8 @@ class History:
                     return page
 
     def _scanned(self, sketched: Segment) -> Segment:
-        """The segment of a file with the positions of its records. Raises OSError or ``Stale``."""
+        """The segment of a file with the positions of its blocks; scans the file unless that has been done. Raises
+        OSError or ``Stale``."""
         with self._scanning:  # if two threads need the same file, the second one finds it scanned
             with self._changing:
                 known = {segment.name: segment for segment in self._catalogue.segments}.get(sketched.name)
@@ -604,12 +614,12 @@ class History:
             with self._changing:
                 self._catalogue.replace(known, found)
                 self._scans_unsaved = True
-                return found.copy()  # the newest file grows
+                return found.copy()  # records are still added to the newest file
 
     def scan_next(self) -> bool:
-        """Scans the newest file that is only known by its ends; its records can be read before that, too. Returns False
-        if no such file is left, after saving the index, or if the history is closed. Blocking; raises
-        ``HistoryUnreadable``."""
+        """Scans the newest file of which only the ends have been read so far; its records can be read before that, too.
+        Returns False if no such file is left, after saving the index if necessary, or if the history is closed.
+        Blocking; raises ``HistoryUnreadable``."""
         with self._changing:
             missing = [segment for segment in self._catalogue.segments if not segment.scanned]
             if not missing and self._scans_unsaved and not self.closed:
@@ -640,7 +650,7 @@ def _aware(moment: datetime) -> datetime:
 
 def _unreadable(error: OSError) -> HistoryUnreadable:
     return HistoryUnreadable(
-        f"The project's history can't be read: {_why(error)}. It was left as it is. Fix the cause and try again."
+        f"The project's history can't be read: {_why(error)}. The files were not changed. Fix the cause, then try again."
     )
 
 
@@ -649,7 +659,8 @@ def _why(error: OSError) -> str:
 
 
 async def rebuild(histories: Iterable[History]) -> None:
-    """Completes the indexes of all these histories. Requests for pages wait for one file at most."""
+    """Completes the indexes of these histories. Requests for pages wait for at most one file. If a history can't be
+    read, the error is logged."""
     files = 0
     for history in sorted(histories, key=lambda history: history.last_time or _EARLIEST, reverse=True):
         try:

@@ -1,4 +1,4 @@
-"""The index of one history: what its records contain for people, and the agent's conversations in it.
+"""The search index of one history: the texts of its records, and the agent's conversations in it.
 
 It is an SQLite file beside the history's files, with a full-text index if SQLite was built with FTS5. It is derived
 from the records: filled after they are written, rebuilt if it is missing, damaged or not the index of this history, and
@@ -34,11 +34,11 @@ logger = logging.getLogger("drawbridge.server")
 
 FILE: Final = "search.sqlite"
 MOST_BYTES: Final = 256 * 1024 * 1024
-"""The maximum size of the file, in bytes; beyond that, the oldest texts are dropped."""
+"""The maximum number of bytes in use in the file; beyond that, the oldest texts are dropped."""
 
 BATCH: Final = 500
 BATCH_BYTES: Final = 4 * 1024 * 1024
-"""The maximum number of records, and of their bytes, that are indexed at a time, which takes some tens of
+"""The maximum number of records, and of their bytes, that are indexed at a time, which takes a few tens of
 milliseconds."""
 
 MOST_WORDS: Final = 16
@@ -51,7 +51,7 @@ matches."""
 
 SNIPPET_WORDS: Final = 30
 WORDS_BEFORE: Final = 10
-"""The maximum number of words in a snippet before its first match."""
+"""The number of words in a snippet before its first match; fewer at the start of the text, and more at its end."""
 
 LONGEST_PIECE: Final = 200
 LONGEST_SNIPPET: Final = 800
@@ -59,7 +59,7 @@ LONGEST_SNIPPET: Final = 800
 fits into a message."""
 
 SHOWN: Final = 300
-"""The maximum number of characters of a text that is shown without a query."""
+"""The maximum number of characters that are shown of a text if the query is empty."""
 
 LAST_LINE: Final = 200
 TITLE: Final = 120
@@ -72,11 +72,12 @@ _DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, _NO_C
 valid UTF-8, have no code."""
 
 _NO_TABLE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH})
-"""Errors that also mean damage while records are indexed: those statements never change, so they can't be the cause."""
+"""The codes of errors that also mean damage while records are indexed: the statements that index records never change,
+so they can't be the cause."""
 
 _VERSION: Final = 4
 _BEGIN, _END = "\x02", "\x03"
-"""Mark the beginning and the end of a match in a snippet. Texts do not contain control characters."""
+"""Mark the beginning and the end of a match in a snippet. Texts do not contain these characters (``texts.clean``)."""
 _WORD: Final = re.compile(r"\S+")
 
 _TABLES: Final = """
@@ -118,7 +119,7 @@ class TooSlow(Exception):
 
 
 class Deadline:
-    """The end of one request, which may search several histories one after the other."""
+    """The time by which one request has to end. The request may search several histories one after the other."""
 
     def __init__(self) -> None:
         self._until = time.monotonic() + SEARCH_SECONDS
@@ -135,10 +136,10 @@ class Deadline:
 class Part(Struct):
     """Consecutive records that belong to one conversation of the agent: ``first_seq`` to ``last_seq``.
 
-    ``session_id`` is empty as long as the agent has not reported it. ``title``: the first prompt, or the title of the
-    conversation if it was begun elsewhere; ``titled_by``: the run of that prompt. ``last_line``: the end of the agent's
-    latest text. ``added`` and ``removed``: numbers of lines in files, as far as the agent has reported them. Times are
-    microseconds since 1970.
+    ``session_id`` is empty as long as the agent has not reported it. ``title``: the title in the record that began
+    the part, otherwise the first prompt; ``titled_by``: the run of that prompt, if any. ``last_line``: the last line
+    of the main agent's latest answer. ``added`` and ``removed``: numbers of lines in files, as far as the agent has
+    reported them. Times are microseconds since 1970.
     """
 
     first_seq: int
@@ -157,7 +158,8 @@ class Part(Struct):
 
     @property
     def key(self) -> str:
-        """The id of its conversation: the agent's own, or one from the server if the agent has not reported one."""
+        """The id of the conversation: the agent's own, or one made from ``first_seq`` if the agent has not reported
+        any."""
         return self.session_id or f"log_{self.first_seq}"
 
     def ends_before(self, marker: Marker) -> bool:
@@ -207,8 +209,9 @@ class Hit(Struct, frozen=True):
 
 class Wanted(Struct, frozen=True):
     """What to search for. ``query``: any text, each of whose words has to be the beginning of a word in the result; if
-    it is empty, every text matches. ``parts``: the ``first_seq`` of each part to search; None for all. ``below``: only
-    texts with a smaller ``id``; ``until``: only texts with an ``at`` that is not later."""
+    it is empty, every text matches. ``kinds``: the kinds of texts to search; empty for all. ``parts``: the
+    ``first_seq`` of each part to search; None for all. ``below``: only texts with a smaller ``id``; ``until``: only
+    texts with an ``at`` that is not later."""
 
     query: str = ""
     kinds: tuple[Kind, ...] = ()
@@ -229,8 +232,8 @@ def has_full_text() -> bool:
 
 
 def words(query: str) -> str:
-    """The query in FTS5's syntax: each word is quoted, so that nothing in it is an operator. Empty if it has no
-    words."""
+    """The query in FTS5's syntax: each of its first ``MOST_WORDS`` words is quoted, so that nothing in it is an
+    operator. Empty if the query has no words."""
     found = list(dict.fromkeys(word for word in query.replace("\0", " ").split() if any(map(str.isalnum, word))))
     return " ".join('"' + word.replace('"', '""') + '"*' for word in found[:MOST_WORDS])
 
@@ -243,7 +246,7 @@ class Index:
         self._history = history
         self._lock = threading.Lock()
         self._done = -1
-        """The number of the last record that is known to be indexed."""
+        """The number of the last record that is known to be indexed; -1 if that is not known."""
         self._first = 0
         """The number of the history's first record when ``_done`` was set."""
         self._parts: list[Part] | None = None
@@ -275,14 +278,17 @@ class Index:
 
     @property
     def behind(self) -> bool:
-        """Whether the history has records that are not indexed, or the index has records that were dropped."""
+        """Whether the history has records that are not indexed, or the index has records that were dropped. False once
+        the index is closed."""
         now = (self._history.first_seq, self._history.last_seq)
         return not self._closed and (self._first, self._done) != now
 
     def update(self) -> bool:
-        """Indexes the next records. Returns whether there are more. Raises OSError, ``sqlite3.Error`` or ``HistoryUnreadable``.
+        """Indexes the next records. Returns whether there are more. Raises OSError, ``sqlite3.Error`` or
+        ``HistoryUnreadable``.
 
-        A file that is damaged, or is not the index of these records, is removed; the next call begins again.
+        A file that is damaged, or is not the index of these records, is removed; the next call begins again. Does
+        nothing while ``rebuild_after`` runs, and once the index is closed.
         """
         with self._lock:
             if self._closed or self._paused:
@@ -301,11 +307,11 @@ class Index:
             return more
 
     def rebuild_after(self, change: Callable[[], object]) -> None:
-        """Removes the index and then calls ``change``, which removes records of the history. Afterwards the index is
-        rebuilt from the records that are left, even if ``change`` has failed.
+        """Removes the index and then calls ``change``, which removes records of the history. Afterwards, ``update``
+        rebuilds the index from the records that are left, even if ``change`` has failed.
 
-        The index is removed first, so that no text of a removed record is left if the process is killed in between. Raises
-        ``HistoryNotWritten`` without calling ``change`` if the index can't be removed.
+        The index is removed first, so that no text of a removed record is left if the process is killed in between.
+        Raises ``HistoryNotWritten`` without calling ``change`` if the index can't be removed.
         """
         with self._lock:
             try:
@@ -337,7 +343,7 @@ class Index:
             self._remove()
 
     def parts(self) -> list[Part]:
-        """The parts of the history, in the order of their records."""
+        """The parts of the history, in the order of their records; empty if the index is missing."""
         if (known := self._parts) is not None:
             return known
         with self._reading() as db:
@@ -347,13 +353,13 @@ class Index:
             return self._parts
 
     def named(self, keys: Collection[str]) -> list[int]:
-        """The numbers of the records that gave these sessions a name."""
+        """The numbers of the records in which these sessions were renamed."""
         with self._reading() as db:
             found = db.execute("SELECT seq, session_id FROM names ORDER BY seq").fetchall() if db else []
         return [seq for seq, session_id in found if session_id in keys]
 
     def waited(self) -> dict[str, Waited]:
-        """By run id, what happened to each prompt that was edited in the queue or removed from it."""
+        """What happened to each prompt that was edited in the queue or removed from it, by run id."""
         with self._reading() as db:
             rows = db.execute("SELECT run, edited, dropped FROM queue").fetchall() if db else []
         return {run: Waited(edited, dropped) for run, edited, dropped in rows}
@@ -448,8 +454,8 @@ class Index:
         return seq < self._history.last_seq
 
     def _fits(self, db: sqlite3.Connection, seq: int, mark: int) -> bool:
-        """Whether the file is the index of this history, which may have been restored from a copy, or have lost its old
-        records."""
+        """Whether the file is the index of this history in the current format. The history may have been restored from
+        a copy, or have lost its old records."""
         version, has_words, first = db.execute("SELECT version, words, first_seq FROM state").fetchone()
         same = (version, bool(has_words), first) == (_VERSION, has_full_text(), self._history.first_seq)
         if not same or seq > self._history.last_seq:
@@ -592,8 +598,8 @@ def around(text: str) -> str:
 
 
 def alternating(snippet: str) -> tuple[str, ...]:
-    """The texts of a snippet, which are alternately outside and inside a match, beginning outside. Each is cut, because
-    a word may be as long as its whole text."""
+    """The texts of a snippet, which are alternately outside and inside a match, beginning outside. Long texts are cut,
+    because a word may be as long as its whole text; if they are too long together, the last matches are left out."""
     texts = [text for piece in snippet.split(_BEGIN) for text in piece.split(_END)]
     found = [_end_of(texts[0])]
     for text in texts[1:]:

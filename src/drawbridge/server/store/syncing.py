@@ -1,10 +1,10 @@
 """When the records of histories reach the disk itself, and not only the kernel.
 
-What the kernel has accepted survives even if the server is ended with ``kill -9``. The policies matter for a power
+What the kernel has accepted survives even if the server is killed with ``kill -9``. The policies matter for a power
 failure or a kernel crash:
 
 - ``always``: a record is on the disk before ``append`` returns. The event loop waits for the disk.
-- ``second`` (default): a record is on the disk about a second later at most, synced by a thread. A power failure loses
+- ``second`` (default): a record is on the disk at most about a second later, synced by a thread. A power failure loses
   little more than the last second.
 - ``off``: the kernel decides when it writes a record, usually within half a minute.
 
@@ -33,7 +33,7 @@ class Syncer:
     needed."""
 
     def __init__(self, delay: float = 1.0) -> None:
-        """``delay``: the seconds from a write until the file is synced."""
+        """``delay``: the maximum number of seconds from a write until the file is synced."""
         self._delay = delay
         self._changing = threading.Lock()
         self._syncing = threading.Lock()
@@ -41,14 +41,14 @@ class Syncer:
         self._timer: threading.Timer | None = None
 
     def soon(self, owner: object, file: int) -> None:
-        """Syncs ``file`` once the delay has passed, or immediately if no file descriptor is left. ``owner`` identifies
-        the open file, which may be closed before that."""
+        """Syncs ``file`` within the delay, or immediately if the limit for open files is reached. ``owner`` identifies
+        the open file, which may be closed before it is synced."""
         if owner in self._waiting:
             return
         with self._changing:
             try:
                 self._waiting[owner] = os.dup(file)
-            except OSError:  # no file descriptor is left
+            except OSError:  # the limit for open files is reached
                 _sync(file)
                 return
             if self._timer is None:
@@ -57,7 +57,8 @@ class Syncer:
                 self._timer.start()
 
     def now(self, owner: object) -> None:
-        """Syncs the file of ``owner`` immediately, if it is waiting to be synced. Returns when it is on the disk."""
+        """Syncs the file of ``owner`` immediately, if it is waiting to be synced. Returns when it is on the disk, or
+        when the failure was logged."""
         with self._syncing:
             with self._changing:
                 file = self._waiting.pop(owner, None)

@@ -1,4 +1,5 @@
-"""What a record of a history contains for people: its texts, and what it changes about the agent's conversation. Pure.
+"""The texts that users can search for in a record of a history, and how the record changes the agent's conversation.
+Pure.
 
 Agents' lines are read if they have the form of Claude Code's messages; the lines of other agents are converted to that
 form before they are recorded (``agents.lines``). A line of another form has no texts.
@@ -29,18 +30,18 @@ LONGEST: Final[Mapping[Kind, int]] = {
 half from its end, where errors are."""
 
 LONGEST_LINE: Final = 8 * 1024 * 1024
-"""The maximum length of a record that is searched for texts, in bytes. A longer one is usually an image."""
+"""The maximum length of a record that is searched for texts, in bytes. A longer one usually contains an image."""
 
 LONGEST_NAME: Final = 200
 REMOVED: Final = "record_removed"
-"""The subtype of what is left of a record that was deleted with its session."""
+"""The subtype of the blank record that replaces a record when its session is deleted."""
 
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _DEEPEST: Final = 4
 
 
 class Text(Struct, frozen=True):
-    """A text of a record. ``tool``: the name of the tool, for a tool call. ``main``: whether it is from the main agent,
+    """A text in a record. ``tool``: the name of the tool, for a tool call. ``main``: whether it is from the main agent,
     not a subagent. ``run``: for a prompt that begins a run, the run's id."""
 
     kind: Kind
@@ -51,9 +52,9 @@ class Text(Struct, frozen=True):
 
 
 class Marker(Struct, frozen=True):
-    """The conversation changes with this record. ``session_id`` is empty if it is not known yet; ``begins``: another
-    conversation begins here, even if its id is the same. ``title``: the title of a conversation that was begun
-    elsewhere."""
+    """How a record changes the agent's conversation. ``session_id`` is empty if it is not known yet; ``begins``:
+    another conversation begins here, even if its id is the same. ``fork_from``: the id of the conversation that it was
+    forked from; empty if it is not a fork. ``title``: the conversation's title, if it is already known."""
 
     session_id: str
     begins: bool
@@ -70,9 +71,9 @@ _line: Final = msgspec.json.Decoder(_Line)
 
 
 class Content(Struct):
-    """What one record contains. ``named``: the id of the session that got a name. ``continues``: the id of the
-    conversation in which a run has started, if it is known. ``edited``: the run whose queued prompt got the text that
-    this record contains; ``dropped``: the run whose prompt was removed from the queue, so that the run never began.
+    """What one record contains. ``named``: the id of the session that was renamed. ``continues``: the id of the
+    conversation in which a run has started, if it is known. ``edited``: the run whose queued prompt was replaced by the
+    text in this record; ``dropped``: the run whose prompt was removed from the queue, so that the run never began.
     ``removed_record``: the record was deleted with its session. ``added`` and ``removed``: numbers of lines in files,
     as far as the agent reports them."""
 
@@ -111,7 +112,7 @@ class Content(Struct):
                 self.marker = Marker("", True)
             case "session_changed":
                 id, fork, title = (_string(given, name) for name in ("session_id", "fork_from", "title"))
-                # A person has chosen the conversation, or the next run begins a new one. Otherwise the agent has
+                # A user has chosen the conversation, or the next run begins a new one. Otherwise, the agent has
                 # reported the conversation's id.
                 self.marker = Marker(id, bool(_get(given, "agent")) or not id, fork, clean(title))
             case "session_renamed":
@@ -174,7 +175,7 @@ def content(line: bytes) -> Content:
 
 
 def clean(text: str) -> str:
-    """The text, with each control character except tabs and line breaks replaced by a space."""
+    """The text with "\\n" instead of "\\r\\n", and a space instead of any other control character except tabs."""
     return _CONTROLS.sub(" ", text.replace("\r\n", "\n"))
 
 

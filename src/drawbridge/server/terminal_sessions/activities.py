@@ -1,4 +1,4 @@
-"""What the server knows about each process of a terminal session besides its current turn: background tasks, questions
+"""What the server knows about each process of a terminal session besides the current turn: background tasks, questions
 in the terminal, and clients' decisions whose effect is not known yet.
 """
 
@@ -36,7 +36,7 @@ class Activities:
         return iter(list(self._of.values()))
 
     def of(self, pid: int | None) -> Activity:
-        """The activity of the process ``pid`` (None if it is not known); it is created if there is none yet."""
+        """The activity of the process ``pid`` (None if it is not known); it is created if it does not exist yet."""
         if pid not in self._of:
             self._of[pid] = Activity(self._read)
         return self._of[pid]
@@ -53,12 +53,12 @@ class Activities:
 
     @property
     def shown(self) -> tuple[base.Task, ...]:
-        """The background tasks as clients see them."""
+        """The background tasks as clients see them, at most ``MOST_TASKS``."""
         return tuple(task for one in self for task in one.background.shown)[:MOST_TASKS]
 
     @property
     def decided(self) -> list[PendingApproval]:
-        """Approval requests that clients have decided on, until it is known what the agent did."""
+        """The approval requests that clients have decided on, until it is known what the agent did."""
         return [approval for one in self for approval in one.outcomes]
 
     def called(self, tool: str, given: Raw, fate: Fate, agent_id: str | None, *, as_run: bool) -> list[Overruled]:
@@ -72,8 +72,8 @@ class Activities:
         return overruled
 
     def asks(self, approval: PendingApproval, pid: int | None) -> None:
-        """Notes that the process ``pid`` or one of its subagents has sent the approval request ``approval``. Forgets
-        any decision on it."""
+        """Notes that the process ``pid`` or one of its subagents has reported the approval request ``approval`` again.
+        Forgets any decision on it; a subagent that asked counts as running in this process."""
         agent = approval.request.agent_id
         for one in self:
             one.outcomes.forget(approval)

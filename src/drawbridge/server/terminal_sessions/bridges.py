@@ -1,8 +1,9 @@
-"""Serves the bridges on the private socket: they send the proposals of their agents, and receive requests to their
+"""Serves the bridges on the private socket: they send the proposals of their agents, and receive requests for their
 editors.
 
-Claude Code's hook reports the question. The diff that Claude Code's bridge shows is a second surface of the same
-approval request, whichever of the two arrives first; they are matched by the agent's process, the path and the text.
+Claude Code's hook reports the approval request. The diff that Claude Code's bridge shows is a second surface of the
+same approval request, whichever of the two arrives first; they are matched by the agent's process, the path and the
+text.
 Gemini CLI has no such hook: its bridge's proposal is the question.
 """
 
@@ -27,14 +28,14 @@ from drawbridge.server.approvals.pending import PendingApproval, Surface
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions.editor_reviews import EditorReviews
-from drawbridge.server.terminal_sessions.session import ELSEWHERE, TerminalSession
+from drawbridge.server.terminal_sessions.questions import ELSEWHERE
+from drawbridge.server.terminal_sessions.session import TerminalSession
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
 
 logger = logging.getLogger("drawbridge.server")
 
 AGENTS = {row.title: row.name for row in catalog.ROWS if row.proposes}
-"""Agents for which the bridge's proposal is the question: title (as bridges send it) → name (in the list of
-sessions)."""
+"""The agents for which the bridge's proposal is the question: title (as bridges send it) → name."""
 
 NOT_WRITTEN = ("DISK_SPACE_LOW", "FILE_OPERATION")
 """The error codes of decisions that were refused because the history can't be written."""
@@ -65,7 +66,7 @@ class BridgeSurface:
         pass  # its agent closes the view
 
     def belongs_to(self, session: TerminalSession, approval: PendingApproval | None) -> None:
-        """Sets the session and the approval request of the proposal. ``approval``: None if the agent has not asked
+        """Sets the session and the approval request of the proposal. ``approval``: None if the request does not exist
         yet."""
         self.session, self.approval = session, approval
 
@@ -95,8 +96,8 @@ class Bridges:
     def requested(
         self, session: TerminalSession, event: hook_events.HookEvent, surface: Surface, proposal: Proposal | None
     ) -> None:
-        """Opens an approval request for a hook's question. If a bridge has already reported the same proposal in an
-        editor, it becomes a second surface of the request."""
+        """Opens an approval request for a hook's question, unless it was asked before. If a bridge has already
+        reported the same proposal, its view in the editor becomes a second surface of the request."""
         approval = session.apply(event, surface, proposal)
         for shown in self._shown.values():
             if approval is not None and shown.approval is None and shown.is_same(surface.pid, proposal):
@@ -112,7 +113,8 @@ class Bridges:
     # One bridge.
 
     async def serve(self, editor: Editor, first: wire.FromPeer, reader: asyncio.StreamReader) -> None:
-        """Runs until the bridge disconnects."""
+        """Serves a bridge until it disconnects. ``first``: the first line that it sent. Raises ``ValueError`` for an
+        invalid line."""
         try:
             self._handle(editor, first)
             while line := await reader.readline():
@@ -213,7 +215,7 @@ class Bridges:
         if known is not None and self._terminal_sessions.find(known.id) is known:
             return known
         for session in self._terminal_sessions:
-            if proposed.question and session.knows(proposed.question):
+            if proposed.question and session.questions.known(proposed.question):
                 self._sessions[key] = session
                 return session
         folders = editor.about.folders if editor.about else ()

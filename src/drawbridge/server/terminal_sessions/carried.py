@@ -1,5 +1,5 @@
-"""Reads a terminal session's approval requests from its history after a restart: the open ones, and how the latest
-ended.
+"""Reads a terminal session's approval requests from its history after a restart: the open ones, and how the latest of
+the others ended.
 
 The agent kept running while the server was down, and its hook still waits for the answer: it reconnects and reports the
 same question.
@@ -35,7 +35,7 @@ LOOK_BACK: Final = 2_000
 
 class Carried(Struct):
     """What was read from a history. ``approvals``: the open and the latest closed approval requests that a hook or
-    bridge may report again, oldest first. ``calls``: tool calls without a result."""
+    bridge may report again, oldest first. ``calls``: the latest tool calls without a result."""
 
     approvals: list[PendingApproval]
     calls: list[transcript.Call]
@@ -80,7 +80,8 @@ def carried(history: History, waiting: Collection[str]) -> Carried:
 
 
 def age_of_run(history: History, run_id: str) -> float:
-    """Seconds since the run began; 0 if that is too long ago to be found. Raises ``HistoryUnreadable``."""
+    """Seconds since the run began; 0 if its start is not among the last records of the history (see ``LOOK_BACK``).
+    Raises ``HistoryUnreadable``."""
     wanted = run_id.encode()
     before, left = history.last_seq + 1, LOOK_BACK
     while left > 0:
@@ -107,8 +108,8 @@ def finished_runs(history: History) -> list[str]:
 
 
 def _tail(history: History, waiting: Collection[str]) -> list[Record]:
-    """The records in the last pages of the history: as many pages as it takes to include every approval request that is
-    open, or that was resolved or withdrawn in the last page, plus one more page."""
+    """The records in the last pages of the history, oldest first: as many pages as it takes to include every approval
+    request that is in ``waiting``, or that was resolved or withdrawn in the last page, plus one more page."""
     tail: list[Record] = []
     missing, before, more = set(waiting), history.last_seq + 1, True
     while more:
@@ -126,8 +127,8 @@ def _tail(history: History, waiting: Collection[str]) -> list[Record]:
 
 
 def _about(record: Record) -> tuple[str, str]:
-    """The type of the record's event, and the id of the approval request that it is about; ("", "") if it is not about
-    an approval request."""
+    """The type of the record's event, and the id of the approval request that the event is about; ("", "") if it is not
+    about an approval request."""
     if record.direction != "server":
         return "", ""
     try:

@@ -29,7 +29,7 @@ Value = TypeVar("Value")
 
 
 class Latest(OrderedDict[Key, Value]):
-    """A dictionary that keeps only the ``REMEMBERED`` keys that were added last."""
+    """A dictionary that keeps at most ``REMEMBERED`` keys: those that were added last."""
 
     def __setitem__(self, key: Key, value: Value) -> None:
         super().__setitem__(key, value)
@@ -53,14 +53,14 @@ class TerminalOnly:
 
     @property
     def has_question(self) -> bool:
-        """Whether an approval request that was handed over to the terminal waits for its answer."""
+        """Whether an approval request that was handed over to the terminal is waiting for an answer there."""
         return bool(self._asked)
 
     def handed_over(self, approval: PendingApproval) -> None:
         self._asked.append(approval)
 
     def noticed(self) -> None:
-        """Notes that the CLI has notified the user of a dialog that no approval request is known for."""
+        """Notes that the CLI has notified the user of a dialog for which no approval request is known."""
         self._noticed = True
 
     def called(self, tool: str, given: Raw, agent_id: str | None, *, as_run: bool) -> None:
@@ -84,7 +84,7 @@ class TerminalOnly:
 
 
 class Overruled(Struct, frozen=True):
-    """A decision by a client that did not take effect. ``reason``: the explanation that people see."""
+    """A client's decision that did not take effect. ``reason``: the explanation that clients show."""
 
     approval: PendingApproval
     reason: str
@@ -135,7 +135,7 @@ class Outcomes:
         self, tool: str, given: Raw, fate: Fate, agent_id: str | None = None, *, as_run: bool
     ) -> list[Overruled]:
         """Compares a tool call that has ended with the decisions on it, and returns the decisions that were overruled.
-        ``as_run``: ``given`` is the input that the call ran with, not the one that the agent requested."""
+        ``as_run``: whether ``given`` is the input that the call ran with, not the one that the agent requested."""
         overruled = []
         for id, (approval, decision) in list(self._given.items()):
             changed = json_object(decision.updated_input) if decision.updated_input is not None else None
@@ -161,7 +161,8 @@ class Outcomes:
         ran_with: Mapping[str, Any] | None,
         fate: Fate,
     ) -> str | None:
-        """What happened instead of the decision; None if the decision took effect."""
+        """What happened instead of the decision, in words; None if the decision took effect, or if that can't be
+        determined."""
         if fate == "denied" or not decision.allow:
             return "allowed" if fate == "ran" else None
         if fate == "rejected":

@@ -2,8 +2,8 @@
 directory.
 
 All sessions in a directory share its review: what changes while any of their runs is active is attributed to an agent.
-As long as a session in the directory is listed, ``<data>/directories/<id>`` contains the comments on its review, the
-index of its last checkpoint, and its private repository if it has one.
+As long as a session in the directory is listed, ``<data>/directories/<id>`` contains the directory's path, the comments
+on its review, the index of its last checkpoint, and its private repository if it has one.
 
 The hook of a prompt only triggers the checkpoint and does not wait for it. The hook of the first tool that may write
 waits until git has the state of the files (``ready``), so that the checkpoint before the run does not contain edits by
@@ -45,8 +45,8 @@ READY_SECONDS: Final = 5.0
 continues without waiting for it."""
 
 CLOSE_SECONDS: Final = 3.0
-"""Seconds that the shutdown waits for checkpoints in progress. The review of a run begins with the checkpoint before
-it, which can't be taken later because the agent continues in the meantime."""
+"""Seconds for which the shutdown waits for checkpoints in progress. The review of a run begins with the checkpoint
+before the run, which can't be taken later because the agent continues in the meantime."""
 
 AT_WORK: Final = "An agent is working in this directory. Try again when it has finished."
 
@@ -55,7 +55,7 @@ PATH: Final = "path"
 
 
 class ReviewedDirectory:
-    """One directory. ``folder`` contains the server's files about it.
+    """One directory, ``path``. ``folder`` contains the server's files about it.
 
     A session has at most one run at a time. The active runs are set immediately; a task takes the checkpoints that are
     due. A run that has ended before the task gets to it, such as one that is read from an old transcript, gets no
@@ -63,7 +63,7 @@ class ReviewedDirectory:
     """
 
     def __init__(self, path: Path, folder: Path, context: Context, removing: asyncio.Task[None] | None = None) -> None:
-        """``removing``: the task that removes what was in ``folder`` before."""
+        """``removing``: the task that removes what was in ``folder`` before, if any."""
         self.path = path
         self._removing = removing
         self.folder = folder
@@ -93,7 +93,7 @@ class ReviewedDirectory:
         self._is_extended = False
         """Whether the review contains the beginning of a run, and no end of a run after it."""
         self._ready = asyncio.Event()
-        """Set while each active run has its checkpoint, or hooks don't have to wait for it."""
+        """Set while each active run has its checkpoint, or while hooks don't have to wait for it."""
         self._ready.set()
         self._is_working = False
         self._deciding = asyncio.Lock()
@@ -105,7 +105,8 @@ class ReviewedDirectory:
         self._sending: asyncio.Future[str] | None = None
         """The last submission of comments: done once the agent has started on it, or the submission has failed."""
         self._problem = ""
-        """Why the last checkpoint could not be taken; logged once."""
+        """Why the last checkpoint could not be taken; empty if it was taken. The same reason is logged only once in
+        succession."""
         self._tasks = BackgroundTasks(logger)
 
     # The sessions in the directory.
@@ -120,7 +121,8 @@ class ReviewedDirectory:
         self._stores[session] = store
 
     def leave(self, session: str) -> None:
-        """Removes a session from the directory, because it is removed from the list."""
+        """Removes a session from the directory, because it is removed from the list. Comments that its agent may still
+        receive become drafts again."""
         left = self.comments.left
         self._stores.pop(session, None)
         if left is not None and left.session == session and left.is_open:
@@ -133,7 +135,7 @@ class ReviewedDirectory:
 
     @property
     def busy(self) -> bool:
-        """Whether a run is active, or a hook has reported that one begins."""
+        """Whether a run is active, or a hook has reported the beginning of one."""
         return bool(self._runs or self._expected)
 
     def has_run(self, session: str) -> bool:
@@ -165,7 +167,7 @@ class ReviewedDirectory:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a tool that may write does not have to wait."""
+        """Whether a tool that may write does not have to wait for a checkpoint."""
         return self._ready.is_set()
 
     async def ready(self) -> None:
@@ -269,8 +271,8 @@ class ReviewedDirectory:
         return await self._reviewing.image(blob, largest)
 
     async def decide(self, wish: Wish, asker: Subscriber, session: str) -> Answer[ReviewReply]:
-        """Applies a decision to a part of the review, and records it in ``session``. During a run, hunks can only be
-        kept. Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """Applies a decision to the review or a part of it, and records it in ``session``. During a run, changes can
+        only be kept. Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         async with self._deciding:
             await self._prepare()
             return await self._reviewing.decide(wish, session, asker, self._check_at_rest)
@@ -320,8 +322,8 @@ class ReviewedDirectory:
         return self._reviewing.commenting.submission(placed, drafts, text)
 
     def sends(self, sending: asyncio.Future[str]) -> None:
-        """Notes that a prompt with the comments is being sent. ``sending`` is done once that has succeeded or
-        failed."""
+        """Notes that a prompt with the comments is being sent. ``sending`` is done once the agent has started on it, or
+        sending it has failed."""
         self._sending = sending
 
     async def withdraw_comments(self, asker: Subscriber, session: str) -> Answer[ReviewReply]:
@@ -344,7 +346,7 @@ class ReviewedDirectory:
 
     async def close(self) -> None:
         """Waits up to ``CLOSE_SECONDS`` for checkpoints in progress, then stops the work, except for a decision or a
-        commit, which is completed."""
+        commit in progress, which is completed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._tasks.wait()
@@ -355,7 +357,8 @@ class ReviewedDirectory:
             pass
 
     async def remove(self) -> None:
-        """Removes the checkpoints and the review. A failure is logged: the repository may be gone."""
+        """Closes the directory, and removes its checkpoints and its review. A failure is logged: the repository may be
+        gone."""
         await self.close()
         if self._removing is not None:
             await asyncio.wait([self._removing])

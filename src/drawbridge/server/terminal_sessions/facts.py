@@ -9,12 +9,13 @@ from drawbridge.server.terminal_sessions.prompts import Sent
 
 
 class ProcessFacts(Struct):
-    """What an agent's process has reported about itself. ``pid``: None if no process is known."""
+    """What an agent's process has reported about itself. ``pid``: None if no process is known. ``config`` and
+    ``background``: as in ``Process``."""
 
     pid: int | None = None
     began: float | None = None
-    """When the process ``pid`` was started (seconds since 1970); stored because another program may get the PID
-    later."""
+    """When the process ``pid`` was started (seconds since 1970; None if not known). The time is stored because another
+    program may get the PID later."""
     transcript: str = ""
     permission_mode: str | None = None
     background: bool = False
@@ -22,13 +23,13 @@ class ProcessFacts(Struct):
 
 
 class Facts(ProcessFacts):
-    """The stored state. The inherited fields are about the process that reported last. ``others``: the other processes
-    that have the conversation open. ``ended``: whether no process has it open; one may still be alive, with another
-    conversation. ``continued_in``: the id of the session that continues this one. ``works``: the PID of the process
-    whose run is active, if it is known. ``rests``: whether that process has stopped working, and only what it has left
-    running in the background keeps the run open. ``tasks``: what it has left running. ``past``: the ids of the latest
-    runs that are over, oldest first. ``is_unattended``: whether a question was left to the terminal because no client
-    had answered, and no client has answered since."""
+    """The stored state. The inherited fields are about the process that reported last. ``sent``: as in ``Prompts``.
+    ``others``: the other processes that have the conversation open. ``ended``: whether no process has it open; one may
+    still be alive, with another conversation. ``continued_in``: the id of the session that continues this one.
+    ``works``: the PID of the process whose run is active, if it is known. ``rests``: whether that process has stopped
+    working, and only what it has left running in the background keeps the run open. ``tasks``: what it has left
+    running. ``past``: the ids of the latest runs that are over, oldest first. ``is_unattended``: whether a question was
+    left to the terminal because no client had answered in time, and no client has answered a question since."""
 
     sent: Sent | None = None
     others: tuple[ProcessFacts, ...] = ()

@@ -2,7 +2,7 @@
 
 One of the agent's hooks hands them over, as context in its answer (measured on 2.1.329). They are stored as handed over
 before the hook receives them, and the hook confirms that it has received them; without this confirmation, they wait for
-the next hook. The agent's own record confirms that they have arrived.
+the next hook. The agent's transcript confirms that they have arrived.
 """
 
 from __future__ import annotations
@@ -49,13 +49,14 @@ class Receiver(Protocol):
         ...
 
     def within_limits(self, mode: str | None) -> bool:
-        """Whether a client could have started the agent in this mode. Raises ``ClientError`` with the reason."""
+        """Whether a client could have started the agent in this mode. If not, returns False or raises ``ClientError``
+        with the reason."""
         ...
 
 
 class Handover:
-    """The comments that are left with one session. ``comments``: all comments on the review of its directory, in whose
-    file these are stored."""
+    """The comments that are left with one session. ``comments``: all comments on the review of the session's directory;
+    the comments that are left are stored in the same file."""
 
     def __init__(self, session: Receiver, comments: SharedComments) -> None:
         self._session = session
@@ -67,7 +68,8 @@ class Handover:
         return left if left is not None and left.session == self._session.id else None
 
     def known(self, request_id: str | None, key: str) -> Answer[Accepted] | None:
-        """The reply to a repeated request whose comments the agent may still receive; None for any other request."""
+        """The reply to a repeated request whose comments the agent may still receive; None for any other request.
+        ``key``: the key of the submission."""
         left = self._left
         if left is None or request_id is None or (left.request_id, left.review.key) != (request_id, key):
             return None
@@ -101,9 +103,9 @@ class Handover:
             logger.error("%s: the comments that wait for its agent can't be read: %s", self._session.id, error)
 
     def give(self, event: HookEvent) -> Left | None:
-        """Returns the comments that this event's hook must hand over, after storing them as given; None if it must not
-        hand over any. If comments are returned, the caller must report to ``received`` whether the hook has received
-        them."""
+        """Returns the comments that this event's hook must hand over, and stores them as given. Returns None if the
+        hook must not hand over any, or they can't be stored. If comments are returned, the caller must report to
+        ``received`` whether the hook has received them."""
         left = self._left
         if left is None or left.state != "waiting":
             self._comments.unmark(self._session.id)  # the mark may be from a server that was killed
@@ -146,31 +148,31 @@ class Handover:
         return received
 
     def confirmed(self, entry: transcript.Context) -> Left | None:
-        """The comments that have arrived according to this entry of the agent's record; None if it contains none."""
+        """The comments that have arrived according to this entry of the transcript; None if it contains none."""
         left = self._left
         if left is None or not left.run:
             return None
         return left if any(letters(text).startswith(letters(left.text)) for text in entry.texts) else None
 
     def record(self, left: Left, entry: transcript.Context) -> PromptAccepted:
-        """The comments as the prompt that is stored in the history."""
+        """The comments as a prompt for the history. ``entry``: the entry of the transcript that contains them."""
         return PromptAccepted(left.run, left.text, left.by, left.request_id, uuid=entry.uuid, review=left.review)
 
     def settle(self) -> None:
-        """Releases comments that were given to a hook but are not in the agent's record, although the record was read
-        to its end and the agent has continued: they may not have arrived."""
+        """Turns comments that were given to a hook back into drafts: they may not have arrived. To be called if they
+        are not in the transcript, although it was read to its end and the agent has continued."""
         left = self._left
         if left is not None and left.state == "given":
             self._release("unsure")
 
     def end(self) -> None:
-        """Releases the comments, because the session has ended."""
+        """Turns the comments back into drafts, because the session has ended."""
         left = self._left
         if left is not None and left.is_open:
             self._release("ended" if left.state == "waiting" else "unsure")
 
     def _release(self, state: Release) -> None:
-        """Turns the comments back into drafts. A failure is logged."""
+        """Turns the comments back into drafts. ``state``: the reason. A failure is logged."""
         left = self._left
         if left is None:
             return

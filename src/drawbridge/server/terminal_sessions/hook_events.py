@@ -20,15 +20,15 @@ TASK_ENDED: Final = "<task-notification"
 """The beginning of the prompt that the CLI sends the agent when one of its background tasks has ended."""
 
 ASKS_IN_TERMINAL: Final = ("permission_prompt", "agent_needs_input", "elicitation_dialog")
-"""The types of notifications that the CLI sends when a dialog has been open in the terminal for a few seconds."""
+"""The types of the notifications that the CLI sends when a dialog has been open in the terminal for a few seconds."""
 
 
 MAY_BEGIN: Final = ("UserPromptSubmit", "PreToolUse")
-"""Events that can be the first of a run. That can be a tool call, because no hook reports a queued prompt when its run
-begins."""
+"""Events that can be the first of a run. A tool call can be the first, because no hook reports a queued prompt when its
+run begins."""
 
 COPIED: Final = "fork"
-"""The source of a session that begins as a copy of another one."""
+"""The ``source`` of a ``SessionStart`` if the session begins as a copy of another one."""
 
 SUBAGENT: Final = "subagent"
 
@@ -37,7 +37,7 @@ _KINDS: Final = {SUBAGENT: "local_agent", "shell": "local_bash"}
 
 
 _CODES: Final = {"authentication_failed": NOT_LOGGED_IN, "rate_limit": RATE_LIMITED}
-"""``error`` of ``StopFailure``, and of the message in the record (2.1.329) → the code in the client protocol."""
+"""``error`` in ``StopFailure``, and in the message in the transcript (2.1.329) → the code in the client protocol."""
 
 
 def code_of(error: str) -> str | None:
@@ -65,16 +65,16 @@ class Task(Struct, frozen=True):
 
     @property
     def stored(self) -> Task:
-        """The task as it is stored: the texts that are shown to people are shortened to one line of limited length."""
+        """The task as it is stored: each text that is shown to people is shortened to one line of limited length."""
         words, command = text_of(self.description), text_of(self.command)
         return Task(self.id, self.type, self.status, words, command, name_of(self.agent_type))
 
 
 class HookEvent(Struct, frozen=True):
-    """An event of a hook. ``prompt_id``: the turn that it belongs to. Claude Code does not give a question an id: its
-    tool and its input identify it.
+    """An event that a hook reports. ``prompt_id``: the id of the turn that it belongs to. Claude Code does not give a
+    question an id: the question's tool and input identify it.
 
-    ``agent_id``: the subagent that it is about; None for the main agent.
+    ``agent_id``: the subagent that the event is about; None for the main agent.
     """
 
     hook_event_name: str
@@ -104,12 +104,13 @@ class HookEvent(Struct, frozen=True):
 
     @property
     def code(self) -> str | None:
-        """The code of a failed request to the model (``StopFailure``), as ``code_of`` returns it."""
+        """The client protocol's code for a failed request to the model (``StopFailure``); None if the protocol has no
+        code for it, or for any other event."""
         return code_of(self.error) if isinstance(self.error, str) else None
 
     @property
     def tasks(self) -> dict[str, Task]:
-        """The tasks that run in the background, by id."""
+        """The tasks that are running in the background, by id; empty if they are not valid."""
         try:
             found = msgspec.json.decode(self.background_tasks, type=list[Task])
         except msgspec.MsgspecError:
@@ -139,12 +140,12 @@ is not valid."""
 def same_call(approval: ApprovalRequested, tool: str, after: Mapping[str, Any], *, as_run: bool) -> bool:
     """Whether a call with the input ``after`` is the one that the approval request is about.
 
-    ``as_run``: ``after`` is what the call ran with. It may contain additional fields (answers), or have changed because
-    a person has edited the text; the file is still the same then.
+    ``as_run``: whether ``after`` is what the call ran with. It may then contain additional fields (answers), or differ
+    because a person has edited the text; the file is still the same.
     """
     if tool != approval.tool_name:
         return False
-    if tool == LEAVING_PLAN:  # one at a time; the agent's own call has no input
+    if tool == LEAVING_PLAN:  # only one can be open; the agent's own call has no input
         return True
     before = json_object(approval.input)
     if all(name in after and after[name] == before[name] for name in before):
@@ -153,7 +154,7 @@ def same_call(approval: ApprovalRequested, tool: str, after: Mapping[str, Any], 
 
 
 def json_object(data: Raw) -> Mapping[str, Any]:
-    """The JSON object in ``data``; an empty one if it is not an object."""
+    """The JSON object in ``data``; an empty object if ``data`` contains anything else."""
     try:
         return msgspec.json.decode(data, type=dict[str, Any])
     except msgspec.MsgspecError:

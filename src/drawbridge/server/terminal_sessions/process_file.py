@@ -1,7 +1,7 @@
 """The CLI's own file about one of its processes, ``<config>/sessions/<pid>.json``. It is undocumented (2.1.329), so a
 file in another format is ignored.
 
-It shows what no hook reports: that a person has moved the conversation to the background (the left arrow in
+It shows what no hook reports: that the user has moved the conversation to the background (the left arrow key in
 ``claude``), and that the agent waits for a prompt although its turn did not end. Esc before the first words of an
 answer puts the prompt back into the box, and leaves no line in the conversation's file.
 """
@@ -28,7 +28,8 @@ class ProcessFile(
     Struct, rename={"session_id": "sessionId", "job": "parkedJobId", "updated": "statusUpdatedAt"}, frozen=True
 ):
     """``status``: "busy", "waiting" (for an answer), "idle", or "shell" (idle, while a command runs in the background),
-    since ``updated`` (milliseconds since 1970). It is "busy" until the last Stop hook has ended."""
+    since ``updated`` (milliseconds since 1970). The status is "busy" until the last Stop hook has ended. ``job``: the
+    beginning of the id of the background session to which the conversation was moved."""
 
     session_id: str = ""
     job: str | None = None
@@ -36,7 +37,8 @@ class ProcessFile(
     updated: float = 0.0
 
     def moved_to(self, session_id: str) -> str | None:
-        """The first characters of the id of the background session that continues this one; None if none does.
+        """The first 8 characters of the id of the background session that continues the session ``session_id``; None if
+        no session does.
 
         The CLI copies the conversation into a background session with its own id and process. The previous process
         stays alive and only shows the list of agents.
@@ -51,8 +53,8 @@ class ProcessFile(
 
 
 def read(transcript: str, pid: int) -> ProcessFile:
-    """Reads the CLI's file about the process ``pid``; the result is empty if that fails. ``transcript``: the checked
-    path of the conversation's file. Blocking."""
+    """Reads the CLI's file about the process ``pid``. Returns an empty ``ProcessFile`` if that fails. ``transcript``:
+    the checked path of the conversation's file. Blocking."""
     path = Path(transcript).parent.parent.parent / "sessions" / f"{pid}.json"
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)

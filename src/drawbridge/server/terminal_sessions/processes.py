@@ -31,7 +31,7 @@ class Processes:
         self.latest = msgspec.convert(facts, ProcessFacts, from_attributes=True)
         """The process that reported last."""
         self._others = list(facts.others)
-        """The other processes, latest last."""
+        """The other processes; the one that reported last is at the end."""
         self._running = {one.pid: _process(one.pid, one.began) for one in self.all if one.pid is not None}
         """The processes by PID; None if the process was gone, or another program had its PID, when it was looked up.
         Unlike ``began``, a ``psutil.Process`` does not depend on the clock, which may be set while the server is
@@ -64,7 +64,7 @@ class Processes:
         return bool(self._others)
 
     def beside(self, pid: int | None) -> list[int]:
-        """The PIDs of the processes that are alive, except ``pid``."""
+        """The PIDs of this session's processes that are alive, except ``pid``."""
         return [one.pid for one in self.alive if one.pid is not None and one.pid != pid]
 
     @property
@@ -72,14 +72,14 @@ class Processes:
         return Facts(**msgspec.structs.asdict(self.latest), others=tuple(self._others))
 
     def needs_mode(self, pid: int) -> bool:
-        """Whether this process is known, and its mode is not."""
+        """Whether this process is known but its permission mode is not."""
         return any(one.pid == pid and one.permission_mode is None for one in self.all)
 
-    # Each of the next methods returns whether something has changed.
+    # Each of the following methods returns whether something has changed.
 
     def reported(self, process: Process, path: str, *, is_ended: bool) -> bool:
-        """Notes that a hook of this process has reported, with the path of the conversation's file. ``is_ended``: the
-        process that reported before it has closed the conversation."""
+        """Notes that a hook of this process has reported, with the path of the conversation's file. ``is_ended``:
+        whether the process that reported before it has closed the conversation."""
         former, known = self.latest, next((one for one in self.all if one.pid == process.pid), None)
         if known is None or (process_alive(process.pid) and not self.is_alive(process.pid)):  # its PID was reused
             # It may have been started in another mode, which it has yet to report.
@@ -94,7 +94,8 @@ class Processes:
         return is_new
 
     def set_mode(self, pid: int | None, mode: str | None) -> bool:
-        """Sets the mode that the process reports; if ``mode`` is None or empty, nothing is changed."""
+        """Sets the permission mode that the process reports. Changes nothing if ``mode`` is None or empty, or if the
+        process is not known."""
         changed = [one for one in self.all if one.pid == pid and mode and mode != one.permission_mode]
         for one in changed:
             one.permission_mode = mode
@@ -107,7 +108,8 @@ class Processes:
         return bool(known)
 
     def doubt_modes(self, mode: str) -> bool:
-        """Forgets modes other than ``mode``: one of the processes is in it now, but it is not known which one."""
+        """Forgets modes other than ``mode``: one of the processes is in that mode now, but it is not known which
+        one."""
         changed = [self.forget_mode(one.pid) for one in self.all if one.permission_mode != mode]
         return any(changed)
 
@@ -127,7 +129,8 @@ class Processes:
 
 
 def _process(pid: int, began: float | None = None) -> psutil.Process | None:
-    """The process ``pid``; None if it is gone. ``began``: when it was started, if that is known."""
+    """The process ``pid``; None if it is gone, or if another program has its PID. ``began``: when it was started, if
+    that is known."""
     try:
         return psutil.Process(pid) if is_same_process(pid, began) else None
     except (psutil.Error, ValueError, OverflowError):

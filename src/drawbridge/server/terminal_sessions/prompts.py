@@ -1,7 +1,7 @@
 """Prompts that clients send to the agent of a terminal session. They are typed into the agent's terminal, which is
 possible if the terminal belongs to an editor with a bridge.
 
-Bridges report a terminal by the process that was started in it: the agent itself, or an ancestor of it.
+Bridges identify a terminal by the process that was started in it: the agent itself, or one of its ancestors.
 
 A prompt is accepted when the agent itself reports that it has started on it. A prompt is stored before it is typed, so
 that even after a restart its request id is recognized and the history names its sender.
@@ -37,7 +37,7 @@ from drawbridge.server.sessions.records import Memory, request_key
 logger = logging.getLogger("drawbridge.server")
 
 BEGIN_SECONDS: Final = 10.0
-"""Seconds that the agent may take to start on a typed prompt; its hooks run first."""
+"""Seconds that the agent may take to start on a typed prompt, including the time that its hooks take."""
 
 PASTE_MARK: Final = re.compile(r'</?pasted_content id="\w*">')
 """The tags that Claude Code puts around a long paste (2.1.329)."""
@@ -48,7 +48,7 @@ UNSURE: Final = (
 )
 
 MAYBE_TYPED: Final = ("EXECUTION_FAILED", "SHUTTING_DOWN")
-"""The codes of errors after which the prompt may be in the terminal."""
+"""The codes of errors after which the prompt may have been typed."""
 
 LONGEST: Final = 100_000
 """The maximum number of characters in a typed prompt. Claude Code needs a third of a second for that many; with 1 MB,
@@ -136,8 +136,8 @@ class Terminals:
 
 
 class Sent(Struct, frozen=True):
-    """A prompt from a client. ``turn``: the agent's turn, once it has begun. ``review``: the comments that the prompt
-    consists of."""
+    """A prompt from a client. ``by``: the client's name. ``turn``: the id of the agent's turn, once it has begun; empty
+    before. ``review``: the comments that the prompt consists of, if any."""
 
     text: str
     by: str
@@ -167,7 +167,7 @@ class Receiver(Protocol):
 
     @property
     def resting(self) -> bool:
-        """Whether the agent's prompt box accepts a new prompt, while its background tasks may still run."""
+        """Whether the agent's prompt box accepts a new prompt. Its background tasks may still be running."""
         ...
 
     def submitted(self, review: Submission, turn: str, by: str) -> None:
@@ -189,8 +189,8 @@ class Prompts:
         self._begun: asyncio.Future[str] | None = None
         self._tasks = BackgroundTasks(logger)
         self._sending: asyncio.Future[str] | None = None
-        """A future for the turn that the last prompt begins. Its exception is the ``ClientError`` with which the prompt
-        has failed."""
+        """A future for the turn that the last prompt begins. Its exception is the error with which the prompt has
+        failed."""
 
     @property
     def possible(self) -> bool:
@@ -207,10 +207,10 @@ class Prompts:
     async def execute(
         self, command: commands.Execute, client: Subscriber, allowed: Callable[[], bool]
     ) -> Answer[Accepted]:
-        """Types a prompt, which is accepted once the agent has started on it. A repeated ``request_id`` gets the same
-        reply, and nothing is typed again.
+        """Types a prompt, which is accepted once the agent has started on it. A repeated request (the same
+        ``request_id`` and prompt) gets the same reply, and nothing is typed again. Raises ``ClientError``.
 
-        ``allowed``: whether clients could have started the agent with the permissions that it has.
+        ``allowed``: returns whether clients could have started the agent with the permissions that it has.
         """
         sent = Sent(typeable(command.prompt), client.name, command.request_id)
         known = await self.known(sent.request_id, sent.text)
@@ -221,9 +221,9 @@ class Prompts:
         return await self.accepted(self.begin(sent, allowed))
 
     async def known(self, request_id: str | None, text: str) -> Answer[Accepted] | None:
-        """The reply to a request that was made before; None if the request is new. ``text``: the prompt, or the key of
-        the comments that it consists of. Raises ``ClientError`` if the request has failed, or its result is not
-        known."""
+        """Returns the reply to a request that was made before, once its result is known; None if the request is new.
+        ``text``: the prompt, or the key of the comments that it consists of. Raises ``ClientError`` if the request has
+        failed, or its result can't be determined."""
         key = request_key(request_id, text) if request_id else None
         known = self.sent if self.sent is not None and self.sent.key == key is not None else None
         turn = self._session.memory.run_of(request_id or "", text) or (known.turn if known else "")
@@ -239,7 +239,7 @@ class Prompts:
         return Answer(type="accepted", project_id=self._session.id, data=Accepted(turn, 0))
 
     def _again(self) -> asyncio.Future[str]:
-        """A future for the result of an earlier request that is repeated. Raises ``ClientError`` if the result is not
+        """The future for the result of a request that is repeated. Raises ``ClientError`` if the result is not
         known."""
         if self._sending is None or self._sending.done():
             raise ClientError("EXECUTION_FAILED", UNSURE, retryable=False)
@@ -305,8 +305,8 @@ class Prompts:
         self._save()
 
     def begun(self, turn: str, prompt: str) -> str:
-        """Notes that the agent has started on a prompt. Returns the text that a client has sent, or ``prompt`` if no
-        client has sent it."""
+        """Notes that the agent has started on ``prompt``. Returns the text as the client has sent it, or ``prompt`` if
+        it is not the prompt that a client has sent last."""
         sent = self.sent
         if sent is None or not same_words(sent.text, prompt):
             return prompt
@@ -318,7 +318,8 @@ class Prompts:
         return sent.text
 
     def record(self, entry: transcript.Prompt, run: str) -> PromptAccepted:
-        """A prompt of ``run`` in the conversation's file, as it is stored in the history."""
+        """A prompt of ``run`` that is in the conversation's file, as it is stored in the history. Like ``begun``,
+        also notes that the agent has started on it."""
         text = self.begun(run, entry.text)
         sent = self.sent
         if sent is None or sent.turn != run:
@@ -349,11 +350,11 @@ def _check(command: commands.Execute) -> None:
 
 
 def typeable(text: str, field: str = "data.prompt") -> str:
-    """The text as it is typed. Raises ``ClientError`` if it is empty, is too long, or would be a command to the agent's
-    program.
+    """The text in the form in which it is typed. Raises ``ClientError`` if it is empty, is too long, or would be a
+    command to the agent's program.
 
-    Control characters and invisible ones are left out: with them, a text could end the paste early, or hide its own
-    beginning.
+    Control characters and invisible characters are left out, because a text could use them to end the paste early, or
+    to hide its own beginning. Tabs, line breaks and ``JOINERS`` are kept.
     """
     seen = "".join(filter(_is_typed, text.replace("\r\n", "\n").replace("\r", "\n"))).strip()
     if not seen:
@@ -390,12 +391,13 @@ def same_words(prompt: str, reported: str) -> bool:
 
 
 def letters(text: str) -> str:
-    """The characters of a text that are compared. Whitespace is left out, because it changes on the way: a tab becomes
-    four spaces in the agent's prompt box."""
+    """The characters of a text that are compared. Characters that are not printable are left out, and so is whitespace,
+    because it changes on the way: a tab becomes four spaces in the agent's prompt box."""
     return "".join(filter(str.isprintable, "".join(text.split())))
 
 
 def _retrieve_error(sending: asyncio.Future[str]) -> None:
-    """Retrieves the error: otherwise the event loop would report it if the client is gone before its prompt fails."""
+    """Retrieves the error: otherwise the event loop would report it if the client were gone before its prompt
+    failed."""
     if not sending.cancelled():
         sending.exception()

@@ -24,19 +24,19 @@ logger = logging.getLogger("drawbridge.server")
 
 WORKING_SECONDS: Final = 0.3
 RESTING_SECONDS: Final = 3.0
-"""Seconds between two checks of a conversation's file and of the agent's process while no hook reports anything: during
-a run or while an approval request is open, and otherwise."""
+"""Seconds between two checks of a conversation's file and of the agent's process while no hook reports anything: the
+first during a run or while an approval request is open, the second otherwise. An ended session is not checked."""
 
 RECORD_SECONDS: Final = 3.0
-"""Seconds by which Claude Code's record may be late (0.1 to 1 s on 2.1.329, more on a busy machine)."""
+"""Seconds by which Claude Code's transcript may be late (0.1 to 1 s on 2.1.329, more on a busy machine)."""
 
 PROMPT_SECONDS: Final = 1.0
-"""Seconds by which a run's prompt may be late in that record when its agent asks something. They are few, because a
-person may be waiting for the question."""
+"""Seconds by which a run's prompt may be late in the transcript when its agent asks something. This limit is shorter
+because a person may be waiting for the question."""
 
 LOOKS: Final = 3
-"""The number of checks that wait for the successor of a session that was moved to the background. After that, the
-session ends without naming its successor."""
+"""The number of checks that wait for the successor of a session that was moved to the background. After these checks,
+the session ends without naming its successor."""
 
 
 _Condition = Callable[[], bool]
@@ -47,27 +47,27 @@ def _now() -> bool:
 
 
 class Reports:
-    """The reports about one session. They are processed in order of arrival, each after the lines that the
-    conversation's file contains by then. Also checks whether the agent is still running, because its end may not be
-    reported.
+    """Processes the reports about one session in order of arrival, each after the lines that the conversation's file
+    contains by then. Also checks whether the agent is still running, because its end may not be reported.
     """
 
     def __init__(self, session: TerminalSession, beginning_with: Callable[[str], str | None]) -> None:
-        """``beginning_with``: returns the id of the terminal session whose agent's own session id begins with a prefix,
-        if any."""
+        """``beginning_with``: returns the id of the terminal session whose agent's own session id begins with the given
+        prefix, if any."""
         self.session = session
         self._beginning_with = beginning_with
         self._moved = ("", 0)
-        """The beginning of the id of the session that the conversation was moved to, and how many checks have found
-        it."""
+        """The beginning of the id of the session that the conversation was moved to, and the number of checks that have
+        found it."""
         self._calls: asyncio.Queue[tuple[Callable[[], None], _Condition, float]] = asyncio.Queue()
         self._call: Callable[[], None] | None = None
-        """The next call. It is made once the lines that precede it in the file have been read."""
+        """The next call, which is made once the lines that precede it in the file have been read; None if no call is
+        due."""
         self._file: TranscriptFile | None = None
         self._processes: dict[int, ProcessFile] = {}
         """What the CLI's files about its processes contained at the last check."""
         self._path = ""
-        """The path of the file, as the agent's process reported it when the file was opened."""
+        """The path of the transcript, as the agent's process reported it when the transcript was last opened."""
         self._seen = False
         self._is_up_to_date = False
         """Whether the file has been read to its end since the server was started."""
@@ -82,29 +82,30 @@ class Reports:
         self._calls.put_nowait((call, _now, 0.0))
 
     def add_after_text(self, call: Callable[[], None], text: str) -> None:
-        """Like ``add``, but if possible after the agent's text ``text``, which its record may not contain yet."""
+        """Like ``add``, but if possible after the agent's text ``text``, which the transcript may not contain yet."""
         self._calls.put_nowait((call, lambda: self.session.last_text.strip() == text.strip(), RECORD_SECONDS))
 
     def add_after_prompt(self, call: Callable[[], None]) -> None:
-        """Like ``add``, but if possible after the prompt of the run, which the agent's record may not contain yet."""
+        """Like ``add``, but if possible after the prompt of the run, which the transcript may not contain yet."""
         self._calls.put_nowait((call, self._has_prompt, PROMPT_SECONDS))
 
     def _has_prompt(self) -> bool:
-        """Whether the prompt of the run was recorded, or will not be: the prompt of a custom command is not
-        recorded."""
+        """Whether the prompt of the run was found in the transcript, or is not expected there any longer: the prompt of
+        a custom command is not recorded. Also true between runs."""
         turn = self.session.turn
         return turn is None or turn.recorded or time.monotonic() - turn.began > PROMPT_SECONDS
 
     def set_process(self, process: Process, path: str) -> None:
         """Sets the agent's process and the path of its transcript, as a hook has reported them. The CLI moves the file
-        when the agent goes to a worktree (2.1.329): lines that have not been read yet are read from the new path."""
+        when the agent enters a worktree (2.1.329): lines that have not been read yet are read from the new path."""
         if self.session.processes.reported(process, path, is_ended=self.session.ended):
             if self._file is None:  # otherwise ``_read`` opens it, once the read in progress has ended
                 self._open_file()
             self.session.save()
 
     def find_mode(self, pid: int) -> None:
-        """Finds out in which mode the agent's process was started: it reports that only with its first prompt."""
+        """Starts a search for the mode in which the agent's process was started: the process reports its mode only with
+        its first prompt."""
         self._finding = self._tasks.start(self._find_mode(pid), f"{self.session.id}: finding its permission mode")
 
     async def _find_mode(self, pid: int) -> None:
@@ -112,7 +113,8 @@ class Reports:
         self.session.started_in(pid, mode)
 
     async def processed(self) -> None:
-        """Returns when all reports until now have been processed, or the session is closed."""
+        """Returns when all reports until now have been processed, or the processing has ended because the session was
+        closed. Also waits for the search that ``find_mode`` has started."""
         done = asyncio.get_running_loop().create_future()
         self.add(lambda: done.set_result(None))
         await asyncio.wait([done, self._task], return_when=asyncio.FIRST_COMPLETED)
@@ -129,7 +131,7 @@ class Reports:
             path = checked(path, session_id, self.session.processes.latest.config)
         except NotItsFile:
             logger.warning(
-                "%s: its conversation is not read: the path is not that of a Claude Code transcript", self.session.id
+                "%s: its conversation can't be read: this is not the path of a Claude Code transcript", self.session.id
             )
             return
         after = self._last_entry()
@@ -188,7 +190,7 @@ class Reports:
 
     async def _read_processes(self) -> dict[int, ProcessFile]:
         """The CLI's files, by PID, about the process that is working and the process that reported last, which receives
-        prompts."""
+        prompts. Empty while an approval request is open, or if no transcript is read."""
         session, file = self.session, self._file
         if file is None or session.approvals:
             return {}
@@ -207,8 +209,8 @@ class Reports:
             self.session.move(pid, successor)
 
     async def _read_until(self, is_recorded: _Condition, seconds: float) -> None:
-        """Reads all lines. The CLI writes lines a moment after it has shown them, so this waits up to ``seconds`` for
-        ``is_recorded``."""
+        """Reads all new lines. The CLI writes lines a moment after it has shown them, so this waits up to ``seconds``
+        for ``is_recorded`` to return true."""
         until = time.monotonic() + seconds
         await self._read()
         while self._file is not None and not is_recorded() and time.monotonic() < until:
@@ -219,13 +221,13 @@ class Reports:
         await self.session.look_back()
         more = self._file is not None
         if self._file is not None and not self.session.memory.title:
-            # The title may precede what is read below: of a long conversation, that is only the end.
+            # The title may precede what is read below, which is only the end of a long conversation.
             title = await asyncio.to_thread(title_of, Path(self._file.path))
             self.session.learn_title(title or "")
         while True:
             if self._path != self.session.processes.latest.transcript:
-                # The file has moved, or the process that had it open has left. It is opened only now, because reading
-                # continues after the last entry in the history.
+                # The file has moved, or the process that had it open has left. The new file is opened only now, because
+                # reading continues after the last entry in the history.
                 self._open_file()
                 more = True
             if not more or self._file is None:

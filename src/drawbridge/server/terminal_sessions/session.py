@@ -1,13 +1,10 @@
-"""A terminal session: its state is derived from what the agent's hooks and its transcript file report.
+"""A terminal session: its state is derived from what the agent's hooks report and from the agent's transcript.
 
-The server does not start or stop the agent. While clients can answer a question, the agent's own dialog is open, too,
-and the first answer counts. A subagent's dialog is the exception: it appears only after its hook has ended, so its
-question waits here for a limited time, and only if a client is connected that could answer it.
+The server does not start or stop the agent.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 import uuid
@@ -17,26 +14,21 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw
 
-from drawbridge.agents.base import AgentState, AskedBy, Options, Proposal, Question
-from drawbridge.agents.claude import prompts as claude_prompts
+from drawbridge.agents.base import AgentState, Options, Proposal, Question
 from drawbridge.agents.claude import transcript
-from drawbridge.agents.claude.prompts import LONGEST_NAME, LONGEST_PATH, LONGEST_REASON, words
 from drawbridge.agents.claude.reports import Reports as AgentReports
 from drawbridge.agents.claude.reports import last_state
 from drawbridge.agents.modes import BYPASS
 from drawbridge.agents.proposals import read_file
-from drawbridge.core.approval import State
 from drawbridge.core.errors import DrawbridgeError
-from drawbridge.core.private_files import process_alive, write_private
-from drawbridge.server.approvals.pending import ExpectedSurface, PendingApproval, Surface
+from drawbridge.core.private_files import write_private
+from drawbridge.server.approvals.pending import PendingApproval, Surface
 from drawbridge.server.events import AgentLine, PromptAccepted, written
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import (
     ASKS_NOTHING,
-    IN_TERMINAL,
     TERMINAL_NAME,
     Answer,
     DeskInfo,
@@ -54,7 +46,7 @@ from drawbridge.server.store.log import History
 from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions.activities import Activities, Activity
 from drawbridge.server.terminal_sessions.carried import Carried, age_of_run, carried, finished_runs
-from drawbridge.server.terminal_sessions.dialog import Latest, Overruled
+from drawbridge.server.terminal_sessions.dialog import Latest
 from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
 from drawbridge.server.terminal_sessions.facts import Facts
 from drawbridge.server.terminal_sessions.handover import HANDS_OVER, Handover
@@ -69,6 +61,7 @@ from drawbridge.server.terminal_sessions.prompts import (
     same_words,
     typeable,
 )
+from drawbridge.server.terminal_sessions.questions import ENDED, Questions, is_main_of, question_of
 from drawbridge.server.terminal_sessions.shared_comments import Left
 from drawbridge.server.terminal_sessions.turn import Turn
 
@@ -82,33 +75,13 @@ UNKNOWN_MODE: Final = (
     "Send the next prompt in the terminal, or fork the session."
 )
 
-ELSEWHERE = "answered elsewhere"
-GONE = "the agent no longer waits for it"
-ENDED = "the agent's program has ended"
-NOT_DELIVERED = "overruled: the answer did not reach the agent, which is still asking in its terminal"
-NO_LONGER_WAITED = "overruled: the agent no longer waited for the answer"
-
-HOLD_SECONDS = 45.0
-"""Seconds that a subagent's question waits for an answer from a client: enough to take out a phone and read. Meanwhile,
-the terminal shows no dialog (2.1.329), so the user there should not have to wait longer."""
-
-HOLD_AGAIN_SECONDS = 5.0
-"""Seconds that a subagent's question waits if no client answered an earlier one in time. This limit applies until a
-client answers again."""
-
-OWN_DIALOG: Final = ("workflow-subagent",)
-"""Types of subagents whose dialog appears at once, beside the hook, as the main agent's does (2.1.329)."""
-
 IDLE_SECONDS = 3.0
 """Seconds that the agent must have been waiting for a prompt before its run counts as over although its end was not
 reported: a hook or the conversation's file would have reported it sooner."""
 
-SETTLING_SECONDS = 2.0
-"""Seconds after a decision during which a notification may still be about the dialog that the decision has closed."""
-
 
 class TerminalSession(Session):
-    """A terminal session. ``directory`` contains its metadata and its history."""
+    """A terminal session. ``directory`` contains its metadata, its ``Facts`` and its history."""
 
     def __init__(
         self,
@@ -120,7 +93,8 @@ class TerminalSession(Session):
         terminals: Terminals,
         reviewed: ReviewedDirectory,
     ) -> None:
-        """``reviewed``: the directory that its agent works in."""
+        """``facts``: what was stored before a restart. ``terminals``: the terminals of connected editors. ``reviewed``:
+        the directory in which the agent works."""
         super().__init__(directory, data, history, context)
         self.memory.shares_comments = True
         self.reviewed = reviewed
@@ -134,35 +108,35 @@ class TerminalSession(Session):
         """``past`` and ``is_unattended`` of ``Facts``, as they were last stored."""
         self.ended = facts.ended
         self.continued_in = facts.continued_in
-        """The id of the session that continues this one, if the user has moved this one to the background."""
+        """The id of the session that continues this one, if the user has moved this one to the background; None if the
+        user has not, or if that id is not known."""
         self.turn: Turn | None = None
         self.activities = Activities(read_file)
         self.last_text = ""
-        """The agent's latest text."""
+        """The agent's latest text in this run; empty if a tool call or a result came with it or after it."""
         self.directory = directory
         self._is_closed = False
-        """Whether the session was closed. Later changes to its state are not saved for the next start of the server."""
+        """Whether the session was closed. Changes to its state are then no longer saved for the next start of the
+        server."""
         self._carried_turn = ""
-        """The id of the turn that was active when the server was restarted."""
+        """The id of the turn that was active when the server was restarted; empty if none was."""
         self._is_copy = False
         """Whether the conversation is a copy of another one, and its file has no new prompt yet."""
         self._copys_prompt = ""
-        """The uuid of a copy's first new prompt, if it is among the entries that are processed next."""
+        """The uuid of a copy's first new prompt, if it is among the entries that are processed next; otherwise
+        empty."""
         self._past: Latest[str, None] = Latest()
-        """The ids of turns that are over."""
+        """The ids of the latest turns that are over."""
         for run in facts.past:
             self._past[run] = None
-        self._held: dict[str, asyncio.TimerHandle] = {}
-        """The timers that hand over subagents' approval requests to the terminal, by the requests' ids."""
-        self._is_unattended = facts.is_unattended
-        """As in ``Facts``."""
-        self._decided_at = 0.0
-        self._undelivered: dict[str, PendingApproval] = {}
-        """Questions that were answered before their hook had reconnected after a restart."""
-        self._known: Latest[str, PendingApproval] = Latest()
+        self.questions = Questions(
+            self,
+            lambda: self._context.audience.can_decide(self.id, self.path),
+            is_unattended=facts.is_unattended,
+        )
         self._calls: Latest[str, transcript.Call] = Latest()
         self._about: AgentReports | None = None
-        """What the agent reports about itself in its conversation's file, once that is read."""
+        """What the agent reports about itself in its conversation's file; None until the first line has been read."""
         self.prompts = Prompts(self, terminals, facts.sent, self.save)
         self.handover = Handover(self, reviewed.comments)
 
@@ -209,7 +183,7 @@ class TerminalSession(Session):
 
     @property
     def resting(self) -> bool:
-        """Whether the agent waits for the next prompt, while its background tasks may still run."""
+        """Whether the agent waits for the next prompt. Its background tasks may still be running."""
         return self.turn is None or self.turn.resting is not None
 
     def is_using(self, session_id: str) -> bool:
@@ -241,7 +215,13 @@ class TerminalSession(Session):
             return None
         began = datetime.now(UTC) - timedelta(seconds=time.monotonic() - self.turn.began)
         prompt = self.turn.prompt[:SHOWN_PROMPT]
-        return messages.RunInfo(run_id=self.turn.id, position=0, prompt=prompt, started_at=instant(began))
+        return messages.RunInfo(
+            run_id=self.turn.id,
+            position=0,
+            prompt=prompt,
+            started_at=instant(began),
+            cut=len(self.turn.prompt) > SHOWN_PROMPT,
+        )
 
     async def review(self) -> Answer[Review]:
         return await self.reviewed.review(self.id)
@@ -272,7 +252,7 @@ class TerminalSession(Session):
     ) -> Answer[Accepted]:
         """Sends all drafts as one prompt to this session's agent, as ``Prompts.execute`` does, or leaves them with the
         session if nothing can be typed now. If neither is possible, the details of the error contain the prompt, so
-        that a person can copy it. Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``, ``GitFailed`` or
+        that the user can copy it. Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``, ``GitFailed`` or
         OSError."""
         drafts, id, key = command.drafts, command.request_id, submission_key(command.drafts, command.text)
         await self.reviewed.sent()
@@ -305,7 +285,8 @@ class TerminalSession(Session):
 
     def within_limits(self, mode: str | None = None) -> bool:
         """Whether a client could have started a run in this agent's mode. ``mode``: the mode that it reports now; None
-        for the last one that it has reported. Raises ``ClientError`` with the reason."""
+        for the last one that it has reported. If a client could not have, returns False or raises ``ClientError`` with
+        the reason."""
         mode = mode or self.permission_mode
         if mode is None and not self._context.ceilings.skip_permissions:
             raise ClientError("PERMISSION_DENIED", UNKNOWN_MODE)
@@ -320,22 +301,14 @@ class TerminalSession(Session):
     # moment.
 
     def _approval_closed(self, approval: PendingApproval, asked_by: Surface | None = None) -> None:
-        if held := self._held.pop(approval.id, None):
-            held.cancel()
-        if asked_by is None or approval.decision is None:
-            return
-        self.activities.of(asked_by.pid).outcomes.add(approval, approval.decision)
-        self._is_unattended = False
-        self._decided_at = time.monotonic()
-        if isinstance(asked_by, ExpectedSurface):
-            self._undelivered[approval.id] = approval
-        self._changed()
+        if self.questions.closed(approval, asked_by):
+            self.changed()
 
     # What the agent's hooks report.
 
     def expect(self, event: hook_events.HookEvent) -> None:
-        """Begins the checkpoint before a run if this event, which a hook has reported, may begin a run. Called before
-        earlier reports are processed, because the checkpoint can't wait for them."""
+        """Begins the checkpoint before a run if this event, which a hook has reported, may begin a run. To be called
+        before earlier reports are processed, because the checkpoint can't wait for them."""
         may_begin = event.hook_event_name in hook_events.MAY_BEGIN and event.prompt_id
         follows = event.prompt.startswith(hook_events.TASK_ENDED) or event.hook_event_name != "UserPromptSubmit"
         if may_begin and not (follows and self.reviewed.has_run(self.id)):
@@ -354,7 +327,7 @@ class TerminalSession(Session):
         ``handed``: the comments that the hook has handed over to the agent. ``pid``: the agent's process."""
         self._reporting = surface.pid if surface is not None else pid
         if event.is_new_process and not event.permission_mode and self.processes.forget_mode(self._reporting):
-            # The mode in the conversation's file is still that of the previous process.
+            # The conversation's file still contains the mode of the previous process.
             self.save()
         self._set_mode(self._reporting, event.permission_mode)
         agent, activity = event.agent_id, self._activity
@@ -373,14 +346,14 @@ class TerminalSession(Session):
                 prompt = self.prompts.begun(event.prompt_id, event.prompt)
                 self._begin(event.prompt_id, prompt, follows=follows, recorded=follows)
             case "PermissionRequest" if surface is not None:
-                if self._is_another(event, surface):
+                if self.questions.is_another(event, surface):
                     surface.closed()
                     return None
                 if approval := self.reconnect(surface):
                     return approval
                 self._works(event)
                 activity.terminal_only.continued(agent)
-                return self._ask(event, surface, proposal)
+                return self.ask(question_of(event, proposal), surface)
             case "PermissionRequest":
                 self._works(event)
             case "PreToolUse":
@@ -391,9 +364,9 @@ class TerminalSession(Session):
                     return None
             case "PostToolUse" | "PostToolUseFailure":
                 self._works(event)
-                self._called(event.tool_name, event.tool_input, "ran", agent, as_run=True)
+                self.questions.called(event.tool_name, event.tool_input, "ran", agent, as_run=True)
             case "Notification" if event.notification_type in hook_events.ASKS_IN_TERMINAL:
-                self._asks_in_terminal()
+                self.questions.noticed(self._reporting)
             case "SubagentStop" if agent is not None:
                 activity.background.ended(agent)
                 activity.terminal_only.continued(agent)
@@ -406,7 +379,7 @@ class TerminalSession(Session):
                 self._finish("failed", error=event.last_assistant_message[:LONGEST_ERROR] or None, code=event.code)
             case "SessionEnd":
                 self.leave(pid)
-        self._changed()
+        self.changed()
         return None
 
     @property
@@ -415,7 +388,7 @@ class TerminalSession(Session):
         return self.activities.of(self._reporting)
 
     def _goes_on(self) -> None:
-        """Notes that a process has the conversation open."""
+        """Notes that a process has the conversation open, so that the session has not ended."""
         if self.ended:
             self.ended, self.continued_in = False, None
             self.save()
@@ -428,14 +401,11 @@ class TerminalSession(Session):
             self.end()
             return
         self.processes.remove(pid)
-        for approval in self.approvals:
-            surface = self.approvals.surfaces(approval)[0]
-            if surface.pid == pid and (not isinstance(surface, ExpectedSurface) or surface.is_certain):
-                self.withdraw(approval, ENDED)
+        self.questions.left(pid)
         self.activities.ended(pid)
         if self.turn is not None and self.turn.process in (pid, None):
             self._finish(outcome, quiet=quiet)  # the next hook of another process at work begins a new run
-        self._changed()
+        self.changed()
 
     def end(self) -> None:
         """Ends the session, because its agent's program has ended or closed the conversation, or because its bridge has
@@ -458,28 +428,28 @@ class TerminalSession(Session):
         self._over(outcome, quiet=quiet)
         self.ended, self.continued_in = True, continued_in
         self.save()
-        self._changed()
+        self.changed()
 
     def tick(self, idle_since: float | None = None) -> None:
-        """Ends a run when its agent has stopped and no background task has to be waited for, or when the agent has been
-        waiting for a prompt since ``idle_since`` (seconds since 1970) although no hook has reported that it has
-        stopped: the user has withdrawn the prompt. Between runs, forgets background tasks that need not be waited for
-        any longer.
+        """Ends a run when its agent has stopped and no background task has to be waited for any longer, or when the
+        agent has been waiting for a prompt since ``idle_since`` (seconds since 1970) although no hook has reported that
+        it has stopped: the user has withdrawn the prompt. Between runs, forgets background tasks that need not be
+        waited for any longer.
         """
         if self.turn is None:
             for activity in self.activities:
                 if activity.background and activity.background.over:
                     activity.background.set({})
-                    self._changed()
+                    self.changed()
         elif self.turn.resting is not None:
             background = self.activities.of(self.turn.process).background
             if background.over:
                 self._is_over("completed")
                 background.set({})
-                self._changed()
+                self.changed()
         elif idle_since is not None and time.time() - IDLE_SECONDS > idle_since > time.time() - self.turn.age:
             self._is_over("interrupted")
-            self._changed()
+            self.changed()
 
     def expect_run(self, run: str) -> None:
         """Like ``expect``, begins the checkpoint before ``run``: the agent has stopped, and will continue with that
@@ -505,7 +475,7 @@ class TerminalSession(Session):
             self._begin(event.prompt_id)
 
     def _is_past(self, turn: str) -> bool:
-        """Whether ``turn`` was over before the current one began."""
+        """Whether ``turn`` was over before the current one began. False if no turn is active."""
         return self.turn is not None and not self.turn.has(turn) and turn in self._past
 
     def _begin(
@@ -535,7 +505,7 @@ class TerminalSession(Session):
 
     def _stopped(self, event: hook_events.HookEvent) -> None:
         """Notes that the main agent has stopped. Its turn is over unless it has left something running in the
-        background."""
+        background; then the turn rests."""
         self._activity.background.set(event.tasks)
         self._activity.terminal_only.only(event.tasks)
         if self._is_past(event.prompt_id):
@@ -543,14 +513,15 @@ class TerminalSession(Session):
         if self.turn is None or not event.tasks:
             self._finish("completed")
         else:
-            self._main_stopped()
+            self.questions.main_stopped(self._reporting)
             self.turn.resting = time.monotonic()
 
     def _finish(
         self, outcome: messages.Outcome, *, quiet: bool = False, error: str | None = None, code: str | None = None
     ) -> None:
-        """Ends the main agent's turn. ``quiet``: the turn ended earlier, so its end does not cause a notification."""
-        self._main_stopped()
+        """Ends the main agent's turn, if one is active. ``quiet``: the turn ended earlier, so its end does not cause a
+        notification, and its duration is recorded as 0."""
+        self.questions.main_stopped(self._reporting)
         if self.turn is None:
             return
         turn, self.turn = self.turn, None
@@ -570,20 +541,6 @@ class TerminalSession(Session):
             self._reporting = self.turn.process
         self._finish(outcome, quiet=quiet, error=error, code=code)
 
-    def _main_stopped(self) -> None:
-        """Withdraws the main agent's approval requests: they were answered, or the agent would not have stopped.
-        Questions from subagents stay open, and so do those of the agent in another terminal that has the same
-        conversation open.
-        """
-        for approval in self.approvals:
-            surface = self.approvals.surfaces(approval)[0]
-            if isinstance(surface, ExpectedSurface) and self.processes.has_others:
-                continue  # when its hook reports again, it is known which process has asked
-            if approval.request.asked_by is None and surface.pid not in self.processes.beside(self._reporting):
-                self.withdraw(approval, ELSEWHERE)
-        self._activity.terminal_only.continued(None)
-        self._activity.outcomes.main_stopped()
-
     def _over(self, outcome: messages.Outcome, *, quiet: bool = False) -> None:
         """Ends everything that the agent's process was running, because the process has ended or closed the
         conversation, or another one has opened the conversation since."""
@@ -591,75 +548,15 @@ class TerminalSession(Session):
         self.activities.clear()
         self._finish(outcome, quiet=quiet)
 
-    def _asks_in_terminal(self) -> None:
-        """Notes that the CLI has notified the user of a dialog. A dialog that is not about an open approval request
-        can't be answered here."""
-        known = self.approvals or self._activity.terminal_only.has_question
-        if known or time.monotonic() - self._decided_at < SETTLING_SECONDS:
-            return
-        self._activity.terminal_only.noticed()
-        for overruled in self._activity.outcomes.not_delivered(NOT_DELIVERED):
-            self._record_overruled(overruled)
-
-    def _ask(self, event: hook_events.HookEvent, surface: Surface, proposal: Proposal | None) -> PendingApproval:
-        question = Question(
-            question_id=uuid.uuid4().hex,
-            tool_name=event.tool_name,
-            input=event.tool_input,
-            suggestions=claude_prompts.suggestions(event.tool_name, event.permission_suggestions),
-            proposal=proposal,
-            asked_by=AskedBy(event.agent_id, words(event.agent_type, LONGEST_NAME))
-            if event.agent_id is not None
-            else None,
-            reason=words(event.decision_reason, LONGEST_REASON),
-            blocked_path=words(event.blocked_path, LONGEST_PATH),
-        )
-        return self.ask(question, surface)
-
     def ask(self, question: Question, surface: Surface) -> PendingApproval:
         """Opens an approval request for a question from the agent. ``surface``: where it was asked."""
-        approval = PendingApproval.new(question, self.turn.id if self.turn else "", now(), surface.known_as)
-        if surface.known_as:
-            self._known[surface.known_as] = approval
-        self.activities.of(surface.pid).outcomes.asked_again(approval)
-        offered = not surface.in_editor and (not _is_hidden(question.asked_by) or self._can_be_answered())
-        self.approvals.request(approval, self.data.agent, surface, offered=offered)
-        self._hold(approval)
-        self._changed()
+        approval = self.questions.ask(question, surface)
+        self.changed()
         return approval
 
-    def _can_be_answered(self) -> bool:
-        """Whether a client is connected that receives this session's approval requests and may answer them."""
-        return self._context.audience.can_decide(self.id, self.path)
-
-    def _hold(self, approval: PendingApproval) -> None:
-        """Lets a subagent's question wait for a limited time if a client is connected that could decide; otherwise
-        leaves it to the terminal immediately."""
-        if not _is_hidden(approval.request.asked_by):
-            return
-        if self._can_be_answered():
-            self._hand_over_later(approval)
-        else:
-            self._hand_over(approval)
-
-    def _hand_over_later(self, approval: PendingApproval) -> None:
-        seconds = HOLD_AGAIN_SECONDS if self._is_unattended else HOLD_SECONDS
-        later = asyncio.get_running_loop().call_later(seconds, self._not_answered, approval)
-        self._held[approval.id] = later
-
-    def _not_answered(self, approval: PendingApproval) -> None:
-        self._is_unattended = True
-        self._hand_over(approval)
-
-    def _hand_over(self, approval: PendingApproval) -> None:
-        """Leaves the question to the dialog in the terminal, which appears when the hook ends."""
-        self.activities.of(self.approvals.surfaces(approval)[0].pid).terminal_only.handed_over(approval)
-        self.withdraw(approval, IN_TERMINAL)
-        self._changed()
-
     def save(self) -> None:
-        """Saves the facts and the metadata. A failure is only logged, because the agent's program has its own
-        record."""
+        """Saves the facts and the metadata, unless the session is closed. A failure is only logged, because the agent
+        has its own transcript."""
         if self._is_closed:
             return
         try:
@@ -673,7 +570,7 @@ class TerminalSession(Session):
                 rests=rests,
                 tasks=tasks,
                 past=tuple(self._past),
-                is_unattended=self._is_unattended,
+                is_unattended=self.questions.is_unattended,
             )
             write_private(str(self.directory / "desk.json"), msgspec.json.encode(facts))
             self._stored, self._remembered = (works, rests, tasks), (facts.past, facts.is_unattended)
@@ -692,7 +589,7 @@ class TerminalSession(Session):
     def _keep_working(self) -> None:
         """Saves the state that a restart needs, if any of it has changed: which process's run is active, what that
         process has left running, which runs are over, and whether clients answer questions."""
-        remembered = tuple(self._past), self._is_unattended
+        remembered = tuple(self._past), self.questions.is_unattended
         if self._working != self._stored or remembered != self._remembered:
             self.save()
 
@@ -700,7 +597,7 @@ class TerminalSession(Session):
 
     def recover(self) -> None:
         """Restores the state after a restart. The turn and the approval requests continue only if their agent is alive;
-        everything else has ended. If no process is known, the agent's next report shows that it is alive.
+        everything else counts as ended. If no process is known, only the agent's next report shows that it is alive.
         """
         self.store.catch_up()
         open_before, continues = Carried([], []), None
@@ -716,7 +613,7 @@ class TerminalSession(Session):
         if is_open and not has_left and (self.pid is not None or waits):
             continues = active
         elif has_left:
-            left = [one for one in open_before.approvals if not _is_main_of(one, active)]
+            left = [one for one in open_before.approvals if not is_main_of(one, active)]
             open_before, works = Carried(left, open_before.calls), None
         self.processes.only_alive()
         self.store.recover([approval.id for approval in open_before.approvals], continues)
@@ -741,123 +638,54 @@ class TerminalSession(Session):
     def restore(self, carried: Carried, works: int | None) -> None:
         """Restores approval requests from the history. Open ones wait for a decision and for their surface to
         reconnect. They are not published again. ``works``: as in ``Facts``."""
-        is_single = not self.processes.has_others
         for call in carried.calls:
             self._calls[call.id] = call
-        for approval in carried.approvals:
-            self._known[approval.request.known_as] = approval
-            pid = self.pid if works is None else works
-            is_certain = is_single or _is_main_of(approval, self.turn.id if self.turn is not None else None)
-            expected = ExpectedSurface(pid, is_certain=is_certain)
-            self.approvals.restore(approval, self.data.agent, expected, offered=not expected.in_editor)
-            if approval.is_open:
-                if approval.request.agent_id is not None:
-                    self.activities.of(works).background.subagent(approval.request.agent_id)
-                if _is_hidden(approval.request.asked_by):
-                    self._hand_over_later(approval)  # it is not known yet whether a client will connect
-
-    def knows(self, question: str) -> bool:
-        return question in self._known
-
-    def _is_another(self, event: hook_events.HookEvent, surface: Surface) -> bool:
-        """Whether the hook asks something else under the id of a known question."""
-        known = self._known.get(surface.known_as) if surface.known_as else None
-        if known is None:
-            return False
-        asked = event.tool_name, hook_events.json_object(event.tool_input)
-        return asked != (known.request.tool_name, hook_events.json_object(known.request.input))
+        self.questions.restore(carried.approvals, works, self.pid)
 
     def reconnect(self, surface: Surface) -> PendingApproval | None:
-        """Returns the approval request for the question that ``surface`` reports, if it was asked before: the surface
-        receives the decision or waits for it, or is closed if the request was withdrawn. Returns None if the question
-        is new."""
-        approval = self._known.get(surface.known_as)
+        """Returns the approval request for the question that ``surface`` reports, if it was asked before, and connects
+        the two as ``Questions.reconnect`` does. Returns None if the question is new."""
+        approval = self.questions.known(surface.known_as)
         if approval is None:
             return None
         self._goes_on()
-        self._undelivered.pop(approval.id, None)
-        self.activities.asks(approval, surface.pid)
-        if self.turn is not None and surface.pid is not None and _is_main_of(approval, self.turn.id):
+        if self.turn is not None and surface.pid is not None and is_main_of(approval, self.turn.id):
             self.turn.process = surface.pid
-        given, by = approval.decision, approval.decided_by
-        if self.approvals.replace(approval, surface):
-            pass
-        elif approval.state is State.DECIDED and given is not None and by is not None:
-            self.activities.of(surface.pid).outcomes.add(approval, given)
-            surface.decided(approval, given, by)
-        else:
-            surface.closed()
-        self._changed()
+        self.questions.reconnect(approval, surface)
+        self.changed()
         return approval
 
     def stop_waiting(self) -> None:
-        """Withdraws the questions whose hook or bridge has not reconnected since the restart; if it reports one later
-        after all, the question counts as new. Decisions that were made in the meantime but not delivered are recorded
-        as overruled."""
-        for approval in self._undelivered.values():
-            if approval.overrule():
-                self._record_overruled(Overruled(approval, NO_LONGER_WAITED))
-        self._undelivered.clear()
-        missed = [
-            approval for approval in self.approvals if isinstance(self.approvals.surfaces(approval)[0], ExpectedSurface)
-        ]
-        for approval in missed:
-            self._known.pop(approval.request.known_as, None)
-            self.withdraw(approval, GONE)
+        """Stops waiting for hooks and bridges that have not reconnected since the restart, as
+        ``Questions.stop_waiting`` does."""
+        has_missed = self.questions.stop_waiting()
         if self.pid is not None:
             self.activities.ended(None)
-        if missed and self.pid is None and not self.approvals:
+        if has_missed and self.pid is None and not self.approvals:
             self._finish("interrupted")
             self.ended = True
-        self._changed()
-
-    # How approval requests end in the terminal.
+        self.changed()
 
     def disconnect(self, surface: Surface) -> None:
-        """Removes a surface that can no longer reach the agent, because the agent's dialog is closed or its program has
-        ended. If the surface is the one that asked, the approval request is withdrawn."""
-        alive = surface.pid is None or process_alive(surface.pid)
-        for approval in self.approvals:
-            surfaces = self.approvals.surfaces(approval)
-            if surface not in surfaces:
-                continue
-            if surfaces[0] is surface:
-                self.withdraw(
-                    approval, ENDED if not alive else GONE if _is_hidden(approval.request.asked_by) else ELSEWHERE
-                )
-            else:
-                self.approvals.remove(approval, surface)
-        self._changed()
-
-    def _called(self, tool: str, given: Raw, fate: transcript.Fate, agent_id: str | None, *, as_run: bool) -> None:
-        """Closes the approval requests about a tool call that has ended: open ones were answered in the terminal.
-        Clients' decisions on the call are compared with what the agent did."""
-        for approval in self.approvals:
-            same = hook_events.same_call(approval.request, tool, hook_events.json_object(given), as_run=as_run)
-            if same and approval.request.agent_id == agent_id:
-                self.withdraw(approval, ELSEWHERE)
-        for overruled in self.activities.called(tool, given, fate, agent_id, as_run=as_run):
-            self._record_overruled(overruled)
-
-    def _record_overruled(self, overruled: Overruled) -> None:
-        withdrawn = messages.PermissionWithdrawn(overruled.approval.id, overruled.reason)
-        self.store.record(withdrawn)
+        """Removes a surface that can no longer reach the agent, as ``Questions.disconnect`` does."""
+        self.questions.disconnect(surface)
+        self.changed()
 
     # Entries of the conversation's file.
 
     def expect_prompt(self, entries: Iterable[transcript.Entry | None]) -> None:
-        """Finds the first new prompt of a copy among the entries that ``add_entry`` will be called with: the last one
-        with the same words as the current turn's prompt, because the user may have used them before. A copy's file is
-        written at once, and the first read reaches its end."""
+        """Finds the first new prompt of a copy among the entries that are passed to ``add_entry`` next: the last one
+        with the same words as the current turn's prompt, because an earlier prompt may have the same words. A copy's
+        file is written at once, and the first read reaches its end."""
         if self._is_copy:
             prompts = [one for one in entries if isinstance(one, transcript.Prompt) and not one.foreign]
             same = [prompt.uuid for prompt in prompts if self._is_same(prompt)]
             self._copys_prompt = same[-1] if same else ""
 
     def add_entry(self, entry: transcript.Entry, *, quiet: bool, late: bool = False) -> None:
-        """Processes an entry. ``quiet``: it is older than this session. ``late``: it may have been written while no
-        server ran. What another process adds later (the server, if it continues the conversation) is ignored: the agent
-        in this terminal does not know about it.
+        """Processes an entry. ``quiet``: whether it is older than this session. ``late``: whether it may have been
+        written while no server ran. What another process adds later (the server, if it continues the conversation) is
+        ignored, because the agent in this terminal does not know about it.
         """
         self._reporting = self.processes.only
         match entry:
@@ -882,7 +710,7 @@ class TerminalSession(Session):
                     self._calls[call.id] = call
                 for result in entry.results:
                     if called := self._calls.pop(result.id, None):
-                        self._called(called.name, called.input, result.fate, None, as_run=False)
+                        self.questions.called(called.name, called.input, result.fate, None, as_run=False)
                 turn = self.turn if entry.ends_turn else None
                 if turn is not None and not turn.reported and (late or turn.id == self._carried_turn):
                     self._ended_unheard(turn, entry, quiet=quiet)
@@ -890,8 +718,8 @@ class TerminalSession(Session):
                     self._is_over("interrupted", quiet=quiet)
 
     def _ended_unheard(self, turn: Turn, entry: transcript.Message, *, quiet: bool) -> None:
-        """Ends the current turn because its last message was read: the hook that reports the end may not have found a
-        server. ``quiet``: as in ``_finish``."""
+        """Ends the current turn because its last message, ``entry``, was read: the hook that reports the end may not
+        have found a server. ``quiet``: as in ``_finish``."""
         self.activities.of(turn.process).background.forget_carried()  # the agent knows that these tasks have ended
         if entry.failure is None:
             self._is_over("completed", quiet=quiet)
@@ -900,7 +728,7 @@ class TerminalSession(Session):
             self._is_over("failed", quiet=quiet, error=error, code=code)
 
     def _handed(self, entry: transcript.Context) -> None:
-        """Records what a hook has handed over to the agent, once the agent's record shows it."""
+        """Records the comments that a hook has handed over to the agent, if this entry of the transcript contains them."""
         left = self.handover.confirmed(entry)
         if left is None:
             return
@@ -938,7 +766,7 @@ class TerminalSession(Session):
         return self.turn is not None and same_words(self.turn.prompt, entry.text)
 
     def add_report(self, line: bytes) -> None:
-        """Adds what the agent reports about itself in this line of the conversation's file."""
+        """Reads what the agent reports about itself in this line of the conversation's file."""
         self._about = self._about or AgentReports(self._agent_state)
         self._about.recorded(line)
 
@@ -958,13 +786,13 @@ class TerminalSession(Session):
 
     def _keep(self, event: AgentLine | PromptAccepted) -> None:
         if not self.store.has_room(len(written(event)[1])):
-            return  # the limit for agents' data is reached; the agent keeps its own record
+            return  # the limit for agents' data is reached; the agent keeps its own transcript
         try:
             self.store.write(event)
         except DrawbridgeError as error:
             logger.error("%s: a line of the conversation can't be recorded: %s", self.id, error)
 
-    def _changed(self) -> None:
+    def changed(self) -> None:
         self.data.last_active = now()
         self._keep_working()
         self._publish_about()
@@ -974,12 +802,7 @@ class TerminalSession(Session):
         """Closes the session; the agent continues. A question stays open if its hook or bridge will report it again;
         other questions can then only be answered in the terminal.
         """
-        for approval in self.approvals:
-            if not approval.request.known_as:
-                self.withdraw(approval, reason)
-        for held in self._held.values():
-            held.cancel()
-        self._held.clear()
+        self.questions.close(reason)
         self.prompts.close()
         self.approvals.release()
         self._keep_working()
@@ -987,14 +810,3 @@ class TerminalSession(Session):
         self.turn = None
         self.store.save()
         self.history.close()
-
-
-def _is_main_of(approval: PendingApproval, run: str | None) -> bool:
-    """Whether the main agent sent the approval request in this run. One from a subagent may belong to another
-    process."""
-    return approval.request.agent_id is None and run is not None and approval.request.run_id == run
-
-
-def _is_hidden(asked_by: AskedBy | None) -> bool:
-    """Whether the agent's dialog does not appear before its hook has ended."""
-    return asked_by is not None and asked_by.agent_type not in OWN_DIALOG

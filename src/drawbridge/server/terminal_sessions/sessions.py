@@ -1,7 +1,7 @@
 """The terminal sessions on this machine: agents that people have started, as far as their hooks and bridges report
 them.
 
-The history of each is in ``<data>/desk/<id>``.
+The files of each session, such as its history, are in ``<data>/desk/<id>``.
 """
 
 from __future__ import annotations
@@ -41,16 +41,17 @@ from drawbridge.server.terminal_sessions.session import TerminalSession
 logger = logging.getLogger("drawbridge.server")
 
 MOST: Final = 50
-"""The maximum number of sessions; if there are more, ended ones are removed, the least recently active first."""
+"""The maximum number of sessions. To make room for a new one, an ended one is removed, the least recently active first.
+If none has ended, the new one is not shown."""
 
 RETURN_SECONDS: Final = 20.0
-"""Seconds that hooks and bridges have to reconnect after the server has started; they try every 2 s."""
+"""Seconds that hooks and bridges have to reconnect after the server has started; they try at least every 2 s."""
 
 SPARE: Final = {("SessionStart", "startup"), ("SessionEnd", "")}
-"""The event and source of the hook reports that a background session sends before it has anything to do."""
+"""The event and the source of each hook report that a background session sends before it has anything to do."""
 
 FORGOTTEN: Final = "gone_"
-"""The prefix of the name of a directory that is being removed."""
+"""The prefix of the names of directories that are being removed."""
 
 
 class TerminalSessions:
@@ -99,7 +100,8 @@ class TerminalSessions:
     async def submit_review(
         self, session: TerminalSession, command: commands.ReviewSubmit, client: Subscriber, allowed: Callable[[], bool]
     ) -> Answer[Accepted]:
-        """Like ``execute``, with the comments on the review as the prompt."""
+        """Like ``execute``, with the comments on the review as the prompt. Raises the same errors as
+        ``TerminalSession.submit_review``."""
         await self._processed(session)
         if self.find(session.id) is not session:
             raise no_project()
@@ -112,9 +114,9 @@ class TerminalSessions:
             await self._reports[session].processed()
 
     def load(self) -> None:
-        """Restores the sessions from before a restart. Damaged ones are removed: the agent has its own record. Sessions
-        that can't be read now are kept, and are restored when their agent reports something or the server starts
-        again."""
+        """Restores the sessions from before a restart. Damaged ones are removed: the agent has its own transcript.
+        Sessions that can't be read now are kept, and are restored when their agent reports something or the server
+        starts again. Blocking. Raises ``NotPrivate`` or OSError."""
         make_private_directory(str(self._directory))
         for directory in sorted(self._directory.iterdir(), key=_changed_at):
             if directory.name.startswith(FORGOTTEN):
@@ -172,7 +174,7 @@ class TerminalSessions:
         self._reports[session] = Reports(session, self._beginning_with)
 
     def report(self, agent: str, event: hook_events.HookEvent, process: Process) -> Reports | None:
-        """Returns the reports about the event's session, which is added if it is not known; None if the session is not
+        """Returns the ``Reports`` of the event's session, which is added if it is not known; None if the session is not
         shown. ``agent``: the agent whose hook has sent the event. ``process``: that agent's process.
 
         The CLI's daemon starts background sessions in advance; they are not shown until they are used.
@@ -192,8 +194,9 @@ class TerminalSessions:
     def begin(
         self, id: str, path: str, agent: str, session_id: str, *, background: bool = False
     ) -> TerminalSession | None:
-        """Adds a session, and notifies the clients that follow all projects. Returns None if the session can't be
-        added."""
+        """Adds a session, or restores it if it could not be read before, and notifies the clients that follow all
+        projects. Returns None if that fails or there is no room for it. ``session_id``: the agent's own id for the
+        conversation."""
         if not metadata.ID.fullmatch(id):
             return None
         if id in self._unreadable:

@@ -1,7 +1,8 @@
 """The comments on a directory's review, which all its terminal sessions share. They are stored in a file in the
 server's folder for the directory.
 
-Each change is also recorded in the history of the session for which it was requested, but the file is authoritative.
+When a client adds, changes or removes a comment, that is also recorded in the history of the session for which it was
+requested, but the file is authoritative.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ NAME: Final = "comments.json"
 
 
 WAITING: Final = ".waiting"
-"""The suffix of the file whose presence shows a session's hooks that comments wait for the session
+"""The suffix of a file that exists while comments wait for a session: the session's hooks look for it
 (``guard.report``)."""
 
 Release: TypeAlias = Literal["unsure", "ended", "refused"]
@@ -60,8 +61,8 @@ class Left(Struct, frozen=True):
 
 
 class _File(Struct):
-    """``changes``: the number of changes so far, by which a new comment is told apart from a removed one with the same
-    id. ``left``: the comments that were last left with a session."""
+    """The contents of the file. ``changes``: the number of changes so far, which distinguishes a new comment from a
+    removed one with the same id. ``left``: the comments that were last left with a session."""
 
     changes: int = 0
     comments: dict[str, Remembered] = {}
@@ -84,26 +85,26 @@ class SharedComments:
 
     @property
     def left(self) -> Left | None:
-        """The comments that were left with a session last, until they have arrived or been withdrawn. None until the
-        file is loaded."""
+        """The comments that were last left with a session, until they have arrived or been withdrawn; otherwise None.
+        Also None until the file is loaded."""
         return None if self._file is None else self._file.left
 
     @property
     def handover(self) -> Handover | None:
-        """``left`` as clients receive it; None once all its comments have been sent."""
+        """``left`` as clients receive it; None if nothing is left, or once all its comments have been sent."""
         left = self.left
         if left is None or not self._unsent(left.review):
             return None
         return Handover(project_id=left.session, by=left.by, prompt=left.text, state=left.state)
 
     def _unsent(self, review: Submission) -> list[str]:
-        """The ids of the comments in ``review`` that the agent has not received."""
+        """The ids of the comments in ``review`` that still exist and have not been sent to an agent."""
         known = self.known
         return [id for id in review.comments if id in known and known[id].comment.state in ("draft", "waiting")]
 
     def put(self, left: Left, state: Literal["draft", "waiting"] | None = None, by: str = "") -> None:
-        """Stores what is left with a session. ``state``: the new state of its comments, set by ``by``; None leaves it
-        as it is. Raises ``NotPrivate`` or OSError without changing the comments."""
+        """Stores what is left with a session. ``state``: the new state of its comments, set by ``by``; None leaves
+        their state as it is. Raises ``NotPrivate`` or OSError without changing the comments."""
         if left.state == "waiting":
             write_private(_mark(left.session), b"")
         self._put(left, left, state, by)
@@ -126,11 +127,12 @@ class SharedComments:
         self._announce(changed, by)
 
     def unmark(self, session: str) -> None:
-        """Removes the file that shows a session's hooks that comments wait for the session."""
+        """Removes the file with the suffix ``WAITING`` for a session, if it exists."""
         remove_quietly(_mark(session))
 
     def load(self) -> _File:
-        """Reads the file, unless it has been read. Blocking. Raises OSError."""
+        """Returns the contents of the file, which is read only once. A damaged file counts as empty. Blocking. Raises
+        OSError."""
         if self._file is None:
             try:
                 self._file = msgspec.json.decode(self._path.read_bytes(), type=_File)
@@ -182,7 +184,7 @@ class SharedComments:
                 store.announce(ReviewCommented(comment_id=id, by=by, comment=self.known[id].comment))
 
     def _copy(self) -> _File:
-        """A copy of the file's contents for the next change."""
+        """A copy of the file's contents for the next change, with the next number of changes. Raises OSError."""
         file = self.load()
         return _File(file.changes + 1, dict(file.comments), file.left)
 
@@ -193,5 +195,5 @@ class SharedComments:
 
 
 def _mark(session: str) -> str:
-    """The path of the file that the hooks of this session look for."""
+    """The path of the file that this session's hooks look for (see ``WAITING``)."""
     return os.path.join(private_socket.directory(), f"{session.removeprefix(TERMINAL_PREFIX)}{WAITING}")

@@ -38,7 +38,8 @@ UNSENT_BYTES = 2 * wire.LINE_BYTES
 
 
 class Peer:
-    """One connection. ``about``: what the bridge reports about itself; None for a hook."""
+    """One connection. ``about``: what the bridge reports about itself; None for a hook, and until a bridge has reported
+    anything."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self.about: wire.Bridge | None = None
@@ -86,8 +87,8 @@ class HookSurface:
 
 @contextlib.asynccontextmanager
 async def private_socket(sessions: TerminalSessions, editors: Editors, commands: ReviewCommands) -> AsyncIterator[None]:
-    """The private socket, open during the context. If it can't be created, the server logs that and continues without
-    it. ``commands``: the commands with which bridges read and change reviews."""
+    """Serves the private socket during the context. If the socket can't be created, the server logs that and continues
+    without it. ``commands``: the commands with which bridges read and change reviews."""
     socket = PrivateSocket(sessions, editors, commands)
     with contextlib.ExitStack() as stack:
         try:
@@ -139,7 +140,9 @@ class PrivateSocket:
         agent = hook.agent or hook_events.EARLIER
         try:
             if agent not in hook_events.READERS:
-                raise ValueError(f"received a hook message of {agent!r}, whose terminal sessions can't be followed")
+                raise ValueError(
+                    f"received a hook message from the agent {agent!r}, whose terminal sessions are not supported"
+                )
             event = hook_events.READERS[agent](hook.payload)
         except ValueError:
             surface.closed()
@@ -169,7 +172,7 @@ class PrivateSocket:
         session, proposed = reports.session, _proposal(event)
 
         def requested() -> None:
-            if reader.at_eof() and not session.knows(hook.question):
+            if reader.at_eof() and not session.questions.known(hook.question):
                 session.apply(event, None, None, pid=hook.pid)  # the hook is gone, and nobody is waiting for an answer
             else:
                 self._bridges.requested(session, event, surface, proposed)
@@ -181,8 +184,8 @@ class PrivateSocket:
     async def _hand_over(
         self, peer: Peer, reports: Reports, event: hook_events.HookEvent, reader: asyncio.StreamReader
     ) -> Left | None:
-        """Hands over the comments that wait for the agent. Returns them if the hook has received them. The hook then
-        disconnects without waiting any longer."""
+        """Hands over the comments that wait for the agent. Returns them if the hook has received them, otherwise None.
+        After it has received them, the hook disconnects without waiting any longer."""
         handover = reports.session.handover
         await asyncio.to_thread(handover.load)
         given = handover.give(event)
@@ -213,7 +216,8 @@ def _apply(reports: Reports, event: hook_events.HookEvent, pid: int, handed: Lef
 
 
 def _read(line: bytes) -> wire.FromPeer:
-    """Decodes a line. Lone halves of surrogate pairs are not valid JSON for msgspec, but agents send them."""
+    """Decodes a line. Raises ``ValueError``. A line that msgspec does not accept is repaired if possible: agents send
+    lone halves of surrogate pairs."""
     try:
         return wire.decode_from_peer(line)
     except ValueError:

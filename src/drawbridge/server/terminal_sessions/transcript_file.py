@@ -11,7 +11,7 @@ from typing import Final
 from drawbridge.agents.claude.sessions import ID
 
 BEGIN_BYTES: Final = 512 * 1024
-"""The number of bytes before the end of a conversation's file at which reading begins, if the file is longer."""
+"""The number of bytes at the end of a transcript that are read at first, if the file is longer."""
 
 SEARCHED_BYTES: Final = 64 * 1024 * 1024
 """The number of bytes at the end of the file that are searched, after a restart, for the line that was read last."""
@@ -19,11 +19,11 @@ SEARCHED_BYTES: Final = 64 * 1024 * 1024
 PORTION: Final = 1024 * 1024
 
 LONGEST_LINE: Final = 16 * 1024 * 1024
-"""The maximum length of a line in bytes; longer ones, mostly images, are skipped."""
+"""The maximum length of a line in bytes; longer lines, most of which contain images, are skipped."""
 
 
 class NotItsFile(Exception):
-    """Raised if the path is not that of Claude Code's transcript of this session's conversation."""
+    """A path can't be the path of the session's Claude Code transcript."""
 
 
 def checked(path: str, session_id: str, config: str = "") -> str:
@@ -57,7 +57,8 @@ class TranscriptFile:
         self._skipping = False
 
     def read(self) -> tuple[list[bytes], bool]:
-        """Returns new lines, and whether there are more. Blocking. Raises ``OSError``."""
+        """Returns the next complete lines, and whether more can be read now. No lines if the file does not exist.
+        Blocking. Raises OSError."""
         try:
             file = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
@@ -69,7 +70,7 @@ class TranscriptFile:
             if self._offset is None:
                 self._offset = self._start(file, found.st_size)
             if found.st_size < self._offset:  # another file has the name now
-                self._offset, self._rest = 0, b""
+                self._offset, self._rest, self._skipping = 0, b"", False
             data = os.pread(file, PORTION, self._offset)
         finally:
             os.close(file)
@@ -86,8 +87,8 @@ class TranscriptFile:
         return [line for line in lines if line]
 
     def _start(self, file: int, size: int) -> int:
-        """The offset after the line that was read last; without one, the offset of the first line in the last
-        ``BEGIN_BYTES``."""
+        """The offset after the line that was read last; if that line is not known or not found, the offset of the first
+        line that begins in the last ``BEGIN_BYTES``, or 0 if the file is not longer."""
         if self._after:
             begin = max(0, size - SEARCHED_BYTES)
             data = os.pread(file, size - begin, begin)

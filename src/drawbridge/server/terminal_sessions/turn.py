@@ -1,8 +1,8 @@
-"""One turn of an agent at a terminal, and what it has left running in the background. Pure.
+"""One turn of an agent in a terminal, and what it has left running in the background. Pure.
 
 The CLI identifies a turn by the id of a prompt. When a background task ends, the CLI sends the agent a prompt with a
-new id. It belongs to the turn that began the task: that turn is over when the agent has stopped and no task is left
-running.
+new id. That prompt belongs to the turn that began the task: the turn is over when the agent has stopped and no task is
+left running.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from drawbridge.agents import base
 from drawbridge.server.terminal_sessions.hook_events import SUBAGENT, Task
 
 TASK_SECONDS: Final = 600.0
-"""Seconds for which a background task that is not a subagent keeps a run open after the agent has stopped. Tests and
-builds are done by then. A development server never ends on its own, and must not keep the run open forever. After a
-restart, the limit also applies to a subagent until a hook reports it, because it may have ended while no server ran."""
+"""Seconds for which background tasks that are not subagents keep a run open after the agent has stopped, or after
+another task has ended. Tests and builds are done by then. A development server never ends on its own, and must not keep
+the run open forever. After a restart, the limit also applies to a subagent until a hook reports it, because it may have
+ended while no server ran."""
 
 LAST_SECONDS: Final = 10.0
 """Seconds for which a run stays open after its last background task has ended: within a second, the CLI notifies the
@@ -26,7 +27,7 @@ agent, which then continues the run."""
 
 
 MOST_TASKS: Final = 100
-"""The maximum number of background tasks that are shown to clients, and stored."""
+"""The maximum number of background tasks that are shown to clients or stored."""
 
 
 class Turn:
@@ -35,7 +36,7 @@ class Turn:
 
     ``age``: seconds since it began.
 
-    ``recorded``: whether its prompt was found in the agent's record, so that what follows there belongs to this turn.
+    ``recorded``: whether its prompt was found in the transcript, so that what follows there belongs to this turn.
     (A copy of a conversation is written together with its first new prompt, after that prompt's hook has reported.)
 
     ``reported``: whether a hook has reported it to this server, so that a hook will also report its end.
@@ -49,7 +50,7 @@ class Turn:
         self.resting: float | None = None
         self.reported = True
         self.process: int | None = None
-        """The agent's process that works on it, if it is known."""
+        """The PID of the agent's process that works on the turn; None if it is not known."""
         self._also: set[str] = set()
 
     @property
@@ -61,7 +62,7 @@ class Turn:
         return id == self.id or id in self._also
 
     def take(self, id: str) -> None:
-        """Adds a prompt's id to the turn: the agent is working on it."""
+        """Adds a prompt's id to the turn, because the agent is working on that prompt."""
         self._also.add(id)
         self.resting = None
 
@@ -80,12 +81,12 @@ class Background:
 
     @property
     def shown(self) -> tuple[base.Task, ...]:
-        """The tasks as clients see them."""
+        """The tasks as clients see them, at most ``MOST_TASKS``."""
         return tuple(task.shown for task in self._tasks.values())[:MOST_TASKS]
 
     @property
     def stored(self) -> tuple[Task, ...]:
-        """The tasks as they are stored for a restart."""
+        """The tasks as they are stored for a restart, at most ``MOST_TASKS``."""
         return tuple(task.stored for task in islice(self._tasks.values(), MOST_TASKS))
 
     def set(self, tasks: Mapping[str, Task]) -> None:

@@ -1,4 +1,4 @@
-"""Histories of terminal sessions have the same limits as those of projects, and are counted once."""
+"""The histories of terminal sessions are limited like those of managed sessions, and each is counted only once."""
 
 from __future__ import annotations
 

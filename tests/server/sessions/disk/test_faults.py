@@ -1,4 +1,4 @@
-"""A disk that is full, read-only, or inaccessible is reported. Nothing is half done, and no restart is needed."""
+"""A full, read-only, or inaccessible disk is reported. No operation is left half done, and no restart is needed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FAULTS = {
 
 @contextlib.contextmanager
 def broken_disk(monkeypatch: pytest.MonkeyPatch, number: int) -> Iterator[None]:
-    """Makes every write to a regular file fail with the ``errno`` that is ``number``."""
+    """Makes every ``os.write`` to a regular file fail with the error number ``number``."""
     write = os.write
 
     def fail(file: int, data: bytes) -> int:
@@ -50,7 +50,7 @@ def broken_disk(monkeypatch: pytest.MonkeyPatch, number: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("number", "code"), FAULTS.items(), ids=errno.errorcode.get)
-async def test_a_run_that_can_not_be_kept_ends_and_the_next_goes_well(
+async def test_a_run_that_cannot_be_kept_ends_and_the_next_goes_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: str
 ) -> None:
     phone = Client()
@@ -98,7 +98,7 @@ async def test_an_approval_that_is_not_stored_has_a_time(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize(("number", "code"), FAULTS.items(), ids=errno.errorcode.get)
-async def test_an_answer_that_can_not_be_written_is_refused(
+async def test_an_answer_that_cannot_be_written_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: str
 ) -> None:
     """Neither the agent nor another client gets an answer that is not in the history."""
@@ -196,7 +196,7 @@ def lock_up(patch: pytest.MonkeyPatch, path: Path) -> None:
     patch.setattr(Path, "read_bytes", read)
 
 
-async def test_a_project_that_can_not_be_quarantined_is_harmless(
+async def test_a_project_that_cannot_be_quarantined_is_harmless(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(source: object, target: object) -> None:
@@ -231,7 +231,7 @@ def fill(place: Path, leaving: int) -> Path:
     """Fills the disk except for ``leaving`` bytes. Returns the file that fills it."""
     filler = place / "filler"
     found = os.statvfs(place)
-    with contextlib.suppress(OSError), filler.open("ab", buffering=0) as file:  # the server may write meanwhile
+    with contextlib.suppress(OSError), filler.open("ab", buffering=0) as file:  # the server may also be writing
         file.write(bytes(max(0, found.f_bavail * found.f_frsize - leaving)))
     return filler
 
@@ -242,7 +242,7 @@ async def finished(client: WireClient) -> tuple[str, str | None]:
 
 
 @pytest.mark.thorough
-async def test_a_full_disk_is_said_and_when_there_is_room_it_goes_on(tmp_path: Path, small: Path) -> None:
+async def test_a_full_disk_is_reported_and_work_resumes_when_there_is_space(tmp_path: Path, small: Path) -> None:
     async with really_serving(small / "data", *bad_claude(tmp_path)) as server, server.client() as client:
         id = await opened(server, client, tmp_path)
         await client.ask("execute", {"prompt": "say hello"}, id)

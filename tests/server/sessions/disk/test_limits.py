@@ -1,5 +1,5 @@
-"""The disk space of histories is limited: there is one warning, then prompts are refused, and work continues once there
-is space.
+"""The disk space of histories is limited: the server warns once before the limit, refuses prompts at the limit, and
+accepts them again once there is space.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def test_all_projects_and_what_else_is_kept_have_a_limit_together(tmp_path: Path
     watched.check("p9")
 
 
-def test_a_disk_that_is_nearly_full_is_said_and_a_full_one_begins_no_run(
+def test_a_nearly_full_disk_is_reported_and_a_full_one_refuses_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched, warned = disk(tmp_path)

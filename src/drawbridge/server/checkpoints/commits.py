@@ -1,0 +1,93 @@
+"""The commits of checkpoints and reviews: what they contain, and what their messages say about it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from drawbridge.server.checkpoints.git import Git
+
+T = TypeVar("T")
+
+AUTHOR: Final = {
+    f"GIT_{role}_{what}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "Drawbridge"), ("EMAIL", "drawbridge@localhost"))
+}
+PATCH: Final = ("diff-tree", "-r", "--no-renames", "--ignore-submodules=all")
+
+
+class Filtered(msgspec.Struct, frozen=True):
+    """The files of a checkpoint that have a filter, from its commit's message. ``read``: files whose bytes in the work
+    tree are in the checkpoint; ``unread``: all others. Paths are relative to the project; bytes that are not UTF-8 are
+    surrogates."""
+
+    read: frozenset[str] = frozenset()
+    unread: frozenset[str] = frozenset()
+
+
+async def differences(git: Git, old: str, new: str) -> dict[str, tuple[str, str]]:
+    """The differences between two versions of the project: path, relative to the project → "mode blob" of both sides;
+    zeros for a side without the file. ``old``, ``new``: the ids of commits or trees."""
+    return listed_differences(await git.read_once(*PATCH, "--relative", "-z", old, new, "--", "."))
+
+
+async def filtered_of(git: Git, checkpoint: str) -> Filtered:
+    """The files with a filter in a checkpoint. Empty if the checkpoint does not exist, or was made by an earlier
+    version that did not record these files."""
+    return noted(await message_of(git, checkpoint), Filtered) or Filtered()
+
+
+async def message_of(git: Git, commit: str) -> str:
+    """The message of a commit; empty if the commit does not exist. ``commit``: its id, or a ref."""
+    return (await _commit(git, commit))[1]
+
+
+async def tree_of(git: Git, commit: str) -> str:
+    """The id of a commit's tree; empty if the commit does not exist. ``commit``: its id, or a ref."""
+    return (await _commit(git, commit))[0]
+
+
+async def _commit(git: Git, commit: str) -> tuple[str, str]:
+    """The tree and the message of a commit; both are empty if the commit does not exist."""
+    if commit in git.commits:
+        return git.commits[commit]
+    code, text, _ = await git.run("cat-file", "commit", commit)
+    if code:
+        return "", ""
+    header, _, message = text.partition("\n\n")
+    found = header.partition("\n")[0].removeprefix("tree "), message
+    if "/" not in commit:  # an id always names the same object; a ref can change
+        git.commits[commit] = found
+    return found
+
+
+def noted(message: str, kind: type[T]) -> T | None:
+    """What the message of a commit contains below its title, as a ``kind``; None if it can't be converted."""
+    with contextlib.suppress(ValueError, RecursionError, msgspec.MsgspecError):
+        return msgspec.convert(json.loads(message.partition("\n\n")[2]), kind)
+    return None
+
+
+async def committed(git: Git, tree: str, title: str, filtered: Filtered, more: Mapping[str, Any] = {}) -> str:
+    """Makes a commit of a tree. Its message contains ``filtered`` and ``more``, which ``noted`` reads. Returns its
+    id."""
+    notes = {"read": sorted(filtered.read), "unread": sorted(filtered.unread), **more}
+    message = f"{title}\n\n{json.dumps(notes)}\n"
+    return (await git.read("commit-tree", tree, "-F", "-", stdin=message, environment=AUTHOR)).strip()
+
+
+def listed_differences(listed: str) -> dict[str, tuple[str, str]]:
+    """Parses git's raw diff format with ``-z``: path → "mode blob" of both sides; zeros for a side without the file."""
+    words = listed.split("\0")
+    sides = [word.removeprefix(":").split(" ") for word in words[::2]]
+    return {path: (f"{one[0]} {one[2]}", f"{one[1]} {one[3]}") for one, path in zip(sides, words[1::2], strict=False)}
+
+
+def shown_path(path: str) -> str:
+    """The path as clients see it. Bytes that are not UTF-8 are replaced, because only valid UTF-8 can be sent."""
+    return path.encode(errors="surrogateescape").decode(errors="replace")

@@ -1,0 +1,37 @@
+"""Decisions made in an editor on a proposal: the agent may write exactly the text that the user saw."""
+
+from __future__ import annotations
+
+import json
+
+from msgspec import Raw
+
+from drawbridge.agents.base import Proposal, Question
+from drawbridge.server.approvals.editors import decision
+from drawbridge.server.approvals.pending import PendingApproval
+
+
+def approval(tool: str) -> PendingApproval:
+    given = {"file_path": "/srv/a.txt", "content": "new"}
+    question = Question("q", tool, Raw(json.dumps(given).encode()), Raw(b"[]"), Proposal("/srv/a.txt", "old", "new"))
+    return PendingApproval.new(question, "run_1", "2026-01-01T00:00:00Z")
+
+
+def test_the_proposed_text_is_allowed_as_it_is() -> None:
+    given = decision(approval("Write"), "new")
+    assert (given.allow, given.updated_input) == (True, None)
+
+
+def test_another_text_is_what_the_tool_writes() -> None:
+    given = decision(approval("Write"), "mine")
+    assert given.allow
+    assert given.updated_input is not None
+    assert json.loads(bytes(given.updated_input))["content"] == "mine"
+
+
+def test_a_text_that_the_tool_cannot_write_does_not_allow_the_agents() -> None:
+    assert not decision(approval("NotebookEdit"), "mine").allow
+
+
+def test_no_text_is_a_rejection() -> None:
+    assert not decision(approval("Write"), None).allow

@@ -138,7 +138,9 @@ class TestWhatAPersonReads:
             ("a\n", "a", "The last line loses its newline."),
         ],
     )
-    async def test_a_change_that_lines_cannot_show_is_said(self, tmp_path: Path, old: str, new: str, said: str) -> None:
+    async def test_a_change_that_lines_cannot_show_is_reported(
+        self, tmp_path: Path, old: str, new: str, said: str
+    ) -> None:
         async with piped(tmp_path, b"y\n") as at:
             assert await at.decided(proposal(tmp_path / "file.txt", old, new)) == [Accepted(new)]
             assert said in at.log.getvalue()
@@ -155,7 +157,7 @@ class TestWhatAPersonReads:
             assert "Claude Code wants to run this code  +1 -0" in at.log.getvalue()
             assert "Run it? [y]es, [n]o, [e]dit: y" in at.log.getvalue()
 
-    async def test_how_many_more_wait_is_said(self, rig: FolderRig) -> None:
+    async def test_how_many_more_wait_is_reported(self, rig: FolderRig) -> None:
         for number in range(3):
             await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW, id=str(number)))
         await rig.accept("0")
@@ -184,7 +186,7 @@ class TestWhatAPersonReads:
                 "Claude Code disconnected.",
             ]
 
-    async def test_where_an_agent_points_at_is_said_with_the_line(self, tmp_path: Path) -> None:
+    async def test_where_an_agent_points_at_is_reported_with_the_line(self, tmp_path: Path) -> None:
         path = tmp_path / "file.txt"
         path.write_text(OLD)
         async with piped(tmp_path, b"") as at:
@@ -347,7 +349,7 @@ class TestWhatCountsAsAnAnswer:
             proposals = [proposal(tmp_path / "file.txt", OLD, NEW, id=id) for id in "123"]
             assert await at.decided(*proposals) == [Accepted(NEW), Rejected(), Accepted(NEW)]
 
-    async def test_without_more_answers_proposals_are_rejected_and_the_reason_is_said(self, tmp_path: Path) -> None:
+    async def test_without_more_answers_proposals_are_rejected_and_the_reason_is_reported(self, tmp_path: Path) -> None:
         async with piped(tmp_path, b"y\n") as at:
             proposals = [proposal(tmp_path / "file.txt", OLD, NEW, id=id) for id in "123"]
             assert await at.decided(*proposals) == [Accepted(NEW), Rejected(), Rejected()]
@@ -555,7 +557,7 @@ class TestEditing:
             assert at.log.getvalue().count("Claude Code proposes") == 1
 
     @pytest.mark.parametrize("command", ["/no/such/editor", "'unbalanced", " "])
-    async def test_an_editor_that_cannot_be_started_is_said_to_be_so(
+    async def test_an_editor_that_cannot_be_started_is_reported(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
     ) -> None:
         monkeypatch.setenv("VISUAL", command)
@@ -564,7 +566,7 @@ class TestEditing:
             assert "can't be started" in at.log.getvalue()
             assert "set $VISUAL or $EDITOR" in at.log.getvalue()
 
-    async def test_what_is_said_meanwhile_waits_for_the_editor_to_end(
+    async def test_what_arrives_meanwhile_waits_for_the_editor_to_end(
         self, rig: FolderRig, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self.editor(monkeypatch, "echo begin; read line; echo end")

@@ -146,7 +146,7 @@ async def test_a_new_file_can_be_saved(rig: Workstation) -> None:
         ("vim.cmd('autocmd BufWriteCmd <buffer> let g:written = 1')", "did not save"),
     ],
 )
-async def test_what_can_not_be_saved_is_refused_with_the_reason(rig: Workstation, obstacle: str, reason: str) -> None:
+async def test_what_cannot_be_saved_is_refused_with_the_reason(rig: Workstation, obstacle: str, reason: str) -> None:
     path = await rig.opened("a.txt", OLD)
     await rig.person.types("x")
     await rig.person.lua(obstacle)
@@ -189,7 +189,7 @@ async def test_a_directory_that_is_gone_is_a_reason(rig: Workstation) -> None:
         await rig.editor.save(str(path))
 
 
-async def test_a_file_that_is_not_open_can_not_be_saved(rig: Workstation) -> None:
+async def test_a_file_that_is_not_open_cannot_be_saved(rig: Workstation) -> None:
     path = rig.file("a.txt", OLD)
     with pytest.raises(Refused, match="not open"):
         await rig.editor.save(str(path))

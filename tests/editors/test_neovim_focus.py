@@ -156,7 +156,7 @@ async def test_review_opens_what_waits_at_once(screen: ScreenRig) -> None:
     assert await rig.decided() == Rejected()
 
 
-async def test_the_notice_can_not_be_entered_and_goes_with_the_proposal(screen: ScreenRig) -> None:
+async def test_the_notice_cannot_be_entered_and_goes_with_the_proposal(screen: ScreenRig) -> None:
     rig, pane = screen
     await rig.person.types("i")
     await proposes(rig)

@@ -160,7 +160,7 @@ async def test_lines_are_shown_where_nothing_differs_any_longer(rig: Workstation
 
 
 @anyhow
-async def test_no_change_under_the_cursor_is_said(rig: Workstation, layout: str) -> None:
+async def test_no_change_under_the_cursor_is_reported(rig: Workstation, layout: str) -> None:
     await shown(rig, layout)
     await rig.person.types("2G")
     await rig.person.lua("require('drawbridge.review').reject_hunk()")

@@ -72,7 +72,7 @@ async def test_both_sides_are_readable_after_another_tab_page_was_resized(progra
 
 @pytest.mark.parametrize("program", each_nvim())
 @pytest.mark.parametrize("accept", [":w<CR>", ":x<CR>", ":DrawbridgeAccept<CR>"])
-async def test_a_proposal_that_can_not_be_read_is_not_accepted(program: Path, tmp_path: Path, accept: str) -> None:
+async def test_a_proposal_that_cannot_be_read_is_not_accepted(program: Path, tmp_path: Path, accept: str) -> None:
     async with screen_rig(program, tmp_path) as (rig, pane):
         await proposes(rig)
         await rig.person.until(SHOWN)

@@ -152,7 +152,7 @@ async def test_closing_twice_is_allowed_and_not_reported_as_gone(rig: Workstatio
         await rig.editor.folders()
 
 
-async def test_changes_of_the_directory_are_told(rig: Workstation) -> None:
+async def test_changes_of_the_directory_are_reported(rig: Workstation) -> None:
     other = rig.folder / "other dir"
     other.mkdir()
     await rig.person.lua("vim.cmd('cd ' .. vim.fn.fnameescape(...))", str(other))
@@ -195,7 +195,7 @@ async def test_the_state_of_the_bridge_is_known_in_neovim(rig: Workstation) -> N
     assert await rig.person.lua("return #Heard") == 4
 
 
-async def test_a_notice_is_said_without_asking_for_a_key(rig: Workstation) -> None:
+async def test_a_notice_is_reported_without_asking_for_a_key(rig: Workstation) -> None:
     await rig.editor.notify("Something happened. " * 20, "warn")
     await rig.editor.notify("two\nlines", "info")
     await rig.person.until("return vim.fn.execute('messages'):find('Something happened')")

@@ -307,7 +307,7 @@ async def test_a_file_that_is_not_open_has_its_colours_too(rig: Workstation) -> 
     assert await rig.person.lua("return { vim.bo.syntax, vim.bo.filetype }") == ["c", ""]
 
 
-async def test_a_text_that_can_not_be_shown_is_refused_before_anything_opens(rig: Workstation) -> None:
+async def test_a_text_that_cannot_be_shown_is_refused_before_anything_opens(rig: Workstation) -> None:
     path = await rig.opened("hello.txt", OLD)
     before = await rig.picture()
     for text in ("nul \0\n", "lone \ud800\n"):

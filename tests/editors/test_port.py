@@ -288,7 +288,7 @@ class TestFiles:
         opened = await editor_rig.editor.open_file(OpenRequest(str(path)))
         assert (opened.path, opened.language, opened.line_count, opened.found) == (str(path), "python", 3, True)
 
-    async def test_a_text_that_is_not_in_the_file_is_said_not_to_be(self, editor_rig: Rig) -> None:
+    async def test_a_text_that_is_not_in_the_file_is_reported_as_missing(self, editor_rig: Rig) -> None:
         path = a_file(editor_rig, "file.txt", OLD)
         request = OpenRequest(str(path), start_text="three")
         assert (await editor_rig.editor.open_file(request)).found

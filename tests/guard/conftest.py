@@ -38,7 +38,7 @@ class Guard(contextlib.ExitStack):
         return self.enter_context(Editor(self.socket("vscode-"), files, **options))
 
     def socket(self, kind: str = "") -> Path:
-        """Returns a path for another editor's socket. No process has the process ID in its name."""
+        """Returns a path for another editor's socket. The process ID in its path belongs to no process."""
         self._editors += 1
         return self.sockets / f"{HASH}-{kind}{2**22 + self._editors}.sock"
 

@@ -101,7 +101,7 @@ def test_a_vs_code_with_two_folders_tells_it_once(guard: Guard) -> None:
     assert len(both[0].told + both[1].told) == 1
 
 
-def test_a_file_that_can_not_be_shown_is_reported_to_the_user(guard: Guard) -> None:
+def test_a_file_that_cannot_be_shown_is_reported_to_the_user(guard: Guard) -> None:
     kept = {"name": A, "lines": 3, "reason": "it is larger than 16 MB"}
     neovim = guard.neovim({A: {}}, answers={"refresh_buffer": STILL | {"kept": [kept]}})
     assert guard.say(edited()) == {}
@@ -272,7 +272,7 @@ def test_two_editors_with_the_same_file_both_get_it(guard: Guard, project: Path)
     [None, b"", b"x" * (4 * 1024 * 1024 + 1), b"caf\xe9\n"],
     ids=["missing", "empty", "too large", "another encoding"],
 )
-def test_what_can_not_be_merged_later_is_denied_now(guard: Guard, project: Path, content: bytes | None) -> None:
+def test_what_cannot_be_merged_later_is_denied_now(guard: Guard, project: Path, content: bytes | None) -> None:
     file = project / "a.py"
     file.unlink()
     if content is not None:

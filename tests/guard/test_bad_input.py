@@ -281,7 +281,7 @@ def test_another_users_state_directory_is_left_alone(guard: Guard) -> None:
 
 
 @pytest.mark.parametrize("log_file", ["/missing/directory/guard.log", "/", "/dev/full", "a\0b"])
-def test_a_log_file_that_can_not_be_written_does_not_open_what_is_closed(guard: Guard, log_file: str) -> None:
+def test_a_log_file_that_cannot_be_written_does_not_open_what_is_closed(guard: Guard, log_file: str) -> None:
     assert "not JSON" in guard.denial(b"hello", fail="closed", log_file=log_file)
 
 
@@ -324,7 +324,7 @@ def test_what_was_set_to_be_closed_stays_closed_beside_a_bad_setting(guard: Guar
     assert "--deadline must be" in decision(ended.answer, "deny")
 
 
-def test_a_name_of_a_setting_in_the_environment_that_is_wrong_is_said(
+def test_a_name_of_a_setting_in_the_environment_that_is_wrong_is_reported(
     guard: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DRAWBRIDGE_HOOK_POLICY", "all")

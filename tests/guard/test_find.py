@@ -175,7 +175,7 @@ def test_files_that_are_not_sockets_are_ignored(guard: Guard, listen: Callable[[
     assert sorted(guard.sockets.iterdir()) == before
 
 
-def test_places_that_can_not_be_read_are_empty(home: Path, listen: Callable[[Path], str]) -> None:
+def test_places_that_cannot_be_read_are_empty(home: Path, listen: Callable[[Path], str]) -> None:
     path = listen(home.parent / "run" / "nvim.1.0")
     file = home / "file"
     file.write_text("")

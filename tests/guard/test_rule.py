@@ -144,7 +144,7 @@ def test_gemini_cli_has_other_words_for_it(guard: Guard) -> None:
     assert asked["systemMessage"] == asked["reason"]
 
 
-def test_codex_can_not_ask_so_it_is_denied(guard: Guard) -> None:
+def test_codex_cannot_ask_so_it_is_denied(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT})
     assert "/ws/a.py" in guard.denial(recorded("codex", "PreToolUse", "apply_patch"), agent="codex", answer="ask")
     assert neovim.told == ["Codex was kept from changing a.py until you save it"]

@@ -126,7 +126,7 @@ def test_the_buffer_is_saved_for_the_person(guard: Guard) -> None:
         ("x", "no answer"),
     ],
 )
-def test_what_can_not_be_saved_is_kept(guard: Guard, answer: Any, why: str) -> None:
+def test_what_cannot_be_saved_is_kept(guard: Guard, answer: Any, why: str) -> None:
     guard.neovim({A: KEPT}, answers={"save_buffer": answer})
     assert f"Neovim 0.12.4 could not save a.py: {why}." in guard.denial(edit(), answer="save")
 

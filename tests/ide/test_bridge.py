@@ -240,7 +240,7 @@ async def test_when_the_editor_goes_the_bridge_stops(folder: Path) -> None:
             await rig.stop.wait()
 
 
-async def test_the_bridge_continues_if_its_lock_can_not_be_rewritten(folder: Path, tmp_path: Path) -> None:
+async def test_the_bridge_continues_if_its_lock_cannot_be_rewritten(folder: Path, tmp_path: Path) -> None:
     async with open_bridge(folder) as rig, claude(rig) as agent:
         path = Path(rig.launched.files["lock_file"].path)
         path.unlink()

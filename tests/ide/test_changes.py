@@ -80,7 +80,7 @@ def test_names_and_lines_from_outside_are_harmless() -> None:
     assert not set("\x1b\u202e").intersection(file.shown + file.hunks[0].text)
 
 
-def test_a_new_end_of_the_last_line_is_told() -> None:
+def test_a_new_end_of_the_last_line_is_reported() -> None:
     review, _ = read(answer(FILE | {"hunks": [HUNK | {"added": "two"}]}))
     assert review.files[0].hunks[0].words == "No newline at end of file."
 

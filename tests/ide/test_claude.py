@@ -95,7 +95,7 @@ async def test_a_client_counts_once_its_handshake_is_done(rig: ClaudeRig) -> Non
     assert changes == [("Claude Code",), ()]
 
 
-async def test_the_current_selection_is_said_on_ide_connected(rig: ClaudeRig) -> None:
+async def test_the_current_selection_is_reported_on_ide_connected(rig: ClaudeRig) -> None:
     rig.workspace.selection = selection()
     agent = Agent(rig.clients)
     agent.greet(hears=False)

@@ -102,7 +102,7 @@ def test_once_removed_it_does_not_come_back(directory: Path, lock: LockFile) -> 
     lock.remove()
 
 
-def test_a_directory_that_can_not_be_made_is_named_with_the_reason(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_made_is_named_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "claude").write_text("a file")
     with pytest.raises(NotPrivate, match=r"claude/ide can't be made a private directory: not a directory"):
         LockFile(str(tmp_path / "claude" / "ide"), PORT, "t").write(1, "Neovim", ["/"])
@@ -155,7 +155,7 @@ def test_what_is_not_ours_is_never_touched(directory: Path, dead_pid: int, close
         *['{"drawbridgePid": "1"}', '{"drawbridgePid": null}', '{"drawbridgePid": 4.5}', '{"drawbridgePid": [4]}'],
     ],
 )
-def test_what_can_not_be_understood_is_never_touched(directory: Path, closed_port: int, content: str) -> None:
+def test_what_cannot_be_understood_is_never_touched(directory: Path, closed_port: int, content: str) -> None:
     path = put(directory, closed_port, content)
     assert sweep(str(directory)) == []
     assert path.read_text() == content

@@ -65,7 +65,7 @@ async def test_what_the_cli_wrote_is_shown(rig: BridgeRig) -> None:
         await until(lambda: rig.editor.buffers[rig.path()].text == "ONE\ntwo\n")
 
 
-async def test_a_rejection_is_told(rig: BridgeRig) -> None:
+async def test_a_rejection_is_reported(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         rig.editor.decide(await propose(rig, cli), Rejected())
         assert await stream.receive("ide/diffRejected") == {"filePath": rig.path()}
@@ -236,7 +236,7 @@ async def ask_as_claude(claude: ClientConnection, path: str, text: str) -> None:
         ("poem.txt/below", "x"),
     ],
 )
-async def test_a_proposal_that_can_not_be_shown_is_left_to_the_cli(
+async def test_a_proposal_that_cannot_be_shown_is_left_to_the_cli(
     rig: BridgeRig, name: str, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An error as the answer would break the real CLI, and a decision would close its dialog."""

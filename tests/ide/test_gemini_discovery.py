@@ -182,7 +182,7 @@ def test_other_companions_files_are_never_touched(directory: Path) -> None:
 # a real bridge
 
 
-def test_a_directory_that_can_not_be_used_is_named_with_the_reason(directory: Path, file: GeminiFile) -> None:
+def test_a_directory_that_cannot_be_used_is_named_with_the_reason(directory: Path, file: GeminiFile) -> None:
     directory.parent.write_text("a file")
     with pytest.raises(NotPrivate, match=r"gemini/ide can't be made a private directory: not a directory"):
         file.write(1, "Neovim", ["/"])

@@ -149,7 +149,7 @@ async def test_a_port_that_is_taken_gives_way_to_the_next(folder: Path) -> None:
 # the bridge can't start
 
 
-async def test_a_lock_directory_that_can_not_be_written_is_named_with_the_reason(folder: Path, tmp_path: Path) -> None:
+async def test_a_lock_directory_that_cannot_be_written_is_named_with_the_reason(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     code, output, errors = await run("ide", "--folder", folder, CLAUDE_CONFIG_DIR=str(tmp_path / "file"))
     assert code == 3

@@ -83,7 +83,7 @@ async def test_the_person_sees_the_change_and_whose_it_is(editor: Watched, revie
 
 
 @pytest.mark.parametrize("linked", ["the file", "its directory"])
-async def test_a_path_that_leads_through_a_link_is_told_with_its_target(
+async def test_a_path_that_leads_through_a_link_is_reported_with_its_target(
     editor: Watched, reviews: Reviews, tmp_path: Path, linked: str
 ) -> None:
     elsewhere = tmp_path.resolve() / "else\nwhere"
@@ -103,7 +103,7 @@ async def test_a_path_that_leads_through_a_link_is_told_with_its_target(
     await task
 
 
-async def test_a_link_is_told_together_with_a_change_of_its_file(
+async def test_a_link_is_reported_together_with_a_change_of_its_file(
     editor: Watched, reviews: Reviews, file: Path, tmp_path: Path
 ) -> None:
     link = tmp_path / "link"

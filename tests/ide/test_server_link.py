@@ -293,7 +293,7 @@ async def test_a_proposal_decided_elsewhere_is_closed_without_a_report(
     assert [said for said in server.heard if isinstance(said, wire.OfferAnswered | wire.OfferDeclined)] == []
 
 
-async def test_what_can_not_be_shown_is_declined(bridge: Bridge, server: Server, file: Path) -> None:
+async def test_what_cannot_be_shown_is_declined(bridge: Bridge, server: Server, file: Path) -> None:
     server.says(offer(file, text="a\0b"))
     assert await server.hears(wire.OfferDeclined) == wire.OfferDeclined("appr_1")
 

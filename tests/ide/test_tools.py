@@ -216,7 +216,7 @@ async def test_any_name_of_a_file_opens_that_file(rig: ClaudeRig, agent: Agent, 
     assert uris == [to_uri(str(path))]
 
 
-async def test_what_can_not_be_opened_is_said_and_nothing_is_opened(
+async def test_what_cannot_be_opened_is_reported_and_nothing_is_opened(
     rig: ClaudeRig, agent: Agent, project: Path
 ) -> None:
     (project / "binary").write_bytes(b"\x89PNG\0\0")
@@ -351,7 +351,7 @@ async def test_selections(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     assert await agent.body("getLatestSelection") == expected
 
 
-async def test_a_selection_with_undecodable_bytes_is_told_as_far_as_it_can_be(
+async def test_a_selection_with_undecodable_bytes_is_reported_as_far_as_it_can_be(
     rig: ClaudeRig, agent: Agent, project: Path
 ) -> None:
     path = str(project / "main.py")

@@ -302,7 +302,7 @@ async def test_editors_where_the_guard_does_not_look_are_a_thing_to_mend(
     assert f'socket_dir = ["{sockets}"]' in " ".join(shown.split())
 
 
-async def test_the_names_that_sockets_here_would_have_are_said(folder: Path, tmp_path: Path) -> None:
+async def test_the_names_that_sockets_here_would_have_are_reported(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(folder)
     said = await report(tmp_path / "link")
     prefix = launcher.socket_prefix(str(folder))
@@ -424,7 +424,7 @@ async def test_an_empty_world_says_what_to_do(folder: Path) -> None:
     assert "To fix" not in shown
 
 
-async def test_names_from_elsewhere_can_not_drive_the_terminal(folder: Path) -> None:
+async def test_names_from_elsewhere_cannot_drive_the_terminal(folder: Path) -> None:
     name = "a\x1b]0;owned\x07\n\u202eb"
     snapshot = {"editor": f"VS {name}", "pid": 1, "folders": [f"/{name}"], "open": [], "unsaved": []}
     async with vscode(f"{launcher.socket_prefix(str(folder))}vscode-1.sock", snapshot):

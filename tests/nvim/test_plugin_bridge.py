@@ -123,7 +123,7 @@ def plugin_alone(editor: Neovim, folder: Path, installer: str) -> None:
 
 
 class TestWithoutThePythonSide:
-    def test_a_command_that_is_not_there_is_said_once(self, editor: Neovim) -> None:
+    def test_a_command_that_is_not_there_is_reported_once(self, editor: Neovim) -> None:
         assert editor.setup("{ command = '/nowhere/drawbridge' }")
         editor.says("drawbridge: command: /nowhere/drawbridge can't be run")
         assert editor.status()["state"] == "failed"
@@ -347,6 +347,6 @@ class TestTheRealOne:
         wait_until_attached(editor)
         assert self.lock(editor)["workspaceFolders"] == [str(tmp_path)]
 
-    def test_what_it_refuses_is_said(self, editor: Neovim) -> None:
+    def test_what_it_refuses_is_reported(self, editor: Neovim) -> None:
         assert editor.setup("{ server = { workspace = '/nowhere' } }")
         editor.says("drawbridge: bridge not started: /nowhere is not a directory")

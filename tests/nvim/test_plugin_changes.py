@@ -472,7 +472,7 @@ async def test_a_comment_is_on_what_the_file_contains(newest: Desk) -> None:
 
 
 @pytest.mark.thorough
-async def test_what_a_comment_needs_is_said(newest: Desk) -> None:
+async def test_what_a_comment_needs_is_reported(newest: Desk) -> None:
     desk = newest
     desk.editor.command("DrawbridgeComment Why?")
     desk.editor.says(":DrawbridgeComment: no changes are shown (:DrawbridgeChanges)")
@@ -519,7 +519,7 @@ async def test_when_the_bridge_stops_nothing_is_shown(newest: Desk) -> None:
 
 
 @pytest.mark.thorough
-async def test_it_is_said_what_is_missing(tmp_path: Path) -> None:
+async def test_what_is_missing_is_reported(tmp_path: Path) -> None:
     with neovim(programs.nvim(), cwd=tmp_path) as editor:
         for command in ("DrawbridgeChanges", "DrawbridgeKeep"):
             editor.command(command)

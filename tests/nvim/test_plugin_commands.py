@@ -177,7 +177,7 @@ class TestStatus:
             ({"guard": "nonsense"}, "can't be determined: `drawbridge info` exited with code 0"),
         ],
     )
-    def test_what_is_wrong_with_it_is_said(self, editor: Neovim, found: dict[str, Any], shown: str) -> None:
+    def test_what_is_wrong_with_it_is_reported(self, editor: Neovim, found: dict[str, Any], shown: str) -> None:
         (Path(os.environ["TMPDIR"]) / "info.json").write_text(json.dumps(found))
         connect(editor)
         editor.command("DrawbridgeStatus")

@@ -270,7 +270,7 @@ class TestGemini:
         editor.command("DrawbridgeGemini")
         editor.says("drawbridge: /opt/my gemini can't be run (gemini.command)")
 
-    def test_a_bad_end_is_said_in_its_name(self, editor: Neovim) -> None:
+    def test_a_bad_end_is_reported_in_its_name(self, editor: Neovim) -> None:
         start(editor)
         editor.command("DrawbridgeGemini")
         wait_for_terminal(editor)

@@ -470,7 +470,7 @@ def test_marks_of_comments_leave_a_plan_uncovered(browser: Browser, address: str
         assert person.runs(covered) == [False] * 3
 
 
-def test_a_command_is_in_sight_on_a_phone_on_its_side(browser: Browser, address: str) -> None:
+def test_a_command_is_in_view_on_a_phone_on_its_side(browser: Browser, address: str) -> None:
     """The buttons used to cover the command, so that only Accept was visible."""
     shown = (
         "(() => { const box = document.querySelector('.scroller').getBoundingClientRect();"

@@ -33,10 +33,10 @@ IN_SIGHT = (
     " return card.top >= box.top - 1 && card.bottom <= box.bottom + 1 })()"
 )
 FREEZE = "(() => { const at = performance.now(); performance.now = () => at; })()"
-"""Stops the page's clock, so that nothing has been in sight long enough for a key to count."""
+"""Stops the page's clock, so that nothing has been in view long enough for a key to count."""
 
 LATER = "(() => { const now = performance.now.bind(performance); performance.now = () => now() + 2000; })()"
-"""Sets the page's clock forward by two seconds, so that what is in sight has been there long enough for a key."""
+"""Sets the page's clock forward by two seconds, so that what is in view has been there long enough for a key."""
 
 HEAD_AT_TOP = (
     "Math.abs(document.querySelector('.approval.current').getBoundingClientRect().top"
@@ -102,7 +102,7 @@ def stays(person: Person, count: int) -> None:
 
 
 def reads_all(person: Person) -> None:
-    """Presses "Read on" until all of the request has been in sight."""
+    """Presses "Read on" until all of the request has been in view."""
     for _ in range(200):
         person.until(f"document.querySelector('{READS}:not(.moved)') || document.querySelector({json.dumps(ACCEPTS)})")
         if not person.reads(READS):

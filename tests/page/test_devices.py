@@ -224,7 +224,7 @@ def test_two_devices_with_the_same_name_are_told_apart(browser: Browser, own_ser
     assert [device.name for device in devices] == ["Chrome on Linux", "Chrome on Linux 2"]
 
 
-async def test_a_code_is_typed_and_one_that_is_wrong_used_or_too_old_is_said(
+async def test_a_code_is_typed_and_one_that_is_wrong_used_or_too_old_is_reported(
     browser: Browser, own_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     devices = Devices(own_server.data)

@@ -108,7 +108,7 @@ LONG = "".join(f"line = {number}\n" for number in range(240))
 
 
 def test_a_long_change_is_not_accepted_unseen_from_its_editor(browser: Browser, address: str, directory: Path) -> None:
-    """It is not enough to have seen the beginning and the end of the text: all of it must have been in sight."""
+    """It is not enough to have seen the beginning and the end of the text: all of it must have been in view."""
     with browser.person(address, height=600) as person:
         asks(person, write(directory / "long.py", LONG))
         person.clicks(EDIT)
@@ -137,7 +137,7 @@ NO_KEYBOARD = "(() => { delete visualViewport.height; visualViewport.dispatchEve
 
 
 @pytest.mark.parametrize("cover", ["zoom", "keyboard"])
-def test_what_the_screen_does_not_show_of_an_editor_is_not_in_sight(
+def test_what_the_screen_does_not_show_of_an_editor_is_not_in_view(
     browser: Browser, address: str, directory: Path, cover: str
 ) -> None:
     with browser.person(address, height=600) as person:
@@ -163,7 +163,7 @@ def test_what_the_screen_does_not_show_of_an_editor_is_not_in_sight(
 
 
 def test_many_removed_lines_are_read_in_the_proposal(browser: Browser, address: str, directory: Path) -> None:
-    """In the editor, the lines beside them are in sight long before all the removed lines are."""
+    """In the editor, the lines beside them are in view long before all the removed lines are."""
     (directory / "notes.md").write_text(f"first\n{LONG}last\n")
     with browser.person(address, height=600) as person:
         asks(person, edit(directory / "notes.md", LONG, ""))

@@ -96,7 +96,7 @@ async def test_a_long_history_is_scrolled_with_only_a_part_of_it_in_the_page(
 
 
 @pytest.mark.thorough
-async def test_a_message_too_large_for_the_wire_is_shown_whole_on_demand_and_a_full_disk_is_said(
+async def test_a_message_too_large_for_the_wire_is_shown_whole_on_demand_and_a_full_disk_is_reported(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:
     text = "a long text " * 100_000 + "and its end"

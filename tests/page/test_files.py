@@ -148,7 +148,7 @@ async def test_a_line_is_brought_into_view(browser: Browser, server: Server, fil
         person.sees(".viewer .cm-activeLine", "def step50() -> int:")
         assert person("visible", css=".tree") is False, "on a phone the file has the screen for itself"
         drawn = person.runs("document.querySelector('.viewer').shadowRoot.querySelectorAll('.cm-line').length")
-        assert drawn < 200, "only the lines in sight are drawn"
+        assert drawn < 200, "only the lines in view are drawn"
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,9 @@ async def test_a_line_is_brought_into_view(browser: Browser, server: Server, fil
         ("../other/notes.md", "outside the project"),
     ],
 )
-async def test_what_is_not_shown_is_said(browser: Browser, server: Server, files: Path, path: str, words: str) -> None:
+async def test_what_is_not_shown_is_reported(
+    browser: Browser, server: Server, files: Path, path: str, words: str
+) -> None:
     project = await project_in(server, files)
     with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
         person.sees("#prompt")

@@ -101,7 +101,7 @@ def test_folders_are_found_by_typing_and_by_arrow_keys(browser: Browser, own_ser
         assert person("value", css="#path") == "/nowhere/at/all"
 
 
-def test_that_no_folder_matches_is_said_only_while_it_is_so(
+def test_that_no_folder_matches_is_reported_only_while_it_is_true(
     browser: Browser, own_server: Server, directory: Path
 ) -> None:
     hint = ".start section [role=status]"

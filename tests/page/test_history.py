@@ -490,7 +490,7 @@ def test_a_rejected_call_says_why(browser: Browser, address: str) -> None:
         assert person.runs("document.querySelectorAll('.item .settled-words').length") == 1
 
 
-def test_answers_to_questions_are_in_sight(browser: Browser, address: str) -> None:
+def test_answers_to_questions_are_in_view(browser: Browser, address: str) -> None:
     """Finding S3-42: the history showed only "Accepted by … AskUserQuestion"."""
     with browser.person(address) as person:
         person.prompts("/ask")
@@ -595,7 +595,7 @@ TOP = "document.querySelector('.scroller').scrollTop"
 AT_END = "((one) => one.scrollHeight - one.scrollTop - one.clientHeight < 2)(document.querySelector('.scroller'))"
 
 
-def test_s2_16_steps_begin_at_what_is_in_sight(reader: Person) -> None:
+def test_s2_16_steps_begin_at_what_is_in_view(reader: Person) -> None:
     """Tested at the end of a long conversation, and after scrolling away from the focused item."""
     reader("resize", width=1280, height=500)
     reader.until(f"innerHeight === 500 && {TOP} > 300 && {AT_END}")

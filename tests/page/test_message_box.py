@@ -331,7 +331,7 @@ def test_a_menu_is_used_by_keys(browser: Browser, address: str) -> None:
         person.sees(".chip.mode > button[data-value=plan]")
 
 
-async def test_s3_32_agents_that_are_not_installed_can_not_be_chosen(
+async def test_s3_32_agents_that_are_not_installed_cannot_be_chosen(
     browser: Browser, own_server: Server, directory: Path
 ) -> None:
     project = await project_in(own_server, directory)

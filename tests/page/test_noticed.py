@@ -109,7 +109,7 @@ async def test_a_page_that_nobody_looks_at_tells_and_rings(browser: Browser, ser
 
 
 @pytest.mark.thorough
-async def test_a_browser_asks_to_be_told_while_the_page_is_closed_and_takes_it_back_or_says_that_it_can_not(
+async def test_a_browser_asks_to_be_told_while_the_page_is_closed_and_takes_it_back_or_says_that_it_cannot(
     browser: Browser, server: Server
 ) -> None:
     with browser.person(page_of(server) + f"#token={server.token}") as person:

@@ -48,7 +48,7 @@ async def test_a_conversation_is_compacted(browser: Browser, tmp_path: Path, dir
 
 
 @pytest.mark.thorough
-async def test_a_wrong_key_is_told_while_it_is_retried_and_at_its_end(
+async def test_a_wrong_key_is_reported_while_it_is_retried_and_at_its_end(
     browser: Browser, tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLAUDE_CODE_MAX_RETRIES", "2")

@@ -215,7 +215,9 @@ async def test_a_file_changed_on_disk_since_it_was_shown_is_not_touched(
 
 
 @pytest.mark.thorough
-async def test_a_clash_is_said_at_its_hunk(browser: Browser, server: Server, project: str, repository: Path) -> None:
+async def test_a_clash_is_reported_at_its_hunk(
+    browser: Browser, server: Server, project: str, repository: Path
+) -> None:
     """The agent has replaced a file with a directory: the file can't be restored without losing the directory."""
     await runs(server, project, {"old.txt/inside.txt": "inside\n"})
     with browser.person(address_of(server, project), width=1280, height=1800) as person:
@@ -356,7 +358,7 @@ async def test_a_decision_of_somebody_else_keeps_what_is_typed(
 
 
 @pytest.mark.thorough
-async def test_who_decided_first_is_said_where_the_hunk_was(
+async def test_who_decided_first_is_reported_where_the_hunk_was(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
     with browser.person(address_of(server, project), width=1280, height=800) as person:
@@ -446,7 +448,7 @@ async def test_what_is_cut_is_shown_before_it_is_decided(
 
 
 @pytest.mark.thorough
-async def test_files_without_lines_are_said_in_words(
+async def test_files_without_lines_are_shown_in_words(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
     await runs(server, project, {"notes.md": 0o755, "logo.bin": "\0\1\2"})

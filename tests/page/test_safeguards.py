@@ -125,7 +125,7 @@ NOTES_OVER_THE_HEAD = (
 """Moves the notes over the header of the request: their usual position depends on the size of the screen."""
 
 
-def test_what_a_note_covers_is_not_in_sight(browser: Browser, address: str, directory: Path, tmp_path: Path) -> None:
+def test_what_a_note_covers_is_not_in_view(browser: Browser, address: str, directory: Path, tmp_path: Path) -> None:
     empty = tmp_path / "empty.txt"
     empty.write_bytes(b"")
     with browser.person(address, height=560) as person:

@@ -182,7 +182,7 @@ def test_a_long_input_of_an_edit_is_read_before_it_is_accepted(browser: Browser,
 
 @pytest.mark.thorough
 def test_a_shortened_edit_does_not_stand_for_the_proposal(browser: Browser, address: str, directory: Path) -> None:
-    """Only the short version has been in sight. "Back" shows the long proposal, which has not been seen to its end."""
+    """Only the short version has been in view. "Back" shows the long proposal, which has not been seen to its end."""
     with browser.person(address, **SMALL) as person:
         sends(person, bash("\n".join(f"echo {number}" for number in range(40)) + f"\n{TAIL}"))
         person.sees(READS)
@@ -225,7 +225,7 @@ def accepted(person: Person) -> list[dict[str, Any]]:
         ),
     ],
 )
-def test_an_accept_button_comes_once_all_was_in_sight(
+def test_an_accept_button_comes_once_all_was_in_view(
     browser: Browser, address: str, call: dict[str, Any], screen: dict[str, int]
 ) -> None:
     with browser.person(address, **screen) as person:
@@ -358,7 +358,7 @@ def test_a_table_that_a_narrower_window_cuts_is_shown_as_text(browser: Browser, 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("part", [".asked", ".proposed"])
-def test_what_is_beyond_the_edge_of_a_card_is_not_in_sight(
+def test_what_is_beyond_the_edge_of_a_card_is_not_in_view(
     browser: Browser, address: str, directory: Path, part: str
 ) -> None:
     """The reason why the content is wider than its card does not matter."""
@@ -391,7 +391,7 @@ def test_a_notebook_is_shown_whole_if_its_cells_hide_text(
 
 
 @pytest.mark.thorough
-def test_what_the_button_that_leads_to_the_end_covers_is_not_in_sight(browser: Browser, address: str) -> None:
+def test_what_the_button_that_leads_to_the_end_covers_is_not_in_view(browser: Browser, address: str) -> None:
     """Each part of the second request is on the screen once, but the button covers some of it."""
     second = f"{CARD}:nth-of-type(2)"
     with browser.person(address, width=900, height=600) as person:
@@ -434,7 +434,7 @@ def words(count: int) -> str:
         ),
     ],
 )
-def test_an_answer_is_sent_once_all_of_it_was_in_sight(browser: Browser, address: str, asked: list[Any]) -> None:
+def test_an_answer_is_sent_once_all_of_it_was_in_view(browser: Browser, address: str, asked: list[Any]) -> None:
     with browser.person(address, **SMALL) as person:
         person.runs(WATCH)
         sends(person, {"name": "AskUserQuestion", "input": {"questions": asked}})
@@ -451,8 +451,8 @@ def test_an_answer_is_sent_once_all_of_it_was_in_sight(browser: Browser, address
 
 
 @pytest.mark.thorough
-def test_only_what_is_answered_has_to_be_in_sight(browser: Browser, address: str) -> None:
-    """An option that is not chosen need not have been in sight."""
+def test_only_what_is_answered_has_to_be_in_view(browser: Browser, address: str) -> None:
+    """An option that is not chosen need not have been in view."""
     asked = ask({"label": "Oak"}, {"label": "Ash", "description": words(900)})
     with browser.person(address, **SMALL) as person:
         sends(person, {"name": "AskUserQuestion", "input": {"questions": [asked]}})
@@ -489,7 +489,7 @@ def rule(content: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("what", ["command", pytest.param("change", marks=pytest.mark.thorough)])
-def test_a_long_rule_is_saved_once_all_of_it_was_in_sight(
+def test_a_long_rule_is_saved_once_all_of_it_was_in_view(
     browser: Browser, address: str, directory: Path, what: str
 ) -> None:
     call = bash("true") if what == "command" else edit(directory / "notes.md", "up", "down")
@@ -520,7 +520,7 @@ def test_a_call_of_acp_is_not_a_form_of_questions(browser: Browser, address: str
 
 @pytest.mark.thorough
 def test_a_key_on_the_button_that_leads_on_never_accepts(browser: Browser, address: str) -> None:
-    """Enter is pressed repeatedly, even after all of the request has been in sight."""
+    """Enter is pressed repeatedly, even after all of the request has been in view."""
     with browser.person(address, **SMALL) as person:
         sends(person, bash(f"{STEPS} && {TAIL}"))
         person.runs(f"document.querySelector({json.dumps(READS)}).focus()")
@@ -535,7 +535,7 @@ def test_a_key_on_the_button_that_leads_on_never_accepts(browser: Browser, addre
 
 
 @pytest.mark.thorough
-def test_what_is_beyond_the_edges_of_a_zoomed_page_is_not_in_sight(browser: Browser, address: str) -> None:
+def test_what_is_beyond_the_edges_of_a_zoomed_page_is_not_in_view(browser: Browser, address: str) -> None:
     with browser.person(address, **SMALL) as person:
         person.sees("#prompt")
         person("zoom", factor=2)
@@ -569,7 +569,7 @@ def test_a_bar_does_not_cover_a_change_on_a_phone_on_its_side(browser: Browser, 
 
 
 @pytest.mark.thorough
-def test_what_was_not_drawn_was_not_in_sight(browser: Browser, address: str) -> None:
+def test_what_was_not_drawn_was_not_in_view(browser: Browser, address: str) -> None:
     """A busy browser may draw nothing for a while, during which the page is scrolled several times."""
     with browser.person(address, **SMALL) as person:
         sends(person, bash(f"{STEPS} && {TAIL}"))
@@ -606,7 +606,7 @@ FLASH = """(async () => {
 
 
 @pytest.mark.thorough
-def test_what_scrolled_back_before_its_frame_was_drawn_was_not_in_sight(browser: Browser, address: str) -> None:
+def test_what_scrolled_back_before_its_frame_was_drawn_was_not_in_view(browser: Browser, address: str) -> None:
     with browser.person(address, **SMALL) as person:
         sends(person, bash(f"{STEPS} && {TAIL}"))
         person.sees(READS)

@@ -165,7 +165,7 @@ def test_a_removed_project_leaves_its_directory(
     assert (directory / "notes.md").exists()
 
 
-def test_a_directory_that_can_not_be_a_project_is_said_and_the_dialog_stays(
+def test_a_directory_that_cannot_be_a_project_is_reported_and_the_dialog_stays(
     browser: Browser, server: Server, address: str
 ) -> None:
     with browser.person(address) as person:

@@ -223,7 +223,7 @@ async def test_on_loopback_tls_and_token_are_optional(data: Path) -> None:
             assert (await client.ask("health_check"))["data"]["status"] == "ok"
 
 
-async def test_everything_that_is_wrong_is_said_at_once_and_nothing_is_started(data: Path, tmp_path: Path) -> None:
+async def test_everything_that_is_wrong_is_reported_at_once_and_nothing_is_started(data: Path, tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text('[serve]\nlog_level = "loud"\nprot = 5\n')
     code, said = await refused(
@@ -284,7 +284,7 @@ async def test_everything_that_is_wrong_is_said_at_once_and_nothing_is_started(d
         pytest.param(["--hours", "9-9"], "--hours: 9-9 does not contain an hour", marks=pytest.mark.thorough),
     ],
 )
-async def test_a_setting_that_can_not_be_used_is_named(data: Path, arguments: list[str], expected: str) -> None:
+async def test_a_setting_that_cannot_be_used_is_named(data: Path, arguments: list[str], expected: str) -> None:
     code, said = await refused("--data-dir", data, "--port", "0", *arguments)
     assert code in (2, 3)
     assert expected.lower() in said.lower()
@@ -320,7 +320,7 @@ async def test_a_port_in_use_is_reported(data: Path) -> None:
     assert "is not available: address already in use. Stop the program" in said
 
 
-async def test_a_data_directory_that_can_not_be_made_is_said(tmp_path: Path) -> None:
+async def test_a_data_directory_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     code, said = await refused("--data-dir", tmp_path / "file" / "data", "--port", "0")
     assert code == 3
@@ -462,7 +462,7 @@ async def test_its_log_can_be_json_with_correlation_ids_and_holds_no_secret(data
         assert "my secret prompt" not in server.errors
 
 
-async def test_a_clients_name_can_not_forge_a_line_of_the_log(data: Path) -> None:
+async def test_a_clients_name_cannot_forge_a_line_of_the_log(data: Path) -> None:
     async with serving(data) as server:
         async with server.client() as client:
             await client.ask("hello", {"client": "x\n12:00:00 info    server: all is well\x1b[2J"})
@@ -523,7 +523,7 @@ async def test_a_silent_client_gets_no_statistics(data: Path) -> None:
         await silent.receive("update", "stats")
 
 
-async def test_what_it_does_not_know_is_said_with_its_usage() -> None:
+async def test_what_it_does_not_know_is_reported_with_its_usage() -> None:
     code, said = await refused("--unknown")
     assert code == 2
     assert said.startswith("usage: ")

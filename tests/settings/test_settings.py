@@ -233,7 +233,7 @@ def test_an_invalid_amount_in_the_file_is_refused(file: Path, value: str) -> Non
 @pytest.mark.parametrize(
     "content", [b"[ide\n", b"port = \n", b"\xff\xfe", b"ide = 5\n", b"[ide]\nport = 1\nport = 2\n"]
 )
-def test_a_file_that_can_not_be_read_is_named(file: Path, content: bytes) -> None:
+def test_a_file_that_cannot_be_read_is_named(file: Path, content: bytes) -> None:
     file.write_bytes(content)
     assert str(file) in problems(file)
 

@@ -170,7 +170,7 @@ def test_claudes_permission_hook_may_wait_for_a_day(setup: Setup) -> None:
     assert handler["timeout"] == 24 * 60 * 60
 
 
-def test_claude_blocks_edits_if_a_closed_guard_can_not_start(setup: Setup, claude_says: Callable[[str], None]) -> None:
+def test_claude_blocks_edits_if_a_closed_guard_cannot_start(setup: Setup, claude_says: Callable[[str], None]) -> None:
     claude_says("2.1.295")
     setup("claude", "--fail", "closed")
     found = {event: handler.get("onFailure") for event, (handler,) in handlers("claude").items()}
@@ -256,7 +256,7 @@ BAD = {
 
 @pytest.mark.parametrize("agent", AGENT_NAMES)
 @pytest.mark.parametrize(("text", "problem"), BAD.values(), ids=BAD.keys())
-def test_settings_that_are_not_right_are_untouched_and_the_place_is_said(
+def test_settings_that_are_not_right_are_untouched_and_the_place_is_reported(
     agent: str, text: str, problem: str, setup: Setup
 ) -> None:
     path = settings_file(agent)
@@ -273,7 +273,7 @@ def test_settings_that_are_not_right_are_untouched_and_the_place_is_said(
 
 
 @pytest.mark.parametrize("words", [(), ("--remove",), ("--dry-run", "--answer", "wait")])
-def test_a_read_only_file_is_said_before_anything_is_done(words: tuple[str, ...], setup: Setup) -> None:
+def test_a_read_only_file_is_reported_before_anything_is_done(words: tuple[str, ...], setup: Setup) -> None:
     path = settings_file("claude")
     path.write_text("{}")
     if words:
@@ -315,7 +315,7 @@ def test_comments_stay_where_the_agent_takes_them(setup: Setup) -> None:
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
-def test_comments_are_said_where_the_agent_would_pass_over_the_whole_file(agent: str, setup: Setup) -> None:
+def test_comments_are_reported_where_the_agent_would_pass_over_the_whole_file(agent: str, setup: Setup) -> None:
     settings_file(agent).write_text(COMMENTED)
     said = setup(agent)
     assert said.code == 2
@@ -352,7 +352,7 @@ def test_the_json_output_says_what_was_done(setup: Setup) -> None:
     assert (nothing["changed"], nothing["applied"], nothing["files"]) == (False, False, [])
 
 
-def test_two_scopes_live_side_by_side_and_that_is_said(setup: Setup) -> None:
+def test_two_scopes_live_side_by_side_and_that_is_reported(setup: Setup) -> None:
     setup("claude", "--policy", "any")
     said = setup("claude", "--scope", "project", "--policy", "visible")
     assert f"{settings_file('claude')} calls the guard too" in said.errors

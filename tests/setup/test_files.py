@@ -73,13 +73,13 @@ def test_a_file_that_is_marked_read_only_is_not_replaced(tmp_path: Path) -> None
         Change(file, b"old", b"new").check()
 
 
-def test_a_directory_that_can_not_be_is_said(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(NotWritable, match=r"settings.json can't be created, because .*file is not a directory"):
         Change(tmp_path / "file" / "deep" / "settings.json", None, b"new").check()
 
 
-def test_a_directory_that_is_not_the_person_s_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_is_not_the_person_s_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)  # because root has access to everything
     with pytest.raises(NotWritable, match="you have no write permission for"):
         Change(tmp_path / "settings.json", None, b"new").check()
@@ -98,7 +98,7 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatc
     assert everything_below(tmp_path) == {"a": b"old"}
 
 
-def test_a_directory_or_what_can_not_be_read_is_no_settings_file(tmp_path: Path) -> None:
+def test_a_directory_or_what_cannot_be_read_is_no_settings_file(tmp_path: Path) -> None:
     with pytest.raises(UnusableFile, match="is not a file"):
         read(tmp_path)
     (tmp_path / "loop").symlink_to("loop")

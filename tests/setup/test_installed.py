@@ -199,7 +199,7 @@ def test_a_guard_that_does_not_run_is_not_installed_and_the_settings_stay(
     assert copied() == []
 
 
-def test_a_data_directory_that_can_not_be_made_is_said(
+def test_a_data_directory_that_cannot_be_made_is_reported(
     setup: Setup, guard: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (home / "file").touch()

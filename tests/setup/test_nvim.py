@@ -173,7 +173,7 @@ def test_no_starter_is_written_if_the_configuration_has_one(newest: Path, setup:
     assert (packages(home) / "drawbridge").is_symlink()
 
 
-def test_a_manager_that_takes_packages_away_is_said(newest: Path, setup: Setup, home: Path) -> None:
+def test_a_manager_that_takes_packages_away_is_reported(newest: Path, setup: Setup, home: Path) -> None:
     path = init(home, 'require("lazy").setup({ "someone/else" })\n')
     assert f"{path} uses lazy.nvim, which loads only its own plugins" in setup("nvim").errors
     for spec in ('"drawbridge/drawbridge.nvim"', 'dir = "/path/to/drawbridge"', "dir = '~/src/drawbridge/'"):
@@ -206,7 +206,7 @@ def test_a_link_that_leads_nowhere_is_mended(newest: Path, setup: Setup, home: P
     assert os.readlink(link) == str(ROOT)
 
 
-def test_a_throw_away_environment_without_a_bridge_is_said(
+def test_a_throw_away_environment_without_a_bridge_is_reported(
     newest: Path, wheel: Path, setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(setup_nvim, "is_passing", lambda path: True)

@@ -70,7 +70,7 @@ def test_changed_packages_are_fetched_again(sources: Path, node: Path) -> None:
     assert node.read_text().count("npm ci") == 2
 
 
-def test_a_failed_npm_is_said_with_what_to_type(sources: Path, node: Path, tmp_path: Path) -> None:
+def test_a_failed_npm_is_reported_with_what_to_type(sources: Path, node: Path, tmp_path: Path) -> None:
     a_program(tmp_path / "bin", "npm", "exit 7")
     with pytest.raises(page.PageError, match=r"npm ci exited with code 7.*network once.*`make page`"):
         page.build()
@@ -124,7 +124,7 @@ def test_a_known_weakness_of_a_package_is_named(sources: Path, node: Path, tmp_p
         page.audit()
 
 
-def test_a_registry_without_an_audit_is_said(sources: Path, node: Path, tmp_path: Path) -> None:
+def test_a_registry_without_an_audit_is_reported(sources: Path, node: Path, tmp_path: Path) -> None:
     reports(tmp_path, '{"error": {"code": "ENOAUDIT"}}')
     assert "not audited" in page.audit()
 

@@ -116,7 +116,7 @@ def test_an_interrupted_fetch_leaves_nothing() -> None:
     assert not wanted.directory.exists()
 
 
-def test_a_full_disk_is_said_and_leaves_nothing() -> None:
+def test_a_full_disk_is_reported_and_leaves_nothing() -> None:
     def full(directory: Path) -> None:
         (directory / "half").write_text("")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory / "rest"))
@@ -127,7 +127,7 @@ def test_a_full_disk_is_said_and_leaves_nothing() -> None:
     assert not wanted.directory.exists()
 
 
-def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(Unavailable, match=r"Can't store tool 1\.2: Not a directory .*XDG_CACHE_HOME"):

@@ -121,7 +121,7 @@ async def test_a_head_that_is_too_long_is_refused(rig: ServerRig) -> None:
 
 @pytest.mark.usefixtures("short_times")
 @pytest.mark.parametrize("sent", [b"", b"GET", handshake()[:-1], b"\r\n"])
-async def test_who_does_not_finish_its_head_is_cut_off(rig: ServerRig, sent: bytes) -> None:
+async def test_a_client_that_does_not_finish_its_head_is_disconnected(rig: ServerRig, sent: bytes) -> None:
     client = await rig.raw(sent)
     await client.rest()
     await until(lambda: not rig.server.connections)

@@ -687,7 +687,7 @@ async def test_a_question_without_a_text_is_not_left_out() -> None:
             assert words in app.text
 
 
-async def test_a_long_field_can_not_imitate_another_field() -> None:
+async def test_a_long_field_cannot_imitate_another_field() -> None:
     app = Alone({"tool_name": "mcp__x__y", "input": {"note": "fine\nforce: false", "force": True}})
     async with alone(app):
         assert "│ force: true" in app.text
@@ -757,7 +757,7 @@ async def test_no_word_of_an_option_is_cut(width: int, height: int, field: str, 
         assert "Elm" in shown
 
 
-async def test_a_long_option_can_not_imitate_another_option() -> None:
+async def test_a_long_option_cannot_imitate_another_option() -> None:
     label = "Oak" + " " * 68 + "▐●▌ 2 Ash"
     app = Alone({"tool_name": "AskUserQuestion", "input": {"questions": [CHOICE[0] | {"options": [{"label": label}]}]}})
     async with alone(app):

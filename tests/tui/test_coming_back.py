@@ -48,7 +48,7 @@ async def test_a_server_that_is_killed_and_comes_back_is_joined_where_one_was(tm
                 await person.sees("Connected")
                 await person.hears("/quick meanwhile", "Done.", "Finished")
                 await person.sees("The request was withdrawn")
-                assert "Mine" in card.query_one(PlainTextArea).text, "what was written for it stays in sight"
+                assert "Mine" in card.query_one(PlainTextArea).text, "what was written for it stays in view"
                 assert person.prompt.text == "half a thought"
                 assert person.history.count("Something") == 2, "nothing is shown twice"
                 assert person.history.count("/quick meanwhile") == 1
@@ -96,7 +96,7 @@ async def test_an_answer_that_was_on_its_way_is_given_once(tmp_path: Path, direc
 
 
 @pytest.mark.thorough
-async def test_a_token_that_is_taken_back_is_said_and_what_was_typed_stays(tmp_path: Path, directory: Path) -> None:
+async def test_a_token_that_is_taken_back_is_reported_and_what_was_typed_stays(tmp_path: Path, directory: Path) -> None:
     async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
         await make_project(server, directory)
         token = tmp_path / "token"

@@ -46,7 +46,7 @@ async def secured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         yield server
 
 
-async def test_the_server_of_this_machine_is_found_without_a_word(secured: Server, tmp_path: Path) -> None:
+async def test_the_server_of_this_machine_is_found_without_an_argument(secured: Server, tmp_path: Path) -> None:
     client = await connects(Finder(), "blog")
     assert [one["path"] for one in client.projects.all.values()] == [str(tmp_path / "work" / "blog")]
 
@@ -141,7 +141,7 @@ async def test_the_token_waits_for_the_fingerprint(tmp_path: Path) -> None:
         assert fingerprint_of(ssl.PEM_cert_to_DER_cert(own)) == server.ready["fingerprint"]
 
 
-async def test_a_token_that_is_not_taken_is_said(secured: Server, tmp_path: Path) -> None:
+async def test_a_token_that_is_not_taken_is_reported(secured: Server, tmp_path: Path) -> None:
     (tmp_path / "wrong").write_text("x" * 43)
     with pytest.raises(BadSetting, match=r"The server at wss://.* did not accept the token: .* --token-file"):
         await connects(Finder(secured.url, str(tmp_path / "wrong")))
@@ -164,7 +164,7 @@ async def test_a_token_that_is_not_taken_is_said(secured: Server, tmp_path: Path
         ({"ca": "/nowhere.pem"}, "/nowhere.pem does not contain a PEM certificate"),
     ],
 )
-def test_flags_that_can_t_be_right_are_said_before_anything_is_sent(flags: dict[str, str], words: str) -> None:
+def test_flags_that_can_t_be_right_are_reported_before_anything_is_sent(flags: dict[str, str], words: str) -> None:
     with pytest.raises(BadSetting, match=words):
         Finder(**flags, elsewhere=False).find()
 

@@ -138,11 +138,11 @@ WHOLE = hunk(kind="file", removed="")
         ),
     ],
 )
-def test_what_is_not_in_the_lines_is_said(fields: dict[str, Any], part: Any, words: str) -> None:
+def test_what_is_not_in_the_lines_is_reported(fields: dict[str, Any], part: Any, words: str) -> None:
     assert review_words.words(file(**fields), part) == words
 
 
-def test_who_was_first_is_said() -> None:
+def test_who_was_first_is_reported() -> None:
     def words(code: str, is_hunk: bool = True, by: str = "", **details: Any) -> str:
         return review_words.refused_words(code, details, "The server's words.", by, is_hunk=is_hunk)
 

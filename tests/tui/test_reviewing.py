@@ -507,7 +507,7 @@ async def test_a_small_screen_shows_everything_and_can_be_resized(server: Server
 
 
 @pytest.mark.thorough
-async def test_a_binary_file_and_a_mode_are_said_in_words(server: Server, repository: Path) -> None:
+async def test_a_binary_file_and_a_mode_are_shown_in_words(server: Server, repository: Path) -> None:
     async with reviewing(server, repository, {"image.bin": b"\0\xff\n"}) as (person, _):
         await person.sees("image.bin  new · binary", "This is a new file. Its content is not shown")
         await is_at(person, "image.bin: ")

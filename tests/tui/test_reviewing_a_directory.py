@@ -204,7 +204,7 @@ async def test_a_server_that_does_not_start_says_why(blog: Path, monkeypatch: py
     await in_a_terminal(reads, blog)
 
 
-async def test_what_is_no_directory_is_said(home: Path, blog: Path) -> None:
+async def test_a_path_that_is_no_directory_is_reported(home: Path, blog: Path) -> None:
     def reads(pane: Pane) -> None:
         pane.wait_for("drawbridge review: poem.txt is not a directory")
         pane.wait_for(r"exit code 2\b")

@@ -182,7 +182,7 @@ async def plays(random: Random, story: list[Any]) -> bool:
     async with alone(app, width, height) as pilot:
         seen = Seen()
         seen.look(app)
-        # Beside busy processes, the pilot may return before the screen was drawn, and the next key may follow at once.
+        # On a busy machine, the pilot may return before the screen has been drawn, and the next key may follow.
         app.drawn = lambda: seen.look(app)
         for _ in range(40):
             story.append(await acts(random, app, pilot))

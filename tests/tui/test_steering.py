@@ -77,7 +77,7 @@ async def test_a_scheduled_alarm_is_shown_and_can_be_cancelled(server: Server, d
 
 
 @pytest.mark.thorough
-async def test_what_ends_with_a_schedule_is_said_beside_its_key(server: Server, directory: Path) -> None:
+async def test_what_ends_with_a_schedule_is_reported_beside_its_key(server: Server, directory: Path) -> None:
     alarm = datetime.now() + timedelta(minutes=30)
     async with attached(server, directory) as person:
         await person.prompts(f"/emit {json.dumps([*wake_up(alarm.timestamp()), TASK])}")
@@ -100,7 +100,7 @@ async def test_a_stop_as_the_run_ends_leaves_its_schedule(
         await person.sees("Scheduled until")
 
 
-async def test_a_disk_that_gets_full_is_said(server: Server, directory: Path) -> None:
+async def test_a_full_disk_is_reported(server: Server, directory: Path) -> None:
     words = "The server's data uses 16,000 MB of 20,000 MB: new runs are refused at the limit."
     warning = {"scope": "data", "used_mb": 16_000, "limit_mb": 20_000, "message": words}
     async with attached(server, directory) as person:
@@ -187,7 +187,7 @@ async def test_all_of_a_long_history_is_reached_and_only_a_part_is_kept(server: 
 
 
 @pytest.mark.thorough
-async def test_the_reader_stays_where_they_are_while_more_is_said(server: Server, directory: Path) -> None:
+async def test_the_reader_stays_where_they_are_while_more_arrives(server: Server, directory: Path) -> None:
     async with attached(server, directory, size=(80, 24)) as person:
         await person.prompts("/lines 60")
         await person.sees("Line 60", "Ready")
@@ -200,7 +200,9 @@ async def test_the_reader_stays_where_they_are_while_more_is_said(server: Server
         assert "G: latest" in person.screen
 
 
-async def test_a_project_that_somebody_removes_is_said_and_the_list_is_shown(server: Server, directory: Path) -> None:
+async def test_a_project_that_somebody_removes_is_reported_and_the_list_is_shown(
+    server: Server, directory: Path
+) -> None:
     async with server.client() as owner, attached(server, directory) as person:
         project = (await owner.ask("project_list"))["data"]["projects"][0]["id"]
         assert (await owner.ask("project_delete", project_id=project))["type"] == "project_deleted"

@@ -66,7 +66,7 @@ def test_only_new_diagnostics_are_reported(rig: Workstation, path: Path) -> None
     ]
 
 
-def test_hints_are_not_told(rig: Workstation, path: Path) -> None:
+def test_hints_are_not_reported(rig: Workstation, path: Path) -> None:
     rig.snapshot(path, remember=True)
     reports(rig, path, (1, "a hint", "Hint", None), (2, "an information", "Information", None))
     assert found(rig, path)["new"] == []

@@ -199,7 +199,7 @@ def test_a_file_that_vs_code_does_not_watch_is_waited_for_once(rig: Workstation)
     assert rig.document(path) == {"text": "one\ntwo\nthree\n", "dirty": False}
 
 
-def test_a_copy_that_can_not_be_written_is_said(rig: Workstation) -> None:
+def test_a_copy_that_cannot_be_written_is_reported(rig: Workstation) -> None:
     path = rig.opens(rig.file("a.py"))
     backups = rig.file("a file in its place")
     path.write_text("theirs\n")

@@ -108,7 +108,7 @@ def test_a_restart_opens_what_was_lost(rig: Workstation) -> None:
     assert rig.ask("get_visual_selection") is None
 
 
-def test_a_socket_that_can_not_be_opened_is_said(rig: Workstation) -> None:
+def test_a_socket_that_cannot_be_opened_is_reported(rig: Workstation) -> None:
     lost = rig.socket
     lost.unlink()
     lost.write_text("somebody's")

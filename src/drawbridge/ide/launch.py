@@ -43,8 +43,8 @@ def launch(settings: IdeSettings) -> int:
 
 
 def _folder(settings: IdeSettings) -> str | None:
-    """The real path of ``--folder``; None without that flag. Raises ``BadSetting`` with the problems of all paths among
-    the settings."""
+    """The real path of the ``folder`` setting; None if it is not set. Raises ``BadSetting`` with the problems of all
+    paths among the settings."""
     problems = [
         f"{path} is not a directory"
         for path in [*settings.workspace, settings.folder]

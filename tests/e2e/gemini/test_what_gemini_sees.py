@@ -53,7 +53,7 @@ def selected(message: dict[str, Any]) -> str | None:
 
 
 @pytest.mark.thorough
-def test_an_ignored_file_is_not_told(rig: Workstation) -> None:
+def test_an_ignored_file_is_not_reported(rig: Workstation) -> None:
     secrets = rig.file(".env", "PASSWORD=swordfish\n")
     neovim = rig.neovim(rig.file("poem.txt", POEM))
     gemini = rig.gemini()

@@ -73,7 +73,7 @@ def neovim(request: pytest.FixtureRequest, rig: GuardedWorkstation, poem: Path) 
         pytest.param(busy, "did not answer in time", marks=pytest.mark.thorough),
     ],
 )
-def test_an_editor_that_can_not_answer_costs_one_deadline_and_a_line_in_the_log(
+def test_an_editor_that_cannot_answer_costs_one_deadline_and_a_line_in_the_log(
     rig: GuardedWorkstation, poem: Path, neovim: Neovim, state: State, why: str
 ) -> None:
     rig.set_up("claude", *DEADLINE)

@@ -103,7 +103,7 @@ def test_unsaved_files_are_named_when_a_session_begins_and_with_a_prompt(rig: Gu
 
 
 @pytest.mark.thorough
-def test_a_file_that_is_read_is_said_to_be_older_than_what_the_person_sees(rig: GuardedWorkstation) -> None:
+def test_a_file_that_is_read_is_reported_as_older_than_what_the_person_sees(rig: GuardedWorkstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.nvim(poem)
     rig.set_up()

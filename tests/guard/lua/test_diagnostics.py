@@ -50,7 +50,7 @@ async def test_what_was_there_before_is_not_new(at: Workstation) -> None:
     assert await new(at, path) == [(3, "error", "new error"), (2, "warning", "new warning")]
 
 
-async def test_hints_and_information_are_not_told(at: Workstation) -> None:
+async def test_hints_and_information_are_not_reported(at: Workstation) -> None:
     path = await at.opened("a.py")
     await remembers(at, path)
     await reports(at, (0, 3, "information"), (1, 4, "hint"))

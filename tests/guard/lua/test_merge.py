@@ -314,7 +314,7 @@ async def test_a_text_that_has_changed_since_is_left_alone(at: Workstation) -> N
     await refused(at, path, "the text has changed since", version=version)
 
 
-async def test_a_file_that_is_not_open_can_not_be_merged(at: Workstation) -> None:
+async def test_a_file_that_is_not_open_cannot_be_merged(at: Workstation) -> None:
     await refused(at, at.file("a.py"), "it is not open")
 
 

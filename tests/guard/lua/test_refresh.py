@@ -529,7 +529,7 @@ async def test_a_new_file_with_unsaved_text_is_kept_once_it_is_written_by_an_age
     assert await at.mode() == "n"
 
 
-async def test_a_file_that_can_not_be_read_is_kept_with_the_reason(at: Workstation) -> None:
+async def test_a_file_that_cannot_be_read_is_kept_with_the_reason(at: Workstation) -> None:
     path = await at.opened("a.py")
     path.unlink()
     os.mkfifo(path)

@@ -103,7 +103,7 @@ async def test_a_new_empty_buffer_is_nothing_to_copy(at: Workstation) -> None:
     assert not (at.folder / "copies").exists()
 
 
-async def test_a_copy_can_not_land_elsewhere(at: Workstation) -> None:
+async def test_a_copy_cannot_land_elsewhere(at: Workstation) -> None:
     """The name of a buffer may contain `..` if its directory was created only after the buffer was opened."""
     await at.ex("edit sub/../../a.py")
     (at.folder / "sub").mkdir()

@@ -175,7 +175,7 @@ const replaced = (from, to, length) => ({
   },
 });
 
-test('all of a text has to be in sight, in any order', () => {
+test('all of a text has to be in view, in any order', () => {
   const unseen = new Unseen([[0, 100]]);
   unseen.see(60, 100);
   unseen.see(0, 30);
@@ -184,7 +184,7 @@ test('all of a text has to be in sight, in any order', () => {
   assert.equal(unseen.isEmpty, true);
 });
 
-test('the position of removed text has to be in sight', () => {
+test('the position of removed text has to be in view', () => {
   const unseen = new Unseen([[50, 50]]);
   unseen.see(0, 40);
   assert.equal(unseen.isEmpty, false);

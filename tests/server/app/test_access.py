@@ -60,7 +60,7 @@ async def test_the_scheme_may_be_written_in_any_case(server: Server) -> None:
 # a token in the first message
 
 
-async def test_a_client_that_can_not_send_a_header_sends_the_token_first(server: Server) -> None:
+async def test_a_client_that_cannot_send_a_header_sends_the_token_first(server: Server) -> None:
     async with connected(server.url) as client:
         answer = await client.ask("auth", {"token": TOKEN, "client": "a browser"})
         assert answer["type"] == "auth"
@@ -156,7 +156,7 @@ async def test_requests_after_a_wrong_token_are_ignored(server: Server) -> None:
     assert server.core.asked == []
 
 
-async def test_who_shows_no_token_in_time_is_closed_without_a_word(
+async def test_a_client_without_a_token_in_time_is_disconnected(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clients_module, "AUTH_SECONDS", 0.05)

@@ -108,7 +108,7 @@ async def test_simultaneous_pieces_do_not_exceed_the_limit(blobs: Blobs, monkeyp
     assert [one.code for one in refused] == ["RESOURCE_LIMIT", "RESOURCE_LIMIT"]
 
 
-async def test_a_missing_or_unfinished_blob_can_not_be_read(server: Server, client: WireClient) -> None:
+async def test_a_missing_or_unfinished_blob_cannot_be_read(server: Server, client: WireClient) -> None:
     await server.blobs.put("half", 0, b"x", False)
     for blob_id in (
         "half",

@@ -402,7 +402,7 @@ async def test_a_hundred_clients_hear_the_same_in_the_same_order(server: Server)
     await until(lambda: not list(server.clients))
 
 
-async def test_who_has_left_is_told_nothing_and_is_out_of_everything(server: Server) -> None:
+async def test_a_disconnected_client_gets_nothing_and_is_unsubscribed(server: Server) -> None:
     async with connected(server.url, TOKEN) as client:
         await client.ask("project_list")
         [there] = server.clients

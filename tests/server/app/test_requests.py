@@ -61,7 +61,7 @@ async def test_a_client_is_named_by_its_address_until_it_gives_a_name(client: Wi
     assert (await client.ask("execute", {"prompt": "x"}, "p1"))["data"]["run_id"] == "run_my phone"
 
 
-async def test_health_is_told_over_the_socket(server: Server, client: WireClient) -> None:
+async def test_health_is_reported_over_the_socket(server: Server, client: WireClient) -> None:
     health = (await client.ask("health_check"))["data"]
     assert health["status"] == "ok"
     assert health["clients"] == 1
@@ -215,7 +215,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("message", "code", "field"), WRONG, ids=lambda value: str(value)[:60])
-async def test_what_can_not_be_understood_is_said_with_its_field_and_changes_nothing(
+async def test_what_cannot_be_understood_is_reported_with_its_field_and_changes_nothing(
     server: Server, message: str, code: str, field: str | None
 ) -> None:
     [answer] = await raw(server, message)
@@ -262,7 +262,7 @@ async def test_a_request_with_unreadable_text_keeps_its_id(server: Server, messa
 
 
 @pytest.mark.parametrize("request_id", ['"\\ud800"', '""', "[]", "7", "1" * 9_000], ids=lambda value: value[:10])
-async def test_an_id_that_can_not_be_read_is_not_repeated(server: Server, request_id: str) -> None:
+async def test_an_id_that_cannot_be_read_is_not_repeated(server: Server, request_id: str) -> None:
     [answer] = await raw(server, f'{{"type":"\\ud800","request_id":{request_id}}}')
     assert answer["data"]["code"] == "JSON_PARSING"
     assert "request_id" not in answer
@@ -367,7 +367,7 @@ async def test_a_fault_of_ours_tells_nothing_of_the_inside_and_is_in_the_log_und
         (NotPrivate("/secret/path can't be written."), "FILE_OPERATION"),
     ],
 )
-async def test_what_the_disk_refuses_is_said_without_a_path(
+async def test_what_the_disk_refuses_is_reported_without_a_path(
     server: Server, client: WireClient, fault: Exception, code: str
 ) -> None:
     server.core.fault = fault

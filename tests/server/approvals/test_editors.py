@@ -29,7 +29,7 @@ def test_another_text_is_what_the_tool_writes() -> None:
     assert json.loads(bytes(given.updated_input))["content"] == "mine"
 
 
-def test_a_text_that_the_tool_can_not_write_does_not_allow_the_agents() -> None:
+def test_a_text_that_the_tool_cannot_write_does_not_allow_the_agents() -> None:
     assert not decision(approval("NotebookEdit"), "mine").allow
 
 

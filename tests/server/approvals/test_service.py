@@ -95,7 +95,7 @@ def test_a_second_decision_changes_nothing(service: Service) -> None:
     assert len(service.recorded) == 2
 
 
-def test_a_decision_that_can_not_be_written_reaches_nobody(service: Service) -> None:
+def test_a_decision_that_cannot_be_written_reaches_nobody(service: Service) -> None:
     approval = service.requested()
     service.full = True
     with pytest.raises(ClientError):

@@ -230,7 +230,7 @@ def test_a_device_needs_hours_to_rotate_out_what_it_did(tmp_path: Path) -> None:
     assert seconds > 4 * 3_600
 
 
-async def test_the_data_directory_can_not_become_a_project(tmp_path: Path) -> None:
+async def test_the_data_directory_cannot_become_a_project(tmp_path: Path) -> None:
     async with serving(tmp_path / "data", "--allow", tmp_path) as server, server.client() as owner:
         (tmp_path / "code").mkdir()
         (tmp_path / "link").symlink_to(server.data)

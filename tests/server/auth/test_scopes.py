@@ -168,7 +168,7 @@ async def test_an_approver_decides_under_the_devices_name(server: Server, owner:
         assert kept["message"]["message"]["by"] == "Ada's phone"
 
 
-async def test_a_viewer_sees_a_request_and_can_not_answer_it(server: Server, owner: WireClient) -> None:
+async def test_a_viewer_sees_a_request_and_cannot_answer_it(server: Server, owner: WireClient) -> None:
     async with asking(server, owner) as question, server.client(server.token("tv", "view")) as viewer:
         await viewer.ask("subscribe", {"topics": ["approvals"]})
         joined = await viewer.ask("project_join", project_id=question["project_id"])
@@ -225,7 +225,7 @@ def asked(tool: str, given: bytes, proposal: Proposal | None = None) -> Approval
         ("Bash", b'{"n":1.0,"m":[1,{"a":true}]}', {"n": 1, "m": [1, {"a": True}]}, True),
     ],
 )
-def test_an_approver_can_not_edit_a_command(tool: str, given: bytes, updated: dict[str, Any], fine: bool) -> None:
+def test_an_approver_cannot_edit_a_command(tool: str, given: bytes, updated: dict[str, Any], fine: bool) -> None:
     phone = Identity(name="phone", scope="approve", device_id="1")
     answer = say.PermissionResponse(project_id="p", approval_id="a", decision="allow")
     with contextlib.nullcontext() if fine else pytest.raises(ClientError, match="requires the run scope"):

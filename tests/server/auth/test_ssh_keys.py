@@ -417,7 +417,7 @@ def test_a_file_of_another_user_is_not_used(file: Path, monkeypatch: pytest.Monk
     assert keys.find(blob) is None
 
 
-async def test_a_server_does_not_start_with_a_file_that_can_not_be_used(tmp_path: Path, file: Path) -> None:
+async def test_a_server_does_not_start_with_a_file_that_cannot_be_used(tmp_path: Path, file: Path) -> None:
     file.chmod(0o666)
     for path, expected in ((file, "can be written by other users"), (tmp_path / "none", "no such file")):
         code, said = await refused("--data-dir", tmp_path / "data", "--port", "0", "--authorized-keys", path)

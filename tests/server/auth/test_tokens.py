@@ -298,7 +298,7 @@ def test_a_revoked_device_is_forgotten_after_a_while(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", " x", "x ", "a\nb", "x" * 61, "\x1b[2J"])
-def test_a_name_that_can_not_be_shown_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_name_that_cannot_be_shown_is_refused(tmp_path: Path, name: str) -> None:
     devices = Devices(tmp_path)
     with pytest.raises(BadArgument, match="1 to 60"):
         devices.add(name, "view")

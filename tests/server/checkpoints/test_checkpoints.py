@@ -452,7 +452,7 @@ async def test_a_repository_that_is_no_longer_allowed_is_left_alone(tmp_path: Pa
         assert len(refs(project)) == REFS
 
 
-async def test_a_repository_that_git_can_not_read_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_repository_that_git_cannot_read_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The project's data is still removed from the trash."""
     async with serving(tmp_path, Limits()) as server:
         project, deleted = await deleted_project(server)

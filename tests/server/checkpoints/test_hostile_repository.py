@@ -172,7 +172,7 @@ async def test_no_program_of_the_repository_runs(name: str, tmp_path: Path, spy:
     await checkpoints.take(RUN, "before")
     (project / "poem.txt").write_text((project / "poem.txt").read_text().replace("line 3\n", "LINE 3\n"))
     ATTACKS[name](project, str(tmp_path / "spy"))
-    spy.unlink(missing_ok=True)  # git ran it while the attack was being prepared
+    spy.unlink(missing_ok=True)  # git may have run the program while the attack was being prepared
     await checkpoints.take(RUN, "after")
     with contextlib.suppress(GitFailed, NoCheckpoint):
         await checkpoints.changes(RUN)
@@ -193,7 +193,7 @@ async def test_no_program_of_the_repository_runs_for_a_review(name: str, tmp_pat
     )
     await checkpoints.take(RUN, "after")
     ATTACKS[name](project, str(tmp_path / "spy"))
-    spy.unlink(missing_ok=True)  # git ran it while the attack was being prepared
+    spy.unlink(missing_ok=True)  # git may have run the program while the attack was being prepared
 
     async def seen() -> Open:
         async with checkpoints.operation() as running:

@@ -359,7 +359,7 @@ async def test_old_checkpoints_are_removed_with_their_contents(plain: Path, monk
 
 
 @pytest.mark.thorough
-async def test_a_disk_that_can_not_be_written_is_an_error_of_git(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_disk_that_cannot_be_written_is_an_error_of_git(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No partial repository is left, and the checkpoint can be taken later."""
 
     def fails(path: str, data: bytes) -> None:

@@ -726,7 +726,7 @@ def test_whatever_is_asked_the_actions_of_a_notification_cover_only_what_it_show
         assert (tool, blocked_path or None, proposal) == ("Bash", None, None)
         assert [value for field, value in given.items() if field != "description"] == [body]
         assert 0 < len(body) <= 120
-        assert "  " not in f" {body} "  # nothing is moved out of sight
+        assert "  " not in f" {body} "  # nothing is moved out of view
         assert {unicodedata.category(one)[0] for one in body} <= set("LNPSZ")
         assert {unicodedata.bidirectional(one) for one in body}.isdisjoint({"R", "AL", "AN"})
 

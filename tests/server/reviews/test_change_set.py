@@ -285,7 +285,7 @@ def test_a_hunk_that_a_person_undid_by_hand_is_gone() -> None:
         (version("a\n"), version("a\n", "100755")),
     ],
 )
-def test_some_changes_are_decided_as_a_whole_and_can_not_be_edited(old: Version | None, new: Version | None) -> None:
+def test_some_changes_are_decided_as_a_whole_and_cannot_be_edited(old: Version | None, new: Version | None) -> None:
     change = changed("a", old, new)
     (hunk,) = change.hunks
     assert hunk.kind in ("file", "mode")

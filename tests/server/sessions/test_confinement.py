@@ -100,7 +100,7 @@ def test_an_agents_files_are_as_its_owners(tmp_path: Path, confined: bool) -> No
 
 @linux
 @pytest.mark.parametrize("confined", [True, False])
-def test_a_confined_agent_can_not_gain_rights(confined: bool) -> None:
+def test_a_confined_agent_cannot_gain_rights(confined: bool) -> None:
     assert kept("grep NoNewPrivs /proc/self/status", Confinement(confined=confined)) == (
         0,
         f"NoNewPrivs:\t{confined:d}\n",

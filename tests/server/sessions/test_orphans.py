@@ -150,7 +150,7 @@ def test_an_invalid_file_does_not_prevent_a_start(
     assert "running.json can't be read" in caplog.text
 
 
-def test_leftovers_that_can_not_be_ended_are_logged_and_kept(
+def test_leftovers_that_cannot_be_ended_are_logged_and_kept(
     tmp_path: Path, start: Start, mark: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pid = start(mark)

@@ -46,7 +46,7 @@ async def test_projects_are_back_after_a_restart(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "path", ["one", "../one", "/etc", "/nowhere/at/all", "{root}/../x", "{root}/one\n", "{root}/file"]
 )
-async def test_what_can_not_be_a_project(path: str, tmp_path: Path) -> None:
+async def test_what_cannot_be_a_project(path: str, tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         (server.root / "one").mkdir()
@@ -211,7 +211,7 @@ async def test_delete_moves_project_to_trash_and_notifies_clients(tmp_path: Path
         assert (await server.does(phone, "project_list"))["data"]["projects"] == []
 
 
-async def test_data_that_can_not_be_moved_to_the_trash_is_kept(tmp_path: Path) -> None:
+async def test_data_that_cannot_be_moved_to_the_trash_is_kept(tmp_path: Path) -> None:
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         project = await server.project(phone)

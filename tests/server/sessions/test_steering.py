@@ -64,7 +64,7 @@ async def test_a_message_without_an_active_run_is_refused(tmp_path: Path) -> Non
         assert records(server, project) == before
 
 
-async def test_a_message_that_can_not_be_recorded_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_message_that_cannot_be_recorded_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

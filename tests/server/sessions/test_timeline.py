@@ -169,7 +169,7 @@ async def test_sessions_of_one_history_are_separate(tmp_path: Path) -> None:
         assert await conversation(server, phone, project, second, 1) == ["two", "zwei"]
 
 
-async def test_a_device_that_can_not_run_agents_sees_only_history(tmp_path: Path) -> None:
+async def test_a_device_that_cannot_run_agents_sees_only_history(tmp_path: Path) -> None:
     phone, viewer = Client(), Client()
     viewer.runs = False
     async with serving(tmp_path) as server:

@@ -127,7 +127,7 @@ def test_a_partial_record_is_cut_before_the_next_one(tmp_path: Path, monkeypatch
     assert len(files(tmp_path)) == 1
 
 
-def test_a_partial_record_that_can_not_be_cut_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partial_record_that_cannot_be_cut_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(file: int, length: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -200,7 +200,7 @@ def test_policy_always_syncs_before_append_returns(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("written", [0, 2])
 @pytest.mark.parametrize("fails_at", ["file", "directory"])
-def test_policy_always_drops_a_record_that_can_not_be_synced(
+def test_policy_always_drops_a_record_that_cannot_be_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int, fails_at: str
 ) -> None:
     history = open_history(tmp_path, fsync="always")

@@ -255,7 +255,7 @@ def full_disk(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(History, "append", append)
 
 
-async def test_an_editors_answer_that_can_not_be_written(
+async def test_an_editors_answer_that_cannot_be_written(
     rig: SocketRig, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The agent does not get the answer. The editor shows the proposal again, since there is no decision yet."""

@@ -84,7 +84,7 @@ async def open_in(rig: SocketRig, session: Session) -> list[str]:
 
 
 def ways(rig: SocketRig, session: Session) -> set[str]:
-    """The names of the classes of surfaces on which the session's open approval requests are shown."""
+    """The class names of the surfaces that show the session's open approval requests."""
     found = rig.server.core.terminal_sessions.find(session.project)
     return {
         type(surface).__name__
@@ -544,7 +544,7 @@ def unreadable(name: str) -> Callable[[Path], Callable[[], None]]:
     [newer, unreadable("metadata.json"), unreadable("desk.json")],
     ids=["newer", "metadata", "facts"],
 )
-async def test_a_session_that_can_not_be_read_is_kept(
+async def test_a_session_that_cannot_be_read_is_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, spoil: Callable[[Path], Callable[[], None]]
 ) -> None:
     async with socket_rig(tmp_path) as rig:

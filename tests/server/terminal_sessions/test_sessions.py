@@ -1,4 +1,4 @@
-"""The reports of hooks become a session that clients see, and each of its questions is answered once."""
+"""Hook reports become a session that clients see, and each of its approval requests is answered once."""
 
 from __future__ import annotations
 

@@ -31,9 +31,9 @@ export type World = {
   whole: (blob: string) => Promise<any>;
   /** The server's id for this connection; undefined if it is not known yet. */
   connection: () => string | undefined;
-  /** Measures again what is in sight. */
+  /** Measures again what is in view. */
   look: () => void;
-  /** Scrolls to what has not been in sight yet. */
+  /** Scrolls to what has not been in view yet. */
   readOn: (card: ApprovalCard, from?: number) => void;
 };
 
@@ -57,9 +57,9 @@ export class ApprovalCard {
   place: Signal<string> = signal('');
   /** How many buttons in the card have to be pressed before the request can be accepted. */
   unopened: Signal<number> = signal(0);
-  /** Whether the whole request has been in sight. */
+  /** Whether the whole request has been in view. */
   isSeen: Signal<boolean> = signal(false);
-  /** Whether everything that differs in the user's version has been in sight. */
+  /** Whether everything that differs in the user's version has been in view. */
   isEditSeen: Signal<boolean> = signal(false);
   /** Whether the editor may hide text that the proposal removes, which then has to be read in the proposal. */
   hidesRemoved: Signal<boolean> = signal(false);
@@ -67,7 +67,7 @@ export class ApprovalCard {
   cut: Signal<Cut> = signal(undefined);
   /** The number of lines of the proposal not seen yet; undefined if 0, or while something above it is not seen. */
   unread: Signal<number | undefined> = signal(undefined);
-  /** An estimate of how many lines of the card have not been in sight; undefined if the card shows a proposal. */
+  /** An estimate of how many lines of the card have not been in view; undefined if the card shows a proposal. */
   rest: Signal<number | undefined> = signal(undefined);
   /** Whether files are shown whole; `showsTools`: whether the buttons for that are shown. */
   isFileWhole: Signal<boolean> = signal(false);
@@ -110,7 +110,7 @@ export class ApprovalCard {
     const change = (act: (one: object) => void) => (one: object) => {
       act(one);
       this.unopened.value = musts.size;
-      this.sight = new Sight(); // what was opened has not been in sight, even if the card is as tall as before
+      this.sight = new Sight(); // what was opened has not been in view, even if the card is as tall as before
     };
     this.musts = { add: change((one) => musts.add(one)), delete: change((one) => musts.delete(one)) };
     if (this.text !== undefined || this.fields) this.edit();
@@ -164,15 +164,15 @@ export class ApprovalCard {
   }
 
   /**
-   * Called after measuring what is in sight.
-   * @param isInSight whether everything drawn in the card is in sight, or was, one part after the other
+   * Called after measuring what is in view.
+   * @param isInView whether everything drawn in the card is in view, or was, one part after the other
    * @param cut why nothing in view counts as seen; undefined if it counts
    */
-  looked(isInSight: boolean, cut: Cut) {
+  looked(isInView: boolean, cut: Cut) {
     this.cut.value = cut;
     if (this.questions) return this._lookedAtQuestions(this.questions);
     if (this.isSeen.peek() || this.answered || !this.isWhole) return;
-    if (this.mode === 'edit') this._lookedAtEdit(isInSight);
+    if (this.mode === 'edit') this._lookedAtEdit(isInView);
     else {
       const proposed = this.element.querySelector<HTMLElement>('.proposed:not([hidden])');
       const before = this.unread.peek();
@@ -180,7 +180,7 @@ export class ApprovalCard {
       this.rest.value = proposed ? undefined : this._linesLeft();
       // A button has appeared: measuring again disables it for a moment.
       if (before === undefined && this.unread.peek() !== undefined) requestAnimationFrame(() => this.world.look());
-      if (isInSight) this._isRead(this.isSeen);
+      if (isInView) this._isRead(this.isSeen);
     }
   }
 
@@ -232,15 +232,15 @@ export class ApprovalCard {
   }
 
   /** Like `looked`, but for the user's version: what the agent has asked for may still be unread. */
-  _lookedAtEdit(isInSight: boolean) {
+  _lookedAtEdit(isInView: boolean) {
     if (this.isEditSeen.peek() || this.hidesRemoved.peek()) return;
     const host = this.element.querySelector('.editor-host');
     if (!host) {
-      if (isInSight) this._isRead(this.isEditSeen);
+      if (isInView) this._isRead(this.isEditSeen);
       return;
     }
     host.dispatchEvent(new Event(LOOK_AGAIN));
-    // The file editor scrolls its own content and reports when all changes in it have been in sight.
+    // The file editor scrolls its own content and reports when all changes in it have been in view.
     const above = host.getBoundingClientRect().top - this.element.getBoundingClientRect().top;
     if (this._isEditorSeen && this.sight.has(0, above)) this.isEditSeen.value = true;
   }
@@ -251,7 +251,7 @@ export class ApprovalCard {
     this.world.look();
   }
 
-  /** Sets `what`, because everything has been in sight, and draws the card again. */
+  /** Sets `what`, because everything has been in view, and draws the card again. */
   _isRead(what: Signal<boolean>) {
     what.value = true;
     const { activeElement } = document;
@@ -261,7 +261,7 @@ export class ApprovalCard {
     if (isReading) this.element.focus({ preventScroll: true });
   }
 
-  /** How many lines of the card have not been in sight: an estimate, since a heading is taller than other lines. */
+  /** How many lines of the card have not been in view: an estimate, since a heading is taller than other lines. */
   _linesLeft() {
     const asked = this.element.querySelector('.asked');
     const height = asked ? Number.parseFloat(getComputedStyle(asked).lineHeight) : Number.NaN;
@@ -475,7 +475,7 @@ export class ApprovalCard {
     }
   }
 
-  /** Forgets what has been in sight, because the card now shows something else. */
+  /** Forgets what has been in view, because the card now shows something else. */
   _isNew() {
     this.sight = new Sight();
     this.isSeen.value = this.isEditSeen.value = false;

@@ -5,7 +5,7 @@
 import { isBeyond } from '../ui/dom.ts';
 import { isTyping } from '../ui/typing.ts';
 
-/** Milliseconds for which a card has to be in sight before a key counts as an answer to it. */
+/** Milliseconds for which a card has to be in view before a key counts as an answer to it. */
 const MOMENT = 500;
 
 /** Milliseconds after a click during which letters are not shortcuts. */
@@ -39,7 +39,7 @@ const DRIFT = 20;
 /** Classes of elements that can cover a card. */
 const COVERS = ['toast', 'menu-list', 'chip-menu', 'suggestions', 'side', 'jump'];
 
-/** The event that makes the editor of a file measure again which part of its text is in sight. */
+/** The event that makes the editor of a file measure again which part of its text is in view. */
 export const LOOK_AGAIN = 'look';
 
 type Extent = { top: number; bottom: number };
@@ -62,19 +62,19 @@ export class Sight {
     return this._height;
   }
 
-  /** Whether everything between two heights, in pixels from the top of the card, has been in sight. */
+  /** Whether everything between two heights, in pixels from the top of the card, has been in view. */
   has(from: number, to: number) {
     for (let n = Math.max(0, Math.floor(from / SLICE)); n * SLICE < to; n++) if (!this._seen[n]) return false;
     return true;
   }
 
-  /** Whether anything between two heights, in pixels from the top of the card, has been in sight. */
+  /** Whether anything between two heights, in pixels from the top of the card, has been in view. */
   hasAny(from: number, to: number) {
     for (let n = Math.max(0, Math.floor(from / SLICE)); n * SLICE < to; n++) if (this._seen[n]) return true;
     return false;
   }
 
-  /** How many pixels of the card's height have not been in sight. */
+  /** How many pixels of the card's height have not been in view. */
   get unseen() {
     let count = 0;
     for (let n = 0; n * SLICE < this._height; n++) if (!this._seen[n]) count++;
@@ -82,7 +82,7 @@ export class Sight {
   }
 
   /**
-   * Whether all of a card has been in sight, at once or one part after the other, and some of it is in sight now.
+   * Whether all of a card has been in view, at once or one part after the other, and some of it is in view now.
    * @param isDrawn whether a frame was drawn with the card in this place; only then does what is in view count as seen
    * @param head the height of the card's sticky header, which covers the rest of it; `foot`: the height of its footer
    * @param covers where other elements cover it
@@ -134,7 +134,7 @@ export type Decidable = {
   element: HTMLElement;
   sight: Sight;
   answered: unknown;
-  looked(isInSight: boolean, cut: Cut): void;
+  looked(isInView: boolean, cut: Cut): void;
 };
 
 /**
@@ -194,7 +194,7 @@ export class Current<Card extends Decidable> {
     this._scroller = scroller;
     this._cards = cards;
     this.card = undefined;
-    /** When the card came into sight, as `performance.now()`; undefined while it is not in sight. */
+    /** When the card came into view, as `performance.now()`; undefined while it is not in view. */
     this._since = undefined;
     /** Whether the last click was not into a text, or `arm` has been called since. */
     this._armed = true;
@@ -235,7 +235,7 @@ export class Current<Card extends Decidable> {
   }
 
   /**
-   * Scrolls to the first part of the card, or of what is below `from`, that has not been in sight. It counts as seen
+   * Scrolls to the first part of the card, or of what is below `from`, that has not been in view. It counts as seen
    * once a frame is drawn.
    */
   readOn(card: Card, from = 0) {
@@ -293,12 +293,12 @@ export class Current<Card extends Decidable> {
     return this.choose(before.slice(at + 1).find((card) => open.includes(card)) ?? open[0]);
   }
 
-  /** Whether all of the current card has been in sight and still is; if it is taller than the view, a part suffices. */
-  get isInSight() {
+  /** Whether all of the current card has been in view and still is; if it is taller than the view, a part suffices. */
+  get isInView() {
     return this.card ? this._sees(this.card, covering(), false) : false;
   }
 
-  /** Whether all of the card has been in sight and still is; if it is taller than the view, a part suffices. */
+  /** Whether all of the card has been in view and still is; if it is taller than the view, a part suffices. */
   _sees(card: Card, covers: readonly DOMRect[], isDrawn: boolean) {
     if (document.hidden || document.querySelector('dialog[open]')) return false;
     const places = this._places(card, covers);
@@ -335,7 +335,7 @@ export class Current<Card extends Decidable> {
 
   /**
    * Measures after the next frame. A busy browser may draw nothing for a while: what appeared and disappeared in the
-   * meantime was never in sight. Nor was what scrolled away before its frame was drawn: only what is in the same place
+   * meantime was never in view. Nor was what scrolled away before its frame was drawn: only what is in the same place
    * before and after the frame is drawn counts.
    */
   _lookWhenDrawn() {
@@ -358,7 +358,7 @@ export class Current<Card extends Decidable> {
     if (drawn && !cards.every(isDrawn)) this._lookWhenDrawn();
     for (const card of cards) if (card !== this.card) this._sees(card, covers, isDrawn(card));
     const sees = !document.hidden && this.card !== undefined && this._sees(this.card, covers, isDrawn(this.card));
-    // A card whose content has just changed is not in sight, but may be in sight again in the next frame.
+    // A card whose content has just changed is not in view, but may be in view again in the next frame.
     const isRedrawn = !drawn && !document.hidden && this.card !== undefined && this.card.sight.unseen > 0;
     if (!sees && !isRedrawn) this._since = undefined;
     else if (sees && this._since === undefined) {
@@ -370,7 +370,7 @@ export class Current<Card extends Decidable> {
     return ready;
   }
 
-  /** What determines which parts of a card are in sight, as a string: if two are equal, nothing has moved. */
+  /** What determines which parts of a card are in view, as a string: if two are equal, nothing has moved. */
   _placeOf(card: Card, covers: readonly DOMRect[]) {
     return JSON.stringify([card.element.clientWidth, ...this._places(card, covers)]);
   }
@@ -383,7 +383,7 @@ export class Current<Card extends Decidable> {
     const card = element.getBoundingClientRect();
     const over = covers.filter(({ left, right }) => left < card.right && right > card.left);
     const view = onScreen(card, this._scroller.getBoundingClientRect());
-    // The buttons at the end come and go, and need not be read: they are not part of what has to be in sight.
+    // The buttons at the end come and go, and need not be read: they are not part of what has to be in view.
     const end = element.querySelector<HTMLElement>(':scope > footer')?.offsetHeight ?? 0;
     const foot = height(':scope > footer');
     const content = { top: card.top, bottom: card.bottom - end };

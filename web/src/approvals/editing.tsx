@@ -45,7 +45,7 @@ function useRoom(place: { current: HTMLElement | null }) {
 
 /**
  * An editor for the file as it will be written; a plain field if the editor can't be loaded. `hides` is called with
- * true if removed text may be hidden; otherwise the editor calls `seen` once all changes have been in sight.
+ * true if removed text may be hidden; otherwise the editor calls `seen` once all changes have been in view.
  */
 export function FileEditor({
   path,

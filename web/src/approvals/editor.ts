@@ -74,7 +74,7 @@ const COMPARISON = {
   diffConfig: { scanLimit: 500, timeout: 50 },
 };
 
-/** The maximum size of text removed in one place that counts as in sight as soon as the text beside it is. */
+/** The maximum size of text removed in one place that counts as in view as soon as the text beside it is. */
 const FEW = { characters: 200, lines: 3 };
 
 // Only the type is imported: the function itself is passed in, so that its module is in one bundle only.
@@ -82,7 +82,7 @@ type FreePart = typeof import('./current.ts').freePart;
 
 export type Editor = {
   focus: () => void;
-  /** Measures again which part of the text is in sight. */
+  /** Measures again which part of the text is in view. */
   look: () => void;
   /** The position of the caret in the text. */
   caret: () => number;
@@ -98,7 +98,7 @@ export type Editor = {
  * @param accept is called when the key that accepts is pressed
  * @param changed is called with the text after each edit, with "\n" as line endings
  * @param hides is called with true if the editor may hide removed text, in which case `seen` is never called
- * @param seen is called once all of the change has been in sight
+ * @param seen is called once all of the change has been in view
  * @param freePart returns what the screen shows of the vertical range of a box
  */
 export function openEditor({
@@ -192,7 +192,7 @@ export function openEditor({
   };
 }
 
-/** Whether removed text may be out of sight while the text beside it is in sight: it is too long, or not compared. */
+/** Whether removed text may be out of view while the text beside it is in view: it is too long, or not compared. */
 function hidesRemoved(original: string, view: EditorView) {
   const chunks = getChunks(view.state)?.chunks;
   if (original === '' || !chunks) return original !== '';
@@ -204,7 +204,7 @@ function hidesRemoved(original: string, view: EditorView) {
 
 type Watch = { update: (update: ViewUpdate) => void; look: () => void; stop: () => void };
 
-/** Calls `seen` once every change has been visible in the editor while that part of the editor was in sight. */
+/** Calls `seen` once every change has been visible in the editor while that part of the editor was in view. */
 function watched(root: ShadowRoot, view: EditorView, freePart: FreePart, seen: () => void): Watch {
   const { length } = view.state.doc;
   const chunks = getChunks(view.state)?.chunks;
@@ -213,7 +213,7 @@ function watched(root: ShadowRoot, view: EditorView, freePart: FreePart, seen: (
   );
   const measure = {
     read() {
-      const lines = linesInSight(root.host, view, freePart);
+      const lines = linesInView(root.host, view, freePart);
       if (!lines) return;
       unseen.see(...lines);
       if (unseen.isEmpty) stop();
@@ -243,8 +243,8 @@ function watched(root: ShadowRoot, view: EditorView, freePart: FreePart, seen: (
   };
 }
 
-/** The positions between which the text is in sight; undefined if none of it is. */
-function linesInSight(host: Element, view: EditorView, freePart: FreePart): [number, number] | undefined {
+/** The positions between which the text is in view; undefined if none of it is. */
+function linesInView(host: Element, view: EditorView, freePart: FreePart): [number, number] | undefined {
   if (document.hidden || document.querySelector('dialog[open]')) return undefined;
   const card = host.closest('.card');
   const scroller = host.closest('.scroller')?.getBoundingClientRect();
@@ -256,7 +256,7 @@ function linesInSight(host: Element, view: EditorView, freePart: FreePart): [num
     top: Math.max(box.top, text.top, scroller?.top ?? 0, head?.bottom ?? 0),
     bottom: Math.min(box.bottom, text.bottom, scroller?.bottom ?? innerHeight, foot?.top ?? innerHeight),
   });
-  // A line that is half in sight can be read.
+  // A line that is half in view can be read.
   const half = view.defaultLineHeight / 2;
   const top = inView.top + half;
   const bottom = inView.bottom - half;

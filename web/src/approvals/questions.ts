@@ -106,9 +106,9 @@ export class Questions {
   at: Signal<number>;
   /** What is missing, in words. */
   problem: Signal<string>;
-  /** The parts of the form that have been in sight. */
+  /** The parts of the form that have been in view. */
   read = new Set<string>();
-  /** Whether a part that is shown now, and has to be read, has not been in sight. */
+  /** Whether a part that is shown now, and has to be read, has not been in view. */
   isUnread: Signal<boolean> = signal(false);
   _input: any;
   _keep: (begun: Begun[] | undefined) => void;

@@ -1,4 +1,4 @@
-// The parts of a text in an editor that have not been in sight yet.
+// The parts of a text in an editor that have not been in view yet.
 
 /** A range of positions in the text; an empty one is a position at which something was removed. */
 type Part = readonly [from: number, to: number];
@@ -17,7 +17,7 @@ export class Unseen {
     return this._parts.length === 0;
   }
 
-  /** Notes that the text between two positions is in sight. An adjacent line break counts as well. */
+  /** Notes that the text between two positions is in view. An adjacent line break counts as well. */
   see(from: number, to: number) {
     this._parts = this._parts.flatMap(([start, end]): Part[] => {
       if (start > to + 1 || end < from - 1) return [[start, end]];

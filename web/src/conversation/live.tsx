@@ -85,7 +85,7 @@ export class Live {
     this._timer = undefined;
     const text = this._text;
     const cut = cutAt(text, MARKDOWN);
-    // With this class, the browser does not lay out blocks that are out of sight, even when the text becomes a message.
+    // With this class, the browser does not lay out blocks that are out of view, even when the text becomes a message.
     this._host.classList.toggle('long', text.length > LONG);
     this._drawnAt = performance.now();
     try {

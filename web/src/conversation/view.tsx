@@ -422,7 +422,7 @@ export class ConversationView {
 
   _drawCards(conversation: Conversation) {
     const before = [...this._cards.values()];
-    const wasInSight = this.current.isInSight;
+    const wasInView = this.current.isInView;
     let isMine = false;
     for (const [id, card] of this._cards) {
       const request = conversation.open.get(id);
@@ -462,7 +462,7 @@ export class ConversationView {
       this.type();
     // Scrolls to the next card only if the user has answered or seen the previous one, or is at the end of the list.
     if (!isOther || !this.current.card) return;
-    if (isMine || wasInSight || this.list.follows) this.list.reveal(this.current.card.element);
+    if (isMine || wasInView || this.list.follows) this.list.reveal(this.current.card.element);
     if (isMine && document.activeElement === document.body) this.current.card.element.focus({ preventScroll: true });
   }
 

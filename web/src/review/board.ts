@@ -28,9 +28,9 @@ class Card implements Decidable {
     return this.part.isGone;
   }
 
-  looked(isInSight: boolean) {
+  looked(isInView: boolean) {
     const standing = this._review.of(this.part.key);
-    if (isInSight && standing.unopened.peek() === 0) this._review.saw(this.part);
+    if (isInView && standing.unopened.peek() === 0) this._review.saw(this.part);
   }
 }
 
@@ -247,8 +247,8 @@ export class Board {
     const keys = this.review.parts.peek().map(({ key }) => key);
     const at = this.at.peek();
     const here = at !== undefined && (this.isPaged.peek() || this._isOnScreen(at)) ? keys.indexOf(at) : -1;
-    const inSight = keys.findIndex((key) => this._isOnScreen(key));
-    const next = keys[here >= 0 ? here + by : Math.max(0, inSight)];
+    const inView = keys.findIndex((key) => this._isOnScreen(key));
+    const next = keys[here >= 0 ? here + by : Math.max(0, inView)];
     if (next !== undefined) this.goTo(next);
     this._current?.arm();
   }

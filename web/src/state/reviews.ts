@@ -30,7 +30,7 @@ export class Reviews {
   /** By project id: how many files have changes that were kept and can be committed. */
   _kept: Signal<ReadonlyMap<string, number>> = signal(new Map());
   _client: Server;
-  /** The ids of the projects whose numbers have been requested or reported on this connection. */
+  /** The ids of the projects whose numbers need not be requested: they have been on this connection, or were reported. */
   _asked: Signal<ReadonlySet<string>> = signal(new Set());
 
   constructor(client: Server) {

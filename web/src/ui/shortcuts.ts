@@ -96,13 +96,13 @@ function step(view: import('../conversation/view.tsx').ConversationView | undefi
   const all = [...view.scroller.querySelectorAll<HTMLElement>('.items > .item:not([hidden]), .card')];
   const { top, bottom } = view.scroller.getBoundingClientRect();
   const places = all.map((one) => one.getBoundingClientRect());
-  const isInSight = (at: number) => places[at].height > 0 && places[at].bottom > top && places[at].top < bottom;
-  const isWhole = (at: number) => isInSight(at) && places[at].top >= top - 1 && places[at].bottom <= bottom + 1;
+  const isInView = (at: number) => places[at].height > 0 && places[at].bottom > top && places[at].top < bottom;
+  const isWhole = (at: number) => isInView(at) && places[at].top >= top - 1 && places[at].bottom <= bottom + 1;
   const here = document.activeElement?.closest<HTMLElement>('.item, .card');
   const at = here ? all.indexOf(here) : -1;
-  const inSight = all.map((_, index) => index).filter(isInSight);
-  if (by < 0) inSight.reverse();
-  const next = all[at >= 0 && isInSight(at) ? at + by : (inSight.find(isWhole) ?? inSight[0])];
+  const inView = all.map((_, index) => index).filter(isInView);
+  if (by < 0) inView.reverse();
+  const next = all[at >= 0 && isInView(at) ? at + by : (inView.find(isWhole) ?? inView[0])];
   if (!next) return;
   if (!next.hasAttribute('tabindex')) next.tabIndex = -1;
   next.focus({ preventScroll: true });

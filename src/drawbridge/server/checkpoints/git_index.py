@@ -1,7 +1,7 @@
 """git's index file, read without starting git: which files are tracked, and which files of a directory are not.
 
-The format is described in gitformat-index(5); versions 2 to 4 are supported. An agent can write any index, so every
-length in it is checked against its size.
+The format is described in gitformat-index(5); versions 2 to 4 are supported. An agent can write any index, so no
+length in it is trusted.
 """
 
 from __future__ import annotations

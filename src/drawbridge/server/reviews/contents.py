@@ -95,7 +95,7 @@ async def with_contents(git: Git, versions: Mapping[str, Version | None]) -> dic
 
 async def tree_with(git: Git, start: str, new: Mapping[str, Version | None]) -> str:
     """The tree of ``start`` with other versions of some files; a version that is None removes the file. A file also
-    replaces a directory with its path, or a file that is where one of its directories has to be. Raises
+    replaces a directory that has the same path, or a file that has the path of one of its directories. Raises
     ``GitFailed``."""
     own = {"GIT_INDEX_FILE": str(git.folder / "review")}
     await git.read("read-tree", start, environment=own)

@@ -54,12 +54,12 @@ def known(agent: Agent | None, path: Path, session_id: str) -> bool:
 
 
 def stored(agent: Agent | None, path: Path, session_id: str) -> bool:
-    """Whether the agent has its own record of the conversation, as far as its files show that. Blocking."""
+    """Whether the agent has its own transcript of the conversation, as far as its files show that. Blocking."""
     return agent is not None and agent.sessions is not None and agent.sessions.known(path, session_id)
 
 
 def title(agent: Agent | None, path: Path, session_id: str) -> str | None:
-    """The conversation's title in the agent's own record; None if it is not known. Blocking."""
+    """The conversation's title in the agent's own transcript; None if it is not known. Blocking."""
     return None if agent is None or agent.sessions is None else agent.sessions.title(path, session_id)
 
 

@@ -42,8 +42,8 @@ async def piece(
     format: Literal["markdown", "jsonl"],
     after: str | None,
 ) -> SessionPiece:
-    """The piece of the ``stretches`` after a position (None for the first one). ``agent``: the agent whose own record
-    is read too; None if no such record is read, for example because the client may not see it. ``waited``: what
+    """The piece of the ``stretches`` after a position (None for the first one). ``agent``: the agent whose own
+    transcript is read too; None if none is read, for example because the client may not see it. ``waited``: what
     happened to the session's prompts in the queue.
 
     Raises ``ClientError``, or ``HistoryUnreadable`` if the history can't be read.

@@ -728,7 +728,7 @@ class TerminalSession(Session):
             self._is_over("failed", quiet=quiet, error=error, code=code)
 
     def _handed(self, entry: transcript.Context) -> None:
-        """Records the comments that a hook has handed over to the agent, because the transcript contains them."""
+        """Records the comments that a hook has handed over to the agent, if this entry of the transcript contains them."""
         left = self.handover.confirmed(entry)
         if left is None:
             return

@@ -50,7 +50,7 @@ def broken_disk(monkeypatch: pytest.MonkeyPatch, number: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("number", "code"), FAULTS.items(), ids=errno.errorcode.get)
-async def test_a_run_that_can_not_be_kept_ends_and_the_next_goes_well(
+async def test_a_run_that_cannot_be_kept_ends_and_the_next_goes_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: str
 ) -> None:
     phone = Client()
@@ -98,7 +98,7 @@ async def test_an_approval_that_is_not_stored_has_a_time(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize(("number", "code"), FAULTS.items(), ids=errno.errorcode.get)
-async def test_an_answer_that_can_not_be_written_is_refused(
+async def test_an_answer_that_cannot_be_written_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: str
 ) -> None:
     """Neither the agent nor another client gets an answer that is not in the history."""
@@ -196,7 +196,7 @@ def lock_up(patch: pytest.MonkeyPatch, path: Path) -> None:
     patch.setattr(Path, "read_bytes", read)
 
 
-async def test_a_project_that_can_not_be_quarantined_is_harmless(
+async def test_a_project_that_cannot_be_quarantined_is_harmless(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(source: object, target: object) -> None:

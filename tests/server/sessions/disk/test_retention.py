@@ -83,7 +83,7 @@ def test_a_reader_meanwhile_gets_the_rest(history: History) -> None:
     assert history.read(before_seq=21).records == ()
 
 
-def test_a_file_that_can_not_be_dropped_stays_and_is_logged(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_dropped_stays_and_is_logged(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(path: str) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 

@@ -92,7 +92,7 @@ class Row:
         them."""
         self.own_variables = own_variables
         """Variables that it sets for the processes that it starts, and variables that an editor sets for it in the
-        editor's terminals. A name that ends with ``*`` stands for all names that begin with the text before it. The
+        editor's terminals. A name that ends with ``*`` matches every name that begins with the text before the ``*``. The
         agents that the server starts do not receive these variables."""
         self.environment = environment or {}
         """Variables for this agent. The server sets them for every agent, since one agent may start another."""

@@ -295,7 +295,7 @@ class AcpConversation:
         return []
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Sends the answer to a question, unless the question is no longer open."""
+        """Sends the answer to a question; does nothing if the question is no longer open."""
         asked = self._questions.pop(question_id, None)
         if asked is not None:
             self._out.append(wire.result(asked.id, questions.outcome(asked.options, decision)))

@@ -471,7 +471,7 @@ class ClaudeConversation:
         return [QuestionCancelled(question_id, "interrupted" if self._interrupted else "decided elsewhere")]
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Sends the answer to a question, unless the question is no longer open. Raises ``BadArgument`` if the changed
+        """Sends the answer to a question; does nothing if the question is no longer open. Raises ``BadArgument`` if the changed
         input is not valid; the question then stays open."""
         asked = self._questions.get(question_id)
         if asked is None:

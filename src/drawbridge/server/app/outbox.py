@@ -131,7 +131,7 @@ class Outbox:
         self._pass_on_soon()
 
     def drained(self) -> None:
-        """Resumes sending, because the connection is no longer congested."""
+        """Resumes sending after the connection was congested."""
         self._pass_on()
 
     async def room(self) -> None:

@@ -81,9 +81,11 @@ export function FileView({ project, path, line, changes = false, isInGit }: File
         </a>
         <h3>
           <Text line>{baseName(path)}</Text>
-          <small>
-            <Text line>{path}</Text>
-          </small>
+          {path !== baseName(path) && (
+            <small>
+              <Text line>{path}</Text>
+            </small>
+          )}
         </h3>
         <Copy text={path} label="Copy path" />
         <span class="hint">{facts}</span>

@@ -40,7 +40,7 @@ export function Head({ tools }: { tools?: Element }) {
   const project = shown.view === 'project' ? client.projects.all.get(shown.project) : undefined;
   const row = shownRow(world);
   // The link to the review already shows how many files there are to review.
-  const state = row?.kind === 'review' ? standing(project) : row;
+  const state = row?.kind === 'undecided' ? standing(project) : row;
   // Without a connection, the last known state may be outdated.
   const isOpen = live.connection.value >= 0 && client.connection.state === 'open';
   const hold = useRef<HTMLDivElement>(null);

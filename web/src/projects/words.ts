@@ -3,7 +3,7 @@
 import type { Hello, ModeOffer } from '../protocol/messages.ts';
 import { counted, duration } from '../ui/dom.ts';
 
-export type Standing = { kind: 'waiting' | 'working' | 'failed' | 'review' | 'idle' | 'ended'; words: string };
+export type Standing = { kind: 'waiting' | 'working' | 'failed' | 'undecided' | 'idle' | 'ended'; words: string };
 
 export function standing({
   approvals,
@@ -34,7 +34,7 @@ export function listed(project: any): Standing {
   const isAtRest = found.kind === 'idle' || found === DESK.ended;
   if (!isAtRest || !files || project.continues_at) return found;
   const scheduled = project.scheduled_until && ` · scheduled until ${clock(project.scheduled_until)}`;
-  return { kind: 'review', words: `${counted(files, 'file')} to review${scheduled || ''}` };
+  return { kind: 'undecided', words: `${counted(files, 'file')} to review${scheduled || ''}` };
 }
 
 const DESK: Record<string, Standing> = {

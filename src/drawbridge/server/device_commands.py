@@ -92,7 +92,7 @@ def show(data: Path, *, as_json: bool) -> int:
     for device in devices:
         projects = ", ".join(device.projects) if device.projects else "all"
         times = [_moment(moment) if moment else "never" for moment in (device.last_used, device.expires)]
-        rows.append((device.name, device.id, device.scope, device.standing(now), *times, projects))
+        rows.append((device.name, device.id, device.scope, device.state(now), *times, projects))
     if len(rows) == 1:
         _say("No device has a token. `drawbridge token new NAME` creates one.")
         return 0
@@ -111,7 +111,7 @@ def _shown(device: Device, now: datetime) -> dict[str, Any]:
         "scope": device.scope,
         "projects": list(device.projects) if device.projects else None,
         **{name: moment.isoformat().replace("+00:00", "Z") if moment else None for name, moment in times.items()},
-        "standing": device.standing(now),
+        "state": device.state(now),
     }
 
 

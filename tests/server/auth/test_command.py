@@ -44,7 +44,7 @@ def test_a_token_is_created_shown_once_listed_and_revoked(data: Path, tmp_path: 
     assert "No device has a token" in drawbridge("token", "list", "--data-dir", data).stderr
     token = made(data, "Ada's phone", "--scope", "approve", "--project", tmp_path, "--expires", "30d")
     [device] = listed(data)
-    assert (device["name"], device["scope"], device["standing"]) == ("Ada's phone", "approve", "valid")
+    assert (device["name"], device["scope"], device["state"]) == ("Ada's phone", "approve", "valid")
     assert device["projects"] == [str(tmp_path)]
     assert device["expires"] is not None
     shown = drawbridge("token", "list", "--data-dir", data)
@@ -52,7 +52,7 @@ def test_a_token_is_created_shown_once_listed_and_revoked(data: Path, tmp_path: 
     for text in (shown.stdout, json.dumps(device), (data / "devices.json").read_text()):
         assert token.split("_", 2)[2] not in text
     assert drawbridge("token", "revoke", "Ada's phone", "--data-dir", data).returncode == 0
-    assert [one["standing"] for one in listed(data)] == ["revoked"]
+    assert [one["state"] for one in listed(data)] == ["revoked"]
 
 
 @pytest.mark.parametrize(

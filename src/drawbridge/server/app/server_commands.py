@@ -236,7 +236,7 @@ class ServerCommands:
                 id=device.id,
                 name=device.name,
                 scope=device.scope,
-                state=device.standing(at),
+                state=device.state(at),
                 created=instant(device.created) or "",
                 last_used=instant(device.last_used),
                 expires=instant(device.expires),

@@ -80,7 +80,7 @@ class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
     revoked: datetime | None = None
     made_by: str | None = None
 
-    def standing(self, now: datetime) -> Literal["valid", "expired", "revoked"]:
+    def state(self, now: datetime) -> Literal["valid", "expired", "revoked"]:
         """The state of its token in one word, for the list."""
         return "revoked" if self.revoked else "expired" if self.expires and self.expires <= now else "valid"
 
@@ -282,7 +282,7 @@ def is_name(text: str) -> bool:
 
 def valid_names(file: File) -> set[str]:
     at = now()
-    return {device.name for device in file.devices if device.standing(at) == "valid"}
+    return {device.name for device in file.devices if device.state(at) == "valid"}
 
 
 def wrong_token() -> ClientError:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from drawbridge.doctor import machine
+from drawbridge.server.sessions.disk import LOW_FREE
 from tests.doctor.conftest import Doctor
 
 
@@ -34,6 +37,15 @@ def test_a_full_disk_is_named(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -
     [found] = machine.disk(low=10**18)
     assert found.id == "disk-full"
     assert "MB is free" in found.title
+
+
+def test_doctor_and_the_server_agree_on_a_nearly_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both report it at 500 MB; in a server's settings and messages, 1 MB is 1,048,576 bytes."""
+    free = [LOW_FREE, LOW_FREE - 1]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free.pop(0)))
+    assert [found.id for found in machine.disk_of(tmp_path)] == ["machine-works"]
+    [low] = machine.disk_of(tmp_path)
+    assert (low.id, low.title) == ("disk-full", f"Only 499 MB is free for {tmp_path}.")
 
 
 def test_settings_that_are_not_valid_are_named_once(

@@ -21,8 +21,11 @@ from drawbridge.doctor.finding import Check, Finding, finding
 
 SECONDS: Final = 6.0
 
-LOW_DISK: Final = 500_000_000
-"""The free bytes below which a disk is reported; a server's health uses 500 MiB."""
+MB: Final = 1024 * 1024
+"""As in the server's settings and messages."""
+
+LOW_DISK: Final = 500 * MB
+"""The free bytes below which a disk is reported; a server reports it at the same size."""
 
 COMMANDS: Final = ("ide", "hook", "serve", "attach")
 """The commands that have settings."""
@@ -65,9 +68,9 @@ def disk_of(place: Path, low: int = LOW_DISK) -> list[Finding]:
     there = next(folder for folder in [place, *place.parents] if folder.exists())
     free = shutil.disk_usage(there).free
     if free >= low:
-        return [finding("machine-works", f"{free / 1e9:.1f} GB is free for {place}.")]
+        return [finding("machine-works", f"{free / (1024 * MB):.1f} GB is free for {place}.")]
     why = "A server stops accepting prompts when its disk is full, and nothing more is stored."
-    title = f"Only {free / 1e6:.0f} MB is free for {place}."
+    title = f"Only {free // MB} MB is free for {place}."
     return [finding("disk-full", title, why, f"Free space on the disk of {there}.")]
 
 

@@ -31,13 +31,11 @@ from drawbridge.protocols.gate import LOOPBACK_HOSTS, Head, Refusal, check_place
 from drawbridge.server.app.clients import Clients
 from drawbridge.server.protocol.messages import State, Stats
 from drawbridge.server.protocol.replies import Health
+from drawbridge.server.sessions.disk import LOW_FREE
 from drawbridge.server.sessions.metrics import BOUNDS, Metrics
 from drawbridge.transport.http_server import Exchange, HttpServer, Peer, ServerOptions, WebSocket
 
 EVERY_SECONDS: Final = 10.0
-
-LOW_DISK: Final = 500 * 1024 * 1024
-"""If fewer bytes than this are free on the disk with the data, health is "degraded"."""
 
 
 class Monitor:
@@ -78,7 +76,7 @@ class Monitor:
 
     def health(self) -> Health:
         free = shutil.disk_usage(self._data).free
-        low = ["The disk is nearly full: less than 500 MB is free."] if free < LOW_DISK else []
+        low = ["The disk is nearly full: less than 500 MB is free."] if free < LOW_FREE else []
         problems = low + self._problems()
         states = self._states()
         return Health(

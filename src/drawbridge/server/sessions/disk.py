@@ -26,7 +26,7 @@ AGAIN_BELOW: Final = 0.9
 """A warning may be sent again once the use has been below this share of the threshold that the warning was about."""
 
 LOW_FREE: Final = 500 * MB
-"""A warning is sent if fewer bytes than this are free on the disk that contains the data."""
+"""If fewer bytes than this are free on the disk that contains the data, a warning is sent, and health is "degraded"."""
 
 LEAST_FREE: Final = 32 * MB
 """No run begins if fewer bytes than this are free: the run's end has to be written too."""

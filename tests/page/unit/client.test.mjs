@@ -183,6 +183,11 @@ test('a long answer goes to its project even if the user has left it', async () 
   assert.equal(asked.find(({ type }) => type === 'permission_response').project_id, 'p');
 });
 
+test('the size of a message that is too long is in bytes', async () => {
+  const { client } = world({});
+  await assert.rejects(client.execute('é'.repeat(600_000)), /too long: 1\.2 MB\./);
+});
+
 test('no project counts as removed before the list has arrived', async () => {
   const { client, asked, hear } = world({
     ...server(

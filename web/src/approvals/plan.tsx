@@ -8,7 +8,7 @@ import { blocksOf } from '../text/blocks.ts';
 import { decoded } from '../text/entities.ts';
 import { Blocks } from '../text/markdown.tsx';
 import { cutAt, Parts } from '../text/plain.tsx';
-import { isBeyond, size } from '../ui/dom.ts';
+import { isBeyond, textSize } from '../ui/dom.ts';
 import { Text } from '../ui/elements.tsx';
 import { ShowAll } from '../ui/must.tsx';
 
@@ -32,7 +32,7 @@ export function Plan({ text, comments }: { text: string; comments?: Comments }) 
         <PlanBlock key={index} token={block} number={index + 1} comments={comments} />
       ))}
       {cut < text.length && !isOpen && (
-        <ShowAll label={`Show all (${size(text.length)}), the rest as plain text`} onOpen={() => setOpen(true)} />
+        <ShowAll label={`Show all (${textSize(text)}), the rest as plain text`} onOpen={() => setOpen(true)} />
       )}
       {isOpen && (
         <div class="words">

@@ -5,7 +5,7 @@ import { useCallback, useMemo, useState } from 'preact/hooks';
 
 import { inShortPieces } from '../text/harmless.ts';
 import { cutAt, Parts } from '../text/plain.tsx';
-import { counted, size } from '../ui/dom.ts';
+import { counted, textSize } from '../ui/dom.ts';
 import { Text } from '../ui/elements.tsx';
 import { ShowAll } from '../ui/must.tsx';
 import type { Risk } from './input.ts';
@@ -31,7 +31,7 @@ export function Value({ text, risks = NONE }: { text: string; risks?: Risk[] }) 
     </pre>
   );
   if (whole) return value;
-  const label = `Show all (${counted(text.split('\n').length, 'line')}, ${size(text.length)})`;
+  const label = `Show all (${counted(text.split('\n').length, 'line')}, ${textSize(text)})`;
   return (
     <div class="cut">
       {value}

@@ -8,7 +8,7 @@ import { Coloured, useColours } from '../text/code.tsx';
 import { Copy } from '../text/copy.tsx';
 import { languageOf } from '../text/highlight.ts';
 import { cutAt, Parts, scrolls } from '../text/plain.tsx';
-import { size } from '../ui/dom.ts';
+import { size, textSize } from '../ui/dom.ts';
 import { Button, Icon, Text } from '../ui/elements.tsx';
 import type { World } from './world.ts';
 
@@ -29,7 +29,7 @@ export function Output({ text, label = 'Copy output' }: { text: string; label?: 
       </pre>
       <Copy text={text} label={label} />
       {cut < text.length && (
-        <Button label={`Show all (${size(text.length)})`} class="quiet" onClick={() => setWhole(true)} />
+        <Button label={`Show all (${textSize(text)})`} class="quiet" onClick={() => setWhole(true)} />
       )}
     </div>
   );

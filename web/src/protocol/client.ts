@@ -5,7 +5,7 @@ import { Conversation, recordOf } from '../state/conversation.ts';
 import { Projects } from '../state/projects.ts';
 import * as kept from '../state/kept.ts';
 import { newId, sendUp } from './blobs.ts';
-import { size } from '../ui/dom.ts';
+import { textSize } from '../ui/dom.ts';
 
 /** The number of records in a page of history. */
 const PAGE = 120;
@@ -135,7 +135,7 @@ export class Client extends EventTarget {
   async execute(prompt: string, files: { blob: Blob; name: string }[] = [], extra: Extra = {}) {
     const project = this._id;
     if (new TextEncoder().encode(JSON.stringify(prompt)).length > MESSAGE_BYTES)
-      throw new Error(`This message is too long: ${size(prompt.length)}. Send part of it, or attach it as a file.`);
+      throw new Error(`This message is too long: ${textSize(prompt)}. Send part of it, or attach it as a file.`);
     const attachments = [];
     for (const { blob, name } of files) {
       attachments.push({

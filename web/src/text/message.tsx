@@ -3,7 +3,7 @@
 import { Component, type ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 
-import { size } from '../ui/dom.ts';
+import { textSize } from '../ui/dom.ts';
 import { Button } from '../ui/elements.tsx';
 import { cutAt, LongPlain } from './plain.tsx';
 import { Markdown, type OpenFile } from './markdown.tsx';
@@ -24,7 +24,7 @@ export function Message({ text, openFile }: { text: string; openFile?: OpenFile 
             <LongPlain text={text.slice(cut)} class="words" most={Number.POSITIVE_INFINITY} />
           ) : (
             <Button
-              label={`Show all (${size(text.length)}), the rest as plain text`}
+              label={`Show all (${textSize(text)}), the rest as plain text`}
               class="quiet"
               onClick={() => setWhole(true)}
             />

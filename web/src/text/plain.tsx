@@ -3,7 +3,7 @@
 import type { ComponentChild } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 
-import { size } from '../ui/dom.ts';
+import { textSize } from '../ui/dom.ts';
 import { Button, Text } from '../ui/elements.tsx';
 import { useMust } from '../ui/must.tsx';
 
@@ -103,7 +103,7 @@ export function LongPlain({
         {cut === text.length && text.length > STEP ? <Parts text={text} /> : <Text>{text.slice(0, cut)}</Text>}
       </Tag>
       {cut < text.length && (
-        <Button label={`Show all (${size(text.length)})`} class="quiet" onClick={() => setWhole(true)} />
+        <Button label={`Show all (${textSize(text)})`} class="quiet" onClick={() => setWhole(true)} />
       )}
     </>
   );

@@ -39,5 +39,8 @@ export const money = (usd: number) => `$${usd.toFixed(usd < 0.01 ? 4 : 2)}`;
 export const size = (bytes: number) =>
   bytes < 1e6 ? `${Math.ceil(bytes / 1000)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
 
+/** The size of a text in UTF-8. */
+export const textSize = (text: string) => size(new TextEncoder().encode(text).length);
+
 /** Whether something in an element reaches beyond its right edge. A pixel is allowed for rounding. */
 export const isBeyond = ({ scrollWidth, clientWidth }: Element) => scrollWidth > clientWidth + 1;

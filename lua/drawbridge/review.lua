@@ -296,7 +296,8 @@ function show(entry)
   entry.group = vim.api.nvim_create_augroup('drawbridge_view_' .. entry.id, {})
   local problem = view.open(entry, closed)
   if problem then
-    say('the proposal could not be shown; :DrawbridgeReview tries again: ' .. tostring(problem):gsub('^.-Vim', 'Vim'))
+    local reason = tostring(problem):gsub('^.-Vim', 'Vim')
+    say('the proposal could not be shown: ' .. reason) -- the notice names the command that tries again
     return update_notice()
   end
   vim.api.nvim_create_autocmd({ 'BufWriteCmd', 'FileWriteCmd', 'FileAppendCmd' }, {

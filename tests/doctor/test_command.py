@@ -160,7 +160,7 @@ def test_nothing_is_changed_without_a_terminal_and_yes(doctor: Doctor, home: Pat
     said = doctor("--fix")
     assert said.code == 2
     assert f"delete {path}" in said.output
-    nobody = "The changes were not confirmed, and nothing was changed. Run this again with --yes.\n"
+    nobody = "The changes were not confirmed, so none were made. Run this again with --yes.\n"
     assert said.errors == nobody
     assert everything(home) == before
 
@@ -182,7 +182,7 @@ def test_fix_removes_only_the_files_of_our_dead_bridges(doctor: Doctor, home: Pa
     assert before.keys() - everything(home).keys() == {str(ours)}
     assert foreign.exists()
     assert json.loads(said.output)["fixes"] == [
-        {"title": "Remove what ended bridges left behind", "changes": [f"delete {ours}"], "done": True}
+        {"title": "Delete the files of bridges that have ended", "changes": [f"delete {ours}"], "done": True}
     ]
     assert (said.code, said.wrong) == (0, [])
 
@@ -226,7 +226,7 @@ def test_fix_asks_at_a_terminal(project: Path) -> None:
     path = dead_lock()
     command = [sys.executable, "-m", "drawbridge", "doctor", "--fix"]
     with Tmux.server(columns=100, rows=50) as tmux:
-        for answer, outcome in (("n", "Nothing was changed."), ("y", "Done. Now:")):
+        for answer, outcome in (("n", "No changes were made."), ("y", "Done. Now:")):
             pane = tmux.start(f"doctor-{answer}", command, cwd=project, environment=os.environ)
             pane.wait_for(r"Do this\? \[y/N\]")
             assert path.exists()

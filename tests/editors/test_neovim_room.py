@@ -88,6 +88,26 @@ async def test_a_proposal_that_cannot_be_read_is_not_accepted(program: Path, tmp
 
 
 @pytest.mark.parametrize("program", each_nvim())
+async def test_a_proposal_that_could_not_be_shown_can_be_shown_later(program: Path, tmp_path: Path) -> None:
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await rig.person.lua("""
+            local view = require('drawbridge.view')
+            local open = view.open
+            view.open = function()
+              view.open = open
+              return 'view.lua:9: Vim(split):E36: Not enough room'
+            end
+        """)
+        await proposes(rig)
+        await sees(pane, r"the proposal could not be shown: Vim\(split\):E36: Not enough room")
+        await sees(pane, ":DrawbridgeReview opens it")
+        await rig.person.types(":DrawbridgeReview<CR>")
+        await rig.person.until(SHOWN)
+        await rig.person.types(":q<CR>")
+        assert await rig.decided() == Rejected()
+
+
+@pytest.mark.parametrize("program", each_nvim())
 @pytest.mark.parametrize("layout", ["vertical", "horizontal", "inline"])
 async def test_the_end_of_a_long_line_is_in_the_window(program: Path, tmp_path: Path, layout: str) -> None:
     async with screen_rig(program, tmp_path) as (rig, pane):

@@ -81,10 +81,16 @@ WRONG = {
     "at a prompt": (editors.at_a_prompt, "is waiting at a prompt"),
     "hanging up": (editors.hanging_up, "hung up"),
     "hanging up halfway": (editors.hanging_up_halfway, "hung up"),
-    "another protocol": (editors.saying(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "sent an invalid answer"),
+    "another protocol": (
+        editors.saying(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+        "sent an invalid answer (not a msgpack-RPC message)",
+    ),
     "an error": (editors.saying(msgpack.packb([1, 2, [0, "E5108: no such thing"], None])), "E5108: no such thing"),
     "another number": (editors.saying(msgpack.packb([1, 3, None, '{"files": [null]}'])), "sent an invalid answer"),
-    "three parts": (editors.saying(msgpack.packb([1, 2, None])), "sent an invalid answer"),
+    "three parts": (
+        editors.saying(msgpack.packb([1, 2, None])),
+        "sent an invalid answer (not a msgpack-RPC message)",
+    ),
     "a number": (editors.saying(msgpack.packb([1, 2, None, 17])), "sent an invalid answer"),
     "no JSON": (editors.saying(msgpack.packb([1, 2, None, "{"])), "sent an invalid answer"),
     "bytes": (editors.saying(msgpack.packb([1, 2, None, b'"\xff"'])), "sent an invalid answer"),

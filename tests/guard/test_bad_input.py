@@ -83,7 +83,7 @@ def test_a_patch_of_nothing_is_no_opinion(guard: Guard) -> None:
     guard.neovim({A: KEPT})
     assert guard.say(recorded("codex", "PreToolUse", "apply_patch", command="x"), agent="codex") == {}
     [line] = guard.log
-    assert line.startswith("codex: failed (open): a patch that names no file")
+    assert line.startswith("codex: failed (open): the patch does not name a file")
 
 
 @pytest.mark.parametrize(("data", "problem"), BAD.values(), ids=BAD.keys())

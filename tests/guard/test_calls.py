@@ -236,7 +236,7 @@ def test_a_patch_touches_the_files_that_it_names(
 
 @pytest.mark.parametrize("text", ["", "*** Begin Patch\n*** End Patch\n", "*** Update File: \n", "+*** Add File: a.py"])
 def test_a_patch_without_a_file_name_is_rejected(text: str) -> None:
-    with pytest.raises(calls.Unusable, match=r"names no file|is missing"):
+    with pytest.raises(calls.Unusable, match=r"does not name a file|is missing"):
         parse(recorded("codex", "PreToolUse", "apply_patch", command=text), "codex")
     assert codex.paths(text) == []
 

@@ -99,6 +99,7 @@ def test_a_batch_or_a_bare_value_is_an_invalid_request(text: str) -> None:
     asked = decode(text)
     assert isinstance(asked, Invalid)
     assert (asked.id, asked.code) == (None, INVALID_REQUEST)
+    assert asked.message == "Invalid request: the message must be a JSON object."
 
 
 @pytest.mark.parametrize(
@@ -123,6 +124,7 @@ def test_invalid_json_is_a_parse_error(text: str) -> None:
     asked = decode(text)
     assert isinstance(asked, Invalid)
     assert (asked.id, asked.code) == (None, PARSE_ERROR)
+    assert asked.message == "Parse error: the message is not valid JSON."
 
 
 @pytest.mark.parametrize("opening", ["[", '{"a":', '{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":' + "["])

@@ -115,9 +115,9 @@ def test_a_dry_run_shows_every_line_and_does_nothing(agent: str, setup: Setup) -
     shown = setup(agent, "--dry-run")
     assert everything_below(Path.home()) == before
     assert shown.code == 0
-    assert shown.output.endswith("Nothing was changed.\n")
+    assert shown.output.endswith("No changes were made.\n")
     diff = "".join(step["diff"] + "\n" for step in setup(agent, "--json").facts["files"])
-    assert shown.output == diff.replace("\t", "    ") + "Nothing was changed.\n"
+    assert shown.output == diff.replace("\t", "    ") + "No changes were made.\n"
 
 
 @pytest.mark.parametrize("agent", AGENT_NAMES)
@@ -282,7 +282,7 @@ def test_a_read_only_file_is_reported_before_anything_is_done(words: tuple[str, 
     before = everything_below(Path.home())
     said = setup("claude", *words)
     assert (said.code, said.output) == (3, "")
-    assert f"{path} is read-only. Nothing was changed. Make it writable and run this again." in said.errors
+    assert f"{path} is read-only. No changes were made. Make it writable and run this again." in said.errors
     assert everything_below(Path.home()) == before
 
 

@@ -106,7 +106,7 @@ def test_on_a_terminal_the_person_is_shown_the_change_and_asked(terminal: Callab
     setup.wait_for(r"\x1b\[32m\+.*BeforeTool(.|\n)*Do this\? \[y/d/N\]")
     assert everything_below(home) == before, "nothing is done before the answer"
     setup.type("n\r")
-    setup.wait_for("Nothing was changed")
+    setup.wait_for("No changes were made")
     assert setup.end() == 0
     assert everything_below(home) == before
     setup = terminal("gemini")
@@ -183,9 +183,7 @@ def test_without_a_terminal_nothing_is_changed(
     said = setup(target, *flags, yes=False)
     assert everything_below(home) == before
     assert said.code == 2
-    assert said.errors.startswith(
-        "The changes were not confirmed, and nothing was changed. Run this again with --yes.\n"
-    )
+    assert said.errors.startswith("The changes were not confirmed, so none were made. Run this again with --yes.\n")
     if flags:
         assert (said.facts["changed"], said.facts["applied"]) == (True, False)
     else:

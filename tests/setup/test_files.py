@@ -69,7 +69,7 @@ def test_a_file_that_is_marked_read_only_is_not_replaced(tmp_path: Path) -> None
     file = tmp_path / "a"
     file.write_bytes(b"old")
     file.chmod(0o444)
-    with pytest.raises(NotWritable, match=r"a is read-only\. Nothing was changed\. Make it writable"):
+    with pytest.raises(NotWritable, match=r"a is read-only\. No changes were made\. Make it writable"):
         Change(file, b"old", b"new").check()
 
 

@@ -186,7 +186,7 @@ def test_a_guard_that_does_not_run_is_not_installed_and_the_settings_stay(
     said = setup("claude")
     assert said.code == 3
     assert "does not run with" in said.errors
-    assert "No module named 'nowhere'. Nothing else was changed." in said.errors
+    assert "No module named 'nowhere'. No other changes were made." in said.errors
     left = everything_below(Path.home())
     assert not stub("claude").exists()
     assert {name for name in left if "guard" not in name} - before.keys() <= {

@@ -80,7 +80,7 @@ def test_the_extension_is_removed_again(code: Path, setup: Setup) -> None:
 
 
 def test_a_dry_run_only_looks(code: Path, setup: Setup) -> None:
-    assert setup("vscode", "--dry-run").output.endswith("Nothing was changed.\n")
+    assert setup("vscode", "--dry-run").output.endswith("No changes were made.\n")
     assert (code.parent / "calls").read_text() == "--list-extensions --show-versions\n"
 
 
@@ -90,7 +90,7 @@ def test_an_editor_is_named_with_its_program(code: Path, setup: Setup, tmp_path:
     assert not (code.parent / "calls").exists()
     said = setup("vscode", "--program", tmp_path / "none")
     assert said.code == 3
-    assert said.errors.startswith(f"drawbridge setup: {tmp_path / 'none'} can't be run. Nothing was changed.")
+    assert said.errors.startswith(f"drawbridge setup: {tmp_path / 'none'} can't be run. Install VS Code's command")
 
 
 def test_without_an_editor_all_that_were_looked_for_are_named(
@@ -113,7 +113,7 @@ exit 1
     refusing = editor(tmp_path / "bin", "refusing", script)
     said = setup("vscode", "--program", refusing)
     assert said.code == 3
-    assert "failed with exit code 1: Extension is not compatible. Nothing else was changed." in said.errors
+    assert "failed with exit code 1: Extension is not compatible. No other changes were made." in said.errors
 
 
 @pytest.mark.thorough

@@ -289,6 +289,21 @@ async def test_a_connection_that_does_not_end_gives_way(rig: ServerRig, monkeypa
     await rig.websocket()
 
 
+async def test_the_log_reports_that_the_limit_of_connections_is_reached(
+    rig: ServerRig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door_module, "REPORT_SECONDS", 0.0)
+    rig.server.options = ServerOptions(connections=2)
+    await rig.websocket()
+    lingering = await rig.raw(plain("/echo", b"x"))
+    assert (await lingering.head()).startswith(b"HTTP/1.1 200 ")
+    await rig.websocket()
+    assert "the limit of 2 connections is reached: closed one without an active request" in caplog.text
+    refused = await rig.raw(handshake())
+    assert await refused.rest() == b""
+    assert "the limit of 2 connections is reached: refused a new one" in caplog.text
+
+
 async def test_few_may_wait_although_many_are_let_in(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door_module, "GRACE_SECONDS", 0.0)
     rig.server.options = ServerOptions(connections=100, waiting=4)

@@ -13,7 +13,7 @@ supervisor asks the agent to exit (``claude`` ends its own tools then), and a mo
 that waits for a decision is killed at once: ``claude`` treats the end of its input as a denial, and would continue
 (2.1.329).
 
-The supervisor is a separate script that imports nothing from the package, so it takes only 4.8 MB and 10 ms for each
+The supervisor is a separate script that imports nothing from the package, so it takes only 4.8 MB and 15 ms for each
 agent.
 """
 

@@ -58,7 +58,7 @@ def run(chosen: argparse.Namespace) -> int:
     elif planned and not can_ask:
         errors.write(f"{UNCONFIRMED}\n")
     elif planned:
-        terminal.write("Nothing was changed.\n")
+        terminal.write("No changes were made.\n")
     if chosen.json:
         import json
         from dataclasses import asdict

@@ -33,7 +33,7 @@ def fixes() -> list[Fix]:
     found = [fix for agent in AGENTS.values() for fix in _hooks(agent, directory)]
     if left := bridges.left_behind():
         found.insert(
-            0, Fix("Remove what ended bridges left behind", [f"delete {path}" for path in left], bridges.sweep)
+            0, Fix("Delete the files of bridges that have ended", [f"delete {path}" for path in left], bridges.sweep)
         )
     return found
 

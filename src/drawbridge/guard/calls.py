@@ -159,7 +159,7 @@ def _read_tool(call: "Call") -> None:
         return
     named = call.dialect.paths(_required(given, keys))
     if not named:
-        raise Unusable("a patch that names no file")
+        raise Unusable("the patch does not name a file")
     call.paths = [_absolute(path, call.cwd) for path in named]
     if call.dialect.RESOLVES_DOTS:
         call.paths = [_without_dots(path) if "/.." in path else path for path in call.paths]

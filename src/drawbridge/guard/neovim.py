@@ -74,7 +74,7 @@ class AnswerReader:
         try:
             while True:
                 if self._data[at] not in MESSAGE:
-                    raise ValueError("no msgpack-RPC")
+                    raise ValueError("not a msgpack-RPC message")
                 message, at = decode(self._data, at)
                 if self._take(message):
                     return True
@@ -86,7 +86,7 @@ class AnswerReader:
         if message[0] != RESPONSE:
             return False  # a broadcast notification
         if len(message) != 4:
-            raise ValueError("no msgpack-RPC")
+            raise ValueError("not a msgpack-RPC message")
         _, number, error, result = message
         if number == MODE_ID:
             self.blocked = isinstance(result, dict) and result.get("blocking") is True
@@ -117,7 +117,7 @@ def decode(data: bytes, at: int, depth: int = 0) -> "tuple[Any, int]":
     if kind in _CONSTANTS:
         return _CONSTANTS[kind], at
     if kind not in _SIZES:
-        raise ValueError("no msgpack")
+        raise ValueError("not valid msgpack")
     width, what = _SIZES[kind]
     number = int.from_bytes(_bytes(data, at, width), "big", signed=what == "signed")
     at += width

@@ -54,9 +54,9 @@ def decode(text: str) -> Message:
     try:
         value = _value(text)
     except (ValueError, RecursionError):
-        return Invalid(None, PARSE_ERROR, "Parse error: the message is not JSON.")
+        return Invalid(None, PARSE_ERROR, "Parse error: the message is not valid JSON.")
     if not isinstance(value, dict):
-        return Invalid(None, INVALID_REQUEST, "Invalid request: a message is one JSON object.")
+        return Invalid(None, INVALID_REQUEST, "Invalid request: the message must be a JSON object.")
     return _message(value)
 
 

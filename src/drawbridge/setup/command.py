@@ -20,7 +20,7 @@ SHORT = 12
 """The maximum number of lines of a change that is shown in full at first, unless the plan describes it in words
 (``about``)."""
 
-UNCONFIRMED = "The changes were not confirmed, and nothing was changed. Run this again with --yes."
+UNCONFIRMED = "The changes were not confirmed, so none were made. Run this again with --yes."
 
 VERBS = {"create": "Create", "modify": "Change", "delete": "Delete"}
 STYLES = {"-": "removed", "+": "added", "@": "path"}
@@ -178,7 +178,7 @@ def _report(chosen: SetupSettings, plan: Plan, said: dict[str, Any], *, unasked:
                 _print(f"The previous {facts['path']} was saved as {facts['backup']}.")
         _print(plan.done)
     elif not unasked:
-        _print("Nothing was changed.")
+        _print("No changes were made.")
     for note in plan.notes:
         _print(f"Note: {note}", sys.stderr)
 

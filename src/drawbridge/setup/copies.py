@@ -63,7 +63,7 @@ def install(folder: Path, parts: Iterable[str], place: Path, inside: str, prepar
         os.rename(beside, place)
     except OSError as error:
         why = (error.strerror or "unknown reason").lower()
-        raise NotPrivate(f"{place} can't be written: {why}. Nothing was changed elsewhere.") from None
+        raise NotPrivate(f"{place} can't be written: {why}. No other changes were made.") from None
     finally:
         shutil.rmtree(beside, ignore_errors=True)
 

@@ -59,15 +59,15 @@ class Change:
         root."""
         target = _target(self.path)
         if self.before is not None and not (os.access(target, os.W_OK) and target.stat().st_mode & 0o222):
-            raise NotWritable(f"{self.path} is read-only. Nothing was changed. Make it writable and run this again.")
+            raise NotWritable(f"{self.path} is read-only. No changes were made. Make it writable and run this again.")
         parent = next(parent for parent in target.parents if os.path.lexists(parent))
         if not parent.is_dir():
             raise NotWritable(
-                f"{self.path} can't be created, because {parent} is not a directory. Nothing was changed."
+                f"{self.path} can't be created, because {parent} is not a directory. No changes were made."
             )
         if not os.access(parent, os.W_OK | os.X_OK):
             raise NotWritable(
-                f"{self.path} can't be written: you have no write permission for {parent}. Nothing was changed."
+                f"{self.path} can't be written: you have no write permission for {parent}. No changes were made."
             )
 
     def apply(self) -> Path | None:
@@ -95,12 +95,12 @@ def read(path: Path) -> bytes | None:
     regular file, or can't be read."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise UnusableFile(f"{path} is not a file. Nothing was changed. Move it away first.")
+            raise UnusableFile(f"{path} is not a file. Move it away first.")
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise UnusableFile(f"{path} can't be read: {_why(error)}. Nothing was changed.") from None
+        raise UnusableFile(f"{path} can't be read: {_why(error)}.") from None
 
 
 def missing_directories(path: Path) -> list[Path]:

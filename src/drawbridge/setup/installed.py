@@ -227,7 +227,7 @@ def _compile(copy: Path, interpreter: Interpreter) -> None:
     except subprocess.CalledProcessError as error:
         last = (error.stderr.strip().splitlines() or [f"exit code {error.returncode}"])[-1]
         raise ProgramFailed(
-            f"The guard's copy does not run with {interpreter.path}: {last}. Nothing else was changed."
+            f"The guard's copy does not run with {interpreter.path}: {last}. No other changes were made."
         ) from None
     except subprocess.TimeoutExpired:
-        raise ProgramFailed(f"{interpreter.path} did not finish within a minute. Nothing else was changed.") from None
+        raise ProgramFailed(f"{interpreter.path} did not finish within a minute. No other changes were made.") from None

@@ -47,7 +47,7 @@ def choose() -> Interpreter:
             return found
     raise NoProgram(
         f"No permanent Python {OLDEST[0]}.{OLDEST[1]} or newer was found; {sys.executable} is in a temporary directory. "
-        "Nothing was changed. Install Python (the python3 package) and run this again."
+        "Install Python (the python3 package) and run this again."
     )
 
 

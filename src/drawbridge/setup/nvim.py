@@ -98,7 +98,7 @@ class Link:
                 self.path.symlink_to(self.after, target_is_directory=True)
         except OSError as error:
             why = (error.strerror or "unknown reason").lower()
-            raise NotWritable(f"{self.path} can't be changed: {why}. Nothing else was changed.") from None
+            raise NotWritable(f"{self.path} can't be changed: {why}. No other changes were made.") from None
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def _ask(nvim: str, lua: str) -> str:
             command, capture_output=True, text=True, timeout=20, check=True, stdin=subprocess.DEVNULL
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
-        raise ProgramFailed(f"{nvim} did not report its directories: {error}. Nothing was changed.") from None
+        raise ProgramFailed(f"{nvim} did not report its directories: {error}.") from None
 
 
 def _wanted(places: Places) -> tuple[Path, list[Step]]:

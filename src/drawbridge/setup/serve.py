@@ -193,16 +193,14 @@ def service(platform: str = sys.platform, environ: Mapping[str, str] = os.enviro
         return Systemd(environ)
     if platform == "darwin":
         return Launchd(environ, os.getuid() if uid is None else uid)
-    raise NoProgram(
-        f"The service manager of {platform} is not supported. Nothing was changed. Start `drawbridge serve` another way."
-    )
+    raise NoProgram(f"The service manager of {platform} is not supported. Start `drawbridge serve` another way.")
 
 
 def plan_setup(chosen: Service | None = None) -> Plan:
     target = chosen or service()
     if is_passing(sys.executable):
         raise NoProgram(
-            f"This drawbridge runs with {sys.executable}, which is in a temporary directory. Nothing was changed. Install it "
+            f"This drawbridge runs with {sys.executable}, which is in a temporary directory. Install it "
             "permanently, for example with pipx, and run this again from there."
         )
     before, after = files.read(target.path), _marked(target.content())

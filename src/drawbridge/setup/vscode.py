@@ -89,7 +89,7 @@ def _find(program: str | None) -> str:
         if found := shutil.which(name):
             return found
     missing = f"{program} can't be run" if program else f"None of {', '.join(PROGRAMS)} is on PATH"
-    raise NoProgram(f"{missing}. Nothing was changed. Install VS Code's command, or give its path with --program PATH.")
+    raise NoProgram(f"{missing}. Install VS Code's command, or give its path with --program PATH.")
 
 
 def _run(program: str, *arguments: str) -> str:
@@ -101,10 +101,10 @@ def _run(program: str, *arguments: str) -> str:
             command, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ProgramFailed(f"`{shlex.join(command)}` failed: {error}. Nothing else was changed.") from None
+        raise ProgramFailed(f"`{shlex.join(command)}` failed: {error}. No other changes were made.") from None
     if ended.returncode:
         last = ((ended.stderr or ended.stdout).strip().splitlines() or ["no output"])[-1]
         raise ProgramFailed(
-            f"`{shlex.join(command)}` failed with exit code {ended.returncode}: {last}. Nothing else was changed."
+            f"`{shlex.join(command)}` failed with exit code {ended.returncode}: {last}. No other changes were made."
         )
     return ended.stdout

@@ -56,10 +56,10 @@ def _package(extension_dir: Path) -> dict[str, Any]:
     try:
         package = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UnusableFile(f"{path} can't be read as an extension's manifest: {error}. Nothing was written.") from None
+        raise UnusableFile(f"{path} can't be read as an extension's manifest: {error}.") from None
     missing = [name for name in REQUIRED if name not in package] if isinstance(package, dict) else list(REQUIRED)
     if missing:
-        raise UnusableFile(f"{path} lacks {', '.join(missing)}. Nothing was written.")
+        raise UnusableFile(f"{path} lacks {', '.join(missing)}.")
     return dict(package)
 
 

@@ -126,7 +126,7 @@ class HttpServer:
                 return True
             replaceable = _replaceable(waiting)
             if is_full:
-                self._report("cut one" if replaceable else "refused one")
+                self._report("closed one without an active request" if replaceable else "refused a new one")
             if not replaceable:
                 return not is_full
             self._cut_one_of(replaceable)
@@ -144,7 +144,7 @@ class HttpServer:
         now = asyncio.get_running_loop().time()
         if now - self._reported_at >= REPORT_SECONDS:
             self._reported_at = now
-            logger.warning("%d connections are open: %s", self.options.connections, what)
+            logger.warning("the limit of %d connections is reached: %s", self.options.connections, what)
 
     def _ping_in(self, seconds: float | None) -> None:
         if seconds is not None:

@@ -105,6 +105,18 @@ def test_the_default_mode_is_one_that_is_allowed(modes: tuple[str, ...], mode: s
     assert within(Ceilings(modes=modes), Options(), NOON).permission_mode == mode
 
 
+def test_a_model_name_that_is_not_valid_is_refused_with_an_example() -> None:
+    with pytest.raises(ClientError) as refused:
+        within(Ceilings(), Options(model="--opus"), NOON)
+    assert refused.value.text == 'data.options.model: it must be a model name, such as "opus".'
+
+
+def test_the_model_is_required_if_only_patterns_are_allowed() -> None:
+    with pytest.raises(ClientError) as refused:
+        within(Ceilings(models=("*sonnet*", "*haiku*")), Options(), NOON)
+    assert refused.value.text == "model is required, and must be one of *sonnet*, *haiku*."
+
+
 def test_the_default_model_is_the_first_without_a_wildcard() -> None:
     assert within(Ceilings(models=("*sonnet*", "haiku", "opus")), Options(), NOON).model == "haiku"
 

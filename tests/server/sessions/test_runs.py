@@ -671,6 +671,7 @@ async def test_a_mode_that_the_agent_refuses_is_not_kept(tmp_path: Path) -> None
         with pytest.raises(ClientError) as refused:
             await server.does(phone, "set_mode", project, mode="dontAsk")
         assert refused.value.code == "NOT_SUPPORTED"
+        assert refused.value.text.endswith(". The previous setting is still in effect.")
         process.ends()
         await settled()
         again = await server.running(phone, project)

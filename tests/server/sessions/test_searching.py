@@ -16,9 +16,9 @@ import pytest
 
 from drawbridge.agents import base
 from drawbridge.core.errors import HistoryNotWritten, HistoryUnreadable
-from drawbridge.server.events import PromptAccepted
+from drawbridge.server.events import PromptAccepted, Recorded
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import FRAME_BYTES
+from drawbridge.server.protocol.messages import FRAME_BYTES, ChangedFile, ReviewDecided, RunFinished, RunReverted
 from drawbridge.server.sessions import exporting
 from drawbridge.server.store import search
 from tests.server.core_rig import Client, Server, exported, records, serving, settled
@@ -507,6 +507,29 @@ async def test_an_export_of_records_is_the_history(tmp_path: Path, monkeypatch: 
         for after in ("x", "1", "1.0.0", "0.1.x", "0.1.2.3", f"0.{'9' * 30}.0"):
             with pytest.raises(ClientError, match=r"is not valid\. Use the `next`"):
                 await server.does(phone, "session_export", project, after=after)
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (RunFinished(run_id="r", outcome="failed", duration_ms=5, error="it exited"), "Run failed: it exited"),
+        (RunFinished(run_id="r", outcome="interrupted", duration_ms=5), "Run interrupted"),
+        (RunFinished(run_id="r", outcome="killed", duration_ms=5), "Run killed"),
+        (RunFinished(run_id="r", outcome="timeout", duration_ms=5), "Run timed out"),
+        (RunReverted("r", "Ada", (ChangedFile("a.py", "changed"),)), "Ada undid the changes to 1 file"),
+        (ReviewDecided(files=1, hunks=2, left=3, by="Ada", decision="keep"), "Ada kept 2 changes in 1 file"),
+    ],
+    ids=["failed", "interrupted", "killed", "timed out", "undone", "reviewed"],
+)
+async def test_an_export_reports_how_runs_end_and_what_users_decide(
+    tmp_path: Path, message: Recorded, words: str
+) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await run(server, phone, project, "walnuts")
+        server.core.projects.get(project).store.write(message)
+        assert f"> {words}\n\n" in await exported(server, phone, project)
 
 
 async def test_prompts_in_the_queue_are_exported_as_they_ran(tmp_path: Path) -> None:

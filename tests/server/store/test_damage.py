@@ -460,7 +460,7 @@ def test_a_file_that_another_server_writes_is_not_written_by_two(tmp_path: Path)
     fill(first, 2)
     second = open_history(tmp_path)
     before = read_independently(tmp_path)
-    with pytest.raises(HistoryNotWritten, match="another program is writing it"):
+    with pytest.raises(HistoryNotWritten, match="another program is writing to it"):
         second.append("claude", b"1", at(3))
     assert read_independently(tmp_path) == before
     assert first.append("claude", message(3), at(3)).seq == 3

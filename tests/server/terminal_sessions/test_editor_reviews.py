@@ -121,6 +121,21 @@ async def test_the_first_decision_counts_and_names_its_author(rig: SocketRig) ->
         assert in_editors(rig) == [("review_decided", "Neovim", {"decision": "undo", "hunks": 1})]
 
 
+async def test_an_internal_error_is_reported_to_the_editor(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = await changed(rig, "one")
+
+    async def fails(*_: object) -> None:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(rig.server.core, "review_get", fails)
+    async with bridge() as line:
+        answer = await asks(line, folder=str(one.place))
+        assert (answer["code"], answer["text"]) == (
+            "INTERNAL",
+            "Internal server error. The server's log has the details.",
+        )
+
+
 async def test_a_whole_file_is_decided_as_it_was_shown(rig: SocketRig) -> None:
     one = await changed(rig, "one")
     about: Message = {"project": one.session.project, "decision": "keep", "file": "poem.txt"}

@@ -354,7 +354,10 @@ class Core:
         if not parts:
             if not kept:
                 raise no_session()
-            text = "Only the agent itself stores this session. Drawbridge has no copy of it to delete."
+            text = (
+                "The session can't be deleted: only the agent has a record of it, and Drawbridge does not delete the "
+                "records of agents."
+            )
             raise ClientError("NOT_SUPPORTED", text, "data.session_id")
         trash = await asyncio.to_thread(self.projects.trash_file, project)
         is_current = parts[-1] is every[-1]

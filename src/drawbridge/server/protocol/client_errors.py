@@ -162,7 +162,9 @@ CODES: Final[Mapping[str, Kind]] = {
     "DISK_SPACE_LOW": Kind("The disk is full or nearly full.", retryable=True),
     "FILE_OPERATION": Kind("A file could not be read or written.", retryable=True),
     "SHUTTING_DOWN": Kind("The server is shutting down; connect again later.", retryable=True),
-    "INTERNAL_ERROR": Kind("An internal server error; its log has the details under `correlation_id`.", retryable=True),
+    "INTERNAL_ERROR": Kind(
+        "An internal error in the server. Its log has the details; search it for the `correlation_id`.", retryable=True
+    ),
 }
 """All codes. A single ``ClientError`` may override the ``retryable`` of its code."""
 

@@ -157,7 +157,7 @@ def checked_model(ceilings: Ceilings, model: str, field: str = "data.options.mod
     """Returns ``model``. Raises ``ClientError``: VALIDATION_FAILED if the name is not valid, PERMISSION_DENIED if
     clients may not choose it."""
     if model and not MODEL_NAME.fullmatch(model):
-        text = f'{field}: it is not a valid model name, such as "opus".'
+        text = f'{field}: it must be a model name, such as "opus".'
         raise ClientError("VALIDATION_FAILED", text, field)
     if ceilings.models and not _fits(model, ceilings.models):
         raise _denied(field.rpartition(".")[2], f"must be one of {', '.join(ceilings.models)}", field)
@@ -278,7 +278,7 @@ def _model(ceilings: Ceilings, asked: str | None) -> str | None:
         return None
     usual = next((one for one in ceilings.models if "*" not in one), None)
     if usual is None:
-        raise _denied("model", f"must be named, and be one of {', '.join(ceilings.models)}")
+        raise _denied("model", f"is required, and must be one of {', '.join(ceilings.models)}")
     return usual
 
 

@@ -20,6 +20,8 @@ from drawbridge.server.store.lines import Record
 from drawbridge.server.store.log import History
 from drawbridge.server.store.search import Part, Waited
 from drawbridge.server.store.texts import Text, clean, content
+from drawbridge.text.counts import counted
+from drawbridge.text.review_words import decided_words
 
 LONGEST_VALUE: Final = 20_000
 """The maximum number of characters of a code block in Markdown, which is for reading. JSON Lines contain the whole
@@ -30,6 +32,9 @@ PIECE: Final = 150_000
 message."""
 
 READ_AT_ONCE: Final = 1024 * 1024
+
+OUTCOMES: Final = {"timeout": "timed out"}
+"""The outcomes of runs that are not written as in the protocol."""
 
 _FENCES: Final = re.compile(r"`{3,}")
 
@@ -200,6 +205,10 @@ def _of_server(subtype: object, given: object, when: str) -> str:
     def word(name: str) -> str:
         return _line(_get(given, name))
 
+    def number(name: str) -> int:
+        value = _get(given, name)
+        return value if isinstance(value, int) else 0
+
     match subtype:
         case "permission_request":
             path = _line(_get(given, "proposal", "path"))
@@ -209,13 +218,15 @@ def _of_server(subtype: object, given: object, when: str) -> str:
         case "permission_withdrawn":
             return f"> Withdrawn: {word('reason')}\n\n"
         case "run_finished" if word("outcome") != "completed" and not word("removed_by"):
-            error = word("error")
-            return f"> Run {word('outcome')}{f': {error}' if error else ''}\n\n"
+            outcome, error = word("outcome"), word("error")
+            return f"> Run {OUTCOMES.get(outcome, outcome)}{f': {error}' if error else ''}\n\n"
         case "run_reverted":
-            return f"> The changes of a run were undone by {word('by')}\n\n"
+            files = _get(given, "files")
+            count = len(files) if isinstance(files, list) else 0
+            return f"> {word('by')} undid the changes to {counted(count, 'file')}\n\n"
         case "review_decided" if word("by"):
-            how = {"keep": "kept", "undo": "undone", "edit": "edited"}.get(word("decision"), "decided")
-            return f"> The agent's changes were {how} by {word('by')}\n\n"
+            decided = {"decision": word("decision"), "hunks": number("hunks"), "files": number("files")}
+            return f"> {word('by')} {decided_words(decided)}\n\n"
         case "session_reset":
             return f"---\n\nNew session, {when} UTC\n\n"
         case "session_changed" if word("fork_from"):

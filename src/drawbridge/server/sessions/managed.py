@@ -601,7 +601,8 @@ class ManagedSession(Session):
             try:
                 await self._worker.change(**chosen)
             except base.AgentRefused as error:
-                text = f"The agent rejected the change: {error}. It continues as before."
+                reason = str(error).removesuffix(".")
+                text = f"The agent rejected the change: {reason}. The previous setting is still in effect."
                 raise ClientError("NOT_SUPPORTED", text) from None
             self.store.check_there()
             self.data.options = msgspec.structs.replace(self.data.options, **chosen)

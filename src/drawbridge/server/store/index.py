@@ -255,7 +255,7 @@ def lock(file: int) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise BlockingIOError(errno.EAGAIN, "Another program is writing it") from None
+        raise BlockingIOError(errno.EAGAIN, "Another program is writing to it") from None
     except OSError:
         pass
 

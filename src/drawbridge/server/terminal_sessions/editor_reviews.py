@@ -24,7 +24,7 @@ from drawbridge.text.review_words import no_session
 
 logger = logging.getLogger("drawbridge.server")
 
-FAILED = "The server failed. Its log has the reason."
+FAILED = "Internal server error. The server's log has the details."
 
 
 class ReviewCommands(Protocol):

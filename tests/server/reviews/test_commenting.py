@@ -199,6 +199,22 @@ async def test_the_number_and_the_size_of_comments_are_limited(tmp_path: Path, m
         assert (await one.comments())[first]["text"] == "Why?"
 
 
+async def test_git_keeps_no_text_for_a_comment_that_does_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(lines_3_and_17)
+        await one.write(3, "LINE 3\n")
+        listed = ("for-each-ref", "--format=%(refname) %(objectname)", f"refs/drawbridge/{one.project}/review/comments")
+        before = git(one.directory, *listed)
+        assert before
+        one.replace("LINE 17\n", "LINE SEVENTEEN\n")
+        monkeypatch.setattr(commenting, "MOST_COMMENTS", 1)
+        error = await refused(one, path="poem.txt", line=17, quote="LINE SEVENTEEN\n", text="One more")
+        assert error.code == "RESOURCE_LIMIT"
+        assert git(one.directory, *listed) == before
+
+
 @pytest.mark.thorough
 async def test_resolved_comments_make_room_for_new_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remembered, "MOST_COMMENTS", 2)

@@ -143,6 +143,19 @@ class Commenting:
                 lines = lines_of(version.text or "")[line - 1 : last]
                 if len(lines) != last - line + 1 or _ended("".join(lines)) != _ended(quote):
                     raise ClientError("HUNK_GONE", NOT_AS_SHOWN, field="data.quote", details={"gone": path})
+                comment = ReviewComment(
+                    comment_id=id,
+                    by=asker.name,
+                    path=path,
+                    side=command.side,
+                    line=line,
+                    end_line=last,
+                    quote="".join(lines),
+                    blob=version.blob,
+                    text=text,
+                    suggestion=suggestion,
+                )
+                self._check_room(comment)  # before git keeps the text of a comment that is refused
                 kept = [one.comment.blob for one in self._comments.values()]
                 await self._review.keep_texts(git, [*kept, version.blob])
         except HunkGone as error:
@@ -150,18 +163,7 @@ class Commenting:
         except NoLines:
             text = "The file has no lines on this side that can be commented on."
             raise ClientError("VALIDATION_FAILED", text, field="data.side") from None
-        return ReviewComment(
-            comment_id=id,
-            by=asker.name,
-            path=path,
-            side=command.side,
-            line=line,
-            end_line=last,
-            quote="".join(lines),
-            blob=version.blob,
-            text=text,
-            suggestion=suggestion,
-        )
+        return comment
 
     def _changed(self, command: commands.ReviewComment, id: str, asker: Subscriber) -> ReviewComment | None:
         """A comment as it is after this change; None if it is removed. Raises ``ClientError``."""

@@ -481,3 +481,63 @@ async def test_in_a_part_of_a_repository_paths_are_relative_to_the_project(tmp_p
         id = await one.write(3, "A 2\n", path="a.txt")
         (one.directory / "a.txt").write_text("above\n" + one.text("a.txt"))
         assert (await one.comments())[id]["line"] == 4
+
+
+ODD_NAME = "caf\udce9.txt"
+"""A file's name that is not valid UTF-8."""
+
+SHOWN_NAME = "caf\ufffd.txt"
+
+
+async def test_a_file_whose_name_is_not_utf_8_gets_comments(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        (one.directory / "deep").mkdir()
+        for folder in (one.directory, one.directory / "deep"):
+            (folder / ODD_NAME).write_text(POEM)
+
+        def work(directory: Path) -> None:
+            for folder in (directory, directory / "deep"):
+                (folder / ODD_NAME).write_text(POEM.replace("line 3\n", "LINE 3\n"))
+
+        await one.run(work)
+        ids = [await one.write(3, "LINE 3\n", path=path) for path in (SHOWN_NAME, f"deep/{SHOWN_NAME}")]
+        ids.append(await one.write(3, "line 3\n", path=SHOWN_NAME, side="old"))
+        one.replace("line 1\n", "above\nline 1\n", ODD_NAME)
+        found = await one.comments()
+        assert [(found[id]["path"], found[id]["line"], found[id].get("outdated", False)) for id in ids] == [
+            (SHOWN_NAME, 4, False),
+            (f"deep/{SHOWN_NAME}", 3, False),
+            (SHOWN_NAME, 4, False),
+        ]
+        await sent(one)
+        assert f"`{SHOWN_NAME}`, line 4" in prompts_of_agent(one)[-1]
+        one.replace("LINE 3\n", "Line 3\n", ODD_NAME)
+        await one.end()
+        answers = {file["path"]: file["hunks"][0].get("answers", []) for file in (await one.get())["files"]}
+        assert answers == {SHOWN_NAME: [ids[0], ids[2]], f"deep/{SHOWN_NAME}": []}
+
+
+async def test_a_comment_on_a_kept_file_whose_name_is_not_utf_8_stays_at_its_line(tmp_path: Path) -> None:
+    """The review no longer contains the file, which is in a part of a repository."""
+    async with reviewing(tmp_path, inside="part") as one:
+        await one.run(lambda directory: (directory / ODD_NAME).write_text(POEM))
+        id = await one.write(3, "line 3\n", path=SHOWN_NAME)
+        review = await one.get()
+        left = await one.decide(all=True, version=review["version"], decision="keep")
+        assert left["files"] == []
+        assert not (await one.comments())[id].get("outdated", False)
+
+
+async def test_files_that_clients_can_not_tell_apart_get_no_comment(tmp_path: Path) -> None:
+    def work(directory: Path) -> None:
+        for name in (ODD_NAME, "caf\udce8.txt"):
+            (directory / name).write_text("1\n")
+
+    async with reviewing(tmp_path) as one:
+        await one.run(work)
+        error = await refused(one, path=SHOWN_NAME, line=1, quote="1\n", text="Why?")
+        assert (error.code, error.field) == ("VALIDATION_FAILED", "data.path")
+        assert error.text == (
+            f"The comment can't be added: the review has several files that are shown as {SHOWN_NAME}. "
+            "Rename them, or write about them in a prompt."
+        )

@@ -20,7 +20,7 @@ from drawbridge.server.reviews.comments import prompt_of
 from drawbridge.server.reviews.messages import refused
 from drawbridge.server.reviews.places import Placed
 from drawbridge.server.reviews.remembered import COMMENTS_BYTES, MOST_COMMENTS, Remembered, sized
-from drawbridge.server.reviews.reviews import HunkGone, NoLines, Open, Review
+from drawbridge.server.reviews.reviews import HunkGone, NoLines, Open, Review, SameName
 
 LONGEST_TEXT: Final = 10_000
 """The maximum length of a comment, of its suggestion, and of the lines that it is about, in characters."""
@@ -160,6 +160,10 @@ class Commenting:
                 await self._review.keep_texts(git, [*kept, version.blob])
         except HunkGone as error:
             raise refused(error) from None
+        except SameName:
+            problem = f"The comment can't be added: the review has several files that are shown as {path}."
+            remedy = "Rename them, or write about them in a prompt."
+            raise ClientError("VALIDATION_FAILED", f"{problem} {remedy}", field="data.path") from None
         except NoLines:
             text = "The file has no lines on this side that can be commented on."
             raise ClientError("VALIDATION_FAILED", text, field="data.side") from None

@@ -10,6 +10,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from drawbridge.server.checkpoints.commits import shown_path
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.protocol.messages import ReviewComment
 from drawbridge.server.reviews.change_set import FileChange, Hunk, lines_of
@@ -22,6 +23,9 @@ Side: TypeAlias = Literal["new", "old"]
 
 LITERAL: Final = {"GIT_LITERAL_PATHSPECS": "1"}
 """With this environment, git does not interpret a file's name as a pattern."""
+
+REPLACED: Final = "\ufffd"
+"""What ``shown_path`` returns for bytes that are not UTF-8."""
 
 
 class Commits(NamedTuple):
@@ -45,29 +49,39 @@ async def places(
 ) -> Placed:
     """Finds the comments in the files. ``begun``: the ids of the comments whose run has begun. Raises ``GitFailed``."""
     paths = sorted({comment.path for comment in comments})
-    renamed = {file.path: file.old_path for file in files if file.old_path and file.path in paths}
-    old = await _entries(git, commits.base, [*paths, *renamed.values()])
-    old |= {path: old[old_path] for path, old_path in renamed.items() if old_path in old}
-    new = await _entries(git, commits.head, paths)
+    names = {shown_path(file.path): file.path for file in files}
+    old_names = {shown_path(file.path): file.path_before for file in files}
+    old = await _entries(git, commits.base, paths, old_names)
+    new = await _entries(git, commits.head, paths, names)
     runs = sorted({one.run_id for one in comments if one.run_id is not None and one.comment_id in begun})
-    before = {run: await _entries(git, f"{commits.runs}/{run}/before", paths) for run in runs}
+    before = {run: await _entries(git, f"{commits.runs}/{run}/before", paths, names) for run in runs}
     entries = [entry for tree in (old, new, *before.values()) for entry in tree.values()]
     entries += [f"100644 {comment.blob}" for comment in comments]
     texts = await loaded_texts(git, entries)
     return await asyncio.to_thread(_Comparing(texts, old, new, before).placed, files, comments, begun)
 
 
-async def _entries(git: Git, commit: str, paths: Sequence[str]) -> dict[str, Entry]:
-    """The entries of the files among ``paths`` in the commit, by path; empty if the commit does not exist."""
-    code, listed, _ = await git.run("ls-tree", "-z", commit, "--", *paths, environment=LITERAL)
+async def _entries(git: Git, commit: str, paths: Sequence[str], names: Mapping[str, str]) -> dict[str, Entry]:
+    """The entries of the files among ``paths`` in the commit, by these paths, which are as clients see them; empty if
+    the commit does not exist. ``names``: the paths in the commit of those files that are in the review."""
+    searched = {_searched(shown_path(names.get(path, path))) for path in paths}
+    code, listed, _ = await git.run("ls-tree", "-r", "-z", commit, "--", *sorted(searched), environment=LITERAL)
     if code:
         return {}
     found = {}
-    for fact, _, path in (item.partition("\t") for item in listed.split("\0") if item):
+    for fact, _, name in (item.partition("\t") for item in listed.split("\0") if item):
         mode, kind, blob = fact.split(" ")
         if kind == "blob":
-            found[path] = f"{mode} {blob}"
-    return found
+            found[name] = f"{mode} {blob}"
+    names = {**{shown_path(name): name for name in found}, **names}
+    return {path: found[names[path]] for path in paths if names.get(path) in found}
+
+
+def _searched(path: str) -> str:
+    """The file with this path as clients see it or, if git's name for it may be different, a directory that contains
+    it."""
+    certain, replaced, _ = path.partition(REPLACED)
+    return (certain.rpartition("/")[0] or ".") if replaced else path
 
 
 class _Comparing:
@@ -86,7 +100,7 @@ class _Comparing:
         self._changes: dict[tuple[str, str], Sequence[Span]] = {}
 
     def placed(self, files: Sequence[FileChange], comments: Sequence[ReviewComment], begun: Collection[str]) -> Placed:
-        hunks = {file.path: file.hunks for file in files}
+        hunks = {shown_path(file.path): file.hunks for file in files}
         found: list[ReviewComment] = []
         answers: dict[str, tuple[str, ...]] = {}
         for comment in comments:

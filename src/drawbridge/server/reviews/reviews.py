@@ -95,6 +95,10 @@ class NoLines(Exception):
     """The file has no lines on that side: it does not exist there, or its lines are not compared."""
 
 
+class SameName(Exception):
+    """Clients see several files of the review with the same path, because their names are not valid UTF-8."""
+
+
 class Open(Struct, frozen=True):
     """The review at one moment. ``version`` changes whenever anything in ``files`` does. ``private``: whether it is
     stored in a private repository."""
@@ -272,13 +276,15 @@ class Review:
             await self._set(git, start, trees.base, trees.head)
 
     async def text_of(self, git: Git, checkpoints: Checkpoints, path: str, side: Side) -> Version:
-        """One side of a file of the review as it is now. Raises ``HunkGone``, ``NoLines``, ``NoCheckpoint`` or
-        ``GitFailed``."""
+        """One side of a file of the review as it is now. ``path``: the file's path as clients see it. Raises
+        ``HunkGone``, ``SameName``, ``NoLines``, ``NoCheckpoint`` or ``GitFailed``."""
         review = await self.current(git, checkpoints)
-        file = next((file for file in review.files if file.path == path), None)
-        if file is None:
+        files = [file for file in review.files if shown_path(file.path) == path]
+        if not files:
             raise HunkGone(path)
-        version = file.new if side == "new" else file.old
+        if len(files) > 1:
+            raise SameName
+        version = files[0].new if side == "new" else files[0].old
         if version is None or version.text is None:
             raise NoLines
         return version

@@ -325,6 +325,33 @@ async def test_a_refused_comment_has_the_servers_reason(desk: Desk) -> None:
         await desk.shows()
 
 
+async def test_a_stored_comment_is_added_even_if_the_review_can_not_be_read(desk: Desk) -> None:
+    server = Served()
+    unread = wire.ReviewAnswer(id="", code="CHECKPOINT_NOT_FOUND", text="git failed.", done=True)
+    server.answers = [answer(FILE), unread, answer(FILE, comments=[comment()])]
+    async with server.listening():
+        desk.editor.report(WANTED)
+        await desk.shows("h1")
+        desk.editor.report(ReviewCommented("a.py", 2, 2, "TWO\n", "Why?"))
+        await desk.told("Draft added.")
+        await until(lambda: any(review is not None and review.comments for review in desk.editor.reviews), "a comment")
+        assert [text for text, _ in desk.editor.told] == ["1 file +1 −1 to review.", "Draft added."]
+
+
+async def test_submitted_comments_are_done_even_if_the_review_can_not_be_read(desk: Desk) -> None:
+    server = Served()
+    unread = wire.ReviewAnswer(id="", code="CHECKPOINT_NOT_FOUND", text="git failed.", done=True)
+    still = wire.ReviewAnswer(id="", code="CHECKPOINT_NOT_FOUND", text="git failed.")
+    server.answers = [answer(FILE, comments=[comment()]), unread, still]
+    async with server.listening():
+        desk.editor.report(WANTED)
+        await desk.shows("h1")
+        desk.editor.report(ReviewSubmitted("d1", ""))
+        await desk.told("git failed.")
+        assert [text for text, _ in desk.editor.told][1:] == ["Submitted: 1 comment.", "git failed."]
+        assert desk.editor.reviews[-1] is None
+
+
 async def test_a_directory_that_is_gone_closes_the_review_with_the_reason(desk: Desk) -> None:
     server = Served()
     gone = wire.ReviewAnswer(id="", code="INVALID_PATH", text="The directory is missing.")

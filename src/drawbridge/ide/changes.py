@@ -148,7 +148,7 @@ class Changes:
             await self._editor.notify(_who(deciders))
 
     async def _decided(self, event: ReviewDecided) -> None:
-        before = self._shown
+        done = _done(event, self._shown)
         decision = wire.ReviewDecision(
             id=uuid.uuid4().hex,
             project=self._project,
@@ -157,7 +157,7 @@ class Changes:
             file=event.file,
             version=event.version,
         )
-        await self._change(decision, lambda review: f"{_done(event, before)} {_left(review)}")
+        await self._change(decision, done, lambda review: f"{done} {_left(review)}")
 
     async def _commented(self, event: ReviewCommented | ReviewCommentRemoved) -> None:
         line = wire.ReviewComment(id=uuid.uuid4().hex, project=self._project)
@@ -168,19 +168,21 @@ class Changes:
         else:
             line = msgspec.structs.replace(line, comment=event.comment)
         done = "Draft removed." if line.comment else "Draft added."
-        await self._change(line, lambda review: f"{done} {_waiting(review)}")
+        await self._change(line, done, lambda review: f"{done} {_waiting(review)}")
 
     async def _submitted(self, event: ReviewSubmitted) -> None:
         sent = sum(comment.is_draft for comment in self._shown.comments) if self._shown else 0
         line = wire.ReviewSubmission(id=uuid.uuid4().hex, project=self._project, drafts=event.drafts, text=event.text)
-        await self._change(line, lambda review: _sent(review, sent))
+        await self._change(line, f"Submitted: {counted(sent, 'comment')}.", lambda review: _sent(review, sent))
 
     async def _change(
         self,
         line: wire.ReviewDecision | wire.ReviewComment | wire.ReviewSubmission,
-        done: Callable[[Review], str],
+        done: str,
+        after: Callable[[Review], str],
     ) -> None:
-        """Sends a change. ``done`` returns the notice for the user, from the review after the change."""
+        """Sends a change. ``after`` returns the notice for the user, from the review after the change; ``done`` is the
+        notice if that review could not be read."""
         before = self._shown
         try:
             answer = await self._link.change_review(line)
@@ -197,9 +199,12 @@ class Changes:
             await self._editor.show_review(before, is_wanted=False)
             raise
         else:
+            if answer.done:
+                await self._editor.notify(done)
+                return self._look()  # reports the reason if the review still can't be read
             review, _ = read(answer)
             await self._show(review)
-            await self._editor.notify(done(review))
+            await self._editor.notify(after(review))
 
     async def _show_again(self) -> None:
         """Reads and shows the review after a refusal, since what is shown may no longer exist. If it can't be read, no

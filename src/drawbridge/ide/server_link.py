@@ -160,8 +160,8 @@ class ServerLink:
     async def change_review(
         self, line: wire.ReviewDecision | wire.ReviewComment | wire.ReviewSubmission
     ) -> wire.ReviewAnswer:
-        """Sends a change and returns the review after it. Raises ``ReviewRefused``, or ``Refused`` if no server
-        answers."""
+        """Sends a change and returns the review after it, or an answer that the change is ``done`` but the review could
+        not be read. Raises ``ReviewRefused``, or ``Refused`` if no server answers."""
         return await self._request(line)
 
     async def _request(self, line: wire.ReviewLine) -> wire.ReviewAnswer:
@@ -176,7 +176,7 @@ class ServerLink:
             raise Refused(NO_ANSWER) from None
         finally:
             del self._requests[line.id]
-        if found.code:
+        if found.code and not found.done:
             raise ReviewRefused(found.code, found.text, msgspec.json.decode(found.details))
         return found
 

@@ -272,7 +272,8 @@ class ReviewAnswer(Struct, tag="review", frozen=True, kw_only=True):
     """The review of the session ``project`` in ``directory``: ``review`` is a ``Review`` of the client protocol.
 
     If the request failed, or the review could not be read afterwards, ``code``, ``text`` and ``details`` are the
-    reason, as in an error of the client protocol, and ``review`` is null.
+    reason, as in an error of the client protocol, and ``review`` is null. ``done``: whether only the review could not
+    be read, after a comment was changed or the drafts were sent.
     """
 
     id: str
@@ -282,6 +283,7 @@ class ReviewAnswer(Struct, tag="review", frozen=True, kw_only=True):
     code: str = ""
     text: str = ""
     details: Raw = NOTHING
+    done: bool = False
 
 
 class ReviewList(Struct, tag="reviews", frozen=True):

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from drawbridge.core.errors import DrawbridgeError, NotPrivate
+from drawbridge.server.checkpoints.git import GitFailed
+from drawbridge.server.reviews.commenting import Commenting
 from drawbridge.server.sessions.context import Limits
 from tests.server.reviews.rig import POEM, make_repository
 
@@ -165,6 +168,30 @@ async def test_comments_of_an_editor_wait_for_an_agent_elsewhere(rig: SocketRig)
         refused = await asks(line, "review_submit", **about, drafts=review["drafts"])
         assert (refused["code"], refused["review"]) == ("NOT_SUPPORTED", None)
         assert refused["text"].startswith("The comments can't be sent")
+
+
+@pytest.mark.parametrize("error", [GitFailed("git was killed"), NotPrivate("The folder is not private.")])
+async def test_a_stored_comment_is_done_even_if_the_review_can_not_be_read(
+    error: GitFailed | DrawbridgeError, rig: SocketRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user would otherwise write the comment again."""
+    one = await changed(rig, "one")
+    about: Message = {"project": one.session.project}
+
+    async def fails(*_: object) -> None:
+        raise error
+
+    async with bridge() as line:
+        with monkeypatch.context() as broken:
+            broken.setattr(Commenting, "placed", fails)
+            given = {"path": "poem.txt", "line": 1, "end_line": 1, "quote": "LINE 1\n", "text": "Why?"}
+            unread = await asks(line, "review_comment", **about, **given)
+            assert (unread["done"], unread["review"], bool(unread["text"])) == (True, None, True)
+            assert not (await asks(line, **about))["done"]
+        [draft] = (await asks(line, **about))["review"]["comments"]
+        assert draft["text"] == "Why?"
+        refused = await asks(line, "review_comment", **about, **given | {"quote": "line 1\n"})
+        assert (refused["code"], refused["done"]) == ("HUNK_GONE", False)
 
 
 async def test_an_older_bridge_receives_no_unknown_messages(rig: SocketRig) -> None:

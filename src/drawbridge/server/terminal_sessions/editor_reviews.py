@@ -12,12 +12,13 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Raw
 
+from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editor, Person
 from drawbridge.server.events import DoneInEditor
 from drawbridge.server.protocol import commands, messages, replies
-from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.client_errors import ClientError, not_written
 from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.sessions.session import Session, Sessions
 from drawbridge.text.review_words import no_session
@@ -71,23 +72,29 @@ class EditorReviews:
 
     async def _answer(self, editor: Editor, line: wire.ReviewLine) -> None:
         person = Person(editor.about.editor if editor.about else "an editor")
+        done = False
         try:
             if isinstance(line, wire.ReviewRequest) and not line.project:
                 session, found = await self._found(line, person)
             else:
                 session = self._commands.all_sessions.get(line.project)
-                found = await self._done(session, line, person)
-        except ClientError as error:
-            details = Raw(msgspec.json.encode(error.details))
-            editor.send(wire.ReviewAnswer(id=line.id, code=error.code, text=error.text, details=details))
+                after = await self._change(session, line, person)
+                done = not isinstance(line, wire.ReviewRequest)
+                found = after or await self._review_of(session, person)
+        except (ClientError, DrawbridgeError) as error:
+            if isinstance(error, DrawbridgeError):
+                logger.warning("a review for an editor: %s", error)
+            refused = not_written(error) if isinstance(error, DrawbridgeError) else error
+            details = Raw(msgspec.json.encode(refused.details))
+            editor.send(wire.ReviewAnswer(id=line.id, code=refused.code, text=refused.text, details=details, done=done))
         else:
             review = Raw(msgspec.json.encode(found.data))
             editor.send(
                 wire.ReviewAnswer(id=line.id, project=session.id, directory=str(_real(session.path)), review=review)
             )
 
-    async def _done(self, session: Session, line: wire.ReviewLine, person: Person) -> Answer[replies.Review]:
-        """Executes the request. Returns the review as it is afterwards."""
+    async def _change(self, session: Session, line: wire.ReviewLine, person: Person) -> Answer[replies.Review] | None:
+        """Makes the change that is requested, if any. Returns the review after a decision; otherwise None."""
 
         def done(command: Any, reply: Any) -> None:
             session.store.announce(DoneInEditor(person.name, command, reply))
@@ -111,7 +118,7 @@ class EditorReviews:
                 done(command, accepted.data)
             case wire.ReviewRequest():
                 pass
-        return await self._review_of(session, person)
+        return None
 
     async def _review_of(self, session: Session, person: Person) -> Answer[replies.Review]:
         return await self._commands.review_get(commands.ReviewGet(project_id=session.id), person)

@@ -287,6 +287,18 @@ async def test_gh_creates_a_pull_request_with_the_persons_text(tmp_path: Path) -
         assert calls_of(calls) == [["pr", "create", "--title", "$(Shout)", "--body", "Why\n\n'not'?"]]
 
 
+async def test_gh_creates_no_pull_request_for_another_branch(tmp_path: Path) -> None:
+    """The agent checks out another branch during the push, and gh would use that one."""
+    calls = stand_in(tmp_path, "gh", f"echo {ADDRESS}")
+    async with pushing_from(tmp_path, GITHUB) as one:
+        made = commit(one)
+        hook(one.directory, "pre-push", "git checkout -q -b elsewhere")
+        pushed = await push(one, pull_request={"title": "Shout"})
+        assert (at_remote(one), calls_of(calls)) == (made, [])
+        assert pushed["problem"] == "gh did not create a pull request"
+        assert pushed["output"].endswith("The branch work is no longer checked out.")
+
+
 async def test_glab_creates_a_merge_request(tmp_path: Path) -> None:
     address = "https://gitlab.example.org/ada/poems/-/merge_requests/12"
     calls = stand_in(tmp_path, "glab", f"printf '!12 Shout (work)\\n {address}\\n\\n'")

@@ -156,8 +156,10 @@ async def push(git: Git, version: str, pull_request: tuple[str, str] | None) -> 
     if pull_request is None or target.program is None:
         return Pushed(target, output)
     words = shlex.join(await asyncio.to_thread(_command, target.program, target.branch, *pull_request))
+    check = _STILL_CHECKED_OUT if target.program == "gh" else ""
+    script = _script({"ref": given["ref"], "local": target.local}, f"{check}exec {words}")
     try:
-        code, more = await git.as_person(_script({}, f"exec {words}"), PULL_REQUEST_SECONDS, "a pull request")
+        code, more = await git.as_person(script, PULL_REQUEST_SECONDS, "a pull request")
     except GitFailed as error:
         code, more = -1, str(error)
     found = ADDRESS.findall(more)
@@ -255,3 +257,12 @@ _PUSH: Final = f"""
 [ "$("$git" rev-parse --verify --quiet "$ref^{{commit}}")" = "$commit" ] || exit {MOVED}
 exec "$git" push $upstream -- "$remote" "$ref:$there"
 """
+
+_STILL_CHECKED_OUT: Final = """
+if [ "$("$git" symbolic-ref --quiet HEAD)" != "$ref" ]; then
+    echo "The branch $local is no longer checked out."
+    exit 1
+fi
+"""
+"""gh creates the pull request for the branch that is checked out, and an agent may have checked out another one during
+the push."""

@@ -94,12 +94,13 @@ def gone_pid() -> int:
 
 
 @contextlib.contextmanager
-def mute(path: Path | str) -> Iterator[str]:
+def mute(path: Path | str) -> Iterator[socket.socket]:
     """A socket that accepts connections but never answers."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
-        yield str(path)
+        listener.setblocking(False)
+        yield listener
 
 
 @contextlib.asynccontextmanager
@@ -237,6 +238,26 @@ async def test_an_editor_that_does_not_answer_is_silent_and_never_waited_for_lon
     assert [" ".join(line.split()) for line in shown] == [f"✗ silent {path} did not answer in time: not guarded now"]
 
 
+async def test_a_silent_editor_is_waited_for_only_once(folder: Path) -> None:
+    """The report asks the editors twice. Waiting again for one that is silent would double the time that it takes."""
+    prefix = launcher.socket_prefix(str(folder))
+    answer = {"editor": "VS Code", "pid": os.getpid(), "folders": [str(folder)], "open": [str(folder / "a.txt")]}
+    answer["files"] = [{"name": str(folder / "a.txt"), "modified": False, "current": True}]
+    async with vscode(f"{prefix}vscode-{os.getpid()}.sock", answer):
+        with mute(f"{prefix}{os.getpid()}.sock") as silent:
+            said = await report(folder, DRAWBRIDGE_HOOK_DEADLINE="500")
+            requests = 0
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    connection, _ = silent.accept()
+                    with connection:
+                        requests += bool(connection.recv(1))
+    assert requests == 1
+    assert [entry["state"] for entry in said["sockets"]] == ["silent", "live"]
+    [editor] = said["editors"]
+    assert editor["files"] == [{"name": str(folder / "a.txt"), "modified": False, "current": True}]
+
+
 async def test_a_neovim_at_a_prompt_says_why_it_is_silent(nvim: Path, folder: Path) -> None:
     async with started(cwd=folder) as neovim:
         await neovim.person.call("nvim_ui_attach", 80, 24, {})
@@ -283,7 +304,8 @@ async def test_a_file_with_the_name_of_a_socket_is_not_ours(folder: Path) -> Non
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a socket away")
 async def test_another_users_socket_is_not_ours_and_nobody_speaks_to_it(folder: Path) -> None:
-    with mute(f"{launcher.socket_prefix(str(folder))}4711.sock") as path:
+    path = f"{launcher.socket_prefix(str(folder))}4711.sock"
+    with mute(path):
         os.lchown(path, 65_534, -1)
         said = await report(folder, "--sweep")
     assert [(entry["state"], entry["problem"]) for entry in said["sockets"]] == [

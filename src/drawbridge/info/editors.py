@@ -66,7 +66,7 @@ class Editor:
 
 def inspect(directory: str, places: tuple[str, ...] | None, deadline: int) -> tuple[list[Socket], list[Editor]]:
     """All sockets and editors, those for ``directory`` first. ``deadline``: how long all editors together may take to
-    answer one request, in milliseconds; they receive up to two requests."""
+    answer one request, in milliseconds. Editors that have answered the first request receive a second one."""
     prefix = launcher.socket_prefix(directory)
     found = find.sockets(places, os.environb)
     sockets = [Socket(path, kind, "stale", path.startswith(prefix)) for path, kind in found if not _listens(path)]
@@ -155,10 +155,12 @@ def _kind(path: str) -> str:
 
 
 def _answers(sockets: Sequence[tuple[str, str]], deadline: int) -> list[ask.Answer]:
-    """Asks each editor for its report, then for the state of every open file."""
+    """Asks each editor for its report, then those that have answered for the state of every open file: one that is
+    silent would use up the deadline again."""
     answers = ask.ask(sockets, "snapshot", {"paths": [], "want": list(WANTED)}, deadline)
     names = sorted({name for answer in answers for name in _open_files(answer.result)})
-    for file in ask.ask(sockets, "snapshot", {"paths": names, "want": []}, deadline) if names else []:
+    live = [(answer.path, answer.kind) for answer in answers if _is_snapshot(answer.result)]
+    for file in ask.ask(live, "snapshot", {"paths": names, "want": []}, deadline) if names else []:
         for answer in answers:
             if answer.path == file.path and _is_snapshot(answer.result) and isinstance(file.result, dict):
                 answer.result["files"] = file.result.get("files")

@@ -178,11 +178,12 @@ class Questions:
             surface.closed()
 
     def stop_waiting(self) -> bool:
-        """Withdraws the questions whose hook or bridge has not reconnected since the restart; if it reports one later
-        after all, the question counts as new. Decisions that were made in the meantime but not delivered are recorded
-        as overruled. Returns whether a question was withdrawn."""
+        """Withdraws the questions whose hook or bridge has not reconnected since the restart. Decisions that were made
+        in the meantime but not delivered are recorded as overruled. If a hook or bridge reports one of these questions
+        later after all, it counts as new. Returns whether a question was withdrawn."""
         for approval in self._undelivered.values():
             if approval.overrule():
+                self._known.pop(approval.request.known_as, None)
                 self._record(Overruled(approval, NO_LONGER_WAITED))
         self._undelivered.clear()
         approvals = self._session.approvals

@@ -17,7 +17,7 @@ from typing import Final, cast
 from msgspec import structs
 
 from drawbridge.core.addresses import place
-from drawbridge.protocols.gate import Head
+from drawbridge.protocols.gate import Head, Refusal
 from drawbridge.protocols.http import Body, Closed, Event, Fields, HttpConnection, HungUp, Message, RequestHead
 from drawbridge.transport.http_app import Exchange as Exchange
 from drawbridge.transport.http_app import HttpApp as HttpApp
@@ -55,7 +55,8 @@ HIGH_WATER: Final = 1024 * 1024
 """The number of bytes waiting for a slow peer above which nothing more is read from it."""
 
 REPORT_SECONDS: Final = 1.0
-"""The minimum time between two log lines about too many connections, in seconds."""
+"""The minimum time between two log lines about too many connections, and between two about refused requests, in
+seconds. Otherwise, a peer could fill the log."""
 
 DEFAULT_OPTIONS: Final = ServerOptions()
 
@@ -81,6 +82,7 @@ class HttpServer:
         self._server: asyncio.Server | TlsAcceptor | None = None
         self._pinging: asyncio.TimerHandle | None = None
         self._reported_at = float("-inf")
+        self._reported_refusal_at = float("-inf")
 
     async def __aenter__(self) -> HttpServer:
         def connect() -> _Connection:
@@ -145,6 +147,14 @@ class HttpServer:
         if now - self._reported_at >= REPORT_SECONDS:
             self._reported_at = now
             logger.warning("the limit of %d connections is reached: %s", self.options.connections, what)
+
+    def report_refusal(self, refusal: Refusal) -> None:
+        now = asyncio.get_running_loop().time()
+        if refusal.retry_after is None and now - self._reported_refusal_at >= REPORT_SECONDS:
+            self._reported_refusal_at = now
+            logger.warning("refused a request: %s", refusal.reason)
+        else:
+            logger.debug("refused a request: %s", refusal.reason)
 
     def _ping_in(self, seconds: float | None) -> None:
         if seconds is not None:
@@ -384,8 +394,7 @@ class _Connection(asyncio.Protocol):
         app, head = self._server.app, structs.replace(asked.head, peer=self.address)
         refusal = app.admit(head, asked.upgrade)
         if refusal is not None:
-            level = logging.WARNING if refusal.retry_after is None else logging.DEBUG
-            logger.log(level, "refused a request: %s", refusal.reason)
+            self._server.report_refusal(refusal)
             self._http.refuse(refusal)
         elif asked.upgrade:
             self._open_websocket(head)

@@ -19,6 +19,7 @@ from drawbridge.server.app import clients as clients_module
 from drawbridge.server.app.clients import AUTH_BYTES, UNFINISHED_BYTES
 from drawbridge.server.auth.access import OwnNames, is_loopback, owner_token
 from drawbridge.server.protocol.commands import Execute
+from drawbridge.transport import http_server
 from tests.protocols.bytes_of import close, frame, request, text
 from tests.server.app.rig import TOKEN, Server, serving
 from tests.server.wire_client import connected
@@ -244,6 +245,27 @@ async def test_strangers_of_one_network_share_a_limit(server: Server, monkeypatc
         assert await signs_in(one)
         await one.close()
     await until(lambda: not server.door.connections)
+
+
+async def test_refused_requests_cause_few_log_lines(
+    server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "REPORT_SECONDS", 3_600.0)
+    for _ in range(3):
+        assert await status_of(server, Host="evil.example") == 403
+        assert await status_of(server, "/wp-login.php") == 404
+    assert [message.partition(":")[0] for message in caplog.messages] == ["refused 127.0.0.1", "refused a request"]
+
+
+async def test_clients_that_do_not_sign_in_are_not_logged_one_by_one(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The level is the default one."""
+    caplog.set_level("INFO", "drawbridge")
+    async with connect(server.url, proxy=None) as client:
+        await client.send('{"type":"hello"}')
+        await client.wait_closed()
+    assert not caplog.messages
 
 
 async def test_the_token_is_never_logged(server: Server, caplog: pytest.LogCaptureFixture) -> None:

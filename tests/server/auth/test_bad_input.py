@@ -322,7 +322,27 @@ def test_a_device_above_a_limit_causes_few_lines(tmp_path: Path, monkeypatch: py
     assert len(lines) <= 2 * 3
 
 
-def test_limits_of_very_many_addresses_are_counted_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_very_many_addresses_cause_few_log_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One more line reports how many refusals were not logged."""
+    monkeypatch.setattr(entrance, "now", Clock())
+    monkeypatch.setattr(entrance, "REFUSALS", (5, 1.0))
+    monkeypatch.setattr(entrance, "LIMITED_SECONDS", 0.05)
+    gate = at_a_server(tmp_path)
+    for number in range(20):
+        headers = ("host", "localhost"), ("authorization", "Bearer wrong")
+        assert gate.refusal(Head("GET", "/", headers, f"198.51.100.{number}"), False) is not None
+    await until(lambda: len(caplog.messages) > 6, "the number of the other refusals")
+    *refused, many, rest = caplog.messages
+    assert refused == [f"refused 198.51.100.{number}: UNAUTHORIZED" for number in range(5)]
+    assert "very many addresses" in many
+    assert rest.endswith("not logged: 15")
+
+
+async def test_limits_of_very_many_addresses_are_counted_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(entrance, "now", Clock())
     monkeypatch.setattr(entrance, "REQUESTS", (1, 1.0))
     monkeypatch.setattr(entrance, "REFUSALS", (5, 1.0))

@@ -164,7 +164,8 @@ class Client:
         """Closes the connection. Drops frames that wait to be sent; requests that have already arrived are still
         executed."""
         if not self.is_closed:
-            logger.info("%s: closing, %d %s", self.id, code, reason)
+            level = logging.DEBUG if self.identity is None else logging.INFO  # strangers must not fill the log
+            logger.log(level, "%s: closing, %d %s", self.id, code, reason)
             self.end()
             self._websocket.close(code, reason)
 

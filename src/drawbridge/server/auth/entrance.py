@@ -68,11 +68,13 @@ CONNECTS: Final = (120, 1.0)
 """Connections from one device or SSH key. Each adds two entries to the audit log."""
 
 REFUSALS: Final = (1_000, 1.0)
-"""Audit log entries about clients that were refused or limited, from all addresses together."""
+"""Log lines and audit log entries about clients that were refused or limited, from all addresses together. Without a
+limit, somebody with many addresses could fill the log."""
 
 LIMITED_SECONDS: Final = 600
 """The minimum number of seconds between two audit log entries that report that one device, or one address, has reached
-the same limit. Somebody who stays just above a limit reaches it again with each attempt that is allowed in between."""
+the same limit. Somebody who stays just above a limit reaches it again with each attempt that is allowed in between.
+Also the time between the first refusal beyond ``REFUSALS`` and the log line with the number of such refusals."""
 
 RETRY_SECONDS: Final = 30
 
@@ -131,6 +133,8 @@ class Entrance:
         self._changes = Buckets(*CHANGES)
         self._connects = Buckets(*CONNECTS)
         self._refusals = Buckets(*REFUSALS)
+        self._unlogged = 0
+        """The number of refusals beyond ``REFUSALS`` that no log line has reported yet."""
         self._limited = Buckets(1, 1 / LIMITED_SECONDS)
         self._pairing = asyncio.Lock()
         self._logged_refusals = Buckets(1, 1 / RETRY_SECONDS)
@@ -267,8 +271,7 @@ class Entrance:
         full = self._full(identity, address)
         if full is not None:
             if self._logged_refusals.take(f"{full[0]} {place(address)}", now()) is None:
-                logger.warning("refused %s (%s): %s", address, identity.name or "the owner", full[0])
-                self._note_refusal(code=full[0], device=identity.name or None, address=address)
+                self._report_refusal(full[0], address, identity.name or None, identity.name or "the owner")
             raise ClientError("RESOURCE_LIMIT", full[1])
 
     def _full(self, identity: Identity, address: str) -> tuple[str, str] | None:
@@ -296,12 +299,8 @@ class Entrance:
             logger.warning("denied %s (%s): %s", address, by, code)
             self.note("denied", by=by, address=address, code=code, **fields)
         elif self._is_news("denials", refused, identity.device_id or place(address)):
-            logger.warning(
-                "%s (%s) keeps sending requests that it is not allowed to send: further refusals are not logged for now",
-                address,
-                by,
-            )
-            self._note_refusal("limited", what="denials", device=by, address=address)
+            text = "keeps sending requests that it is not allowed to send: further refusals are not logged for now"
+            self._report(f"{address} ({by}) {text}", "limited", what="denials", device=by, address=address)
 
     def _warn_of_proxy(self, head: Head) -> None:
         if not self._warned_of_proxy and self._access.is_unnamed_proxy(head):
@@ -315,9 +314,7 @@ class Entrance:
         """Logs and audits a refusal, at most once in ``RETRY_SECONDS`` for the same code and address."""
         address = self.address(head)
         if self._logged_refusals.take(f"{code} {place(address)}", now()) is None:
-            device = self._device(head)
-            logger.warning("refused %s%s: %s", address, f" ({device})" if device else "", code)
-            self._note_refusal(code=code, device=device, address=address)
+            self._report_refusal(code, address, self._device(head))
 
     def _device(self, head: Head) -> str | None:
         """The name of the token's device, to log a request that is refused anyway; None if it is not known."""
@@ -368,15 +365,13 @@ class Entrance:
             if refused is not None:
                 raise self._too_often("failed sign-in attempts", refused, address) from None
             self._failures.take(key, now())
-            device = (error.details or {}).get("device")
-            logger.warning("refused %s%s: %s", address, f" ({device})" if device else "", error.code)
-            self._note_refusal(code=error.code, device=device, address=address)
+            self._report_refusal(error.code, address, (error.details or {}).get("device"))
             raise
 
     def _too_often(self, what: str, refused: Refused, address: str, device: str = "") -> ClientError:
         if self._is_news(what, refused, device or place(address)):
-            logger.warning("too many %s from %s%s: refused for now", what, address, f" ({device})" if device else "")
-            self._note_refusal("limited", what=what, device=device or None, address=address)
+            line = f"too many {what} from {_from(address, device)}: refused for now"
+            self._report(line, "limited", what=what, device=device or None, address=address)
         seconds = math.ceil(refused.seconds)
         text = f"Too many {what}. Try again in {seconds} s."
         return ClientError("RATE_LIMITED", text, details={"retry_after": seconds})
@@ -385,13 +380,26 @@ class Entrance:
         """Whether to report that ``who`` has reached the limit ``what`` (``LIMITED_SECONDS``)."""
         return refused.first and self._limited.take(f"{what} {who}", now()) is None
 
-    def _note_refusal(self, event: str = "refused", **fields: Any) -> None:
-        refused = self._refusals.take("", now())
-        if refused is None:
+    def _report_refusal(self, code: str, address: str, device: str | None, who: str | None = None) -> None:
+        """Logs and audits a refusal. ``who``: the client's name in the log (default: ``device``)."""
+        line = f"refused {_from(address, who or device)}: {code}"
+        self._report(line, "refused", code=code, device=device, address=address)
+
+    def _report(self, line: str, event: str, **fields: Any) -> None:
+        """Writes a line to the log and an entry to the audit log, within the limit for all addresses (``REFUSALS``)."""
+        if self._refusals.take("", now()) is None:
+            logger.warning("%s", line)
             self.note(event, **fields)
-        elif self._is_news("refusals", refused, ""):
+            return
+        if not self._unlogged:
             logger.warning("refusing connections from very many addresses: further refusals are not logged for now")
             self.note("limited", what="refusals")
+            asyncio.get_running_loop().call_later(LIMITED_SECONDS, self._report_unlogged)
+        self._unlogged += 1
+
+    def _report_unlogged(self) -> None:
+        unlogged, self._unlogged = self._unlogged, 0
+        logger.warning("refusals in the last %d minutes that were not logged: %d", LIMITED_SECONDS // 60, unlogged)
 
     def note(self, event: str, **fields: Any) -> None:
         """Writes an entry to the audit log."""
@@ -408,6 +416,10 @@ class Entrance:
             audit = audited.IN_EDITORS[type(event.command)]
             fields = audit.fields(event.command, event.reply, event.asked)
             self.note(audit.event, by=event.by, project_id=announced.project_id, **fields)
+
+
+def _from(address: str, device: str | None) -> str:
+    return f"{address} ({device})" if device else address
 
 
 def as_refusal(error: ClientError) -> Refusal:

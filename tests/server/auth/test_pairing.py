@@ -175,10 +175,12 @@ async def test_requests_sent_right_after_a_wrong_code_are_not_executed(server: S
     assert stranger.close_code == 4401
 
 
-async def test_pairing_does_not_change_a_connected_client(server: Server, owner: WireClient) -> None:
+async def test_a_client_that_is_signed_in_does_not_use_up_a_code(server: Server, owner: WireClient) -> None:
+    """The code is for another device."""
     code = new_code(server.devices, "view")
-    assert code_of(await owner.ask("pair", {"code": code, "name": "tv"})) == "paired"
+    assert code_of(await owner.ask("pair", {"code": code, "name": "tv"})) == "UNAUTHORIZED"
     assert (await owner.ask("hello"))["data"]["device"]["scope"] == "admin"
+    assert (await pair(server, code, name="tv"))[0]["data"]["client"] == "tv"
 
 
 async def test_neither_code_nor_token_is_logged_or_kept(server: Server, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from websockets.asyncio.client import connect
+from websockets.asyncio.client import ClientConnection, connect
 
 import client_schema
 import page_types
@@ -94,6 +94,12 @@ def test_docs_list_every_error_code() -> None:
     assert all(example for *_, example in ERRORS)
 
 
+async def answer_of(connection: ClientConnection, request: str) -> dict[str, object]:
+    await connection.send(request)
+    answer: dict[str, object] = json.loads(await connection.recv())
+    return answer
+
+
 async def test_the_examples_of_errors_happen(tmp_path: Path) -> None:
     directory = tmp_path / "roots" / "code"
     (directory / "inner").mkdir(parents=True)
@@ -102,9 +108,10 @@ async def test_the_examples_of_errors_happen(tmp_path: Path) -> None:
         async with connect(server.url, additional_headers=headers, ssl=server.tls, proxy=None) as connection:
 
             async def ask(request: str) -> dict[str, object]:
-                await connection.send(request)
-                answer: dict[str, object] = json.loads(await connection.recv())
-                return answer
+                if '"pair"' in request:  # the first message of a new device
+                    async with connect(server.url, ssl=server.tls, proxy=None) as stranger:
+                        return await answer_of(stranger, request)
+                return await answer_of(connection, request)
 
             create = {"type": "project_create", "data": {"path": str(directory), "agent": "claude"}}
             project = (await ask(json.dumps(create)))["project_id"]

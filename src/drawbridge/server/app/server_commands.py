@@ -106,11 +106,11 @@ class ServerCommands:
         return self._authenticated(identity, client, None)
 
     async def pair(self, command: commands.Pair, client: Client) -> Answer[replies.Paired]:
-        identity, token = await self._entrance.by_code(
-            command.code, command.name, client.address, enters=client.identity is None
-        )
-        if client.identity is None:
-            self._clients.let_in(client, identity)
+        if client.identity is not None:
+            text = "This connection is already signed in. The code was not used; it is for another device."
+            raise ClientError("UNAUTHORIZED", text, "data.code")
+        identity, token = await self._entrance.by_code(command.code, command.name, client.address)
+        self._clients.let_in(client, identity)
         device = replies.DeviceOf(name=identity.name, scope=identity.scope, projects=identity.projects)
         paired = replies.Paired(client_id=client.id, client=client.name, token=token, device=device)
         return Answer(type="paired", data=paired)

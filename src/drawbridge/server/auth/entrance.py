@@ -179,9 +179,9 @@ class Entrance:
         with self._counted(address):
             return self._access.identify(token)
 
-    async def by_code(self, code: str, name: str | None, address: str, *, enters: bool) -> tuple[Identity, str]:
-        """Pairs a device. Returns its identity and its token. ``enters``: whether the device is to be admitted at once,
-        which requires room for it. Raises ``ClientError``; the code stays valid if there is no room."""
+    async def by_code(self, code: str, name: str | None, address: str) -> tuple[Identity, str]:
+        """Pairs a device. Returns its identity and its token. Raises ``ClientError``; the code stays valid if there is
+        no room for another client."""
         key = place(address)
         # One at a time, so that a wrong code is counted before the next one is checked.
         async with self._pairing:
@@ -190,8 +190,7 @@ class Entrance:
                 raise self._too_often("wrong pairing codes", refused, address)
             try:
                 # Room is reserved before the code is used up, so that a refused device can try again with the code.
-                room = self._place_for_newcomer(address) if enters else contextlib.nullcontext()
-                with room, self._counted(address, short=True):
+                with self._place_for_newcomer(address), self._counted(address, short=True):
                     device, token = await asyncio.to_thread(self._access.pair, code, name)
             except ClientError as error:
                 if error.code == "PAIRING_WRONG":

@@ -652,8 +652,8 @@ class SshChallenge(Struct, frozen=True):
 
 
 class Paired(Struct, frozen=True, kw_only=True):
-    """The reply to ``pair``: the only message from the server that contains a token. If the client had not signed in,
-    its connection continues as the new device's."""
+    """The reply to ``pair``: the only message from the server that contains a token. The connection continues as the
+    new device's."""
 
     client_id: str
     client: str

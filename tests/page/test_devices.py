@@ -211,6 +211,39 @@ async def test_a_link_with_a_code_makes_this_browser_a_device_of_its_own(
         person.sees(".settings", "This device is “Ada's phone”. Approve and stop.")
 
 
+def test_a_pairing_link_asks_before_it_replaces_access_that_works(browser: Browser, own_server: Server) -> None:
+    """The code may be meant for another device."""
+    devices = Devices(own_server.data)
+    token = given(own_server, "mine", "admin")
+    link = f"#pair={new_code(devices, 'view', 'theirs').replace('-', '')}"
+    with browser.person(f"{page_of(own_server)}#token={token}") as person:
+        person.until(f"{TOKEN} === '{token}'")
+        person.sees(".side")
+        person.runs(f"location.hash = '{link}'")
+        person.sees("dialog", "This link contains a pairing code")
+        person.clicks("dialog button:has-text('Keep this device’s access')")
+        person.loses("dialog")
+        assert (person("visible", css=".side"), person.runs(TOKEN)) == (True, token)
+        assert [device.name for device in devices] == ["mine"], "the code was not used"
+        person.runs(f"location.hash = '{link}'")
+        person.clicks("dialog button:has-text('Use the code')")
+        person.clicks("text=Pair this device")
+        person.until(f"{TOKEN} !== '{token}'")
+        person.sees(".side .empty", "This device can’t add projects.")
+    assert [device.name for device in devices] == ["mine", "theirs"]
+
+
+def test_a_pairing_link_replaces_a_token_that_is_not_valid(browser: Browser, own_server: Server) -> None:
+    code = new_code(Devices(own_server.data), "view").replace("-", "")
+    with browser.person(page_of(own_server)) as person:
+        person.sees("#token")
+        person.runs("localStorage.setItem('drawbridge.token', 'drawbridge_revoked')")
+        person.runs(f"history.replaceState(null, '', '#pair={code}')")
+        person("reload")
+        person.clicks("text=Pair this device")
+        person.sees(".side .empty", "No projects yet")
+
+
 def test_two_devices_with_the_same_name_are_told_apart(browser: Browser, own_server: Server) -> None:
     """The web UI proposes a name for the device; the server adds a number to a name that is in use."""
     devices = Devices(own_server.data)

@@ -60,6 +60,9 @@ let trying = kept.triedToken();
 /** The code of a sign-in link, until it is known whether this device's own token is still valid, and what it allows. */
 let offered: string | undefined;
 
+/** What a pairing link contains, until it is known whether this device's own token is still valid. */
+let held: Invitation | undefined;
+
 /** Whether the token was typed: the form then stays until the server has accepted it. */
 let isTyped = false;
 
@@ -126,10 +129,14 @@ function takeSecrets() {
       .get('fp')
       ?.toUpperCase()
       .match(/[0-9A-F]{2}/g);
-    invited.value = { code, fingerprint: bytes?.join(':') };
-    refused.value = undefined;
-    client.connection.stop();
     history.replaceState(null, '', `${location.pathname}#/`);
+    const link = { code, fingerprint: bytes?.join(':') };
+    if (!kept.token() || isOutside.value) {
+      invite(link);
+      return true;
+    }
+    held = link;
+    if (client.hello) takeHeld();
   }
   return false;
 }
@@ -256,6 +263,23 @@ function takeOffered() {
   replaceAccess('gives full access', 'Use the link', () => pair(code, kept.clientName()));
 }
 
+/** Once the server has accepted this device's token: asks whether to use a pairing link's code, which may be meant for
+ * another device. */
+function takeHeld() {
+  const link = held;
+  held = undefined;
+  if (link !== undefined) replaceAccess('contains a pairing code', 'Use the code', () => invite(link));
+}
+
+/** Shows the sign-in form with the code of a pairing link. */
+function invite(link: Invitation) {
+  held = undefined;
+  invited.value = link;
+  refused.value = undefined;
+  client.connection.stop();
+  route();
+}
+
 async function forget() {
   await push.unsubscribe(client).catch(() => {});
   kept.keepToken('');
@@ -331,6 +355,10 @@ client.addEventListener('change', (event) => {
       pair(code, kept.clientName());
       return;
     }
+    if (held !== undefined && trying === undefined) {
+      invite(held);
+      return;
+    }
     const mayReturn = trying !== undefined && kept.token() !== '';
     refused.value = mayReturn ? undefined : why && why.code !== 'UNAUTHORIZED' ? why.message : '';
     if (mayReturn) {
@@ -346,6 +374,7 @@ client.addEventListener('change', (event) => {
     route();
   } else if (what === 'hello') {
     takeOffered();
+    takeHeld();
     view.value?.redraw();
     void push.renew(client);
   } else if (what === 'gone') {

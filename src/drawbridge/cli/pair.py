@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--name", metavar="NAME", help="the device's name, as shown in histories (default: the name it reports)"
     )
-    add_rights(parser)
+    add_rights(parser, "approve")
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ from drawbridge.cli import sentence
 from drawbridge.settings.serve import ServeSettings
 
 if TYPE_CHECKING:
+    from drawbridge.server.auth.scopes import Scope
     from drawbridge.server.device_commands import Rights
 
 SUMMARY: Final = "create, list and revoke device tokens"
@@ -22,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     target = targets.add_parser("new", help=text, description=sentence(text))
     add_data_flags(target)
     target.add_argument("name", metavar="NAME", help="the device's name, as shown in histories")
-    add_rights(target)
+    add_rights(target, "run")
     text = "list the devices that have a token"
     target = targets.add_parser("list", help=text, description=sentence(text))
     add_data_flags(target)
@@ -57,11 +58,13 @@ def data_directory(chosen: argparse.Namespace) -> Path:
     return plan.data_directory(settings.load("serve", ServeSettings, vars(chosen)))
 
 
-def add_rights(parser: argparse.ArgumentParser) -> None:
+def add_rights(parser: argparse.ArgumentParser, scope: Scope) -> None:
+    """Adds the flags that limit what a device may do. ``scope``: the default scope."""
     text = (
-        "what the device may do, from least to most: read, answer requests, run agents, manage projects (default: run)"
+        "what the device may do, from least to most: read, answer requests, run agents, manage projects "
+        f"(default: {scope})"
     )
-    parser.add_argument("--scope", choices=("view", "approve", "run", "admin"), default="run", help=text)
+    parser.add_argument("--scope", choices=("view", "approve", "run", "admin"), default=scope, help=text)
     text = "a directory whose projects the device may see (default: all projects); repeatable"
     parser.add_argument("--project", action="append", metavar="DIR", default=[], help=text)
     text = "how long the token is valid, such as 12h, 30d or 8w (default: until it is revoked)"

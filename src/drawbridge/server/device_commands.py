@@ -130,7 +130,7 @@ light squares are drawn in the foreground color."""
 
 LIMITS: Final[Mapping[str, str]] = {
     "run": "It can use projects, but not add or remove them: for that, pair it with --scope admin.",
-    "approve": "It can answer requests and stop runs, but not send prompts.",
+    "approve": "It can answer requests and stop runs, but not send prompts: for that, pair it with --scope run.",
     "view": "It can only watch.",
 }
 """Maps each limited scope to a sentence about what a device with this scope can and can't do."""

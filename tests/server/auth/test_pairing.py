@@ -213,13 +213,16 @@ async def shown(server: Any, *arguments: str) -> subprocess.CompletedProcess[str
 async def test_the_command_shows_a_code_that_lets_one_device_in(tmp_path: Path) -> None:
     host = next(str(one) for one in of_this_machine() if one.version == 4 and not one.is_loopback)
     async with serving(tmp_path / "data", "--host", "0.0.0.0", "--public-host", "agents.example") as server:
-        done = await shown(server, "--name", "phone", "--scope", "approve")
+        done = await shown(server, "--name", "phone")
         assert done.returncode == 0, done.stderr
         port = server.url.rpartition(":")[2].partition("/")[0]
         assert f"https://agents.example:{port}/" in done.stdout
         assert f"https://{host}:{port}/" in done.stdout
         assert "▀" in done.stdout
-        assert "It can answer requests and stop runs, but not send prompts." in done.stdout
+        assert (
+            "It can answer requests and stop runs, but not send prompts: for that, pair it with --scope run."
+            in done.stdout
+        )
         assert server.ready["fingerprint"][:47] in done.stdout
         found = re.search(r"[A-Z2-9]{4}-[A-Z2-9]{4}", done.stdout)
         assert found is not None
@@ -235,7 +238,7 @@ async def test_the_command_shows_a_code_that_lets_one_device_in(tmp_path: Path) 
 async def test_the_command_reports_that_no_phone_can_connect(tmp_path: Path) -> None:
     async with serving(tmp_path / "data") as server:
         assert (server.data / running.FILE).stat().st_mode & 0o777 == 0o600
-        done = await shown(server)
+        done = await shown(server, "--scope", "run")
         assert done.returncode == 0
         assert "listens on this machine only" in done.stdout
         assert "It can use projects, but not add or remove them" in done.stdout

@@ -132,8 +132,7 @@ function M.accept(is_forced)
   require('drawbridge.review').accept(is_forced)
 end
 
---- `:DrawbridgeReject`: rejects the proposal under the cursor, otherwise the newest one that is shown; if none is
---- shown, the newest one.
+--- `:DrawbridgeReject`: rejects the proposal under the cursor, otherwise the newest one that is shown.
 function M.reject()
   require('drawbridge.review').reject()
 end

@@ -445,16 +445,19 @@ function M.accept(is_forced)
   return false
 end
 
---- Rejects the proposal under the cursor, otherwise the newest one that is shown; if none is shown, the newest one.
+--- Rejects the proposal under the cursor, otherwise the newest one that is shown.
 ---@return boolean rejected
 function M.reject()
   local entry = shown_or_newest()
   if not entry then
     answer(':DrawbridgeReject: no proposal is waiting')
-    return false
+  elseif not entry.windows then
+    answer(':DrawbridgeReject: no proposal is shown; open one with :DrawbridgeReview')
+  else
+    decide(entry, false)
+    return true
   end
-  decide(entry, false)
-  return true
+  return false
 end
 
 --- Asks the bridge to revert the hunk under the cursor to the current text.

@@ -393,6 +393,20 @@ async def test_a_proposal_nobody_has_seen_is_opened_before_it_is_accepted(rig: W
     assert await rig.decided() == Accepted(NEW)
 
 
+async def test_a_proposal_nobody_has_seen_is_not_rejected(rig: Workstation) -> None:
+    path = await rig.opened("a.txt", OLD)
+    await rig.options("{ idle_ms = 60000 }")
+    await rig.person.types("j")
+    await rig.editor.show(proposal(path, OLD, NEW))
+    await rig.person.types(":DrawbridgeReject<CR>")
+    await rig.person.until("return vim.fn.execute('messages'):find('DrawbridgeReject')")
+    assert "no proposal is shown; open one with :DrawbridgeReview" in await rig.person.messages()
+    assert await rig.person.lua(PENDING) == 1
+    assert rig.decisions == []
+    await rig.person.types(":DrawbridgeReview<CR>:DrawbridgeReject<CR>")
+    assert await rig.decided() == Rejected()
+
+
 async def test_edits_are_not_thrown_away_by_a_slip(rig: Workstation) -> None:
     path = await rig.opened("a.txt", OLD)
     await rig.shows(proposal(path, OLD, NEW))

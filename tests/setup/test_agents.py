@@ -180,6 +180,15 @@ def test_claude_blocks_edits_if_a_closed_guard_cannot_start(setup: Setup, claude
     assert "onFailure" not in settings_file("claude").read_text()
 
 
+def test_codex_denies_calls_if_a_closed_guard_can_not_start(setup: Setup) -> None:
+    setup("codex", "--fail", "closed")
+    found = {event: handler["command"].endswith(" || exit 2") for event, (handler,) in handlers("codex").items()}
+    assert found.pop("PreToolUse")
+    assert not any(found.values()), "no prompt may be denied"
+    setup("codex")
+    assert "exit 2" not in settings_file("codex").read_text()
+
+
 def test_an_older_claude_is_not_told_what_it_does_not_know(setup: Setup, claude_says: Callable[[str], None]) -> None:
     claude_says("2.1.294")
     said = setup("claude", "--fail", "closed")

@@ -294,3 +294,17 @@ def test_codex_continues_or_not_when_the_guard_is_broken(
     with ResponsesStub(apply_patch(PATCH), text("Done.")) as model:
         codex(model, home, TRUSTED)
     assert poem.read_text() == left
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("breaks", [remove, lose_python])
+@pytest.mark.usefixtures("guard")
+def test_codex_writes_nothing_if_a_closed_guard_can_not_start(
+    setup: Setup, home: Path, poem: Path, breaks: Callable[[], None]
+) -> None:
+    programs.codex()
+    setup("codex", "--fail", "closed")
+    breaks()
+    with ResponsesStub(apply_patch(PATCH), text("Done.")) as model:
+        codex(model, home, TRUSTED)
+    assert poem.read_text() == POEM

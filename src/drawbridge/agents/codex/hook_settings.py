@@ -11,9 +11,15 @@ from typing import Any
 
 from drawbridge.agents.hook_settings import AgentHooks, Switch
 
+OR_TWO = "|| exit 2"
+"""Makes a failed command exit with 2, the only exit code that Codex (0.169.0) treats as a denial. Otherwise, it
+continues if the interpreter or the guard is missing."""
+
 
 def handler(command: Sequence[str], timeout: int, holds: bool) -> dict[str, Any]:
-    return {"type": "command", "command": shlex.join(command), "timeout": timeout}
+    line = shlex.join(command)
+    line = f"{line} {OR_TWO}" if holds else line
+    return {"type": "command", "command": line, "timeout": timeout}
 
 
 def switches(path: Path, content: Any) -> Iterator[Switch]:
@@ -42,4 +48,5 @@ SETTINGS = AgentHooks(
     handler=handler,
     switches=switches,
     takes_effect="Codex runs a hook only after you have trusted it: start `codex` and confirm it there (or type /hooks).",
+    or_else=OR_TWO,
 )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import pwd
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -182,6 +184,9 @@ async def test_the_target_of_a_link_is_sent(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "README.md").symlink_to(tmp_path / ".bashrc")
     (tmp_path / "work" / "vendor").symlink_to(tmp_path)
+    (tmp_path / "work" / "my notes.md").symlink_to(tmp_path / ".bashrc")
+    spaced = f"{tmp_path}/work/my%20notes.md"
+    monkeypatch.setattr(pwd, "getpwnam", {"ada": SimpleNamespace(pw_dir=str(tmp_path / "work"))}.__getitem__)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "link").symlink_to(tmp_path / ".bashrc")
@@ -190,6 +195,7 @@ async def test_the_target_of_a_link_is_sent(tmp_path: Path, monkeypatch: pytest.
         project = await server.project(phone)
         (server.root / "one" / "README.md").symlink_to(tmp_path / ".bashrc")
         (server.root / "one" / "vendor").symlink_to(tmp_path / "work")
+        (server.root / "one" / "~literal").symlink_to(tmp_path / "work")
         process = await server.running(phone, project)
         content = [{"type": "diff", "path": link, "newText": "x"}, {"type": "diff", "path": inside, "newText": "y"}]
         for given, targets in (
@@ -206,6 +212,16 @@ async def test_the_target_of_a_link_is_sent(tmp_path: Path, monkeypatch: pytest.
             ({"path": "./" * 600 + "README.md"}, {"./" * 600 + "README.md": str(tmp_path / ".bashrc")}),
             ({"target": "./vendor/../README.md"}, {"./vendor/../README.md": str(tmp_path / "README.md")}),
             ({"path": "~/link"}, {"~/link": str(tmp_path / ".bashrc")}),
+            ({"path": "~ada/README.md"}, {"~ada/README.md": str(tmp_path / ".bashrc")}),
+            ({"path": "~nobody/README.md"}, None),
+            ({"path": "~literal/x.md"}, {"~literal/x.md": str(tmp_path / "work" / "x.md")}),
+            ({"uri": f"file://{link}"}, {f"file://{link}": str(tmp_path / ".bashrc")}),
+            ({"uri": f"file://localhost{spaced}"}, {f"file://localhost{spaced}": str(tmp_path / ".bashrc")}),
+            ({"uri": f"file://{plain}"}, None),
+            ({"uri": f"file://elsewhere{link}"}, None),
+            ({"uri": f"https://example.org{link}"}, None),
+            ({"uri": "file:///%00%ff"}, None),
+            ({"a": [{"b": [{"c": [{"path": link}]}]}]}, {link: str(tmp_path / ".bashrc")}),
             ({"paths": [plain, inside]}, {inside: str(tmp_path / "new.md")}),
             ({"content": "README.md and more"}, None),
         ):

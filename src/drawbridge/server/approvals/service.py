@@ -12,7 +12,8 @@ import msgspec
 
 from drawbridge.agents.base import Decision
 from drawbridge.agents.proposals import changed_text
-from drawbridge.core.errors import DrawbridgeError, HistoryNotWritten
+from drawbridge.core.errors import DrawbridgeError, HistoryNotWritten, UnusableFile
+from drawbridge.editors.files import from_uri
 from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.approvals.pending import PendingApproval, Surface, Verdict, permission_request
 from drawbridge.server.approvals.words import is_question, words
@@ -298,9 +299,8 @@ _TEXTS: Final = frozenset(
 )
 """Fields of a tool's input whose text is not a path."""
 
-_DEPTH: Final = 4
-"""The number of levels of a tool's input that are searched for paths. ACP agents name their files in lists in
-``content`` and ``locations``."""
+_DEPTH: Final = 32
+"""The number of levels of a tool's input that are searched for paths: more than any tool has, few enough to recurse."""
 
 
 def link_targets(given: Mapping[str, Any] | None, root: str, *named: str | None) -> dict[str, str]:
@@ -316,10 +316,12 @@ def link_targets(given: Mapping[str, Any] | None, root: str, *named: str | None)
         (paths if any(word in name.lower() for word in _PATHS) else others)[text] = None
     home = _real(root)
     for text in [*list(paths)[: 10 * MOST], *list(others)[:MOST]]:
-        path = os.path.join(home, os.path.expanduser(text) if text.startswith("~/") else text)
-        end = _real(path)
-        if end != _normal(path):
-            found[text] = end.encode("utf-8", "backslashreplace").decode()
+        for given_path in dict.fromkeys((_resolved(text), text)):  # an agent may take "~" for an ordinary name
+            path = os.path.join(home, given_path)
+            end = _real(path)
+            if end != _normal(path):
+                found[text] = end.encode("utf-8", "backslashreplace").decode()
+                break
     return found
 
 
@@ -334,6 +336,14 @@ def _texts(value: object, depth: int, name: str = "") -> Iterator[tuple[str, str
     elif depth and isinstance(value, list):
         for one in value[: 10 * MOST]:
             yield from _texts(one, depth - 1, name)
+
+
+def _resolved(text: str) -> str:
+    """The path in a ``file:`` URI or after ``~/`` or ``~user/``; other text is returned unchanged."""
+    try:
+        return os.path.expanduser(text) if text.startswith("~") else from_uri(text)
+    except (UnusableFile, ValueError):  # another scheme or machine, or a name that can't be encoded
+        return text
 
 
 def _normal(path: str) -> str:

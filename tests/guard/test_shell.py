@@ -62,7 +62,28 @@ NAMES_IT = [
     "rm `pwd`/a.py",
     "rm ~/a.py",
     "cd sub && rm ../a.py",
-    "cd / && rm a.py",
+    "cd sub; rm ../*.py",
+    "cd sub\nrm ../a.py",
+    "cd sub && rm {ws}/a.py",
+    "cd sub && cd .. && rm a.py",
+    "cd sub; make; cd ..; rm a.py",
+    "cd sub && make & rm a.py",
+    "(cd sub && make); rm a.py",
+    "cd gone; rm a.py",
+    "cd gone/.. && rm a.py",
+    "cd sub || exit 1; rm ../a.py",
+    'cd "{ws}/sub" && cat b.txt > ../a.py',
+    "cd {ws} && mv other/a.py .",
+    "cp other/a.py .",
+    "mv other/a.py here",
+    "cp other/a.py {ws}",
+    "cd {ws} && git apply <<'E'\n--- a/a.py\n+++ b/a.py\nE",
+    "cd {ws} && tar -xf x.tar --strip-components=1 other/a.py",
+    'cd sub && python -c \'import os; os.chdir(".."); open("a.py", "w")\'',
+    "cd sub && git checkout -- :/a.py",
+    "cd sub && npm run fix -- a.py",
+    "cd sub/up && rm a.py",
+    "cd sub && rm up/a.py",
     "pushd sub; rm ../a.py",
     "find . -name a.py -delete",
     "ls | xargs rm a.py",
@@ -101,6 +122,15 @@ NAMES_ANOTHER = [
     "sort -ob.py b.txt",
     "echo 'nothing of it'",
     "rm $HOME/b.py",
+    "cd / && rm a.py",
+    "cd sub && rm a.py",
+    "cd {ws}/other && sed -i s/a/b/ a.py",
+    "cd '{ws}/other' && cat b.txt > a.py 2>&1",
+    "cd {ws} && rm other/a.py",
+    "cd other; cat a.py | tee a.py",
+    "cd other\nrm *.py",
+    "cd other && cd sub; rm a.py",
+    "cp other/a.py sub",
     "cd sub && rm b.py",
     "cd sub && make",
     "find . -name b.py",
@@ -113,13 +143,17 @@ NAMES_ANOTHER = [
 
 
 @pytest.fixture
-def ws(tmp_path: Path) -> Path:
+def ws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("CDPATH", raising=False)
     ws = tmp_path / "ws"
     (ws / "sub").mkdir(parents=True)
     (ws / "a.py").write_text("one\n")
     (ws / "link.py").symlink_to("a.py")
     (ws / "sub" / "hard.py").hardlink_to(ws / "a.py")
     (ws / "here").symlink_to(".")
+    (ws / "sub" / "up").symlink_to("..")
+    (ws / "other" / "sub").mkdir(parents=True)
+    (ws / "other" / "a.py").write_text("another\n")
     return ws
 
 
@@ -131,7 +165,14 @@ def test_commands_that_name_the_file(ws: Path, command: str) -> None:
 
 @pytest.mark.parametrize("command", NAMES_ANOTHER)
 def test_commands_that_do_not_name_the_file(ws: Path, command: str) -> None:
-    assert shell.named(command, str(ws), [str(ws / "a.py")]) == []
+    assert shell.named(command.replace("{ws}", str(ws)), str(ws), [str(ws / "a.py")]) == []
+
+
+def test_a_search_path_for_directories_can_lead_cd_elsewhere(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CDPATH", str(ws.parent))
+    name = str(ws / "a.py")
+    assert shell.named("cd other && rm a.py", str(ws), [name]) == [name]
+    assert shell.named("cd ./other && rm a.py", str(ws), [name]) == []
 
 
 @pytest.mark.parametrize("command", ["rm 'a b,c.py'", 'rm "a b,c.py"', "rm a\\ b,c.py", "rm a*", "echo >'a b,c.py'"])

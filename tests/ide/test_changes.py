@@ -325,7 +325,7 @@ async def test_a_refused_comment_has_the_servers_reason(desk: Desk) -> None:
         await desk.shows()
 
 
-async def test_a_stored_comment_is_added_even_if_the_review_can_not_be_read(desk: Desk) -> None:
+async def test_a_stored_comment_is_added_even_if_the_review_cannot_be_read(desk: Desk) -> None:
     server = Served()
     unread = wire.ReviewAnswer(id="", code="CHECKPOINT_NOT_FOUND", text="git failed.", done=True)
     server.answers = [answer(FILE), unread, answer(FILE, comments=[comment()])]
@@ -338,7 +338,7 @@ async def test_a_stored_comment_is_added_even_if_the_review_can_not_be_read(desk
         assert [text for text, _ in desk.editor.told] == ["1 file +1 −1 to review.", "Draft added."]
 
 
-async def test_submitted_comments_are_done_even_if_the_review_can_not_be_read(desk: Desk) -> None:
+async def test_submitted_comments_are_done_even_if_the_review_cannot_be_read(desk: Desk) -> None:
     server = Served()
     unread = wire.ReviewAnswer(id="", code="CHECKPOINT_NOT_FOUND", text="git failed.", done=True)
     still = wire.ReviewAnswer(id="", code="CHECKPOINT_NOT_FOUND", text="git failed.")

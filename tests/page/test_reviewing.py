@@ -112,7 +112,9 @@ async def test_a_run_is_decided_hunk_by_hunk(browser: Browser, server: Server, p
         person.sees(".to-review", "3 files")
         person.sees(".to-review", "+4 −3")
         person.sees(".project .state", "3 files to review")
-        dot, words = (f"document.querySelector('.project .state > {part}').getBoundingClientRect()" for part in ("i", "span"))
+        dot, words = (
+            f"document.querySelector('.project .state > {part}').getBoundingClientRect()" for part in ("i", "span")
+        )
         assert person.runs(f"{dot}.bottom < {words}.bottom && {dot}.right < {words}.left"), "the state is one line"
         assert "Ready" in person.reads(".project-head .state"), "the button beside it has the numbers"
         person.clicks(".finished button:has-text('Review changes')")

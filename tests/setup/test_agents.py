@@ -180,7 +180,7 @@ def test_claude_blocks_edits_if_a_closed_guard_cannot_start(setup: Setup, claude
     assert "onFailure" not in settings_file("claude").read_text()
 
 
-def test_codex_denies_calls_if_a_closed_guard_can_not_start(setup: Setup) -> None:
+def test_codex_denies_calls_if_a_closed_guard_cannot_start(setup: Setup) -> None:
     setup("codex", "--fail", "closed")
     found = {event: handler["command"].endswith(" || exit 2") for event, (handler,) in handlers("codex").items()}
     assert found.pop("PreToolUse")

@@ -299,7 +299,7 @@ def test_codex_continues_or_not_when_the_guard_is_broken(
 @pytest.mark.thorough
 @pytest.mark.parametrize("breaks", [remove, lose_python])
 @pytest.mark.usefixtures("guard")
-def test_codex_writes_nothing_if_a_closed_guard_can_not_start(
+def test_codex_writes_nothing_if_a_closed_guard_cannot_start(
     setup: Setup, home: Path, poem: Path, breaks: Callable[[], None]
 ) -> None:
     programs.codex()

@@ -2,8 +2,9 @@
 can. Does no I/O, except to resolve links.
 
 A word names a file if it leads there from the command's directory: literally, as a pattern, or through a link. If the
-words can't be resolved (a variable, ``cd``, a substitution), a word whose last part is the file's name is enough: a
-needless question, or a denial if the agent can't ask, is better than lost work.
+words can't be resolved (a variable, a ``cd`` in the middle, a substitution), or if another word names the file's
+directory (``cp other/a.py .``), a word whose last part is the file's name is enough: a needless question, or a denial
+if the agent can't ask, is better than lost work.
 """
 
 from __future__ import annotations
@@ -24,23 +25,54 @@ BRACES = re.compile(r"(?<!\$)\{[^{}]*\}")
 DEEPEST = 4
 """The maximum depth of nested braces; real commands have two levels at most."""
 
-UNSURE = re.compile(r"[$`~]|\b(cd|pushd|popd|find|xargs)\b|\s-C\b|--directory\b")
+UNSURE = re.compile(
+    r"[$`~]|\b(cd|chdir|pushd|popd|find|xargs|patch|apply|am|tar|unzip|npm|pnpm|yarn|bun)\b"
+    r"|\s-C\b|--directory\b|:/(?!/)"
+)
+"""What can make a path lead elsewhere than from the command's directory: also programs that drop parts of paths, or that
+work at the root of a project, and git's paths from the root (``:/a.py``)."""
+
+CD = re.compile(r"""\s*cd[ \t]+(?:"([^"$`\\]+)"|'([^']+)'|([\w./+@,-]+))[ \t]*(?:&&|;|\n)""")
+IN_BACKGROUND = re.compile(r"(?<![&<>])&(?![&>])")
 
 
 def named(command: str, directory: str, names: Sequence[str]) -> list[str]:
     """The paths among ``names`` (absolute) that ``command`` names if it is run in ``directory``."""
     command = command.replace("\0", " ").encode(errors="replace").decode()  # not allowed in a command or a path
+    directory, command = _after_cd(directory, command)
     words = set(_words(command))
     places = {place for word in words for place in _places(os.path.join(directory, word))}
     patterns = [_pattern(word) for word in words if any(mark in word for mark in "*?[{")]
-    ends = {os.path.basename(word) for word in words} if UNSURE.search(command) else set()
+    ends = {os.path.basename(word) for word in words}
+    is_unsure = UNSURE.search(command) is not None
     return [
         name
         for name in names
         if _places(name) & places
-        or os.path.basename(name) in ends
+        or (os.path.basename(name) in ends and (is_unsure or _places(os.path.dirname(name)) & places))
         or any(_matches(name, pattern, directory) for pattern in patterns)
     ]
+
+
+def _after_cd(directory: str, command: str) -> tuple[str, str]:
+    """The directory in which the rest of the command runs, and that rest, after each ``cd`` at the beginning that is
+    sure to succeed."""
+    if IN_BACKGROUND.search(command):  # in `cd sub && make & rm a.py`, the file is not in sub
+        return directory, command
+    while found := CD.match(command):
+        target = found[1] or found[2] or found[3]
+        if target.startswith("-") or (os.environ.get("CDPATH") and not target.startswith(("/", "."))):
+            break
+        path = os.path.join(directory, target)
+        place = os.path.normpath(path)  # a shell removes the name before "..", even if that is a link
+        if (
+            os.path.realpath(place) != os.path.realpath(path)
+            or not os.path.isdir(place)
+            or not os.access(place, os.X_OK)
+        ):
+            break
+        directory, command = place, command[found.end() :]
+    return directory, command
 
 
 def _words(command: str) -> Iterator[str]:

@@ -528,7 +528,7 @@ async def test_a_comment_on_a_kept_file_whose_name_is_not_utf_8_stays_at_its_lin
         assert not (await one.comments())[id].get("outdated", False)
 
 
-async def test_files_that_clients_can_not_tell_apart_get_no_comment(tmp_path: Path) -> None:
+async def test_files_that_clients_cannot_tell_apart_get_no_comment(tmp_path: Path) -> None:
     def work(directory: Path) -> None:
         for name in (ODD_NAME, "caf\udce8.txt"):
             (directory / name).write_text("1\n")

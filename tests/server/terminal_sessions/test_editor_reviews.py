@@ -171,7 +171,7 @@ async def test_comments_of_an_editor_wait_for_an_agent_elsewhere(rig: SocketRig)
 
 
 @pytest.mark.parametrize("error", [GitFailed("git was killed"), NotPrivate("The folder is not private.")])
-async def test_a_stored_comment_is_done_even_if_the_review_can_not_be_read(
+async def test_a_stored_comment_is_done_even_if_the_review_cannot_be_read(
     error: GitFailed | DrawbridgeError, rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The user would otherwise write the comment again."""

@@ -69,7 +69,8 @@ class Auth(Command, kw_only=True):
 
 
 class Pair(Command, kw_only=True):
-    """Exchanges a one-time code for a token, as the first message of a new device. ``name``: the device's name, unless the code was created with one."""
+    """Exchanges a one-time code for a token, as the first message of a new device. ``name``: the device's name, unless
+    the code was created with one."""
 
     code: Annotated[str, Meta(min_length=1, max_length=40)]
     name: Identifier | None = None

@@ -272,6 +272,8 @@ def test_suggestions_of_unknown_form_are_ignored(suggestions: Any) -> None:
         ("Bash", {"command": "ls", "description": "d"}, ("command",)),
         ("ExitPlanMode", {"plan": "x"}, ("plan",)),
         ("mcp__a__b", {"text": "x", "count": 3}, ("text",)),
+        ("NotebookEdit", {"cell_id": "c", "new_source": "x"}, ("new_source",)),
+        ("NotebookEdit", {"cell_id": "c", "new_source": "", "edit_mode": "delete"}, ()),
     ],
 )
 def test_the_fields_that_can_be_edited_are_named(tool: str, given: Any, fields: tuple[str, ...]) -> None:

@@ -163,6 +163,12 @@ async def test_resuming_stops_if_the_limit_returns_each_time(
             assert words.count(CONTINUE.strip()) <= 1
             limited(server.agent.latest, 0)
         assert "continues_at" not in phone.updates("project_state")[-1]
+        *resumed, last = phone.updates("run_finished")
+        assert {one["error"] for one in resumed} == {"5-hour limit reached."}
+        assert last["error"] == (
+            "5-hour limit reached. The run was resumed automatically 5 times in a row and will not be resumed again. "
+            "Send a prompt to continue."
+        )
         assert f": not resumed automatically: already resumed {continuing.TIMES} times in a row" in caplog.text
 
 
@@ -171,7 +177,9 @@ async def test_a_limit_that_lasts_too_long_is_not_waited_for(tmp_path: Path, cap
     async with serving(tmp_path, WANTED) as server:
         project = await server.project(phone)
         limited(await server.running(phone, project), 400 * 86_400)
-        assert "retry_at" in phone.updates("run_finished")[-1]
+        [finished] = phone.updates("run_finished")
+        assert "retry_at" in finished
+        assert "will not be resumed automatically: the limit resets in more than 8 days." in finished["error"]
         assert "continues_at" not in phone.updates("project_state")[-1]
         assert ": not resumed automatically: the limit resets in more than 8 days" in caplog.text
 

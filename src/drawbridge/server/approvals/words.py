@@ -244,6 +244,8 @@ def _risks_of_command(
 
 
 def _editable(tool: str, given: Mapping[str, Any]) -> tuple[str, ...]:
+    if tool == "NotebookEdit" and given.get("edit_mode") == "delete":
+        return ()  # the new source is ignored
     if tool in EDITABLE:
         return EDITABLE[tool]
     return tuple(name for name, value in given.items() if isinstance(value, str))[:50]

@@ -35,6 +35,8 @@ PAUSE_SECONDS = 60.0
 """The shortest delay before a run continues for the second time in a row, in seconds. Each further time adds the
 same delay."""
 
+AGAIN: Final = "Send a prompt to continue."
+
 LOOK_SECONDS: Final = 60.0
 """The maximum number of seconds between two checks of the time: the clock may be adjusted, and the machine may be
 suspended."""
@@ -74,23 +76,26 @@ class Continuing:
         waiting = self._data.waiting
         return waiting.at if waiting is not None and self._wanted else None
 
-    def ended(self, run: Run, finished: messages.RunFinished, retry_at: float | None) -> None:
-        """Called once a run's end is recorded. Plans to continue the run if a limit has stopped it, and no other run is
-        active or waiting."""
+    def ended(self, run: Run, finished: messages.RunFinished, retry_at: float | None) -> str:
+        """Plans to continue the run if a limit has stopped it, and no other run is active or waiting. Once the run's
+        end is recorded, ``look`` has to be called.
+
+        Returns why the run does not continue although the owner has enabled that, as sentences for the user, who would
+        otherwise wait for it. Empty if it continues, or if there is nothing to wait for."""
         self._times = self._times + 1 if run.id == self._begun else 0
         now = time.time()
         if not self._wanted or finished.code != LIMITED or retry_at is None or self._is_busy():
-            return
+            return ""
         if run.order.unprompted:  # there is no prompt to send again
-            return
+            return ""
         if self._times >= TIMES:
             logger.warning("%s: not resumed automatically: already resumed %d times in a row", self._data.id, TIMES)
-            return
+            return f"The run was resumed automatically {TIMES} times in a row and will not be resumed again. {AGAIN}"
         if retry_at - now > LONGEST_SECONDS:
             days = LONGEST_SECONDS / 86_400
             text = "%s: not resumed automatically: the limit resets in more than %g days"
             logger.warning(text, self._data.id, days)
-            return
+            return f"The run will not be resumed automatically: the limit resets in more than {days:g} days. {AGAIN}"
         order = run.order
         self._data.waiting = metadata.Waiting(
             at=max(retry_at, now + PAUSE_SECONDS * self._times),
@@ -99,7 +104,7 @@ class Continuing:
             agent=order.agent,
             options=order.options,
         )
-        self.look()
+        return ""
 
     def forget(self) -> bool:
         """Cancels the plan, because a prompt was accepted, or because a person has interrupted, changed or deleted the

@@ -880,8 +880,11 @@ class ManagedSession(Session):
         self.run = None
         self._context.at_work.pop(self.id, None)
         self.data.last_active = now()
+        why_not = self.continuing.ended(run, finished, error.get("retry_at") if error and finished.code else None)
+        if why_not:
+            finished = msgspec.structs.replace(finished, error=f"{finished.error} {why_not}")
         self.store.record(finished)
-        self.continuing.ended(run, finished, error.get("retry_at") if error and finished.code else None)
+        self.continuing.look()
         self.store.save()
         self.publish_state()
         seconds = finished.duration_ms / 1000

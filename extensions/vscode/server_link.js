@@ -79,7 +79,7 @@ function dial(address) {
  * @typedef {Object} Around what the connection needs and calls
  * @property {() => {editor: string, folders: string[]}} about this editor
  * @property {(isConnected: boolean) => void} connected called with true when a server that supports reviews
- *   has connected, and with false when a connection has ended
+ *   has connected, and with false when that connection has ended
  * @property {(change: {project: string, by: string}) => void} changed called when a review has changed
  * @property {(text: string) => void} log
  */
@@ -219,12 +219,13 @@ class ServerLink {
   _ended(socket) {
     if (socket !== this._socket) return; // another one has taken its place
     this._socket = null;
-    if (this._isWelcome) this._pause = FIRST_PAUSE;
+    const wasWelcome = this._isWelcome;
+    if (wasWelcome) this._pause = FIRST_PAUSE;
     this._isWelcome = false;
     this._arrive();
     for (const answer of this._waiting.values()) answer({ code: 'LOST', text: LOST });
     if (this._isClosed) return;
-    this._around.connected(false);
+    if (wasWelcome) this._around.connected(false);
     clearTimeout(this._timer);
     this._timer = setTimeout(() => this.look(), this._pause);
   }

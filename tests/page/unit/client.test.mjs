@@ -446,6 +446,20 @@ test('a known session is requested while the project is joined, with a small fir
   );
 });
 
+test('an empty page with nothing before it adds no older records', async () => {
+  const { client, asked, hear } = withSession({
+    session_messages: ({ data }) => (data.before ? undefined : pageOf('s', [199, 200], '0.199')),
+  });
+  client.choose('p');
+  client.start('secret');
+  await rest();
+  await rest();
+  const older = client.older();
+  const { request_id } = asked.find(({ type, data }) => type === 'session_messages' && data.before);
+  hear({ ...pageOf('s', []), request_id });
+  assert.equal(await older, false);
+});
+
 test('a list that asks for older records while the first ones are on their way does not load them twice', async () => {
   const { client, asked } = withSession({ session_messages: () => undefined });
   client.choose('p');

@@ -360,8 +360,8 @@ export class Client extends EventTarget {
     void this._olderOfSession(conversation).catch(() => {});
   }
 
-  /** Loads older messages of the session; overlapping calls share one request. Returns false if there is nothing older
-   * to request, or if other records were loaded in the meantime. */
+  /** Loads older messages of the session; overlapping calls share one request. Returns false if there are none, or if
+   * other records were loaded in the meantime. */
   async _olderOfSession(conversation: Conversation): Promise<boolean> {
     if (!conversation.before) return false;
     conversation.loading ??= this._pageOfSession(conversation).finally(() => (conversation.loading = undefined));
@@ -371,7 +371,8 @@ export class Client extends EventTarget {
   async _pageOfSession(conversation: Conversation) {
     const session = conversation.session ?? conversation.reads;
     // A page may be empty although there are others before it.
-    for (let count = 0; count === 0 && conversation.before !== null; ) {
+    let count = 0;
+    while (count === 0 && conversation.before !== null) {
       const { before } = conversation;
       const { data } = await this.command('session_messages', { session_id: session, before, limit: PAGE });
       if (this.conversation !== conversation || conversation.before === undefined) return false;
@@ -379,7 +380,7 @@ export class Client extends EventTarget {
       conversation.prependSession(data.messages, data.before ?? null);
     }
     this._tell('conversation');
-    return true;
+    return count > 0;
   }
 
   get _id() {

@@ -390,8 +390,7 @@ export class Conversation {
     else if (direction === 'server') this._showEvent(record);
     else if (message?.type === 'assistant' || message?.type === 'user') this._showBlocks(record);
     else if (message?.type === 'system') this._showReport(record);
-    else if (message?.type !== 'system' && message?.type !== 'result' && message?.preview)
-      this._add(record, 'text', { text: message.preview });
+    else if (message?.type !== 'result' && message?.preview) this._add(record, 'text', { text: message.preview });
   }
 
   _showBlocks(record: Record) {

@@ -2,8 +2,9 @@
 
 ``/limit SECONDS``: ends the turn as if the account had reached its limit. The limit resets at this time, in seconds
 since 1970.
-``/calls JSON``: requests approval of several tool calls at once, a list of {name, input, [suggestions]}, and replies
-with the answers. "acp:" before a name marks an Agent Client Protocol call.
+``/calls JSON``: requests approval of several tool calls at once, a list of {name, input, [suggestions], [padding]}, and
+replies with the answers. "acp:" before a name marks an Agent Client Protocol call. The padding is the length of a text
+that is added to the input.
 ``/say JSON``: replies with this text.
 ``/stream JSON``, [seconds, characters]: streams a text of this length in this time.
 ``/write JSON``, {path: content}: writes these files without asking. null deletes a file, a number is its new mode, and
@@ -138,6 +139,8 @@ class Agent(script.Agent):
     def _call(self, calls: list[dict[str, Any]]) -> str:
         asked = {str(uuid.uuid4()): call for call in calls}
         for id, call in asked.items():
+            if "padding" in call:
+                call["input"]["padding"] = "x" * call["padding"]
             block = {"type": "tool_use", "id": id, "name": call["name"], "input": call["input"]}
             self._assistant(block)
             question = {"subtype": "can_use_tool", "tool_name": call["name"], "input": call["input"], "tool_use_id": id}

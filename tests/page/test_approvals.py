@@ -217,6 +217,52 @@ def test_a_notebook_is_shown_by_its_cells(browser: Browser, address: str, direct
         assert person.reads(f"{CARD} .cell .line.added") == ["x = 2"]
 
 
+def notebook(directory: Path, **given: Any) -> dict[str, Any]:
+    """Writes a notebook with one cell that has been run, and returns a call that edits it."""
+    cell = {"cell_type": "code", "id": "a1", "metadata": {}, "outputs": [{"text": "1"}], "execution_count": 1}
+    book = {
+        "cells": [{**cell, "source": ["x = 1\n", "print(x)\n"]}],
+        "metadata": {},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    path = directory / "book.ipynb"
+    path.write_text(json.dumps(book, indent=1))
+    return {"name": "NotebookEdit", "input": {"notebook_path": str(path), "cell_id": "a1", **given}}
+
+
+def test_the_new_text_of_a_cell_is_edited(browser: Browser, address: str, directory: Path) -> None:
+    """The rest of the call stays in view beside the editor, and the draft survives a reload."""
+    call = notebook(directory, new_source="x = 2\nprint(x)\n")
+    with browser.person(address) as person:
+        asks(person, call)
+        person.readies_keys()
+        person.presses("e")
+        person.sees(f"{CARD} .cm-deletedChunk", "x = 1")
+        assert person.edited() == "x = 2\nprint(x)\n"
+        [card] = person.reads(CARD)
+        assert "Cell 1" in card
+        assert "code, changed" in card
+        assert "The outputs of the changed cells are removed." in card
+        assert "cell_id" in card
+        person.edits("x = 3\nprint(x)\n")
+        person.presses("Escape")
+        person.sees(f"{CARD} .draft", "kept as a draft")
+        person("reload")
+        person.sees(f"{CARD} .cm-line", "x = 3")
+        person.accepts_edited()
+        [answer] = answers(person)
+        assert answer["updatedInput"] == {**call["input"], "new_source": "x = 3\nprint(x)\n"}
+        person.sees(".settled-words", "Accepted with your edits")
+
+
+def test_a_deleted_cell_can_not_be_edited(browser: Browser, address: str, directory: Path) -> None:
+    with browser.person(address) as person:
+        asks(person, notebook(directory, new_source="", edit_mode="delete"))
+        person.sees(f"{CARD} footer .no")
+        assert person.reads(f"{CARD} footer button:has-text('Edit')") == []
+
+
 def test_a_question_about_several_files_has_a_list(browser: Browser, address: str, directory: Path) -> None:
     content = [
         {"type": "diff", "path": str(directory / f"{name}.py"), "oldText": "a\n" * 60, "newText": "b\n" * 60}
@@ -414,6 +460,16 @@ def test_number_keys_choose(browser: Browser, address: str) -> None:
         person.presses("Control+Enter")
         found = answers(person)[0]["updatedInput"]["answers"]
         assert found == {"Which colour?": "Black", "What else?": "Sign, Rail"}
+
+
+def test_answers_to_a_large_question_survive_a_reload(browser: Browser, address: str) -> None:
+    with browser.person(address) as person:
+        asks(person, {**QUESTIONS, "padding": 1_500_000})
+        person.clicks(f"{CARD} button:has-text('Show all (1.5 MB)')")
+        person.clicks("label:has-text('Black')")
+        person("reload")
+        person.clicks(f"{CARD} button:has-text('Show all (1.5 MB)')")
+        person.sees(f"{CARD} label:has-text('Black'):has(input:checked)")
 
 
 def test_a_choice_whose_preview_is_cut_is_not_sent(browser: Browser, address: str) -> None:

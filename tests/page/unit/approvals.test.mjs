@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { asksQuestions, editableFields, risksIn, titleOf } from '../../../web/src/approvals/input.ts';
-import { cellsOf } from '../../../web/src/approvals/notebook.ts';
+import { cellsOf, editedCell } from '../../../web/src/approvals/notebook.ts';
 import { Questions } from '../../../web/src/approvals/questions.ts';
 import { reasonsFor, toggled } from '../../../web/src/approvals/reasons.ts';
 import { Collected } from '../../../web/src/approvals/comments.ts';
@@ -71,6 +71,20 @@ test('a notebook with text that parsing drops is not shown by cells', () => {
   assert.notEqual(cellsOf(before, book([cell('"source": \\ {"a": 1, "a": 1e999}')])), undefined);
   for (const size of ['1.0', '1e-05', '0.30000000000000004', '1E+22', '-0.0', '5e-324', '1000000'])
     assert.notEqual(cellsOf(...[old, after].map((one) => one.replace('"size":1', `"size":${size}`))), undefined, size);
+});
+
+test('the text of a cell can be edited only if the server accepts that and the cell shows the whole change', () => {
+  const proposal = { path: '/a.ipynb', old_text: book([cell('a')]), new_text: book([cell('b')]) };
+  const request = { tool_name: 'NotebookEdit', input: { new_source: 'b' }, proposal, editable: ['new_source'] };
+  assert.equal(editedCell(request).new_text, 'b');
+  assert.equal(editedCell({ ...request, editable: [] }), undefined);
+  assert.equal(editedCell({ ...request, editable: undefined }), undefined);
+  assert.equal(editedCell({ ...request, truncated: { blob_id: 'b', bytes: 1 } }), undefined);
+  assert.equal(editedCell({ ...request, proposal: undefined }), undefined);
+  assert.equal(editedCell({ ...request, tool_name: 'Write' }), undefined);
+  assert.equal(editedCell({ ...request, input: { new_source: 'c' } }), undefined);
+  for (const cells of [[], [cell('b'), cell('c', { id: 'c' })], [cell('b', { metadata: { x: 1 } })]])
+    assert.equal(editedCell({ ...request, proposal: { ...proposal, new_text: book(cells) } }), undefined);
 });
 
 test('comments are in the order of the lines', () => {

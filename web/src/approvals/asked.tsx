@@ -27,7 +27,7 @@ import {
   risksIn,
   textsIn,
 } from './input.ts';
-import { cellsOf } from './notebook.ts';
+import { type Cell, cellsOf, nameOf, pathOf } from './notebook.ts';
 import { Plan } from './plan.tsx';
 import { Rest } from './rest.tsx';
 import { Value } from './value.tsx';
@@ -249,30 +249,31 @@ export function Proposed({
   if (!cells) return <Diff path={proposal.path} difference={compared} comments={comments} whole={whole} />;
   return (
     <>
-      {cells.map(({ cell, compared: change }) => {
-        const name = `Cell ${cell.number}`;
-        return (
-          <section key={cell.number} class="change cell">
-            <p class="file">
-              <strong>{name}</strong>
-              <span class="hint">
-                <Text line>{`${cell.type}, ${cell.kind}`}</Text>
-              </span>
-              <Counts {...change} />
-            </p>
-            <Diff
-              path={cell.type === 'code' ? `${name}.py` : `${name}.md`}
-              difference={change}
-              comments={comments}
-              whole={whole}
-            />
-          </section>
-        );
-      })}
-      {notebook?.outputs && <p class="hint cleared">The outputs of the changed cells are removed.</p>}
+      {cells.map(({ cell, compared: change }) => (
+        <section key={cell.number} class="change cell">
+          <p class="file">
+            <CellName cell={cell} />
+            <Counts {...change} />
+          </p>
+          <Diff path={pathOf(cell)} difference={change} comments={comments} whole={whole} />
+        </section>
+      ))}
+      {notebook?.outputs && <OutputsRemoved />}
     </>
   );
 }
+
+/** Which cell of a notebook is meant, and what happens to it. */
+export const CellName = ({ cell }: { cell: Cell }) => (
+  <>
+    <strong>{nameOf(cell)}</strong>
+    <span class="hint">
+      <Text line>{`${cell.type}, ${cell.kind}`}</Text>
+    </span>
+  </>
+);
+
+export const OutputsRemoved = () => <p class="hint cleared">The outputs of the changed cells are removed.</p>;
 
 /** Paths that lead through a symbolic link, with their targets. */
 function Links({ targets, root }: { targets?: Record<string, string>; root: string }) {

@@ -11,10 +11,11 @@ import { ago, size } from '../ui/dom.ts';
 import { Button, Text } from '../ui/elements.tsx';
 import { Replaced, ShowAll, Unopened, useMust } from '../ui/must.tsx';
 import { Answers, Beyond, LongAlways } from './answers.tsx';
-import { Asked, Proposed } from './asked.tsx';
+import { Asked, CellName, OutputsRemoved, Proposed } from './asked.tsx';
 import type { ApprovalCard } from './card.tsx';
 import { FieldsEditor, FileEditor } from './editing.tsx';
 import { changesFiles, titleOf } from './input.ts';
+import { pathOf } from './notebook.ts';
 import { QuestionForm } from './question.tsx';
 
 /** Replaces a request that fails to render. Such a request can't be accepted, since nobody has seen it. */
@@ -166,7 +167,7 @@ function Head({ card, compared }: CardProps & { compared?: Difference }) {
 }
 
 function Editing({ card }: CardProps) {
-  const { request, text, fields, answered } = card;
+  const { request, text, fields, answered, cell } = card;
   const isReadOnly = Boolean(answered);
   if (text === undefined)
     return (
@@ -179,9 +180,10 @@ function Editing({ card }: CardProps) {
         accept={() => card.acceptByKey()}
       />
     );
-  return (
+  const editor = (
     <FileEditor
-      path={request.proposal.path}
+      path={cell ? pathOf(cell) : request.proposal.path}
+      label={`Edit the ${cell ? 'cell' : 'file'} before accepting`}
       original={card.original}
       text={text}
       isReadOnly={isReadOnly}
@@ -191,6 +193,17 @@ function Editing({ card }: CardProps) {
       seen={() => card.editorSeen()}
       accept={() => card.acceptByKey()}
     />
+  );
+  if (!cell) return editor;
+  // The editor replaces the diff, which shows these, too.
+  return (
+    <>
+      <p class="file">
+        <CellName cell={cell} />
+      </p>
+      {cell.outputs && <OutputsRemoved />}
+      {editor}
+    </>
   );
 }
 

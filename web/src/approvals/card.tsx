@@ -7,11 +7,12 @@ import { render } from 'preact';
 import { compare } from '../diff/lines.ts';
 import { readSettings } from '../diff/style.ts';
 import * as kept from '../state/kept.ts';
-import { canBeEdited, editedInput } from '../state/projects.ts';
+import { canBeEdited, editedInput, endsLike } from '../state/projects.ts';
 import { shownPath } from '../ui/dom.ts';
 import { CardView } from './card-view.tsx';
 import { type Cut, LOOK_AGAIN, Sight } from './current.ts';
 import { asksQuestions, changesOneFile, editableFields, planIn } from './input.ts';
+import { type EditedCell, editedCell } from './notebook.ts';
 import { isChoiceCut } from './question.tsx';
 import { MORE, partOf, Questions } from './questions.ts';
 import { type Reason, toggled } from './reasons.ts';
@@ -47,7 +48,9 @@ export class ApprovalCard {
   /** Which parts of the card have been in view. */
   sight = new Sight();
   element: HTMLElement;
-  /** The user's version of the file; `fields`: the user's versions of input fields. */
+  /** The notebook cell that can be edited instead of the file; undefined if the request is not about one. */
+  cell: EditedCell | undefined;
+  /** The user's version of the file or the cell; `fields`: the user's versions of input fields. */
   text: string | undefined;
   fields: Record<string, string> | undefined;
   message: string;
@@ -90,6 +93,7 @@ export class ApprovalCard {
   constructor(request: any, world: World) {
     readSettings();
     this.request = request;
+    this.cell = editedCell(request);
     this.world = world;
     this.element = document.createElement('article');
     this.element.className = 'card approval';
@@ -134,17 +138,23 @@ export class ApprovalCard {
   }
 
   get canEdit() {
-    return this.canAnswer && (canBeEdited(this.request) || this.editable.length > 0);
+    return this.canAnswer && (this._hasEditor || this.editable.length > 0);
+  }
+
+  /** Whether the file or a cell of it is edited in the editor, and not the fields of the input. */
+  get _hasEditor() {
+    return this.cell !== undefined || canBeEdited(this.request);
   }
 
   /** The fields of the input that can be edited here. */
   get editable() {
-    return this.world.may('execute') && !canBeEdited(this.request) ? editableFields(this.request) : [];
+    return this.world.may('execute') && !this._hasEditor ? editableFields(this.request) : [];
   }
 
   /** The names of the fields that are being edited; none if the file is edited instead. */
   get edits(): string[] {
-    return this.text === undefined ? Object.keys(this.fields ?? {}) : [];
+    if (this.text === undefined) return Object.keys(this.fields ?? {});
+    return this.cell ? ['new_source'] : [];
   }
 
   /** Whether a single letter can accept the request: a change to one file can be undone, but a command can't. */
@@ -376,11 +386,11 @@ export class ApprovalCard {
 
   /** The agent's text, with "\n" as line endings, as in a text field. */
   get proposed(): string {
-    return this.request.proposal.new_text.replace(/\r\n/g, '\n');
+    return (this.cell ?? this.request.proposal).new_text.replace(/\r\n/g, '\n');
   }
 
   get original(): string {
-    return this.request.proposal.old_text.replace(/\r\n/g, '\n');
+    return (this.cell ?? this.request.proposal).old_text.replace(/\r\n/g, '\n');
   }
 
   /** Whether the user's version differs from the agent's. */
@@ -391,8 +401,10 @@ export class ApprovalCard {
   }
 
   _edited() {
-    if (this.text !== undefined) return editedInput(this.request, this.text);
-    return { ...this.request.input, ...this.fields };
+    const { input } = this.request;
+    if (this.text === undefined) return { ...input, ...this.fields };
+    if (this.cell) return { ...input, new_source: endsLike(input.new_source, this.text) };
+    return editedInput(this.request, this.text);
   }
 
   /** Shows that the request was answered elsewhere or withdrawn. The card stays, so that the draft can be copied. */
@@ -467,7 +479,9 @@ export class ApprovalCard {
       const record = await this.world.whole(this.request.truncated.blob_id);
       this.request = { ...this.request, ...record.message.message, truncated: undefined };
       if (asksQuestions(this.request) && !this.questions)
-        this.questions = new Questions(this.request.input, undefined, () => this._keep());
+        this.questions = new Questions(this.request.input, kept.answer(this.request.approval_id).begun, () =>
+          this._keep(),
+        );
       this._isNew();
       this._draw();
     } catch {
@@ -475,8 +489,9 @@ export class ApprovalCard {
     }
   }
 
-  /** Forgets what has been in view, because the card now shows something else. */
+  /** Must be called when the request was replaced: the card now shows something else, which has not been in view. */
   _isNew() {
+    this.cell = editedCell(this.request);
     this.sight = new Sight();
     this.isSeen.value = this.isEditSeen.value = false;
     this.unread.value = undefined;

@@ -12,8 +12,6 @@ import { freePart, LOOK_AGAIN } from './current.ts';
 /** Milliseconds to wait for the editor to load before a plain field replaces it. */
 const PATIENCE = 8000;
 
-const LABEL = 'Edit the file before accepting';
-
 /** The maximum number of characters, in both versions together, that are highlighted and compared during typing. */
 const MOST = 1_000_000;
 
@@ -44,11 +42,13 @@ function useRoom(place: { current: HTMLElement | null }) {
 }
 
 /**
- * An editor for the file as it will be written; a plain field if the editor can't be loaded. `hides` is called with
- * true if removed text may be hidden; otherwise the editor calls `seen` once all changes have been in view.
+ * An editor for a file, or a cell of a notebook, as it will be written; a plain field if the editor can't be loaded.
+ * `hides` is called with true if removed text may be hidden; otherwise the editor calls `seen` once all changes have
+ * been in view.
  */
 export function FileEditor({
   path,
+  label,
   original,
   text,
   isReadOnly,
@@ -59,6 +59,7 @@ export function FileEditor({
   accept,
 }: {
   path: string;
+  label: string;
   original: string;
   text: string;
   isReadOnly: boolean;
@@ -115,7 +116,7 @@ export function FileEditor({
           isSmall,
           split,
           caret: caret.current,
-          label: LABEL,
+          label,
           changed: (now) => edit.current(now),
           hides: (isRemovedHidden) => isHiding.current(isRemovedHidden),
           seen: () => isSeen.current(),
@@ -137,12 +138,12 @@ export function FileEditor({
       editor.destroy();
       host.current?.shadowRoot?.replaceChildren();
     };
-  }, [path, original, isReadOnly, isSmall, split]);
+  }, [path, label, original, isReadOnly, isSmall, split]);
   return (
     <div ref={place} class={`file-editor ${split ? 'split' : ''}`}>
       {state === 'failed' ? (
         <PlainField
-          label={LABEL}
+          label={label}
           text={latest.current}
           {...{ isReadOnly, takesFocus, accept }}
           changed={edit.current}

@@ -10,6 +10,9 @@ export type Cell = {
   new_text: string;
 };
 
+/** A cell that can be edited before it is written; `outputs`: whether its outputs are removed. */
+export type EditedCell = Cell & { outputs: boolean };
+
 /** The maximum length of a notebook that is compared by cells, in characters of both versions together. */
 const MOST = 2_000_000;
 
@@ -65,6 +68,24 @@ export function cellsOf(before: string, after: string): { cells: Cell[]; outputs
   }
   return cells.length ? { cells, outputs } : undefined;
 }
+
+/**
+ * The cell whose text a request of the `NotebookEdit` tool sets, if the server accepts another text for it; undefined for
+ * any other request, and if the cell would not show the whole change.
+ */
+export function editedCell({ tool_name: tool, input, proposal, editable, truncated }: any): EditedCell | undefined {
+  if (tool !== 'NotebookEdit' || !proposal || truncated) return undefined;
+  if (!Array.isArray(editable) || !editable.includes('new_source')) return undefined;
+  const { cells = [], outputs = false } = cellsOf(proposal.old_text, proposal.new_text) ?? {};
+  const [cell] = cells;
+  if (cells.length !== 1 || cell.kind === 'deleted' || cell.new_text !== input?.new_source) return undefined;
+  return { ...cell, outputs };
+}
+
+export const nameOf = ({ number }: Cell) => `Cell ${number}`;
+
+/** The path of a file with the text of a cell, from which its language is known. */
+export const pathOf = (cell: Cell) => `${nameOf(cell)}.${cell.type === 'code' ? 'py' : 'md'}`;
 
 const isCell = (cell: any) =>
   typeof cell === 'object' &&

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ from drawbridge.server.checkpoints import private
 from drawbridge.server.sessions import file_changes, file_index, places, worker
 from drawbridge.server.store import search
 from drawbridge.server.terminal_sessions import directories, prompts
+from tests import programs
 from tests.server.auth.rig import Server, serving
 from tests.server.wire_client import WireClient
 from tests.waiting import PATIENCE
@@ -51,3 +52,23 @@ def server(whole_server: Server) -> Server:
 async def owner(server: Server) -> AsyncIterator[WireClient]:
     async with server.client() as client:
         yield client
+
+
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """Returns a function that returns the arguments of each git command that was run since its last call. The commands
+    are counted by a ``git`` that comes before the real one on the PATH.
+    """
+    log, folder, real = tmp_path / "calls", tmp_path / "bin", programs.git()
+    folder.mkdir()
+    (folder / "git").write_text(f'#!/bin/sh\necho "$@" >>{log}\nexec {real} "$@"\n')
+    (folder / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    monkeypatch.setattr(programs, "git", lambda: real)
+
+    def since() -> list[str]:
+        lines = log.read_text().splitlines() if log.exists() else []
+        log.write_text("")
+        return lines
+
+    return since

@@ -1,4 +1,4 @@
-"""How often git is started for a checkpoint, counted by a ``git`` that comes before the real one on the PATH."""
+"""How often git is started for a checkpoint."""
 
 from __future__ import annotations
 
@@ -10,26 +10,7 @@ import pytest
 
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import GitFailed
-from tests import programs
 from tests.server.checkpoints.rig import git, make_project
-
-
-@pytest.fixture
-def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """Returns a function that returns the arguments of each git command that was run since its last call."""
-    log, folder, real = tmp_path / "calls", tmp_path / "bin", programs.git()
-    folder.mkdir()
-    (folder / "git").write_text(f'#!/bin/sh\necho "$@" >>{log}\nexec {real} "$@"\n')
-    (folder / "git").chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder), prepend=":")
-    monkeypatch.setattr(programs, "git", lambda: real)
-
-    def since() -> list[str]:
-        lines = log.read_text().splitlines() if log.exists() else []
-        log.write_text("")
-        return lines
-
-    return since
 
 
 @pytest.fixture
@@ -198,7 +179,10 @@ async def test_a_filter_that_a_run_adds_loses_no_content(checkpoints: Checkpoint
     assert not (project / "letter.txt").exists()
 
 
-async def test_a_repository_inside_is_never_asked(checkpoints: Checkpoints, project: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("split", [False, True])
+async def test_a_repository_inside_is_never_asked(
+    checkpoints: Checkpoints, project: Path, tmp_path: Path, split: bool
+) -> None:
     git(project, "init", "-q", "inside")
     (project / "inside" / "a.txt").write_text("a\n")
     git(project / "inside", "add", ".")
@@ -207,6 +191,10 @@ async def test_a_repository_inside_is_never_asked(checkpoints: Checkpoints, proj
     spy.write_text(f"#!/bin/sh\necho called >>{noted}\n")
     spy.chmod(0o755)
     git(project / "inside", "config", "core.fsmonitor", str(spy))
+    git(project, "add", "inside")
+    if split:  # the entry of the repository inside is then in another file
+        git(project, "update-index", "--split-index")
+    noted.unlink(missing_ok=True)
     for name in ("first", "second", "third"):
         await a_turn(checkpoints, project, name)
         (project / "inside" / "a.txt").write_text(f"{name}\n")

@@ -44,6 +44,7 @@ from drawbridge.server.checkpoints.commits import (
     listed_differences,
     message_of,
     shown_path,
+    tree_of,
 )
 from drawbridge.server.checkpoints.git import (
     Git,
@@ -485,9 +486,13 @@ class Checkpoints:
         if git.repository.private:
             assert self._private is not None
             await self._private.forget_ignored(git)
-        staged = _staged(await git.read("ls-files", "-s", "-z"))
-        # Otherwise, git would check whether nested repositories have changed, and read their configuration to do so.
-        await git.update("--force-remove", [path for path, entry in staged.items() if entry.startswith("160000 ")])
+        with contextlib.suppress(FileNotFoundError):  # there is no index yet
+            if await asyncio.to_thread(git_index.may_have_repositories, git.index):
+                staged = _staged(await git.read("ls-files", "-s", "-z"))
+                # Otherwise, git would check whether nested repositories have changed, and read their configuration to
+                # do so.
+                repositories = [path for path, entry in staged.items() if entry.startswith("160000 ")]
+                await git.update("--force-remove", repositories)
         known = _staged(await git.read(*FILTERED))
         if since is None:
             read = await asyncio.to_thread(self._smallest, known)
@@ -628,8 +633,11 @@ class Checkpoints:
         """The current files as a tree, to be compared with the checkpoint ``since``, and the files with a filter.
         Afterwards, git's index matches this tree."""
         filtered = await self._look(git, since)
-        await self._even_out(git, "", since)
-        return (await git.read("write-tree")).strip(), filtered
+        code, tree, _ = await git.run("write-tree")
+        if code or tree.strip() != await tree_of(git, since):  # otherwise, nothing is to be evened out
+            await self._even_out(git, "", since)
+            tree = await git.read("write-tree")
+        return tree.strip(), filtered
 
     async def check_size(self, git: Git) -> None:
         """Raises ``NoCheckpoint`` if the directory was found to be too large for checkpoints and still is, and
@@ -665,7 +673,7 @@ class Checkpoints:
         options = ("--no-renames", "--ignore-submodules=all", "--relative", "-z")
         changed = await differences(git, before, after)
         since = listed_differences(await git.read("diff-index", "--cached", *options, after, "--", "."))
-        prefix = (await git.read_once("rev-parse", "--show-prefix")).removesuffix("\n")
+        prefix = await git.prefix()
         lines: list[str] = []
         refused: dict[str, int | None] = {}
         for path, (was, made) in changed.items():
@@ -699,7 +707,7 @@ class Checkpoints:
         """The files of ``known`` that git's error names, or all of them if it names none; paths as ``shown_path``
         returns them."""
         named = re.findall(r"error: (?:patch failed: )?(.+?)(?::\d+)?(?:: .*)?$", complaint, re.MULTILINE)
-        prefix = (await git.read_once("rev-parse", "--show-prefix")).strip()
+        prefix = await git.prefix()
         words = [shown_path(path) for path in known]
         return sorted({name.removeprefix(prefix) for name in named} & set(words)) or sorted(words)
 

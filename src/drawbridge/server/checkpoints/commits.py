@@ -44,18 +44,26 @@ async def filtered_of(git: Git, checkpoint: str) -> Filtered:
 
 async def message_of(git: Git, commit: str) -> str:
     """The message of a commit; empty if the commit does not exist. ``commit``: its id, or a ref."""
-    return (await _commit(git, commit)).partition("\n\n")[2]
+    return (await _commit(git, commit))[1]
 
 
 async def tree_of(git: Git, commit: str) -> str:
     """The id of a commit's tree; empty if the commit does not exist. ``commit``: its id, or a ref."""
-    return (await _commit(git, commit)).partition("\n")[0].removeprefix("tree ")
+    return (await _commit(git, commit))[0]
 
 
-async def _commit(git: Git, commit: str) -> str:
-    run = git.run if "/" in commit else git.once  # an id always names the same object; a ref can change
-    code, text, _ = await run("cat-file", "commit", commit)
-    return "" if code else text
+async def _commit(git: Git, commit: str) -> tuple[str, str]:
+    """The tree and the message of a commit; both are empty if the commit does not exist."""
+    if commit in git.commits:
+        return git.commits[commit]
+    code, text, _ = await git.run("cat-file", "commit", commit)
+    if code:
+        return "", ""
+    header, _, message = text.partition("\n\n")
+    found = header.partition("\n")[0].removeprefix("tree "), message
+    if "/" not in commit:  # an id always names the same object; a ref can change
+        git.commits[commit] = found
+    return found
 
 
 def noted(message: str, kind: type[T]) -> T | None:

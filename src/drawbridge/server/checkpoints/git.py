@@ -205,8 +205,11 @@ class Git:
         folder: Path,
         shell: asyncio.subprocess.Process,
         signal: Callable[[int], None],
+        *,
+        is_in_root: bool,
     ) -> None:
-        """``signal``: sends a signal to everything that the shell has started; the shell ignores SIGTERM."""
+        """``signal``: sends a signal to everything that the shell has started; the shell ignores SIGTERM.
+        ``is_in_root``: whether the project's directory is the root of the work tree."""
         self.repository = repository
         self._signal = signal
         self.folder = folder
@@ -214,12 +217,15 @@ class Git:
         self._program = program
         self._shell = shell
         self.settings = Settings((), FORMATS[0], None)
+        self._is_in_root = is_in_root
         self._once: dict[tuple[str, ...], tuple[int, str, str]] = {}
         """The results of ``once``, by its arguments."""
         self.texts: dict[str, str | None] = {}
         """Contents by object id, as far as this operation has read or written them; None for one that is not text."""
         self.sizes: dict[str, int] = {}
         """Sizes of contents in bytes, by object id, as far as this operation knows them."""
+        self.commits: dict[str, tuple[str, str]] = {}
+        """The tree and the message of commits, by the commit's id, as far as this operation has read them."""
         self._private = {
             "GIT_DIR": str(folder / "git"),
             "GIT_WORK_TREE": str(repository.root),
@@ -329,6 +335,10 @@ class Git:
     async def read_once(self, *words: str) -> str:
         """Like ``once``, but returns only the output. Raises ``GitFailed`` if the command fails."""
         return _output(words, *await self.once(*words))
+
+    async def prefix(self) -> str:
+        """The path of the project's directory in the work tree, with a slash at its end; empty for the root."""
+        return "" if self._is_in_root else (await self.read_once("rev-parse", "--show-prefix")).removesuffix("\n")
 
     async def update(self, flag: str, paths: Iterable[str]) -> None:
         """Changes the index for these paths, which are relative to the project. ``flag``: the option of
@@ -473,7 +483,7 @@ async def opened(
     Raises ``GitFailed``, ``NoCheckpoint`` or OSError. When the context ends, everything that was started has ended,
     unless the wait for that was canceled.
     """
-    repository, path = await asyncio.to_thread(lambda: (find(directory), program()))
+    repository, path, place = await asyncio.to_thread(lambda: (find(directory), program(), directory.resolve()))
     if repository is None or path is None:
         yield None
         return
@@ -493,7 +503,7 @@ async def opened(
             pid = await pipe.agent_pid() or pid
             assert shell.stdin is not None
             shell.stdin.write(b"trap '' TERM\n")
-            git = Git(path, repository, folder, shell, pipe.signal)
+            git = Git(path, repository, folder, shell, pipe.signal, is_in_root=place == repository.root)
             with memory.watching(pid):
                 await git.prepare(known)
                 yield git

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 import struct
 from collections.abc import Collection, Iterable, Mapping
@@ -21,6 +22,10 @@ LARGEST_INDEX: Final = 64 * 1024 * 1024
 the paths of the directories that contain them, has the same limit."""
 
 GITLINK: Final = 0o160000
+
+_ELSEWHERE: Final = re.compile(rb"(?:link|sdir)[\0-\x1f]")
+"""The beginning of an extension that moves entries to another file, or replaces them by their directory: its name, and
+the first byte of its length."""
 
 _EXTENDED: Final = 0x4000
 _STAT_BYTES: Final = 40
@@ -60,9 +65,10 @@ def read(file: Path, id_bytes: int) -> Index | None:
 
 
 def may_have_repositories(file: Path) -> bool:
-    """Whether ``read`` could find an entry with the mode ``GITLINK``. Much faster than ``read``. Blocking. Raises
-    OSError."""
-    return GITLINK.to_bytes(4, "big") in file.read_bytes()
+    """Whether the index could have an entry with the mode ``GITLINK``, in this file or, if the index is split or
+    sparse, elsewhere. Much faster than ``read``. Blocking. Raises OSError."""
+    data = file.read_bytes()
+    return GITLINK.to_bytes(4, "big") in data or _ELSEWHERE.search(data) is not None
 
 
 def _parsed(data: bytes, id_bytes: int) -> Index:

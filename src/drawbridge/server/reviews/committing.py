@@ -21,7 +21,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from msgspec import Struct
 
 from drawbridge.server.checkpoints import git_index
-from drawbridge.server.checkpoints.commits import PATCH, differences, filtered_of, shown_path
+from drawbridge.server.checkpoints.commits import PATCH, differences, filtered_of, shown_path, tree_of
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.reviews.change_set import Overlapping, Version, merged, same
 from drawbridge.server.reviews.contents import Entry, loaded_texts, put, tree_with, version_of, with_contents
@@ -107,10 +107,11 @@ async def kept_changes(git: Git, start: str, base: str) -> dict[str, tuple[Entry
     kept = await differences(git, start, base)
     if not kept:
         return {}
-    head = await head_of(git)
-    if not head.commit:
+    await git.see_head()
+    code, head, _ = await git.run("rev-parse", "--verify", "--quiet", "HEAD^{tree}")
+    if code or head.strip() == await tree_of(git, start):
         return kept
-    since = await differences(git, head.commit, base)
+    since = await differences(git, head.strip(), base)
     return {path: entries for path, entries in kept.items() if path in since}
 
 

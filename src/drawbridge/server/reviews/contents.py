@@ -59,6 +59,10 @@ def _parsed(output: bytes) -> dict[str, str | None]:
     while at < len(output):
         end = output.find(b"\n", at)
         words = output[at:end].split()
+        if words[1:] == [b"missing"]:  # since its size was read
+            texts[words[0].decode()] = None
+            at = end + 1
+            continue
         if len(words) != 3:
             raise GitFailed("git cat-file printed something other than file contents")
         start, size = end + 1, int(words[2])
@@ -106,7 +110,7 @@ async def tree_with(git: Git, start: str, new: Mapping[str, Version | None]) -> 
 async def put(git: Git, new: Mapping[str, Version | None], index: Mapping[str, str]) -> None:
     """Puts versions of some files into the index that the environment ``index`` names; a version that is None removes
     the file. Raises ``GitFailed``."""
-    prefix = (await git.read_once("rev-parse", "--show-prefix")).removesuffix("\n")
+    prefix = await git.prefix()
     none = f"0 {'0' * 2 * git.settings.id_bytes}"
     # Deleted files come first, because a directory may have to be created in their place.
     lines = [f"{none}\t{prefix}{path}\0" for path, one in new.items() if one is None]

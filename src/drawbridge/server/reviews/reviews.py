@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final, Literal, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
@@ -169,6 +170,10 @@ class Review:
         has not ended counts as active."""
         self._compared: dict[str, _Compared] = {}
         """The latest comparison of each file, by path."""
+        self._sizes: dict[str, int] = {}
+        """The sizes of the contents that were compared last, in bytes, by object id."""
+        self._trees_in: WeakKeyDictionary[Git, _Trees] = WeakKeyDictionary()
+        """git for one operation → the review's commits, if that operation has read or set them."""
 
     def continues(self) -> None:
         """Notes that a run that began before the server was restarted is still active."""
@@ -189,7 +194,7 @@ class Review:
             start = await self._absorb_kept(git, trees, base)
         if when == "before":
             self._run = run_id
-        await self._set(git, start, base, commit)
+        await self._set(git, _Trees(start, base, commit, run_id, when != "after"))
 
     async def current(self, git: Git, checkpoints: Checkpoints) -> Open:
         """The review of the files as they are now. Raises ``NoCheckpoint`` or ``GitFailed``."""
@@ -234,12 +239,13 @@ class Review:
             head = await committed(git, tree, title, await filtered_of(git, trees.head))
         decided |= {id: Decided(wish.by, wish.decision) for ids in chosen.values() for id in ids}
         base = await self._new_base(git, trees.base, olds, decided)
-        await self._set(git, trees.start, base, head)
+        trees = trees._replace(base=base, head=head)
+        await self._set(git, trees)
         for path, file in after.items():
             old, new = olds.get(file.path_before, file.old), news.get(file.path, file.new)
             self._compared.pop(path, None)
             self._compared[file.path] = _Compared(_key(old), _key(new), file.hunks, file.old_path)
-        left = await self._between(git, trees._replace(base=base, head=head), decided)
+        left = await self._between(git, trees, decided)
         return Outcome(left, len(chosen), sum(map(len, chosen.values())))
 
     async def commit(
@@ -273,7 +279,7 @@ class Review:
         if kept:
             tree = await tree_with(git, trees.start, {path: version_of(made, {}) for path, (_, made) in kept.items()})
             start = await committed(git, tree, "start", await filtered_of(git, trees.start))
-            await self._set(git, start, trees.base, trees.head)
+            await self._set(git, trees._replace(start=start))
 
     async def text_of(self, git: Git, checkpoints: Checkpoints, path: str, side: Side) -> Version:
         """One side of a file of the review as it is now. ``path``: the file's path as clients see it. Raises
@@ -324,30 +330,41 @@ class Review:
             if not trees.is_running:
                 base = await self._absorb(git, trees, head)
                 start = await self._absorb_kept(git, trees, base)
-            await self._set(git, start, base, head)
             trees = _Trees(start, base, head, trees.run, is_running)
+            await self._set(git, trees)
         return trees, await self._between(git, trees, await self._decided(git, trees))
 
     async def _trees(self, git: Git) -> _Trees | None:
         """The review's commits. None if the project has had no run, or if another program has removed the refs or set
         them to something else."""
-        form = "--format=%(refname:lstrip=-1) %(objecttype) %(objectname) %(contents:subject)"
-        listed = (line.split(" ", 3) for line in (await git.read("for-each-ref", form, f"{self._refs}/")).splitlines())
-        found = {name: (commit, title) for name, kind, commit, title in listed if kind == "commit"}
+        if git in self._trees_in:
+            return self._trees_in[git]
+        names = ("refname:lstrip=-1", "objecttype", "objectname", "tree", "contents")
+        form = "--format=" + "".join(f"%({name})%00" for name in names)
+        words = (await git.read("for-each-ref", form, f"{self._refs}/")).split("\0")
+        columns = [words[at :: len(names)] for at in range(len(names))]
+        found: dict[str, str] = {}
+        for name, kind, id, tree, message in zip(*columns, strict=False):  # the last word is the end of a line
+            if kind == "commit":
+                found[name.removeprefix("\n")] = id
+                git.commits[id] = tree, message
         if not {"base", "head"} <= found.keys():
             return None
-        (base, _), (head, title) = found["base"], found["head"]
-        start, _ = found.get("start", found["base"])  # earlier versions had no start
-        run, _, when = title.rpartition(" ")
-        return _Trees(start, base, head, run, when != "after")
+        base, head = found["base"], found["head"]
+        start = found.get("start", base)  # earlier versions had no start
+        run, _, when = (await message_of(git, head)).partition("\n")[0].rpartition(" ")
+        self._trees_in[git] = trees = _Trees(start, base, head, run, when != "after")
+        return trees
 
-    async def _set(self, git: Git, start: str, base: str, head: str) -> None:
+    async def _set(self, git: Git, trees: _Trees) -> None:
         """Sets all refs, or none. Refs that an agent may have made symbolic are replaced, and not followed."""
+        start, base, head, _, _ = trees
         lines = (
             f"option no-deref\nupdate {self._refs}/{name} {commit}\n"
             for name, commit in (("start", start), ("base", base), ("head", head))
         )
         await git.read("update-ref", "--stdin", stdin="".join(lines))
+        self._trees_in[git] = trees
 
     async def _decided(self, git: Git, trees: _Trees) -> dict[str, Decided]:
         notes = noted(await message_of(git, trees.base), _Notes)
@@ -403,7 +420,10 @@ class Review:
     async def _between(self, git: Git, trees: _Trees, decided: Collection[str]) -> Open:
         """The hunks between base and head."""
         entries = await differences(git, trees.base, trees.head)
+        git.sizes.update(self._sizes)
         loaded = await loaded_texts(git, [entry for both in entries.values() for entry in both])
+        blobs = (entry.partition(" ")[2] for both in entries.values() for entry in both)
+        self._sizes = {blob: git.sizes[blob] for blob in blobs if blob in git.sizes}
         files = await asyncio.to_thread(self._compare, entries, loaded, decided)
         self._compared = {
             file.path: _Compared(_key(file.old), _key(file.new), file.hunks, file.old_path) for file in files

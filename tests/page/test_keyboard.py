@@ -75,19 +75,16 @@ def picks(person: Person, item: str) -> None:
 def test_questions_are_answered_by_the_keyboard(browser: Browser, address: str) -> None:
     with browser.person(address, **SIZE) as person:
         asks(person, QUESTIONS)
-        person.presses("2")
-        person.until("document.querySelector('[value=Black]').checked")
+        presses_until(person, "2", "document.querySelector('[value=Black]').checked")  # after a move, a key is ignored
         person.presses("k")
         person.until(at(CARD))
         presses_until(person, "Tab", at("[value=Black]"))
-        person.presses("ArrowUp")
-        person.until(at("[value=Oak]:checked"))
+        presses_until(person, "ArrowUp", at("[value=Oak]:checked"))
         presses_until(person, "Tab", at("[value=Sign]"))
         person.sees(f"{CARD}.keyed")
-        person.presses("2")
-        person.until("document.querySelector('[value=Rail]').checked")
+        presses_until(person, "2", "document.querySelector('[value=Rail]').checked")
         assert person.runs(at("[value=Sign]:not(:checked)"))
-        presses_until(person, "Space", at("[value=Sign]:checked"))  # a key right after a move is ignored
+        presses_until(person, "Space", at("[value=Sign]:checked"))
         presses_until(person, "Tab", at(f"{CARD} .own"))
         person("type", text="A bell")
         person.presses("Enter")

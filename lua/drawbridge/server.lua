@@ -271,7 +271,7 @@ function M.when_ready(callback)
   table.insert(waiting, once)
   M.start()
   vim.defer_fn(function()
-    once(nil, ('the bridge did not start within %d seconds'):format(READY_WITHIN / 1000))
+    once(nil, ('the bridge took over %d s to start'):format(READY_WITHIN / 1000))
   end, READY_WITHIN)
 end
 

@@ -467,7 +467,7 @@ class TestMissing:
             editor.command("DrawbridgeClaude")
             editor.keys("ix")
             editor.wait("return vim.bo.modified", why="the user continues to type")
-            editor.says(":DrawbridgeClaude: not started: the bridge did not start")
+            editor.says(":DrawbridgeClaude: not started: the bridge took over 5 s to start")
             assert editor.lua("return #vim.api.nvim_list_wins()") == 1
 
 

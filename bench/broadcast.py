@@ -40,7 +40,7 @@ from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.serve import terms
 from drawbridge.server.sessions.ceilings import Ceilings
-from drawbridge.server.sessions.context import Limits
+from drawbridge.server.sessions.limits import Limits
 from drawbridge.transport.http_server import HttpServer
 
 WARM = 200

@@ -164,7 +164,7 @@ async def _serve(
     tls = certificate.context() if certificate is not None else None
     async with (
         serving_metrics(metered, core.metrics.total, monitor.health) as metrics,
-        private_socket(core.terminal_sessions, core.context.editors, core),
+        private_socket(core.terminal_sessions, core.surfaces.editors, core),
         HttpServer(site, listener, terms(plan.clients), tls),
     ):
         port = listener.getsockname()[1]

@@ -17,7 +17,7 @@ from drawbridge.agents.base import TurnEnded
 from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.app.outbox import Writers
 from drawbridge.server.sessions import continuing, metadata
-from drawbridge.server.sessions.context import Limits
+from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.projects import Projects
 from drawbridge.server.store.log import History
 from tests.server.core_rig import Client, Process, Server, records, serving, settled

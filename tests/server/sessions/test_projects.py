@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.context import Limits
+from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.store import index
 from drawbridge.server.store.log import History
 from tests.server.core_rig import Client, Server, records, serving, settled

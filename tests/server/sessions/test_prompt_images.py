@@ -189,7 +189,7 @@ async def test_images_are_removed_with_the_old_history(tmp_path: Path, monkeypat
         os.utime(server.folder / "data" / "projects" / project / "images" / old, (1, 1))
         new = await with_an_image(server, phone, project)
         core = server.core
-        await Maintenance(core.context, core.all_sessions, core.projects, Retention(bytes=1)).clean()
+        await Maintenance(core.disk, core.all_sessions, core.projects, Retention(bytes=1)).clean()
         assert records(server, project)[0]["seq"] > 1
         assert stored(server, project) == [new]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 
 from drawbridge.agents import base
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.context import Limits
+from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.run import Order, Run, RunQueue
 from tests.server.core_rig import Client, Process, Server, records, serving, settled
 

@@ -39,9 +39,11 @@ from drawbridge.server.protocol.replies import Accepted, Review
 from drawbridge.server.reviews.commenting import submission_key
 from drawbridge.server.reviews.reviews import Wish
 from drawbridge.server.sessions import metadata
-from drawbridge.server.sessions.context import Context
+from drawbridge.server.sessions.disk import Disk
+from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.metadata import instant, now
 from drawbridge.server.sessions.session import SHOWN_PROMPT, Session
+from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store.log import History
 from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions.activities import Activities, Activity
@@ -88,14 +90,17 @@ class TerminalSession(Session):
         directory: Path,
         data: metadata.Metadata,
         history: History,
-        context: Context,
+        surfaces: Surfaces,
+        disk: Disk,
+        grants: Grants,
         facts: Facts,
         terminals: Terminals,
         reviewed: ReviewedDirectory,
     ) -> None:
         """``facts``: what was stored before a restart. ``terminals``: the terminals of connected editors. ``reviewed``:
         the directory in which the agent works."""
-        super().__init__(directory, data, history, context)
+        super().__init__(directory, data, history, surfaces, disk)
+        self._grants = grants
         self.memory.shares_comments = True
         self.reviewed = reviewed
         self.checkpoints = reviewed.checkpoints
@@ -131,7 +136,7 @@ class TerminalSession(Session):
             self._past[run] = None
         self.questions = Questions(
             self,
-            lambda: self._context.audience.can_decide(self.id, self.path),
+            lambda: surfaces.audience.can_decide(self.id, self.path),
             is_unattended=facts.is_unattended,
         )
         self._calls: Latest[str, transcript.Call] = Latest()
@@ -244,7 +249,7 @@ class TerminalSession(Session):
         return await self.reviewed.push(command, asker, self.id)
 
     async def comment(self, command: commands.ReviewComment, asker: Subscriber) -> Answer[messages.ReviewCommented]:
-        self._context.disk.check(self.id)
+        self._disk.check(self.id)
         return await self.reviewed.comment(command, asker, self.id)
 
     async def submit_review(
@@ -288,11 +293,11 @@ class TerminalSession(Session):
         for the last one that it has reported. If a client could not have, returns False or raises ``ClientError`` with
         the reason."""
         mode = mode or self.permission_mode
-        if mode is None and not self._context.ceilings.skip_permissions:
+        if mode is None and not self._grants.ceilings.skip_permissions:
             raise ClientError("PERMISSION_DENIED", UNKNOWN_MODE)
         path, asked = str(self.path), Options(permission_mode=mode or BYPASS)
-        is_usable = self._context.places.usable(path)
-        return is_usable and self._context.within(asked, self.data.agent) == self._context.granted(path, asked)
+        is_usable = self._grants.places.usable(path)
+        return is_usable and self._grants.within(asked, self.data.agent) == self._grants.granted(path, asked)
 
     def submitted(self, review: messages.Submission, turn: str, by: str) -> None:
         self.reviewed.submitted(review, turn, by)

@@ -1,6 +1,6 @@
-// The undecided changes of runs: a list beside the files, VS Code's own diff, and the user's decisions.
+// The undecided changes of runs: a list in the Source Control view, VS Code's own diff, and the user's decisions.
 //
-// The server has the reviews and decides; nothing here writes a file.
+// The server stores the reviews and carries out the decisions; nothing here writes a file.
 'use strict';
 
 const fs = require('node:fs');

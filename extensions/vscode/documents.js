@@ -131,7 +131,8 @@ class Documents {
   }
 
   /**
-   * The paths of the files in front; if a terminal, a web view or the like is in front, the most recently used file's.
+   * The paths of the files in front; if a terminal, a webview or the like is in front, the path of the file that was
+   * used most recently.
    *
    * @param {Map<string, Appearance>} files
    */

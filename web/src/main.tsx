@@ -45,7 +45,7 @@ view.subscribe((now) => {
   last = now;
 });
 
-/** Why the server has refused the token; empty if the token is not valid, undefined if it was not refused. */
+/** Why the server has refused the token or code; empty if the token is not valid, undefined if nothing was refused. */
 const refused = signal<string | undefined>(undefined);
 
 /** The code and the fingerprint from a link that pairs this device. */

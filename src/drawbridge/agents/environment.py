@@ -11,8 +11,8 @@ from drawbridge.agents import catalog
 from drawbridge.agents.base import AgentUnusable
 
 MARK: Final = "DRAWBRIDGE_AGENT"
-"""The environment variable that marks everything that an agent of the server starts. Its value is a different id for
-each agent process."""
+"""The environment variable that marks an agent process of the server and everything that the agent starts. Its value is
+a different id for each agent process."""
 
 SECRET: Final = ("DRAWBRIDGE_TOKEN", "DRAWBRIDGE_SERVE_*")
 """The server's own settings, in the form of ``Row.own_variables``. They are removed because they include secrets: a

@@ -25,8 +25,8 @@ Keys: TypeAlias = tuple[str | int, ...]
 
 
 class Switch(NamedTuple):
-    """A setting that switches off the hooks, and with them the guard. ``note``: one sentence that states this and what
-    to do."""
+    """A setting that switches off the hooks, and with them the guard. ``note``: one sentence that states this and, if
+    the user can change it, what to do."""
 
     path: Path
     name: str

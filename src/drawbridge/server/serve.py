@@ -217,7 +217,7 @@ def _sign_in_link(plan: Plan, port: int, entrance: Entrance) -> str | None:
 
 
 def terms(clients: int) -> ServerOptions:
-    """The limits of the HTTP transport for a server with this many clients."""
+    """The limits of the HTTP transport for a server that accepts at most this many clients."""
     return ServerOptions(
         connections=clients + SPARE_CONNECTIONS,
         waiting=WAITING_CONNECTIONS,
@@ -276,7 +276,8 @@ async def _renew(plan: Plan, names: OwnNames, certificate: Certificate, tls: Any
 @contextlib.contextmanager
 def _own_data(directory: Path) -> Iterator[None]:
     """Locks the data directory for this process. The kernel releases the lock however the process ends. Raises
-    ``ServerRunning`` if another server uses the directory, and ``NotPrivate`` or ``NotWritable``."""
+    ``ServerRunning`` if another server uses the directory, ``NotPrivate`` if it can't be made private, and
+    ``NotWritable`` if it can't be locked."""
     make_private_directory(str(directory))
     file = os.open(directory / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -99,7 +99,7 @@ export type Editor = {
  * @param changed is called with the text after each edit, with "\n" as line endings
  * @param hides is called with true if the editor may hide removed text, in which case `seen` is never called
  * @param seen is called once all of the change has been in view
- * @param freePart returns what the screen shows of the vertical range of a box
+ * @param freePart returns the largest part of the vertical range of a box that the screen shows and that nothing covers
  */
 export function openEditor({
   root,

@@ -5,7 +5,7 @@ import { shownPath } from '../ui/dom.ts';
 /** A part of a field to check: from `start` to `end` in UTF-16 code units, or the whole field if both are 0. */
 export type Risk = { code: string; text: string; field?: string; start?: number; end?: number };
 
-/** What `remember` would change. */
+/** One of the changes that `remember` would make. `suggestion`: its index in `suggestions`; `saved_in`: the file. */
 export type Always = { text: string; suggestion: number; saved_in?: string };
 
 export type FileChange = { path: string; old_text: string; new_text: string };

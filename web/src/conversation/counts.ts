@@ -45,7 +45,7 @@ function countOf({ tool, question, state }: ToolRow): LineCounts | undefined {
 
 export type Edited = LineCounts & { files: number };
 
-/** What tool calls, including subagents' calls, have edited; undefined if they have edited nothing. */
+/** What these calls have edited; undefined if they have edited nothing. `rows` has to contain subagents' calls, too. */
 export function editedBy(rows: readonly ToolRow[]): Edited | undefined {
   const files = new Set<string>();
   let added = 0;

@@ -2,7 +2,10 @@
 
 import { planIn } from '../approvals/input.ts';
 
-/** Why an answer is no longer needed, in words; without "Withdrawn:" if the request was decided elsewhere. */
+/**
+ * Why an answer is no longer needed, in words; without "Withdrawn:" if the request was answered elsewhere or overruled,
+ * or can be answered only in the terminal.
+ */
 function withdrawn(reason: string) {
   return /^(answered elsewhere|asked in the terminal|overruled)/.test(reason)
     ? `${reason[0].toUpperCase()}${reason.slice(1)}`

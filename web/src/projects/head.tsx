@@ -17,7 +17,7 @@ import { idOf, newSession, removeRow, renameRow } from './acts.tsx';
 import { addressOf, groups, type Row, titleOf } from './rows.ts';
 import { standing } from './words.ts';
 
-/** The list's row for the session that is shown; undefined if none is shown or the list is not known yet. */
+/** The list's row for the session that is shown; undefined if none is shown, or if the list does not contain it. */
 export function shownRow({ client, sessions, place }: World): Row | undefined {
   const shown = place.value;
   if (shown.view !== 'project') return undefined;

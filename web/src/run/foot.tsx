@@ -222,7 +222,7 @@ export class Foot {
     );
   }
 
-  /** The agent’s model and permission mode, unless the user chooses them beside the message box. */
+  /** The agent’s model and permission mode, unless the user can choose them beside the message box. */
   private settings(): string[] {
     const { conversation, project, may } = this;
     if (!conversation || project.desk?.state === 'ended') return [];
@@ -351,7 +351,7 @@ export class Foot {
     }
   }
 
-  /** The files of the project whose names match. Answers are kept for ten seconds. */
+  /** The files and directories of the project that match. Answers are kept for ten seconds. */
   private findFiles(query: string): Promise<Choice[]> {
     if (!this.may('file_list')) return Promise.resolve([]);
     const known = this.files.get(query);

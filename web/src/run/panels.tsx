@@ -4,7 +4,7 @@ import type { Task, Todo } from '../protocol/messages.ts';
 import type { Conversation } from '../state/conversation.ts';
 import { Icon, type IconName, Text } from '../ui/elements.tsx';
 
-/** How many of the last items are searched for the to-do list, if an older server doesn't report it. */
+/** How many of the last items are searched for the to-do list, if the server doesn't report one. */
 const LOOKED = 300;
 
 /** The current to-do list: as the agent reports it, otherwise from its latest call; empty if there isn’t one. */

@@ -70,7 +70,10 @@ function Queued({ client, id, one, before, connected, may, failed }: QueuedProps
     isMoved.current = false;
     restoreFocus(row.current?.querySelector<HTMLElement>('.move') ?? row.current?.querySelector('button'));
   }, [before?.run_id]);
-  /** @param leaves whether this row is removed. If so, its buttons stay enabled: a disabled one loses the focus. */
+  /**
+   * Runs `work`. The row's buttons stay enabled in the meantime, because a disabled button loses the focus.
+   * @param leaves whether `work` removes this row, so that the focus has to move
+   */
   const act = async (work: () => Promise<unknown>, leaves = true) => {
     if (busy) return;
     setBusy(true);

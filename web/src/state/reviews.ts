@@ -4,7 +4,7 @@ import { type Signal, signal } from '@preact/signals';
 
 import type { ProjectInfo, Review, ReviewChanged } from '../protocol/messages.ts';
 
-/** If `files` is 0, nothing is open. `more`: whether the server has sent only a part, so the numbers are minimums. */
+/** If `files` is 0, nothing is open. `more`: the server has not sent all files, so the other numbers are minimums. */
 export type Numbers = { files: number; hunks: number; added: number; removed: number; more?: boolean };
 
 type Server = EventTarget & {

@@ -1,6 +1,6 @@
-// An agent's Markdown as elements. It is never turned into HTML: what looks like a tag is text. A link leads to http,
-// https, mail or a file in the project; any other link is text. Images are links, so that no server learns that
-// somebody looked at them.
+// An agent's Markdown as elements. It is never turned into HTML: what looks like a tag is text. A link leads to an
+// http, https or mailto address, or to a file in the project; any other link is text. Images are links, so that no
+// server learns that somebody looked at them.
 
 import type { Token, Tokens } from 'marked';
 import { Component, type ComponentChildren } from 'preact';

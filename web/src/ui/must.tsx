@@ -6,7 +6,10 @@ import { useContext, useLayoutEffect, useMemo, useState } from 'preact/hooks';
 
 import { Button } from './elements.tsx';
 
-/** Collects the buttons of a card that have to be pressed before it can be accepted; undefined outside a card. */
+/**
+ * Collects what prevents a card from being accepted or decided on: buttons that have to be pressed, and content that is
+ * not drawn yet. Undefined outside a card.
+ */
 export const Unopened = createContext<Musts | undefined>(undefined);
 
 type Musts = { add: (one: object) => void; delete: (one: object) => void };

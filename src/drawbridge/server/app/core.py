@@ -163,7 +163,7 @@ class Core:
         self.audience.unfollow(topics, client)
 
     def subscriptions(self) -> int:
-        """The number of subscriptions to sessions and topics."""
+        """The number of subscriptions to sessions and topics, without the "stats" topic."""
         return len(self.audience)
 
     def problems(self) -> list[str]:
@@ -244,8 +244,8 @@ class Core:
         project = await self.projects.create(command.path, command.agent)
         if command.join:
             self.audience.join(project.id, client)
-        # Clients that follow all projects are notified; the client that requested the project receives it in the reply,
-        # as the specification shows.
+        # Clients that follow all projects are notified; the client that creates the project gets its state in the reply
+        # instead, as the specification shows.
         project.store.announce(ProjectCreated(project.info()), client)
         return messages.updated("project_state", project.shown(), project.id)
 

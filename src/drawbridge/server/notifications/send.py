@@ -163,7 +163,7 @@ class Notifier:
         self._ends: dict[str, tuple[asyncio.TimerHandle, Announced]] = {}
         """The ends of runs that wait for the review's counts, by project."""
         self._reviews: dict[str, ReviewChanged] = {}
-        """The numbers of the open reviews, by project."""
+        """The latest counts of the open reviews, by project."""
 
     def published(self, announced: Announced) -> None:
         """The "notices" receiver of the event bus. Never blocks."""
@@ -268,7 +268,7 @@ class Notifier:
 
     def identify(self, token: str) -> Identity | None:
         """The identity for a notification's token: its device's identity, limited to one approval request. None if the
-        token is not valid, the browser has unsubscribed, its user has turned off decisions in notifications, or its
+        token is not valid, the browser has unsubscribed, its user has turned off actions in notifications, or its
         device may no longer decide.
         """
         found = self._tokens.find(token)
@@ -315,7 +315,7 @@ class Notifier:
         return identity is not None and identity.may(DECIDES)
 
     def _push(self, to: Subscription, notification: Notice) -> None:
-        """Sends one push, in the sender's thread. Raises ``Failed``."""
+        """Sends one push, in the sender's thread. Raises the errors of ``_post``."""
         try:
             self._post(to, notification)
         except Failed as error:

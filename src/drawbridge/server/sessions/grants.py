@@ -45,7 +45,7 @@ class Grants:
 
     def granted(self, directory: str, options: Options) -> Options:
         """The options with which a run may begin now: their budget is at most what is left of the owner's budgets.
-        Raises ``ClientError`` if agents may not run in this directory or at this hour, or if a budget is used up."""
+        Raises ``ClientError`` if no run may begin in this directory or at this hour, or if a budget is used up."""
         self.check_place(Path(directory))
         now = datetime.now()
         check_hours(self.ceilings, now)

@@ -80,7 +80,7 @@ class RecordedComments:
 
     @property
     def handover(self) -> None:
-        """Always None: a managed agent gets the comments immediately, or when it finishes its current work."""
+        """Always None: drafts are left only with terminal sessions. A managed agent receives them in a prompt."""
 
     def write(self, event: messages.ReviewCommented, session: str, asker: Subscriber) -> int | None:
         return self._store.write(event, asker)
@@ -108,7 +108,7 @@ class ManagedSession(Session):
         processes: AgentProcesses,
         open_in_terminal: Callable[[str], bool],
     ) -> None:
-        """``open_in_terminal``: whether a conversation is open in a terminal on this machine."""
+        """``open_in_terminal`` returns whether a terminal session has a conversation open now."""
         super().__init__(directory, data, history, surfaces, disk)
         self._grants = grants
         self._runs = runs

@@ -2,7 +2,7 @@
 maintained.
 
 ``<data>/projects/<id>/`` contains one project; ``<data>/trash/`` what was deleted, for 7 days (large files for less if
-the data limit is reached); ``<data>/quarantine/`` what could not be read.
+the data limit is reached); ``<data>/quarantine/`` damaged projects.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Projects:
         sessions: Sessions,
         open_in_terminal: Callable[[str], bool],
     ) -> None:
-        """``open_in_terminal``: whether a conversation is open in a terminal on this machine."""
+        """``open_in_terminal`` returns whether a terminal session has a conversation open now."""
         self.quarantined: list[str] = []
         """The names of projects that were moved to quarantine, for the owner."""
         self._data = data
@@ -308,8 +308,8 @@ class Projects:
         return [deleted for deleted in self._trash() if time.time() - deleted.lstat().st_mtime > TRASH_SECONDS]
 
     def make_room(self) -> None:
-        """Removes the histories, images, files and private repositories of deleted projects now. Their metadata stays,
-        so that their costs still count toward the budgets. Blocking."""
+        """Removes the histories, images, files and private repositories of deleted projects now, and the records of
+        deleted sessions. The projects' metadata stays, so that their costs still count toward the budgets. Blocking."""
         for deleted in self._trash():
             for folder in (deleted / "logs", deleted / "images", deleted / "files", deleted / private.NAME):
                 if folder.exists():

@@ -1,7 +1,8 @@
-"""One session: a conversation of an agent, managed by the server or started by a person in a terminal.
+"""What managed sessions and terminal sessions share.
 
-``Session`` contains what both kinds share: identity, history, store, approvals, and what clients see. The kinds are
-``ManagedSession`` and ``terminal_sessions.session.TerminalSession``. ``Sessions`` is the list of all sessions.
+``Session`` contains the identity, the history, the store, the approval requests, and what clients see. A
+``ManagedSession`` belongs to a project, and its history contains the project's conversations, one after the other. A
+``terminal_sessions.session.TerminalSession`` is one conversation. ``Sessions`` is the list of all sessions.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Session(ABC):
     def __init__(
         self, directory: Path, data: metadata.Metadata, history: History, surfaces: Surfaces, disk: Disk
     ) -> None:
-        """``directory`` contains its metadata and its logs."""
+        """``directory`` contains its metadata, its history and its search index."""
         self.id = data.id
         self.path = Path(data.path)
         self.data = data
@@ -324,7 +325,7 @@ class Session(ABC):
 
 
 class SessionStore:
-    """Records and publishes events and saves the metadata. ``directory`` contains the metadata and the logs."""
+    """Records and publishes events, and saves the metadata in ``directory``."""
 
     def __init__(
         self, directory: Path, data: metadata.Metadata, history: History, surfaces: Surfaces, disk: Disk
@@ -449,7 +450,7 @@ class SessionStore:
         self.data.review = other.data.review
 
     def catch_up(self) -> None:
-        """After a restart, updates the state with the records that the metadata does not contain yet."""
+        """After a restart, updates the state with the records that the metadata does not cover yet."""
         for record in self.history.after(self.memory.seq):
             try:
                 seq, moment, event = events.read(record.line)

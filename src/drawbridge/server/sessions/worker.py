@@ -131,8 +131,8 @@ class Worker:
         open_in_terminal: Callable[[str], bool],
         report: Callable[[Report], None],
     ) -> None:
-        """``files``: the directory of the files that were sent with prompts. ``open_in_terminal``: whether a
-        conversation is open in a terminal. ``report`` receives the events, in order."""
+        """``files``: the directory of the files that were sent with prompts. ``open_in_terminal`` returns whether a
+        terminal session has a conversation open now. ``report`` receives the events, in order."""
         self.id = project_id
         self._directory = directory
         self._files = files
@@ -226,7 +226,8 @@ class Worker:
 
     async def _check_unused(self, agent: str, session_id: str) -> None:
         """Raises ``AgentUnusable`` if another process, for example in a terminal, has opened the idle process's
-        conversation: both would write to the same file. The start of a process includes this check."""
+        conversation: both would write to the same file. When a process is started, the agent's driver
+        does this check, if it can."""
         found = self._processes.agents.get(agent)
         if found is None or found.sessions is None:
             return

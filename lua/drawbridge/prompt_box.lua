@@ -103,7 +103,7 @@ end
 --- The state of an agent's prompt box in a terminal: "unclear" if a suggestion by the CLI would look the same as
 --- typed text, "dialog" if a dialog has replaced the box.
 ---@param buffer integer
----@return 'empty'|'typed'|'unclear'|'dialog'|nil state nil if neither is on the screen
+---@return 'empty'|'typed'|'unclear'|'dialog'|nil state nil if the screen shows neither a box nor a dialog
 ---@return string? text The text in the box; for Claude Code, without its blanks.
 function M.state(buffer)
   local lines = lines_of(buffer)

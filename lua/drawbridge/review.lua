@@ -27,7 +27,7 @@ local M = {}
 ---@field added integer
 ---@field removed integer
 ---@field first integer The first changed line of the proposed text, from 0.
----@field rows integer[] The changed rows: see `_changed` in the bridge.
+---@field rows integer[] The changed rows: see `_changed` in `editors/neovim_reviews.py`.
 ---@field unseen drawbridge.Unseen? Once its text is complete.
 ---@field dos boolean
 ---@field bom boolean

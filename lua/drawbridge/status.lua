@@ -212,7 +212,7 @@ local function rows(now, guard)
   return said
 end
 
---- The options of a window in the middle of the screen; it is as large as the lines and the screen allow.
+--- The options of a window in the middle of the screen, which is as large as the lines need and the screen allows.
 local function place(lines)
   local width, height = 1, #lines
   for _, text in ipairs(lines) do

@@ -181,7 +181,8 @@ end
 
 local flashed, timer
 
---- Shows a sentence for some seconds, above a notice that `show` has put in the same corner; the next sentence replaces it.
+--- Shows a sentence for some seconds, and leaves room between it and the edge for the notice about what is waiting. The
+--- next sentence replaces it.
 ---@param text string
 function M.flash(text)
   M.hide(flashed)

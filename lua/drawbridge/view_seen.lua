@@ -1,7 +1,7 @@
 --- Which changed lines of a proposal have not been on the screen yet.
 ---
---- Rows count from 0. A range of rows or cells is a pair, the second number excluded; a list of ranges is in order, and
---- none of them overlap.
+--- Rows are counted from 0. A range of rows or cells is a pair, the second number excluded; a list of ranges is in
+--- order, and none of them overlap.
 local M = {}
 
 local LEAST = { width = 12, height = 2 } -- the smallest window in which something can be read

@@ -93,8 +93,8 @@ class Reviewing:
             self._publish(review)
 
     def publish_gone(self) -> None:
-        """Publishes that there is nothing to decide because the directory is gone. If the directory is restored, so is
-        the review."""
+        """Publishes that there is nothing to decide, because the directory no longer exists or is no longer allowed.
+        Once the directory is available again, so is the review."""
         self._publish(Open(), is_gone=True)
 
     def _publish(self, review: Open, *, is_gone: bool = False) -> None:

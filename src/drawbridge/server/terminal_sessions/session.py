@@ -124,7 +124,7 @@ class TerminalSession(Session):
         """Whether the session was closed. Changes to its state are then no longer saved for the next start of the
         server."""
         self._carried_turn = ""
-        """The id of the turn that was active when the server was restarted; empty if none was."""
+        """The id of the turn that was active at the last restart and continued after it; empty if there was none."""
         self._is_copy = False
         """Whether the conversation is a copy of another one, and its file has no new prompt yet."""
         self._copys_prompt = ""
@@ -733,7 +733,8 @@ class TerminalSession(Session):
             self._is_over("failed", quiet=quiet, error=error, code=code)
 
     def _handed(self, entry: transcript.Context) -> None:
-        """Records the comments that a hook has handed over to the agent, if this entry of the transcript contains them."""
+        """Records the comments that a hook has handed over to the agent, if this entry of the transcript contains
+        them."""
         left = self.handover.confirmed(entry)
         if left is None:
             return

@@ -340,7 +340,7 @@ class Checkpoints:
         elif when == "after":
             left = left if await self._resume(git) else None
         else:
-                        # Both at the same time, because a run waits for them.
+            # Both at the same time, because a run waits for them.
             resumed, listed = await asyncio.gather(
                 self._resume(git), asyncio.to_thread(self._listings, self._before.folders)
             )

@@ -235,7 +235,7 @@ def _command(program: Program, branch: str, title: str, body: str) -> list[str]:
     path = _installed().get(program, program)
     if program == "gh":
         return [path, "pr", "create", "--title", title, "--body", body]
-        # glab opens an editor for the description "-", and asks for a description if it is empty.
+    # glab opens an editor for the description "-", and asks for a description if it is empty.
     return [path, "mr", "create", "--title", title, "--description", f"{body}\n", "--source-branch", branch, "--yes"]
 
 

@@ -23,7 +23,7 @@ from drawbridge.tui.review_comments import Card, Writing
 from drawbridge.tui.wording import block, one_line
 
 CAN_RESOLVE: Final = ("sent", "resolved")
-"""The states of comments that the agent has received."""
+"""The states of comments that were sent to the agent."""
 
 LOW: Final = 24
 """The height in lines below which there are no empty lines between the parts of a dialog."""

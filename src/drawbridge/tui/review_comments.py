@@ -208,7 +208,8 @@ Shown: TypeAlias = Literal["text", "hint", "code"]
 
 
 class Card(NamedTuple):
-    """A comment as it is shown. ``state``: as in the protocol, or ``writing`` if the server does not have it yet."""
+    """A comment as it is shown. ``state``: as in the protocol, or ``writing`` for text that the server does not have
+    yet."""
 
     state: str
     who: str

@@ -138,8 +138,9 @@ class _Lines:
 
 
 class _Block(NamedTuple):
-    """A part, or the heading of a file. ``body``: the lines that must have been on the screen before it can be decided
-    on. They are counted without comments, so that a new comment does not make them unseen."""
+    """A part, the heading of a file, or the text below the last part. ``body``: the lines that must have been on the
+    screen before the part can be decided on. They are counted without comments, so that a new comment does not make
+    them unseen."""
 
     part: Part | None
     path: str
@@ -285,7 +286,8 @@ class ReviewView(ScrollView, can_focus=True):
         return None if self.choice is None else review_comments.quote_of(self._rows, self.choice.place)
 
     def choose(self) -> bool:
-        """Begins to choose lines of the current part, at first all lines of its hunk. Returns False if it has none."""
+        """Begins to choose lines of the current part: at first the new lines of its hunk or, if there are none, the
+        removed ones. Returns False if it has no lines."""
         part = self.part
         self.choice = review_comments.chosen(part) if part is not None and self._rows else None
         self.refresh()

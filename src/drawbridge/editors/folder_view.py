@@ -17,7 +17,7 @@ LOG_COLUMNS: Final = 1_000
 """The maximum number of characters in one line if the output is not a terminal."""
 
 QUESTION_LINES: Final = 3
-"""Lines of a terminal that a page leaves to the question below it."""
+"""The number of the terminal's lines that a page leaves free for the question below it."""
 
 SIGNS: Final = {"added": "+", "removed": "-", "context": " "}
 

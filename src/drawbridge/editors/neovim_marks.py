@@ -15,7 +15,7 @@ DIFF_LINES: Final = 10_000
 DIFF_HUNKS: Final = 200
 DIFF_CHANGED_LINES: Final = 2_000
 DIFF_CHANGED_CHARACTERS: Final = 100_000
-"""Up to these limits, Neovim's own diff mode is used. It blocks while it computes, for a time that grows with lines
+"""Up to these limits, Neovim's own diff mode may be used. It blocks while it computes, for a time that grows with lines
 times hunks and, in 0.12 and newer, with the length of changed lines; measured on 0.7, 0.10 and 0.12, it stays below
 50 ms at all these limits. Above them, the inline view shows the hunks that the bridge computed."""
 

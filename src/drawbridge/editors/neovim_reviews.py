@@ -130,7 +130,7 @@ class NeovimReviews:
         if "old" in view:
             await self._fill(view["old"], old.lines)
         portions = neovim_marks.portions(proposal.hunks, old.lines, new.lines) if shown.inline else iter(())
-        # The first marks are set when the view opens; the others follow.
+        # The first marks are set before the view opens; the others follow.
         await self._mark(shown, itertools.islice(portions, 1), clear=True)
         await self._ask("ready", id=proposal.id)
         await self._mark(shown, portions, clear=False)

@@ -223,7 +223,8 @@ class Rejected(Struct, frozen=True, tag=True):
 
 
 class Withdrawn(Struct, frozen=True, tag=True):
-    """Not decided in this editor: the agent withdrew it, it was decided on another surface, or the connection ended."""
+    """The proposal was not decided in this editor: the agent withdrew it, it was decided on another surface, or the
+    connection ended."""
 
     reason: str
 
@@ -303,7 +304,8 @@ class ReviewCommentRemoved(Struct, frozen=True):
 
 
 class ReviewSubmitted(Struct, frozen=True):
-    """The user sends the drafts of this version to the agent. ``text``: the beginning of the prompt."""
+    """The user sends the drafts to the agent. ``drafts``: the version of the drafts that the user has seen; ``text``:
+    the beginning of the prompt."""
 
     drafts: str
     text: str
@@ -422,7 +424,8 @@ class Editor(Protocol):
         ...
 
     async def reload(self, directory: str) -> None:
-        """Shows the open files below ``directory`` as they are on disk, except those with unsaved changes."""
+        """Shows the open files below ``directory``, a path with links resolved, as they are on disk, except those with
+        unsaved changes."""
         ...
 
     async def type_prompt(self, terminal: int, text: str) -> None:
@@ -435,9 +438,9 @@ class Editor(Protocol):
         ...
 
     async def show_review(self, review: Review | None, *, is_wanted: bool) -> None:
-        """Shows the review instead of the previous one, and reloads the files that it is about from disk, except those
-        with unsaved changes. ``review``: None if no review is to be shown now. ``is_wanted``: whether the user has
-        asked for it."""
+        """Shows the review instead of the previous one, and reloads the files of both from disk, except those with
+        unsaved changes. ``review``: None if no review is to be shown now; no files are reloaded in that case.
+        ``is_wanted``: whether the user has asked for the review."""
         ...
 
     async def notify(self, message: str, level: Level = "info") -> None:

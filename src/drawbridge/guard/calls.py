@@ -46,8 +46,9 @@ if TYPE_CHECKING:
 
         @property
         def session(self) -> Callable[[Mapping[bytes, bytes]], dict[str, Any] | None] | None:
-            """Returns, from the environment, what is reported to an agent server about the calling process ("pid",
-            "background", "config"). None, or a function that returns None, if nothing is reported."""
+            """A function that returns, from the environment, what is reported to an agent server about the calling
+            process ("pid", "background", "config"); it returns None if nothing is reported about that process. None if
+            nothing is ever reported for this agent."""
 
         def paths(self, value: str) -> list[str]:
             """The files that an edit touches, from the value in its input; empty if it names none."""

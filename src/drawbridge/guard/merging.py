@@ -2,8 +2,8 @@
 path.
 
 It merges three texts: the file before the edit (the *base*, stored in a file, since the calls before and after an edit
-are two processes), the file now, and the buffer. If the user and the agent changed the same lines, the buffer is left
-unchanged, and both are notified.
+are two processes), the file now, and the buffer. If the user and the agent changed the same or adjacent lines in
+different ways, the buffer is left unchanged, and both are notified.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Reports the hook events of a terminal session to the agent server on this machine, and waits for decisions on
 approval requests.
 
-Nothing happens unless a server is running. A permission request waits for an answer. Before a tool that may write, the
-hook waits until the server has a checkpoint of the files, which usually exists already. While a request from the main
-agent waits, the CLI's own dialog stays usable and the first decision counts; while a subagent's request waits, the
+Nothing happens unless a server is running. An approval request waits for its decision. Before a tool that may write,
+the hook waits until the server has a checkpoint of the files, which usually exists already. While a request from the
+main agent waits, the CLI's own dialog stays usable and the first decision counts; while a subagent's request waits, the
 terminal shows no dialog, so that wait is bounded (both measured on 2.1.329). If the server ends, the request is sent
 again to the next one, with the same id. ``protocols.local_ipc`` defines the format of the lines.
 """

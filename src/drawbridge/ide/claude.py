@@ -87,7 +87,7 @@ class ClaudeClients:
     def admit(self, head: Head) -> Refusal | None:
         refusal = self._gate.check(head)
         if refusal is BAD_TOKEN and self._late_rejection:
-            return None  # ``opened`` closes it with 1008, as AUTH-02 of the connection specification requires.
+            return None  # ``opened`` closes the socket with 1008, as AUTH-02 of the connection specification requires.
         return refusal
 
     def subprotocol(self, head: Head) -> str | None:

@@ -24,8 +24,8 @@ from drawbridge.transport.http_server import Exchange
 AGENT: Final = "Gemini CLI"
 
 GRACE_SECONDS: Final = 5.0
-"""Seconds that a session remains after its stream has ended; the real CLI reconnects after 1 s and, if that fails,
-1.5 s later."""
+"""Seconds that a session remains after its stream has ended or after its last request, whichever is later; the real CLI
+reconnects after 1 s and, if that fails, 1.5 s later."""
 
 SILENT_SECONDS: Final = 600.0
 """Seconds without a request after which a session that has never had a stream ends."""

@@ -1,4 +1,4 @@
-"""A client sees what a run changed, and can revert it."""
+"""A client sees what a run changed, and can revert these changes."""
 
 from __future__ import annotations
 

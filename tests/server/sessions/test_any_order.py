@@ -1,4 +1,4 @@
-"""What holds forevery project, run and approval request, in whatever order things happen."""
+"""What holds for every project, run and approval request, in whatever order things happen."""
 
 from __future__ import annotations
 
@@ -92,7 +92,9 @@ class World:
             await until(lambda person=person: max(person.seqs, default=0) == self.project.history.last_seq)  # type: ignore[misc]
 
     def busy_elsewhere(self) -> None:
-        """Lets another project take the only slot or wait for it. The next call makes it return the slot."""
+        """Lets another project take the only slot or wait for it. The next call makes it return the slot or stop
+        waiting.
+        """
         runs = self.server.core.runs
         if self._slot_back is None:
             granted: list[bool] = []

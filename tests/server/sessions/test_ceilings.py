@@ -164,7 +164,7 @@ def test_an_answer_never_remembers_more_than_is_allowed(
 
 def test_a_suggested_mode_that_is_not_remembered_is_allowed() -> None:
     """If a suggested mode accompanies a rule, the agent gets only the rule. A mode alone would be remembered, so it is
-    refused.
+    refused if the owner does not allow it.
     """
     mode = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
     rule = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash"}]}

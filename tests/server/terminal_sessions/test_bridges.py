@@ -1,4 +1,6 @@
-"""Bridges at the private socket: a proposal and the hook for it become one approval request, which editors can decide."""
+"""Bridges at the private socket: a proposal and the hook for it become one approval request, which users can answer in
+an editor.
+"""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
 
 WHAT "ours": an agent's line goes through a project of the real core, into its history, and through the real server to
 all clients that have joined. WHAT "bare": the same bytes, framed once, are written to each transport, and nothing else
-is done. Sends TURN frames in one turn of the event loop every PAUSE milliseconds, without a pause if it falls behind.
-Prints the port, then the CPU seconds of FRAMES broadcasts.
+is done. LOOP: "uvloop" or "asyncio". Sends TURN frames in one turn of the event loop every PAUSE milliseconds, without
+a pause if it falls behind. Prints the port, then the CPU seconds of FRAMES broadcasts.
 """
 
 from __future__ import annotations

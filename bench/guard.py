@@ -73,8 +73,8 @@ def _beyond(ours: list[str], directory: Path) -> float:
 
 
 def _turn_about(ours: list[str], directory: Path) -> tuple[float, float]:
-    """The medians of the bare interpreter and the guard, in seconds. The guard's first run writes bytecode and sends
-    Neovim the Lua code, so it does not count."""
+    """The medians of the bare interpreter and the guard, in seconds. The guard's first run does not count, because it
+    also sends Neovim the Lua code."""
     bare_words = [*ours[:3], "-c", "pass"]
     _timed(ours, directory)
     times = [(_timed(bare_words, directory), _timed(ours, directory)) for _ in range(ROUNDS)]

@@ -2,8 +2,8 @@
 
 ``python -m bench.history`` takes about a minute and 1.5 GB.
 
-Each row is compared within the same run: appending with a bare ``os.write`` of the same bytes, reading with
-``json.loads`` of every line.
+Appending is compared within the same run with a bare ``os.write`` of the same bytes, and reading with ``json.loads`` of
+every line. The other rows are absolute times.
 """
 
 from __future__ import annotations

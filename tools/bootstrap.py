@@ -28,7 +28,7 @@ OLDEST = (3, 11)
 
 
 class SetupError(Exception):
-    """Setup can't continue. The message is one line that states what to do."""
+    """Setup can't continue. The message is one line: what failed and, where that is known, what to do."""
 
     code = 1
     """The exit code of ``tools/dev.py``."""

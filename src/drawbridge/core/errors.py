@@ -13,8 +13,8 @@
     └── WorldError           something outside Drawbridge failed
         ├── EditorGone           no editor at the address, or its connection ended
         ├── EditorHung           the editor did not answer in time
-        ├── NoPort               no free port to listen on
-        ├── NoProgram            a program that a command has to start is missing or too old
+        ├── NoPort               the port to listen on is not available, or no port is free
+        ├── NoProgram            a program that a command needs is missing, is too old or does not start
         ├── ProgramFailed        a program that a command has started failed
         ├── HistoryNotWritten    a project's history could not be changed; no part of a message was stored
         ├── HistoryUnreadable    a project's history can't be read; it was left as it is

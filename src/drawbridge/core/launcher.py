@@ -76,8 +76,8 @@ def socket_prefix(directory: str, environ: Mapping[str, str] = os.environ) -> st
 
 
 def socket_path(directory: str, pid: int, environ: Mapping[str, str] = os.environ) -> str:
-    """The path at which Neovim ``pid`` in ``directory`` listens. Raises ``BadSetting`` if a socket can't be created
-    there."""
+    """The path at which Neovim ``pid`` in ``directory`` listens. Raises ``BadSetting`` if the directory of the sockets
+    does not exist, or if the path is too long for a socket."""
     path = os.path.abspath(f"{socket_prefix(directory, environ)}{pid}.sock")
     place = os.path.dirname(path)
     problem = ""

@@ -1,6 +1,6 @@
 """Private files, for tokens and prompts: directories with mode 0700, files with mode 0600, written atomically.
 
-Imports nothing heavy: the bridge writes its lock file with this module before it loads anything else.
+Imports nothing heavy: the bridge writes its discovery files with this module before it loads most of its code.
 """
 
 from __future__ import annotations

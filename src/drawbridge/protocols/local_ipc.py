@@ -32,8 +32,8 @@ NOTHING: Final = Raw(b"null")
 
 
 class Hook(Struct, tag="hook", frozen=True):
-    """An agent has called its hook. ``payload``: the hook's input; ``pid``: the agent's process; ``agent``: the agent's
-    name; empty if the hook is from an earlier version.
+    """An agent has called its hook. ``payload``: the hook's input, without parts that the server does not need.
+    ``pid``: the agent's process; ``agent``: the agent's name; empty if the hook is from an earlier version.
 
     ``question``: an id that stays the same when the question is sent again; empty if the hook does not wait for an
     answer. Before a tool that may write, the hook waits until the server closes the connection. If that may take a few
@@ -230,7 +230,8 @@ class Offer(Struct, tag="offer", frozen=True):
 
 
 class Withdraw(Struct, tag="withdraw", frozen=True):
-    """The decision on an offer was made elsewhere. ``written``: the agent may write the file now."""
+    """The decision on an offer was made elsewhere, or is no longer needed. ``written``: the agent may write the file
+    now."""
 
     id: str
     written: bool = False

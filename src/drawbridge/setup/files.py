@@ -36,8 +36,8 @@ class Step(Protocol):
 @dataclass(frozen=True)
 class Change:
     """A file that is created, changed or removed. ``before``, ``after``: its content; None if it does not exist. If
-    ``path`` is a link, its target is written. ``keep``: whether the previous content is first copied to a file beside
-    it."""
+    ``path`` is a link, its target is written or removed. ``keep``: whether the previous content is first copied to a
+    file beside ``path``."""
 
     path: Path
     before: bytes | None

@@ -101,9 +101,9 @@ if {closed} and b'"{before}"' in given:
 print("{{}}")
 sys.exit()
 """
-"""What a stub runs if its copy is damaged: it writes one line to stderr and to the log instead of a traceback and, if
-the guard fails closed, denies a call before a tool. The stub contains it as a string, because the stub is compiled at
-each call."""
+"""What a stub runs if its copy of the guard is damaged: it writes one line to stderr and to the log instead of a
+traceback and, if the guard fails closed, denies the tool call. The stub contains it as a string, because the stub is
+compiled at each call."""
 
 
 def directory() -> Path:

@@ -275,7 +275,8 @@ def answer_words(path: str, hunk: Hunk | None, of: str) -> str:
 
 def sent_words(count: int, position: int, *, waiting: bool = False) -> str:
     """What happens to comments that were sent. ``position``: the prompt's position in the queue; 0 if its run begins
-    immediately. ``waiting``: the comments wait until the agent of a terminal session stops."""
+    immediately. ``waiting``: the comments wait until the agent of a terminal session stops or receives its next
+    prompt."""
     if waiting:
         return f"Waiting: {counted(count, 'comment')}. {WAITING}"
     sent = f"Sent {counted(count, 'comment')}."

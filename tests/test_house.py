@@ -441,7 +441,7 @@ def test_every_error_code_is_explained_and_no_other() -> None:
 
 
 def written_files() -> Iterator[Path]:
-    """Yields the text files that people wrote: no hidden or generated files, and no images."""
+    """Yields the checkout's text files, including the built web UI: no hidden files, bytecode, packages or images."""
     folders = ("src", "tests", "tools", "bench", "docs", "lua", "plugin", "doc", "extensions", "web", ".ci")
     for file in chain(ROOT.iterdir(), *((ROOT / folder).rglob("*") for folder in folders)):
         made = (

@@ -144,7 +144,7 @@ def test_what_the_screen_does_not_show_of_an_editor_is_not_in_view(
         asks(person, write(directory / "long.py", LONG))
         person.clicks(EDIT)
         adds(person, "# mine\n")
-        person.runs(IN_STEPS.format(PAGE))  # through the card: only the editor is left to be seen
+        person.runs(IN_STEPS.format(PAGE))  # scrolls through the card: only the editor's text has not been in view yet
         if cover == "zoom":
             person("zoom", factor=2)
             person.until("visualViewport.scale > 1.5")

@@ -227,7 +227,7 @@ class ReviewView(ScrollView, can_focus=True):
         self._width = 0
 
     def on_mount(self) -> None:
-        self._again = self.set_interval(LOOK_SECONDS, self.look, pause=True)
+        self._again = self.set_interval(LOOK_SECONDS, partial(self.call_after_refresh, self.look), pause=True)
 
     # What is shown.
 
@@ -425,15 +425,14 @@ class ReviewView(ScrollView, can_focus=True):
         """Records which lines are on the screen now, without those that a notice covers. If the current part is off the
         screen, a part that is on it becomes the current one."""
         shown = on_screen(self, self.content_region)
-        if shown is None or not shown.width or shown.width < self._width:
+        is_moving = self.app.animator.is_being_animated(self, "scroll_y")
+        self._look_again(is_moving)  # lines that an animation scrolls past do not count as seen
+        if shown is None or not shown.width or shown.width < self._width or is_moving:
             return
-        if self.app.animator.is_being_animated(self, "scroll_y"):
-            return  # lines that an animation scrolls past do not count as seen
         top = self.scroll_offset.y + shown.y - self.content_region.y
         indices = self._indices(top, top + shown.height)
         covered = {top + row for row in range(shown.height) if is_covered(self, shown, row)}
-        if self._again is not None:
-            (self._again.resume if covered else self._again.pause)()
+        self._look_again(bool(covered))
         for at in indices:
             block = self._blocks[at]
             if block.part is not None:
@@ -449,6 +448,11 @@ class ReviewView(ScrollView, can_focus=True):
             self._drop_choice()
             self.refresh()
         self.post_message(self.Looked())
+
+    def _look_again(self, is_needed: bool) -> None:
+        """Sets whether to look again soon, because an animation or a notice that covers lines will end."""
+        if self._again is not None:
+            (self._again.resume if is_needed else self._again.pause)()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)

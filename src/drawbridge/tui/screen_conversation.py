@@ -377,7 +377,7 @@ class ConversationScreen(Screen[None]):
         do(self, go())
 
     def action_back(self) -> None:
-        """Leaves the field; in an approval request, returns to reading."""
+        """Goes back in the approval request, as in ``ApprovalView.back``; otherwise leaves the field."""
         if self.card is not None and self.card.back():
             return
         if not self._in_field:

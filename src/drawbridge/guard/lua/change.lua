@@ -194,7 +194,7 @@ local function close_undo_block(buf)
 end
 
 --- Changes the text as one undo step, and makes Neovim treat the buffer as equal to the file on disk. Returns nil, or
---- the error if it failed; the text is then as before.
+--- the error if it failed; in that case, the text is unchanged.
 local function change(buf, edits, options)
   local tick = api.nvim_buf_get_changedtick(buf)
   close_undo_block(buf)

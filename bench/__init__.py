@@ -1,5 +1,5 @@
-"""Benchmarks. ``make bench`` prints the results; docs/internals/benchmarks.md contains those of an earlier run. A
-result that is compared with another one is a ratio within the same run."""
+"""Benchmarks. ``make bench`` prints the results; docs/internals/benchmarks.md contains those of earlier runs. Two
+results that are compared with each other are always from the same run."""
 
 import sys
 from pathlib import Path

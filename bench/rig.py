@@ -98,7 +98,7 @@ class Agent:
                     return
 
     async def settle(self) -> None:
-        """Waits until nothing has been received for a while."""
+        """Discards notifications until none has been received for 0.3 s."""
         while True:
             try:
                 await asyncio.wait_for(self._heard.get(), 0.3)

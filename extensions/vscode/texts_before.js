@@ -18,8 +18,10 @@ const SCHEME = 'drawbridge-review';
 class TextsBefore {
   /**
    * @param {typeof import('vscode')} vscode the API
-   * @param {Find} find the file of a review; without `file` if there is no longer anything to decide in it
-   * @param {() => void} outdated is called if a file is not what its review is about
+   * @param {Find} find returns a file of a review, without `file` if there is no longer anything to decide in it;
+   *   undefined if the project's review is not known
+   * @param {() => void} outdated is called, once for each version of a review, if a file on disk does not contain the
+   *   text that the review describes
    */
   constructor(vscode, find, outdated) {
     this._vscode = vscode;

@@ -108,7 +108,7 @@ function takeSecrets() {
       tryToken(given);
       return true;
     }
-    // Any website can link here with a token: a token that works is replaced only after the user agrees.
+    // Any website can link here with a token: this device's own token is replaced only if the user agrees.
     if (given !== kept.token())
       replaceAccess('contains an access token', 'Use the link’s token', () => tryToken(given));
   }
@@ -241,7 +241,7 @@ function pair(code: string, name: string) {
   route();
 }
 
-/** Asks whether a link may replace this device's access, which still works. @param what what the link does */
+/** Asks whether a link may replace this device's access. @param what what the link does or contains */
 function replaceAccess(what: string, yes: string, act: () => void) {
   overlay((close) => (
     <Confirm

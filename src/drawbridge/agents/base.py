@@ -17,9 +17,9 @@ from msgspec import Raw, Struct, field
 
 
 class Options(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The options of a run, named as in the client protocol. For an option that is None or empty, the agent's default
-    applies. Without ``permission_mode`` and ``dangerously_skip_permissions``, the agent runs in its equivalent of the
-    "default" mode, if it has one."""
+    """The options of a run, named as in the client protocol. For an option that is not set or empty, the agent's
+    default applies. Without ``permission_mode`` and ``dangerously_skip_permissions``, the agent runs in its equivalent
+    of the "default" mode, if it has one."""
 
     dangerously_skip_permissions: bool = False
     allowed_tools: tuple[str, ...] = ()
@@ -415,8 +415,8 @@ class Dialect(Protocol):
         ...
 
     def ended(self, code: int, stderr: str, fault: str | None) -> list[Output]:
-        """Handles the end of the process. ``fault``: the fault because of which the server ended it, as a message for
-        the user; None if there was none. Returns the last events, with ``Exited`` at the end."""
+        """Handles the end of the process. ``fault``: why the server ended the process, as a message for the user; None
+        if the process has not failed. Returns the last events, with ``Exited`` at the end."""
         ...
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]: ...
@@ -468,7 +468,7 @@ class AgentProcess(Protocol):
         ...
 
     def interrupt(self) -> None:
-        """Asks the agent to stop this turn; ``TurnEnded`` follows."""
+        """Asks the agent to stop the open turn; ``TurnEnded`` follows."""
         ...
 
     async def set_mode(self, mode: str) -> None:
@@ -628,8 +628,8 @@ class AgentUnusable(Exception):
 
 
 class AgentRefused(Exception):
-    """The agent refused a mode, a model, an effort or a message. The text is human-readable: the agent's own if it gave
-    one."""
+    """The agent did not accept a mode, a model, an effort level or a message: it refused, did not answer, or has ended.
+    The text is human-readable; it is the agent's own if the agent gave one."""
 
 
 class NotAtWork(AgentRefused):

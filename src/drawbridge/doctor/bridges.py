@@ -1,6 +1,6 @@
-"""Bridges: connects to each of Drawbridge's bridges that a discovery file names, as an agent would: sends the token in
-the file, and waits for the first MCP response. Other programs' bridges are only inspected, because they may disconnect
-their current agent when another one connects.
+"""Bridges: connects to each of Drawbridge's bridges that a discovery file names, as an agent would, with the token in
+the file. Sends the first MCP request, and waits for the response. Other programs' bridges are only inspected, because
+they may disconnect their current agent when another one connects.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ logger = logging.getLogger("drawbridge.folder")
 
 
 class _Withdrawn(Exception):
-    """The proposal whose question is shown was withdrawn."""
+    """The proposal that is being drawn, asked about or edited was withdrawn."""
 
 
 class Folder:

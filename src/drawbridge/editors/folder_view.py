@@ -76,7 +76,7 @@ class Canvas(Terminal):
         self, proposal: Proposal, shown_path: str, waiting: int, start: Place = START, limit: int | None = None
     ) -> Page:
         """The drawn proposal (agent and file, notes, changed lines) from ``start``: at most ``limit`` lines, or all of
-        them if that is None. A row that is longer than a line is continued on the next one."""
+        them if ``limit`` is None. A row that is longer than a line is continued on the next one."""
         columns = self.size().columns - 1 if self.is_terminal else LOG_COLUMNS
         drawn: list[str] = []
         rows = enumerate(islice(self._rows(proposal, shown_path, waiting, columns), start.row, None), start.row)

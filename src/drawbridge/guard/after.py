@@ -66,7 +66,8 @@ def _copies(environ: Mapping[bytes, bytes]) -> str:
 def _about_unsaved(
     call: calls.Call, left: list[UnsavedFile], settings: Settings, environ: Mapping[bytes, bytes]
 ) -> Iterator[str]:
-    """Notifies the user of files whose buffers were not reloaded, and yields what the agent should know about them."""
+    """Handles the files whose buffers were not reloaded: merges an edit if the settings require that, notifies the
+    user, and yields what the agent should know."""
     if not left:
         return
     edited = call.kind == calls.EDIT and call.event == calls.AFTER

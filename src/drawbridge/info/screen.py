@@ -1,4 +1,5 @@
-"""The report as text: one line for each item, the items of the directory first, and the problems at the end."""
+"""The report as text: one line for each item, the directory's editors and sockets before the others, and the problems
+at the end."""
 
 from __future__ import annotations
 

@@ -279,8 +279,8 @@ its record if it is recorded."""
 class Announced(Struct, frozen=True):
     """An event in the directory ``path``. ``project_id``: its project or terminal session; None if it has neither.
 
-    ``asker``: the id of the client whose request caused the event, and whose reply reports it, so that the client
-    receives nothing else about it; empty if there is no such client. ``quiet``: the event needs no attention, for
+    ``asker``: the id of the client whose request caused the event; the client learns of the event from the reply, and
+    receives nothing else about it. Empty if there is no such client. ``quiet``: the event needs no attention, for
     example because it happened earlier: nobody is notified, and only clients that have joined receive it.
     ``timestamp``: the time of a record that could not be written; None for events that are only announced.
     """

@@ -210,7 +210,7 @@ HANDOVERS: Final = {
     "ended": "The session ended before the agent received the comments. They are drafts again.",
     "refused": "The agent now has more permissions than clients may use. The comments were not sent and are drafts again.",
 }
-"""Maps the state of a ``Handover`` to what happened to its comments."""
+"""Maps the state of a ``Handover`` of the protocol to what happened to its comments."""
 OUTDATED: Final = "These lines have changed since the comment was written:"
 COMMIT_LOST: Final = (
     "The connection was lost before the server responded. When you’re back online, the uncommitted files will be "

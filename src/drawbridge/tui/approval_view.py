@@ -340,8 +340,8 @@ class ApprovalView(Vertical, can_focus=True):
             self.query_one(".why", Input).focus()
 
     def back(self) -> bool:
-        """Goes back to reading or to the previous question, which keeps what the user has written, or closes a request
-        that is resolved or withdrawn. Returns whether there was anything to leave."""
+        """Goes back to reading or to the previous question, without losing what the user has written; or closes a
+        request that is resolved or withdrawn. Returns whether there was anything to leave."""
         if self.is_settled:
             self.post_message(self.Closed(self))
         elif self._is_at_later_question:

@@ -20,8 +20,8 @@ from textual.widget import Widget
 from drawbridge.tui.code import DiffLines
 
 LOOK_SECONDS: Final = 0.3
-"""The interval, in seconds, at which to check whether a notice still covers lines of a view: Textual does not report
-when a notice closes."""
+"""The interval, in seconds, at which a view is checked again while an animation scrolls it or a notice covers some of
+its lines: Textual does not report when a notice closes."""
 
 
 def on_screen(widget: Widget, region: Region) -> Region | None:

@@ -93,7 +93,7 @@ export type Editor = {
  * Opens an editor in `root`, which has to be empty.
  * @param original the file's current text; '' for a new file
  * @param isSmall whether the file is small enough to be highlighted and compared during typing
- * @param split whether the original is shown beside it
+ * @param split whether the original is shown beside the text
  * @param caret the position of the caret; if undefined, the first change
  * @param accept is called when the key that accepts is pressed
  * @param changed is called with the text after each edit, with "\n" as line endings

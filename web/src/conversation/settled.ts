@@ -17,7 +17,7 @@ export function answersOf(answer: any, request: any): [string, string][] | undef
   return request?.tool_name === 'AskUserQuestion' ? answersIn(answer?.updated_input?.answers) : undefined;
 }
 
-/** Claude Code's answers by question, as pairs; undefined if there aren’t any. */
+/** Pairs of a question and its answer, from Claude Code's object of answers; undefined if `given` is not an object. */
 export function answersIn(given: any): [string, string][] | undefined {
   if (typeof given !== 'object' || given === null) return undefined;
   const words = (value: any) => (Array.isArray(value) ? value.join(', ') : String(value));

@@ -49,10 +49,10 @@ type Look = {
   /** Whether the loaded records begin where earlier ones have been deleted. */
   isCut: boolean;
   /** Whether an answer is being streamed, or a run is active that does not wait for a person; `isSilent`: whether no
-   * text has been streamed yet. */
+   * answer is being streamed at the moment. */
   isLive: boolean;
   isSilent: boolean;
-  /** The label of the button that leads to the end; '' if it is not needed. */
+  /** The label of the button that leads to the current approval request, otherwise to the end; '' if not needed. */
   jump: string;
   /** The permission mode of a terminal session. */
   mode: string;

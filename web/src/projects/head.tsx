@@ -1,4 +1,4 @@
-// The header of a session: its title, its state, and a menu of actions.
+// The header of a view. For a session: its title, its state, and a menu of actions.
 
 import { useEffect, useRef } from 'preact/hooks';
 

@@ -50,8 +50,8 @@ export type Standing = {
   draft: Signal<string | undefined>;
   isEditing: Signal<boolean>;
   /**
-   * How many of its buttons have to be pressed, and of its images have to be drawn, before it can be decided on;
-   * undefined if it has not been drawn.
+   * How many of its buttons still have to be pressed, and how many of its images still have to be drawn, before it can
+   * be decided on; undefined if that is not known, because it is not drawn.
    */
   unopened: Signal<number | undefined>;
   /** Lines of context on each side. */
@@ -380,7 +380,7 @@ export class OpenReview {
         if (!isMine) lost++;
         const { note, draft, isEditing, busy } = this.of(part.key);
         if (!this._refused.has(part.key)) note.value = '';
-        // If a decision on the part is being sent, its answer will explain what has become of the part.
+        // If a decision on the part is being sent, the server's reply will explain what has become of the part.
         const isWriting = this.comments.isWriting(part.key);
         if (!this.hasDraft(part) && !isWriting && !note.value && !busy.value) {
           this._standings.delete(part.key);

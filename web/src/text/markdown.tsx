@@ -22,7 +22,7 @@ export type OpenFile = (path: string, line?: number) => void;
  */
 type World = { openFile?: OpenFile; live?: boolean; whole?: boolean; isLinked?: boolean };
 
-/** The number of characters that are drawn in one frame. */
+/** The number of characters after which no further block is drawn in the same frame. */
 const STEP = 8_000;
 
 /** @param openFile without it, links to files are shown as text */
@@ -221,7 +221,7 @@ function link(token: Tokens.Generic, world: World): ComponentChildren {
   return <Text>{token.raw}</Text>;
 }
 
-/** A link or an image in a link: `alt`, or with `world.whole` also its address and its title. */
+/** A link or an image inside a link, as text: its words, else its address; with `whole`, also address and title. */
 const linkAsText = (token: Tokens.Generic, world: World) =>
   (wordsOf(token) || hrefOf(token)) + hiddenOf(token, world);
 

@@ -1,4 +1,4 @@
-"""Codex's hooks in its settings: strict JSON that may contain only the keys below (0.169.0)."""
+"""Codex's hooks in its settings: strict JSON that may contain only the keys that setup writes (0.169.0)."""
 
 from __future__ import annotations
 

@@ -35,7 +35,8 @@ local function text_of(buf)
   return bom .. table.concat(api.nvim_buf_get_lines(buf, 0, -1, false), ending) .. (final and ending or '')
 end
 
---- Whether a plugin reads or writes the file instead of Neovim, so that the content on disk is not the buffer's text.
+--- Whether a plugin reads or writes the file instead of Neovim, or the buffer is not a normal one (`buftype`), so that
+--- the content on disk is not the buffer's text.
 local function is_taken_over(buf)
   local name = api.nvim_buf_get_name(buf)
   local commands = api.nvim_get_autocmds({ event = { 'BufReadCmd', 'BufWriteCmd' } })

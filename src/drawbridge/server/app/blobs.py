@@ -178,8 +178,8 @@ def no_blob() -> ClientError:
 
 
 def json_object(data: bytes, field: str) -> Raw:
-    """A client's JSON object, checked so that every agent can read it and every history can store it. Line breaks that
-    format nested values are not removed. Raises ``ClientError``."""
+    """A client's JSON object, checked so that every agent can read it and every history can store it. Nested values
+    keep their formatting, including line breaks. Raises ``ClientError``."""
     try:
         msgspec.json.decode(b"[" * DEEPER + data + b"]" * DEEPER)  # in full: a ``Raw`` may contain a number like 1e999
         return Raw(msgspec.json.encode(msgspec.json.decode(data, type=dict[str, Raw])))

@@ -241,8 +241,8 @@ def _has_answers(given: msgspec.Raw | None) -> bool:
 
 
 def _edited(approval: PendingApproval, decision: Decision) -> dict[str, Any]:
-    """The fields of a record that show whether the agent may do something other than what it asked for, and the file's
-    new text, if that has at most ``SHOWN_TEXT`` characters. Empty if the agent may do only what it asked for."""
+    """The fields of a record that show that the agent may do something other than what it asked for, and the file's new
+    text, if that has at most ``SHOWN_TEXT`` characters. Empty if the request was denied or allowed unchanged."""
     if not decision.allow or decision.updated_input is None:
         return {}
     try:

@@ -303,8 +303,8 @@ class Git:
         return Settings(tuple(word for setting in given for word in ("-c", setting)), format, read)
 
     async def see_head(self) -> None:
-        """Copies the repository's HEAD into this operation's git directory, whose own HEAD does not name a commit
-        before that."""
+        """Copies the repository's HEAD into this operation's git directory. Until then, the HEAD there does not name a
+        commit."""
         await asyncio.to_thread(self._copy_head)
 
     def _copy_head(self) -> None:

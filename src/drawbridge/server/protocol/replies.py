@@ -61,7 +61,7 @@ class ProjectDeleted(Struct, frozen=True):
 
 
 class Record(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A line of a project's history. ``truncated``: ``message`` is a preview."""
+    """An entry of a history. ``truncated``: ``message`` is a preview."""
 
     seq: int
     timestamp: str

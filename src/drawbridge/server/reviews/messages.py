@@ -59,7 +59,7 @@ IMAGES: Final = {
 """The extensions of files that browsers can show as images, and their media types."""
 
 IMAGE: Final = "review_"
-"""The prefix of the id of an image's blob, after the session's id. The rest is git's id of the content."""
+"""The part of the id of an image's blob between the session's id (with a colon) and git's id of the content."""
 
 
 def wish_of(command: commands.ReviewDecide, by: str) -> Wish:

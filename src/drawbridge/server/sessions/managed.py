@@ -143,7 +143,8 @@ class ManagedSession(Session):
             lambda approval, decision: self._worker.answer(approval.question_id, decision)
         )
         self._mode: str | None = None
-        """The mode that the running agent has reported, if any."""
+        """The mode that the agent's process has reported or was set to; None if that is not known, or there is no
+        process."""
         self._resets = 0
         """How many times the agent's process has been reset to an allowed mode."""
         self._elsewhere: str | None = None
@@ -168,7 +169,7 @@ class ManagedSession(Session):
 
     @property
     def permission_mode(self) -> str:
-        """The mode that the running agent has reported, or else the mode of the next run."""
+        """The mode that the agent's process has reported or was set to, or else the mode of the next run."""
         next_mode = self.usual_options(self.data.agent).permission_mode
         return self._mode or next_mode or usual_mode(self._grants.ceilings)
 
@@ -367,8 +368,9 @@ class ManagedSession(Session):
             self.run.answered()
 
     def interrupt(self) -> None:
-        """Asks the agent to stop this turn; its process keeps running, and what it has scheduled stays scheduled. If no
-        run is active, cancels one that waits for a limit to reset. Raises ``ClientError`` if no run waits either."""
+        """Asks the agent to stop this turn; its process keeps running, and what it has scheduled stays scheduled. A run
+        that still waits for a slot ends immediately. If there is no run, cancels one that waits for a limit to reset.
+        Raises ``ClientError`` if no run waits for that either."""
         if self.run is None and self.continuing.forget():
             self.store.save()
             return self.publish_state()

@@ -1,8 +1,8 @@
 """The projects of a server, each with its managed session: they are created, deleted, restored after a restart, and
 maintained.
 
-``<data>/projects/<id>/`` contains one project; ``<data>/trash/`` what was deleted, for 7 days (large files for less if
-the data limit is reached); ``<data>/quarantine/`` damaged projects.
+``<data>/projects/<id>/`` contains one project; ``<data>/trash/`` what was deleted, for 7 days (histories, images, files
+and private repositories for less if the data limit is reached); ``<data>/quarantine/`` damaged projects.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Projects:
     ) -> None:
         """``open_in_terminal`` returns whether a terminal session has a conversation open now."""
         self.quarantined: list[str] = []
-        """The names of projects that were moved to quarantine, for the owner."""
+        """The names of the project directories that were moved to quarantine, for the owner."""
         self._data = data
         self._surfaces = surfaces
         self._disk = disk

@@ -131,7 +131,7 @@ class Session(ABC):
     @abstractmethod
     async def decide_review(self, wish: Wish, asker: Subscriber) -> Answer[Review]:
         """Applies a decision to a part of the review; it is recorded and published like every event. During a run,
-        hunks can only be kept. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or
+        changes can only be kept. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or
         OSError."""
 
     @abstractmethod
@@ -445,8 +445,8 @@ class SessionStore:
             self.save()
 
     def shares_review(self, other: SessionStore) -> None:
-        """Takes over the review's counts from another session in the same directory, since a directory has only
-        one review."""
+        """Takes over the review's counts from another terminal session in the same directory, since all terminal
+        sessions in a directory share one review."""
         self.data.review = other.data.review
 
     def catch_up(self) -> None:

@@ -166,7 +166,7 @@ class Worker:
         """The last checkpoint in the background: after a run, or before a run that the agent began without a prompt.
         The next checkpoint waits for it."""
         self._changing = asyncio.Lock()
-        """Held while a run is begun or a process is ended: one of these at a time, however long it takes."""
+        """Held while a run is begun or an idle process is ended: one of these at a time, however long it takes."""
 
     def begin(
         self,
@@ -481,7 +481,7 @@ class Worker:
         self.spawn(self._end(self._let_go()), "ending an idle process")
 
     async def _end_if_idle(self) -> None:
-        """Ends the process unless it has begun a turn in the meantime."""
+        """Ends the process unless a run has begun in the meantime."""
         if self._run is None:
             await self.end()
 

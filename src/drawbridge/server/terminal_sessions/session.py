@@ -289,9 +289,9 @@ class TerminalSession(Session):
         return self.turn is not None and self.turn.has(turn)
 
     def within_limits(self, mode: str | None = None) -> bool:
-        """Whether a client could have started a run in this agent's mode. ``mode``: the mode that it reports now; None
-        for the last one that it has reported. If a client could not have, returns False or raises ``ClientError`` with
-        the reason."""
+        """Whether a client could have started a run in this agent's mode. ``mode``: the mode that the agent reports
+        now; None for the last one that it has reported. If a client could not have started one, returns False or raises
+        ``ClientError`` with the reason."""
         mode = mode or self.permission_mode
         if mode is None and not self._grants.ceilings.skip_permissions:
             raise ClientError("PERMISSION_DENIED", UNKNOWN_MODE)
@@ -409,7 +409,7 @@ class TerminalSession(Session):
         self.questions.left(pid)
         self.activities.ended(pid)
         if self.turn is not None and self.turn.process in (pid, None):
-            self._finish(outcome, quiet=quiet)  # the next hook of another process at work begins a new run
+            self._finish(outcome, quiet=quiet)  # the next hook of another process that is working begins a new run
         self.changed()
 
     def end(self) -> None:
@@ -486,9 +486,9 @@ class TerminalSession(Session):
     def _begin(
         self, turn: str, prompt: str = "", *, follows: bool = False, recorded: bool = True, reported: bool = True
     ) -> None:
-        """Begins a run for a turn of the agent, unless that turn is already running. ``follows``: it belongs to the
-        current turn. ``recorded``, ``reported``: as in ``Turn``. If the agent continues a turn that was over, a new run
-        begins, because each run ends only once.
+        """Begins a run for a turn of the agent, unless that turn is already running. ``follows``: whether it continues
+        the current turn, if there is one. ``recorded``, ``reported``: as in ``Turn``. If the agent continues a turn
+        that was over, a new run begins, because each run ends only once.
         """
         if self.turn is not None and (not turn or follows or self.turn.has(turn)):
             self.turn.take(turn or self.turn.id)
@@ -707,7 +707,7 @@ class TerminalSession(Session):
                 self._prompted(entry)
             case transcript.Message():
                 self._keep(AgentLine(entry.data, self.memory.session_id))
-                # Text before a call is not the agent's last text, even if the two are equal.
+                # Text before a call is not the agent's last text, even if the last text has the same words.
                 self.last_text = "" if entry.calls or entry.results else entry.text or self.last_text
                 if entry.foreign:
                     return

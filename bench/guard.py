@@ -27,8 +27,8 @@ Row = Callable[[str, str, str], None]
 
 
 def rows(binary: Path, row: Row) -> None:
-    """Measures the guard without an editor, with one and eight running Neovims that have the file open without changes,
-    and with three that were stopped."""
+    """Measures the guard without an editor, with one and eight running Neovims that have the file open without changes
+    (before and after an edit), and with three that were stopped."""
     with tempfile.TemporaryDirectory(prefix="db-") as name, contextlib.ExitStack() as neovims:
         directory = Path(name)
         (directory / "s").mkdir()

@@ -327,7 +327,7 @@ function show(entry)
   end
 end
 
---- Shows the proposal as soon as the user is free.
+--- Shows the proposal as soon as the user is free, and not in the view of another proposal.
 function wait_for_turn(entry)
   focus.when_free(entry.id, function()
     show(entry)
@@ -512,7 +512,7 @@ function M.pending()
   return list
 end
 
---- Closes all views without a decision.
+--- Withdraws all proposals, shown or not, and forgets the buffers of earlier ones.
 function M.close_all()
   for index = #entries, 1, -1 do
     remove(entries[index], 'withdrawn')

@@ -20,7 +20,7 @@ times hunks and, in 0.12 and newer, with the length of changed lines; measured o
 50 ms at all these limits. Above them, the inline view shows the hunks that the bridge computed."""
 
 MARKS_CHUNK: Final = 2_000
-"""One call sends marks until they have this number of hunks and lines together; the next call continues. Also the
+"""A call is complete when the marks in it and their lines together reach this number; the next call continues. Also the
 maximum number of added lines of one mark."""
 
 FIRST_MARKS: Final = 200

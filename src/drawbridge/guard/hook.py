@@ -102,7 +102,7 @@ def _not_called(settings: "Settings", environ: "Mapping[bytes, bytes]") -> bytes
 
         state.log(settings, environ, "started without input: nothing was checked")
     except Exception:
-        return calls.NO_OPINION  # only the log can't be written, and nothing in it would be a failure
+        return calls.NO_OPINION  # only the log can't be written, and a start without input is not a failure
     return calls.NO_OPINION
 
 

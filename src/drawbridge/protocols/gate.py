@@ -45,8 +45,8 @@ class Head(Struct, frozen=True):
 class Refusal(Struct, frozen=True):
     """Why a request is refused: an HTTP ``status`` and a sentence for the peer and the log.
 
-    ``retry_after``: the seconds to wait before the next attempt; None unless a rate limit was reached. Such refusals
-    are logged where the limit is enforced, so the HTTP server logs them only at the debug level.
+    ``retry_after``: the seconds to wait before the next attempt; None unless a limit was reached. Such refusals are
+    logged where the limit is enforced, so the HTTP server logs them only at the debug level.
     """
 
     status: int

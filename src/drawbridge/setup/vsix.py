@@ -64,7 +64,7 @@ def _package(extension_dir: Path) -> dict[str, Any]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """All files except hidden ones, always in the same order."""
+    """Yields all files, except hidden ones and those in hidden directories, always in the same order."""
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts):
             yield path

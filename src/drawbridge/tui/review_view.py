@@ -324,7 +324,7 @@ class ReviewView(ScrollView, can_focus=True):
         return lines.rows if lines is not None else ()
 
     def _go_to_choice(self) -> None:
-        """Scrolls to the line that the last key has chosen."""
+        """Scrolls to the line that the last key has chosen, or to the first line of the initial choice."""
         choice, at = self.choice, self._index(self.current)
         block = self._blocks[at] if at is not None else None
         if choice is None or at is None or block is None or block.lines is None:

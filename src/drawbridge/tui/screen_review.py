@@ -103,7 +103,7 @@ class ReviewScreen(Screen[None]):
         self._requested: dict[str, object] = {}
         self._shown_at = 0.0
         self._state = ""
-        """The project's state at the last redraw."""
+        """The project's state at the last call of ``show``."""
         self._commenting = Commenting(client, project, self._comments_changed, self.load)
         self._committing = Committing(client, project, self._redraw, self.load)
         self._pushing = Pushing(client, project, self._redraw, self.load)

@@ -197,7 +197,8 @@ def agent_words(agent: Mapping[str, Any]) -> str:
 
 
 def context_words(agent: Mapping[str, Any]) -> str:
-    """How full the agent's context is, in percent or, if its size is unknown, in tokens; empty if neither is known."""
+    """How full the agent's context is, in percent or, if its size is unknown, in tokens; empty if the number of tokens
+    in it is unknown."""
     tokens, window = agent.get("context_tokens"), agent.get("context_window")
     if not tokens:
         return ""

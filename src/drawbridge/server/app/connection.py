@@ -69,8 +69,8 @@ class Connection:
             self._silent = False
             self.client.topics.add("stats")
         self._inbox.append(text)
-        # Before the client has signed in, reading pauses after each message until that is handled: if it signs the
-        # client in, longer messages are allowed from then on.
+        # Before the client has signed in, reading pauses after each message until the message is handled: if it signs
+        # the client in, longer messages are allowed from then on.
         if not self._held and (len(self._inbox) > INBOX or self.client.identity is None):
             self._held = True
             self._websocket.hold_reading(True)

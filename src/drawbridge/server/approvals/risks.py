@@ -250,9 +250,9 @@ def _arguments(tokens: Sequence[Token], at: int) -> list[Token]:
 
 
 def _writes(tokens: Sequence[Token], root: str, resolve: Resolve) -> Iterator[Mark]:
-    """Marks the files outside the project that a command writes: the targets of redirections, and the arguments of the
-    programs in ``_WRITES_ALL`` and ``_WRITES_LAST``. Only the first ``RESOLVED`` paths are checked; the part that
-    contains the others is marked as unchecked."""
+    """Marks the files outside the project that a command writes: the targets of redirections, the arguments of the
+    programs in ``_WRITES_ALL``, and the last argument of those in ``_WRITES_LAST``. Only the first ``RESOLVED`` paths
+    are checked; the part that contains the others is marked as unchecked."""
     inside: dict[str, bool] = {}
     unchecked: list[Token] = []
 

@@ -691,8 +691,8 @@ class Checkpoints:
             await git.read("update-index", "--replace", "-z", "--index-info", stdin="".join(lines))
 
     async def _merged(self, git: Git, there: str, made: str, was: str) -> str | int | None:
-        """The entry of a file that was changed after the run, with the run's changes undone. If both changes conflict,
-        the line where the conflict begins, from 1; None if the conflict is not in lines."""
+        """The entry of a file that was changed after the run, with the run's changes undone. If the later changes
+        conflict with that, the line where the conflict begins, from 1; None if the conflict is not in lines."""
         modes, blobs = zip(*(entry.split(" ") for entry in (there, made, was)), strict=True)
         if not {*modes} <= {"100644", "100755"}:
             return None

@@ -215,14 +215,15 @@ class Handover(Struct, frozen=True, kw_only=True):
 
 
 class Review(Struct, frozen=True):
-    """The review of a project. ``version`` changes with anything in ``files``; ``more``: the number of files that do
-    not fit into the message. ``comments`` have their current line numbers; ``drafts``: a version that changes whenever
-    a draft does. ``kept``: the paths of files with kept changes that are not in the last commit, as many as fit into
-    the message. ``commit``: null if nothing was kept, or if the owner of the server does not allow
-    commits. ``push``: null without a remote or a branch with commits, or if the owner does not allow pushes.
-    ``handover``: the comments that were left with a terminal session; null if there are none, or if the agent has them.
-    ``repository``: where the versions of the files are stored: in the repository of the ``project``, or in a
-    ``private`` one in the server's data, if the directory is not in a git work tree.
+    """The review of a project or of a terminal session's directory. ``version`` changes with anything in the review's
+    files, except for the ``answers`` of hunks; ``more``: the number of files that do not fit into the message.
+    ``comments`` have their current line numbers; ``drafts``: a version that changes whenever a draft does. ``kept``:
+    the paths of files with kept changes that are not in the last commit, as many as fit into the message. ``commit``:
+    null if nothing was kept, or if the owner of the server does not allow commits. ``push``: null without a remote or a
+    branch with commits, or if the owner does not allow pushes. ``handover``: the comments that were left with a
+    terminal session; null if there are none, or if the agent has them. ``repository``: where the versions of the files
+    are stored: in the repository of the ``project``, or in a ``private`` one in the server's data, if the directory is
+    not in a git work tree.
     """
 
     state: Literal["open", "none"]
@@ -641,9 +642,9 @@ class Authenticated(Struct, frozen=True):
 
 
 class SshChallenge(Struct, frozen=True):
-    """``text`` is what to sign: it contains ``host``, the host name of the request, and ``certificate``, the SHA-256 of
-    the server's certificate in hexadecimal ("-" without TLS). A client must sign the host and the certificate that it
-    sees itself, not the ones in this message.
+    """``text`` is what to sign: it contains ``host``, the ``Host`` header of the request, and ``certificate``, the
+    SHA-256 of the server's certificate in hexadecimal ("-" without TLS). A client must sign the host and the
+    certificate that it sees itself, not the ones in this message.
     """
 
     nonce: str

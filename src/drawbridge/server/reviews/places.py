@@ -116,7 +116,8 @@ class _Comparing:
         return Placed(tuple(found), answers)
 
     def _place(self, comment: ReviewComment, blob: str | None) -> Range | None:
-        """Where the lines of a comment are in this text; None if they are not found."""
+        """Where the lines of a comment are in the text ``blob`` (None if the file does not exist); None if they are not
+        found."""
         lines = Range(comment.line, comment.end_line)
         if blob == comment.blob:
             return lines

@@ -148,8 +148,8 @@ class Reviewing:
         self, wish: Wish, session: str, asker: Subscriber, check_at_rest: Callable[[], None]
     ) -> Answer[ReviewReply]:
         """Applies a decision to a part of the review. The decision is recorded in ``session``, and published like every
-        event. ``check_at_rest`` raises ``ClientError`` during a run, when hunks can only be kept. The caller must
-        not run two decisions or commits at the same time. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or
+        event. ``check_at_rest`` raises ``ClientError`` during a run, when changes can only be kept. The caller must not
+        run two decisions or commits at the same time. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or
         OSError."""
         own = self._stores.get(session)
         if own is None:  # a terminal session that was removed from the list

@@ -21,7 +21,7 @@ class CurrentOffers:
         self.own_modes: tuple[base.ModeOffer, ...] = ()
         """The offered modes that only this agent has."""
         self._reported: base.AgentOffers | None = None
-        """What a process of the agent has reported; None if no process has reported its offers yet."""
+        """What a process of the agent has reported; None if no process of this agent has reported anything yet."""
         self._of_project = of_project
         self._models = models
 

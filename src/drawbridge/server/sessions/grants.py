@@ -15,7 +15,7 @@ from drawbridge.server.sessions.places import Places
 
 
 class Grants:
-    """What the owner allows for the ``agents``, by their names."""
+    """What the owner allows for the server's agents. ``agents``: the agents by name."""
 
     def __init__(self, agents: Mapping[str, Agent], ceilings: Ceilings, places: Places) -> None:
         self.agents = agents

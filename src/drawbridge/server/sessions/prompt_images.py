@@ -47,7 +47,7 @@ class _Prompt(Struct):
 
 
 class PromptImages:
-    """The stored images of one session. ``directory`` belongs to this object alone. All methods read or write the disk,
+    """The stored images of one project. ``directory`` belongs to this object alone. All methods read or write the disk,
     so they must not be called on the event loop's thread."""
 
     def __init__(self, directory: Path) -> None:

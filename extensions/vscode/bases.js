@@ -31,7 +31,7 @@ const REPLACED_FOR = 10 * 60 * 1000;
  * @property {string | null} stamp the stamp of the file on disk; null if it is not known
  * @property {string | null} text the text of the file; null if it is not known or too large
  * @property {{text: string, at: number} | null} replaced the text of the document before VS Code read the file again
- * @property {boolean} merged whether the text on disk has been merged into the document, which VS Code does not know
+ * @property {boolean} merged whether the text on disk has been merged into the document; VS Code does not know this
  * @property {NodeJS.Timeout | null} settling
  * @property {string | null} unread the stamp of the version of the file that VS Code did not read in time, if any
  * @property {import('vscode').Disposable | null} watcher watches a file outside the workspace's folders: VS Code itself

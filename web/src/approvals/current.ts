@@ -1,7 +1,7 @@
 // Tracks which approval request, or which change of a review, the keys act on, and which parts of it have been in view.
-// A key decides only if all of the card has been in view, and the card is in view for a moment; a letter also requires
-// that the last click was not on text, because the user may type next. A click decides only once the button has been in
-// its place for a moment.
+// A key decides only if all of the card has been in view, and the card has now been in view for a moment; a letter also
+// requires that the last click was not on text, because the user may type next. A click decides only once the button
+// has been in its place for a moment.
 
 import { isBeyond } from '../ui/dom.ts';
 import { isTyping } from '../ui/typing.ts';

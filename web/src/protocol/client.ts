@@ -204,7 +204,7 @@ export class Client extends EventTarget {
     }
   }
 
-  /** The managed project in the same directory; undefined if there isn’t one. */
+  /** The project in the directory of a terminal session; undefined if there isn’t one. */
   _besides({ path }: any) {
     return [...this.projects.all.values()].find((one) => !one.desk && one.path === path);
   }
@@ -256,8 +256,8 @@ export class Client extends EventTarget {
     return data.messages.length > 0;
   }
 
-  /** Loads the records around a record. Returns false if the user has opened something else in the meantime, or if the
-   * conversation was loaded again from its end instead. */
+  /** Loads the records around a record. Returns false if the user has opened or jumped to something else in the
+   * meantime, or if the conversation was loaded again from its end instead. */
   async around(seq: number): Promise<boolean> {
     const conversation = this.conversation;
     const search = (this._search = {});

@@ -302,7 +302,7 @@ export function partOf(
   );
 }
 
-/** These lines as the content of the field for a suggestion. */
+/** The lines in `quote` as the content of the field for a suggestion. */
 export const suggestedField = (quote: string) => quote.replace(/\r\n/g, '\n').replace(/\n$/, '');
 
 /** The suggestion to send for the content of its field: whole lines; an empty field removes the lines. */

@@ -345,7 +345,7 @@ export class Foot {
       // If the server refuses the prompt, the text is back in the box already.
       if (!(await client.execute(prompt, sent, options))) composer.restore('', sent);
     } catch (error) {
-      // A file could not be uploaded: the text and the files go back into the box.
+      // The text is too long, or a file could not be uploaded: the text and the files go back into the box.
       world.failed(error);
       composer.restore(text, files);
     }
@@ -375,7 +375,7 @@ export class Foot {
 const describe = (files: Attached[]) =>
   `Look at the attached ${files.every((one) => one.url) ? 'image' : 'file'}${files.length === 1 ? '' : 's'}.`;
 
-/** Listens for Esc when no dialog, list or card handles it. */
+/** Passes Esc to the foot, unless a dialog, list or card handles it. */
 export function listenForStop(foot: () => Foot | undefined) {
   document.addEventListener('keydown', (event) => {
     if (event.key !== 'Escape' || event.defaultPrevented || isComposing(event) || event.repeat) return;

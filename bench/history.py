@@ -72,7 +72,7 @@ def appending(directory: Path) -> None:
 
 
 def at_a_thousand_a_second(history: History, seconds: int) -> Iterator[float]:
-    """How long each append took, in milliseconds. Unlike in a burst, the disk can work on earlier appends meanwhile."""
+    """How long each append took, in milliseconds. Unlike in a burst, the disk has time to write between appends."""
     due = time.perf_counter()
     for _ in range(seconds * 1_000):
         yield timed(partial(history.append, "claude", LINE))

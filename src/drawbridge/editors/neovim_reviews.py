@@ -21,8 +21,8 @@ from drawbridge.text.hunks import Hunk
 
 CHUNK_LINES: Final = 10_000
 CHUNK_CHARACTERS: Final = 512 * 1024
-"""The maximum number of lines and of characters (unless one line is longer) that one call transfers, which takes Neovim
-a few milliseconds. Between two calls, Neovim reads keys."""
+"""The maximum number of lines that one call sends or requests, and of characters that one call sends (unless one line
+is longer). A call takes Neovim a few milliseconds; between two calls, it reads keys."""
 
 logger = logging.getLogger("drawbridge.neovim")
 

@@ -56,7 +56,7 @@ def begin(call: Call, protected: Sequence[UnsavedFile], environ: Mapping[bytes, 
 
 def finish(call: Call, one: UnsavedFile, environ: Mapping[bytes, bytes]) -> str | None:
     """Merges the change into one editor's buffer. Returns None, or the reason if it can't be merged; the buffer is then
-    unchanged.
+    unchanged, unless an editor that did not answer in time merges the change later.
     """
     try:
         base = disk_text(_base(call, one.name, environ))

@@ -120,7 +120,7 @@ export type Nothing = {};
 /** A command or a kind of subagent that an agent offers. `hint`: the arguments that a command takes. */
 export type Offer = { name: string; text?: string | null; hint?: string | null };
 
-/** The options of a run, named as in the client protocol. For an option that is None or empty, the agent's default applies. Without `permission_mode` and `dangerously_skip_permissions`, the agent runs in its equivalent of the "default" mode, if it has one. */
+/** The options of a run, named as in the client protocol. For an option that is not set or empty, the agent's default applies. Without `permission_mode` and `dangerously_skip_permissions`, the agent runs in its equivalent of the "default" mode, if it has one. */
 export type Options = { dangerously_skip_permissions?: boolean; allowed_tools?: string[]; disallowed_tools?: string[]; mcp_config?: string | null; strict_mcp_config?: boolean; append_system_prompt?: string | null; system_prompt?: string | null; permission_mode?: string | null; model?: string | null; fallback_model?: string | null; add_dirs?: string[]; effort?: string | null; max_turns?: number | null; max_budget_usd?: number | null; partial_messages?: boolean; restricted?: boolean };
 
 /** A pairing code, valid for one device until `expires_at`. `link` opens the web UI with the code; `qr` is the QR code of the link, row by row, "1" for a dark module, without the quiet zone. `loopback`: the link works only on the server's machine. */
@@ -185,7 +185,7 @@ export type PushTested = { accepted: boolean; problem?: string | null };
 /** `update/queue_changed`: the whole queue, next run first. */
 export type QueueChanged = { queue: RunInfo[] };
 
-/** A line of a project's history. `truncated`: `message` is a preview. */
+/** An entry of a history. `truncated`: `message` is a preview. */
 export type Record = { seq: number; timestamp: string; direction: "claude" | "client" | "server"; message: any; truncated?: Truncated | null };
 
 /** The blank record that replaces a record when its session is deleted. */
@@ -194,7 +194,7 @@ export type RecordRemoved = {};
 /** A request to the agent's API has failed, and the agent retries it after `delay_ms` milliseconds. `attempt`: the number of this retry, of at most `attempts`. `reason`: the agent's word for the failure, such as "authentication_failed"; `status`: the HTTP status, not set if it is unknown. */
 export type Retry = { attempt: number; attempts: number; reason: string; status?: number | null; delay_ms?: number };
 
-/** The review of a project. `version` changes with anything in `files`; `more`: the number of files that do not fit into the message. `comments` have their current line numbers; `drafts`: a version that changes whenever a draft does. `kept`: the paths of files with kept changes that are not in the last commit, as many as fit into the message. `commit`: null if nothing was kept, or if the owner of the server does not allow commits. `push`: null without a remote or a branch with commits, or if the owner does not allow pushes. `handover`: the comments that were left with a terminal session; null if there are none, or if the agent has them. `repository`: where the versions of the files are stored: in the repository of the `project`, or in a `private` one in the server's data, if the directory is not in a git work tree. */
+/** The review of a project or of a terminal session's directory. `version` changes with anything in the review's files, except for the `answers` of hunks; `more`: the number of files that do not fit into the message. `comments` have their current line numbers; `drafts`: a version that changes whenever a draft does. `kept`: the paths of files with kept changes that are not in the last commit, as many as fit into the message. `commit`: null if nothing was kept, or if the owner of the server does not allow commits. `push`: null without a remote or a branch with commits, or if the owner does not allow pushes. `handover`: the comments that were left with a terminal session; null if there are none, or if the agent has them. `repository`: where the versions of the files are stored: in the repository of the `project`, or in a `private` one in the server's data, if the directory is not in a git work tree. */
 export type Review = { state: "none" | "open"; version: string; files: ReviewFile[]; more: number; repository: "private" | "project"; comments?: ReviewComment[]; drafts?: string; kept?: string[]; commit?: CommitOffer | null; push?: PushOffer | null; handover?: Handover | null };
 
 /** How much there is to decide in the review: the numbers of `files`, `hunks`, and lines `added` and `removed`. `by`, `client_id`: the client that decided on something; null if nobody has decided, for example if a run has changed files. */
@@ -206,7 +206,7 @@ export type ReviewComment = { comment_id: string; by: string; path: string; side
 /** A comment was written, changed, removed, sent, resolved or reopened, or has begun or stopped waiting for an agent. `comment`: the comment as it is now; null if it was removed. */
 export type ReviewCommented = { comment_id: string; by: string; comment?: ReviewComment | null; client_id?: string | null };
 
-/** A user has committed what was kept in the review. `commit`: the id of the commit; `branch`: the commit's branch (`created`: the branch is new); `files`: the paths of the committed files. `output`: the end of what git and its hooks printed. */
+/** A user has committed what was kept in the review. `commit`: the id of the commit; `branch`: the commit's branch (`created`: the branch is new); `files`: the paths of the committed files, at most 500. `output`: the end of what git and its hooks printed. */
 export type ReviewCommitted = { commit: string; branch: string; files: string[]; output: string; by: string; client_id?: string | null; created?: boolean };
 
 /** A user has decided on hunks of the review. `hunks`: the number of hunks; `files`: the number of files with these hunks; `left`: the number of hunks that still wait for a decision. `by` null: nobody has decided anything in Drawbridge, but nothing is left to decide. */
@@ -224,7 +224,7 @@ export type ReviewImage = { blob_id: string; media_type: string };
 /** How much there is to decide in a review. `added`, `removed`: numbers of lines. */
 export type ReviewNumbers = { files: number; hunks: number; added: number; removed: number };
 
-/** A user has pushed `commit`, the last commit of the current branch, to the `branch` of the `remote`. `output`: the end of what git, its hooks and the program for pull requests printed. `pull_request`: the address of the pull request that was created or existed already, if it is known; `problem`: why none was created, as human-readable text; empty if one was created, or none was requested. */
+/** A user has pushed `commit`, the last commit of the current branch, to the `branch` of the `remote`. `output`: the end of what git, its hooks and the program for pull requests printed. `pull_request`: the address of the pull request that was created or existed already, if it is known; `problem`: reports that none was created, as human-readable text (`output` contains the reason); empty if one was created, or none was requested. */
 export type ReviewPushed = { commit: string; remote: string; branch: string; output: string; by: string; client_id?: string | null; pull_request?: string | null; problem?: string };
 
 /** A part of the input that deserves a second look: `start` to `end` of the text in `field`, in UTF-16 code units; both are 0 if the whole field is meant. `field`: the field's name in `input`, with a dot before a nested name; empty if the part is not in a single field. */
@@ -235,7 +235,7 @@ export type RunChanges = { run_id: string; files: ChangedFile[]; diff: string; t
 
 export type RunFinished = { run_id: string; outcome: "completed" | "failed" | "interrupted" | "killed" | "timeout"; duration_ms: number; cost_usd?: number | null; error?: string | null; code?: string | null; retry_at?: string | null; removed_by?: string | null; client_id?: string | null; input_tokens?: number | null; output_tokens?: number | null; directory?: string | null };
 
-/** A run that is active (`position` 0) or waits in the queue. `prompt` is the beginning of the run's prompt; `cut`: there is more. The record with the number `seq` has the whole text: the prompt itself or, after an edit, the `prompt_edited`. `by` and `client_id`: the client that sent the prompt. `attachments`: the number of the prompt's attachments. In a terminal session, only `run_id`, `position`, `prompt`, `cut` and `started_at` are set. */
+/** A run that is active or waits. `position`: the number of the project's runs before it. `prompt` is the beginning of the run's prompt; `cut`: there is more. The record with the number `seq` has the whole text: the prompt itself or, after an edit, the `prompt_edited`. `by` and `client_id`: the client that sent the prompt. `attachments`: the number of the prompt's attachments. In a terminal session, only `run_id`, `position`, `prompt`, `cut` and `started_at` are set. */
 export type RunInfo = { run_id: string; position: number; prompt: string; started_at?: string | null; request_id?: string | null; cut?: boolean; by?: string; client_id?: string; attachments?: number; seq?: number };
 
 /** The changes of the run were reverted. */
@@ -281,7 +281,7 @@ export type SessionReset = { old_session_id: string; new_session_id: string; pro
 /** `building`: the index of a history is being built, so older sessions may be missing. `more`: there are more sessions than `limit`, or than fit into a message. */
 export type SessionsFound = { sessions: SessionEntry[]; more?: boolean; building?: boolean };
 
-/** `text` is what to sign: it contains `host`, the host name of the request, and `certificate`, the SHA-256 of the server's certificate in hexadecimal ("-" without TLS). A client must sign the host and the certificate that it sees itself, not the ones in this message. */
+/** `text` is what to sign: it contains `host`, the `Host` header of the request, and `certificate`, the SHA-256 of the server's certificate in hexadecimal ("-" without TLS). A client must sign the host and the certificate that it sees itself, not the ones in this message. */
 export type SshChallenge = { nonce: string; host: string; certificate: string; text: string };
 
 /** `active_sessions`: the number of connected clients. `memory_mb` and `cpu_percent` (of one core) include the server and all processes that it has started. */

@@ -284,7 +284,7 @@ class PromptFile(Struct, frozen=True, omit_defaults=True):
 
 
 class RunInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A run that is active (``position`` 0) or waits in the queue.
+    """A run that is active or waits. ``position``: the number of the project's runs before it.
 
     ``prompt`` is the beginning of the run's prompt; ``cut``: there is more. The record with the number ``seq`` has the
     whole text: the prompt itself or, after an edit, the ``prompt_edited``. ``by`` and ``client_id``: the client that
@@ -501,8 +501,8 @@ class ReviewCommented(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 class ReviewCommitted(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A user has committed what was kept in the review. ``commit``: the id of the commit; ``branch``: the commit's
-    branch (``created``: the branch is new); ``files``: the paths of the committed files. ``output``: the end of what
-    git and its hooks printed.
+    branch (``created``: the branch is new); ``files``: the paths of the committed files, at most 500. ``output``: the
+    end of what git and its hooks printed.
     """
 
     commit: str
@@ -517,8 +517,8 @@ class ReviewCommitted(Struct, frozen=True, omit_defaults=True, kw_only=True):
 class ReviewPushed(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A user has pushed ``commit``, the last commit of the current branch, to the ``branch`` of the ``remote``.
     ``output``: the end of what git, its hooks and the program for pull requests printed. ``pull_request``: the address
-    of the pull request that was created or existed already, if it is known; ``problem``: why none was created, as
-    human-readable text; empty if one was created, or none was requested.
+    of the pull request that was created or existed already, if it is known; ``problem``: reports that none was created,
+    as human-readable text (``output`` contains the reason); empty if one was created, or none was requested.
     """
 
     commit: str

@@ -118,8 +118,8 @@ def read_page(
     """Reads at most ``limit`` matching records, and at most ``max_bytes`` of lines (None: no limit), but at least one
     record, if any matches. Raises ``Stale`` or OSError.
 
-    ``report``: called with the file name, and the offset and length in bytes, of each damaged stretch. ``scanned``:
-    scans a file of which only the ends have been read so far, if it has to be read.
+    ``report``: called for each damaged stretch, with the name of its file, and its offset and length in bytes.
+    ``scanned``: scans a file of which only the ends have been read so far; called if the file has to be read.
     """
     records: list[Record] = []
     size = 0

@@ -236,7 +236,7 @@ local function look_at_rows(ranges, cells, seen)
   return seen.last == seen.count - 1 and M.without(rest, seen.count, math.huge) or rest
 end
 
---- The screen lines below the last complete line of the current window.
+--- The number of screen lines below the last complete line of the current window.
 local function room_below(seen)
   local at = vim.fn.screenpos(seen.window, seen.last + 1, math.max(#line_at(seen.last), 1)).row
   local bottom = vim.api.nvim_win_get_position(seen.window)[1] + vim.api.nvim_win_get_height(seen.window)

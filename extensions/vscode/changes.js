@@ -13,7 +13,7 @@ const { TextsBefore } = require('./texts_before');
 
 const VIEW = 'drawbridge.changes';
 
-/** The context key that shows the list. */
+/** The context key that is true while there are changes to review: it shows the list and the commands for changes. */
 const HAS_CHANGES = 'drawbridge.hasChanges';
 
 const DISCONNECTED = 'The agent server is not running. You can decide on changes when it is running again.';

@@ -28,7 +28,7 @@ local M = {}
 ---@field removed integer
 ---@field first integer The first changed line of the proposed text, from 0.
 ---@field rows integer[] The changed rows: see `_changed` in `editors/neovim_reviews.py`.
----@field unseen drawbridge.Unseen? Once its text is complete.
+---@field unseen drawbridge.Unseen? What the user has not seen yet; nil until the text is complete.
 ---@field dos boolean
 ---@field bom boolean
 ---@field final_newline boolean

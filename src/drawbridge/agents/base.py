@@ -426,7 +426,7 @@ class Dialect(Protocol):
     def interrupt(self) -> None: ...
 
     def set_mode(self, mode: str) -> str:
-        """Asks the agent for another mode. Returns the id of the ``Replied`` that follows. Raises ``AgentRefused`` if
+        """Asks the agent to switch to ``mode``. Returns the id of the ``Replied`` that follows. Raises ``AgentRefused`` if
         the agent can't be asked, or is known not to have the mode."""
         ...
 

@@ -314,7 +314,7 @@ class AcpConversation:
         self._questions.clear()
 
     def set_mode(self, mode: str) -> str:
-        """Asks the agent for another mode. Returns the id of the ``Replied`` that follows. Raises ``AgentRefused`` if
+        """Asks the agent to switch to ``mode``. Returns the id of the ``Replied`` that follows. Raises ``AgentRefused`` if
         the agent is still starting or has no such mode."""
         return self._set("mode", mode)
 

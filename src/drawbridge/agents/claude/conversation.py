@@ -291,7 +291,7 @@ class ClaudeConversation:
         return found
 
     def _retried(self) -> list[Output]:
-        """Reports the end of a retry, if one was reported: the model's API has answered."""
+        """Reports the end of a retry, if one was reported."""
         if not self._retrying:
             return []
         self._retrying = False

@@ -222,8 +222,7 @@ function link(token: Tokens.Generic, world: World): ComponentChildren {
 }
 
 /** A link or an image inside a link, as text: its words, else its address; with `whole`, also address and title. */
-const linkAsText = (token: Tokens.Generic, world: World) =>
-  (wordsOf(token) || hrefOf(token)) + hiddenOf(token, world);
+const linkAsText = (token: Tokens.Generic, world: World) => (wordsOf(token) || hrefOf(token)) + hiddenOf(token, world);
 
 const hrefOf = (token: Tokens.Generic): string => (token.autolink ? token.href : decoded(token.href));
 

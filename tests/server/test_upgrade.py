@@ -60,7 +60,7 @@ async def test_projects_of_an_older_server_continue(data: Path, tmp_path: Path) 
         assert [one["seq"] for one in history["data"]["messages"]] == list(range(1, 24))
         known = await server.does(phone, "execute", SHOP, prompt="Fix the typo", request_id="typo-1")
         assert known["data"]["run_id"] == "run_8b27fe1d08684838"
-        server.core.grants.agents["claude"] = server.agent  # type: ignore[index]
+        server.core.grants.agents["demo"] = server.agent  # type: ignore[index]
         process = await server.running(phone, BLOG)
         assert (process.launch.session_id, process.launch.resume) == (SESSION, True)
         assert process.launch.options.permission_mode == "plan"

@@ -1,5 +1,5 @@
-"""Benchmarks; most results are ratios within one run. ``make bench`` prints them; docs/internals/benchmarks.md has a
-copy."""
+"""Benchmarks. ``make bench`` prints the results; docs/internals/benchmarks.md contains those of earlier runs. Two
+results that are compared with each other are always from the same run."""
 
 import sys
 from pathlib import Path

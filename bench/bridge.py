@@ -105,8 +105,8 @@ def percentiles(delays: list[float]) -> str:
 
 async def open_diff(rig: BridgedNeovim, agent: Agent, label: str, lines: int, changed: float) -> None:
     """Measures the time from the agent's frame to the view on the screen, while another connection measures how long
-    Neovim is blocked. Before each measurement, measures how long Neovim alone takes to open the same file and to put
-    the proposed text into a buffer."""
+    Neovim is blocked. Each of the three rounds first measures how long Neovim alone takes to open the same file and to
+    put the proposed text into a buffer."""
     old = [f"line {number} of a file that an agent wants to change\n" for number in range(lines)]
     step = max(1, int(1 / changed))
     new = [line.upper() if number % step == 0 else line for number, line in enumerate(old)]

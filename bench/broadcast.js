@@ -1,6 +1,6 @@
 // Node.js's usual WebSocket server (ws), which sends the same bytes to all its clients: the yardstick of
-// bench/fanout.py. Arguments: the directory of ws, and the numbers of clients, frames, bytes per frame, frames per turn
-// of the event loop, and milliseconds from one turn to the next.
+// bench/fanout.py. Arguments: the directory in which ws is installed, and the numbers of clients, frames, bytes per
+// frame, frames per turn of the event loop, and milliseconds from one turn to the next.
 const [, , directory, clients, frames, bytes, turn, pause] = process.argv;
 const { WebSocketServer } = require(`${directory}/node_modules/ws`);
 const server = new WebSocketServer({ host: '127.0.0.1', port: 0, perMessageDeflate: false });
@@ -22,8 +22,8 @@ async function room() {
   while ([...server.clients].some((client) => client.bufferedAmount > 65536)) await asleep(1);
 }
 
-// Sends `turn` frames in one turn of the event loop every `pause` milliseconds, without a pause if it falls behind.
-// Returns the CPU seconds that this took.
+// Sends `count` frames: `turn` of them in one turn of the event loop every `pause` milliseconds, without a pause if it
+// falls behind. Returns the CPU seconds that this took.
 async function measure(count) {
   const before = process.cpuUsage();
   const began = process.hrtime.bigint();

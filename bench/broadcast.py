@@ -4,8 +4,9 @@
 
 WHAT "ours": an agent's line goes through a project of the real core, into its history, and through the real server to
 all clients that have joined. WHAT "bare": the same bytes, framed once, are written to each transport, and nothing else
-is done. Sends TURN frames in one turn of the event loop every PAUSE milliseconds, without a pause if it falls behind.
-Prints the port, then the CPU seconds of FRAMES broadcasts.
+is done. LOOP: "uvloop" or "asyncio". Sends TURN frames in one turn of the event loop every PAUSE milliseconds, without
+a pause if it falls behind. Prints the port and, for "ours", the project's id; then, once CLIENTS clients have
+connected, the CPU seconds of FRAMES broadcasts.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.serve import terms
 from drawbridge.server.sessions.ceilings import Ceilings
-from drawbridge.server.sessions.context import Limits
+from drawbridge.server.sessions.limits import Limits
 from drawbridge.transport.http_server import HttpServer
 
 WARM = 200
@@ -53,7 +54,7 @@ class Broadcaster(Protocol):
     def broadcast(self, line: bytes) -> None: ...
 
     def behind(self) -> bool:
-        """Whether any client has more data waiting than the kernel accepts at once."""
+        """Whether a client reads so slowly that the next frames have to wait."""
         ...
 
 

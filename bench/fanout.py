@@ -16,7 +16,7 @@ from drawbridge.server.protocol import messages
 
 PROGRAMS = ROOT / ".cache" / "programs"
 BYTES = 725
-"""The size of a frame's message, in bytes: about as long as a typical line from an agent."""
+"""The size of a frame's message, in bytes: about the size of a typical line from an agent."""
 
 ROUNDS = 3
 FRAMES = 2_000
@@ -26,7 +26,7 @@ Row = Callable[[str, str, str], None]
 
 class Run:
     """The result of one server with its clients in another process: the CPU time for each delivered frame, and how long
-    delivery took."""
+    delivery took (``p50`` and ``p99``, in milliseconds; 0 if not measured)."""
 
     def __init__(self, cpu: float, frames: int, clients: int, took: dict[str, float]) -> None:
         self.cost = cpu / frames / clients * 1e6
@@ -35,7 +35,7 @@ class Run:
 
 
 async def run(what: str, clients: int, frames: int, turn: int, *tls: str) -> Run:
-    """Runs one server, which sends 1,000 frames per second to its clients, ``turn`` of them at a time."""
+    """Runs one server, which sends 1,000 frames per second to each of its clients, ``turn`` frames at a time."""
     pause = turn
     size = BYTES - overhead() if what.startswith("ours") else BYTES
     numbers = [str(number) for number in (clients, frames, size, turn, pause)]

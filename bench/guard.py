@@ -27,8 +27,8 @@ Row = Callable[[str, str, str], None]
 
 
 def rows(binary: Path, row: Row) -> None:
-    """Measures the guard without an editor, with one and eight running Neovims that have the file open without changes,
-    and with three that were stopped."""
+    """Measures the guard without an editor, with one and eight running Neovims that have the file open without changes
+    (before and after an edit), and with three that were stopped."""
     with tempfile.TemporaryDirectory(prefix="db-") as name, contextlib.ExitStack() as neovims:
         directory = Path(name)
         (directory / "s").mkdir()
@@ -73,8 +73,8 @@ def _beyond(ours: list[str], directory: Path) -> float:
 
 
 def _turn_about(ours: list[str], directory: Path) -> tuple[float, float]:
-    """The medians of the bare interpreter and the guard, in seconds. The guard's first run writes bytecode and sends
-    Neovim the Lua code, so it does not count."""
+    """The medians of the bare interpreter and the guard, in seconds. The guard's first run does not count, because it
+    also sends Neovim the Lua code."""
     bare_words = [*ours[:3], "-c", "pass"]
     _timed(ours, directory)
     times = [(_timed(bare_words, directory), _timed(ours, directory)) for _ in range(ROUNDS)]

@@ -2,8 +2,8 @@
 
 ``python -m bench.history`` takes about a minute and 1.5 GB.
 
-Each row is compared within the same run: appending with a bare ``os.write`` of the same bytes, reading with
-``json.loads`` of every line.
+Appending is compared within the same run with a bare ``os.write`` of the same bytes, and reading with ``json.loads`` of
+every line. The other rows are absolute times.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def appending(directory: Path) -> None:
 
 
 def at_a_thousand_a_second(history: History, seconds: int) -> Iterator[float]:
-    """How long each append took, in milliseconds. Unlike in a burst, the disk can work on earlier appends meanwhile."""
+    """How long each append took, in milliseconds. Unlike in a burst, the disk has time to write between appends."""
     due = time.perf_counter()
     for _ in range(seconds * 1_000):
         yield timed(partial(history.append, "claude", LINE))

@@ -1,4 +1,5 @@
-"""The web UI in Chromium: an answer that streams, and a long history. The times are absolute: use an idle machine.
+"""The web UI in Chromium: a visit with a slow phone, an answer that streams, hostile texts, and a long history. The
+times are absolute: use an idle machine.
 
 .venv/bin/python -m bench.page
 """
@@ -39,7 +40,7 @@ USABLE = (
     f"{BOX} && !!document.querySelector('.approval')"
     " && [...document.querySelectorAll('.said:not(.live)')].at(-1)?.textContent.includes('I will write that')"
 )
-"""Whether, in addition, the last message and the open approval are shown."""
+"""Whether, in addition, the last message and the open approval request are shown."""
 HEAP = "performance.memory.usedJSHeapSize"
 TYPED = """new Promise((done) => {
   const box = document.querySelector('#prompt');
@@ -119,7 +120,7 @@ def draws(person: Person, projects: dict[str, str]) -> None:
 
 def opens(person: Person, address: str) -> None:
     """Visits the web UI twice with a CPU that is four times slower. On the second visit, the web UI comes from the
-    worker's cache."""
+    service worker's cache."""
     person("throttle", cpu=4)
     for visit in ("first", "second"):
         person("goto", url=address)

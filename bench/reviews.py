@@ -32,7 +32,7 @@ OPENED = """new Promise((done) => {
     document.querySelector('.review .hunk .line') ? done(performance.now() - began) : requestAnimationFrame(look);
   look();
 })"""
-"""Milliseconds until the frame in which lines of the first hunk are in the document."""
+"""Milliseconds from opening the review until the frame in which lines of the first hunk are in the document."""
 
 DECIDED = """new Promise((done) => {
   const began = performance.now();

@@ -1,4 +1,4 @@
-"""A real Neovim with the plugin and its bridge, and an agent that implements the CLI's side of the protocol."""
+"""A real Neovim with the plugin and its bridge, and an agent that implements Claude Code's side of the protocol."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def ready_line(stdout: asyncio.StreamReader | None) -> dict[str, Any]:
 
 
 class Agent:
-    """The CLI's side: the handshake, calls, and the notifications that it receives."""
+    """Claude Code's side: the handshake, calls, and the notifications that it receives."""
 
     def __init__(self, port: int, token: str) -> None:
         self._address = f"ws://127.0.0.1:{port}"
@@ -98,7 +98,7 @@ class Agent:
                     return
 
     async def settle(self) -> None:
-        """Waits until nothing has been received for a while."""
+        """Discards notifications until none has been received for 0.3 s."""
         while True:
             try:
                 await asyncio.wait_for(self._heard.get(), 0.3)

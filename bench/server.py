@@ -152,7 +152,8 @@ async def executions(directory: Path) -> None:
 
 
 async def persistence(directory: Path) -> None:
-    """Measures what must be on disk before any client is notified: a project's metadata, and a user's decision."""
+    """Measures how long it takes to store what must be on disk before any client is notified: a project's metadata, and
+    a user's decision."""
     place = directory / "saved"
     place.mkdir()
     known = Memory(requests={f"request {number}": f"run {number}" for number in range(500)})

@@ -77,7 +77,8 @@ def _turn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     if not turns.takes_turns(request.node):
         yield
         return
-    with turns.turn(tmp_path_factory.getbasetemp().parent):  # shared by the processes of one run
+    alone = turns.runs_alone(request.node)
+    with turns.turn(tmp_path_factory.getbasetemp().parent, alone=alone):  # shared by the processes of one run
         yield
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NVIM = frozenset({"nvim", "nvims", "each_nvim"})
-"""The functions of ``tests/programs.py`` that return a Neovim."""
+"""The functions of ``tests/programs.py`` that return one Neovim or several."""
 
 
 @functools.cache

@@ -303,7 +303,7 @@ LOOSE_TASKS: dict[str, set[str]] = {
     # Lets other clients run between two requests from one client. Its requests keep the order of its inbox.
     "server.app.connection": {"sleep(0)"},
     # The frames of one turn of the event loop share one write; a long queue is written in several turns, so that
-    # ephemeral frames that are still queued can be left out. The frames keep the order of a list.
+    # ephemeral frames that are still queued can be left out. The queue is a list, so the frames stay in order.
     "server.app.outbox": {"call_soon"},
 }
 
@@ -441,7 +441,7 @@ def test_every_error_code_is_explained_and_no_other() -> None:
 
 
 def written_files() -> Iterator[Path]:
-    """Yields the text files that people wrote: no hidden or generated files, and no images."""
+    """Yields the checkout's text files, including the built web UI: no hidden files, bytecode, packages or images."""
     folders = ("src", "tests", "tools", "bench", "docs", "lua", "plugin", "doc", "extensions", "web", ".ci")
     for file in chain(ROOT.iterdir(), *((ROOT / folder).rglob("*") for folder in folders)):
         made = (

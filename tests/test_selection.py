@@ -11,7 +11,7 @@ from tests.selection import ROOT, uses_nvim
     "file",
     [
         "nvim/test_plugin_help.py",  # calls tests/programs.py
-        "editors/test_files.py",  # uses a fixture from its conftest.py
+        "editors/test_files.py",  # its conftest.py uses a Neovim
         "e2e/claude/test_what_claude_sees.py",  # through a rig
         "server/terminal_sessions/test_editors.py",  # through a rig with a relative import
     ],

@@ -1,29 +1,38 @@
-"""Lets tests whose programs need a whole processor (a browser, VS Code, or two agents at once) run only one at a time.
+"""Lets tests whose programs need several processors (VS Code, or two agents at once) run only one at a time, and not
+beside a test with a browser.
 
-If two such tests ran in parallel on two processors, the programs would answer too slowly, and the tests would fail.
+If such tests ran in parallel on two processors, the programs would answer too slowly, and the tests would fail. A test
+with a browser keeps one processor busy half of the time, so these tests run beside each other.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
 
-CROWDING = frozenset({"browser", "vscode"})
-"""Fixtures whose tests take turns, like tests with the ``turns`` marker."""
-
 
 def takes_turns(node: pytest.Item) -> bool:
-    names = getattr(node, "fixturenames", ())
-    return not CROWDING.isdisjoint(names) or node.get_closest_marker("turns") is not None
+    return runs_alone(node) or "browser" in _fixtures(node)
+
+
+def runs_alone(node: pytest.Item) -> bool:
+    """Whether no other test that takes turns may run at the same time."""
+    return "vscode" in _fixtures(node) or node.get_closest_marker("turns") is not None
+
+
+def _fixtures(node: pytest.Item) -> Collection[str]:
+    names: Collection[str] = getattr(node, "fixturenames", ())
+    return names
 
 
 @contextlib.contextmanager
-def turn(directory: Path) -> Iterator[None]:
-    """Waits until no other process that uses ``directory`` has a turn, and takes the turn until the context exits.
+def turn(directory: Path, *, alone: bool) -> Iterator[None]:
+    """Takes a turn among the processes that use ``directory``, until the context exits. First waits until no other
+    process has a turn or, unless ``alone``, until none has a turn alone.
 
     A process that is already waiting goes first. Otherwise, its test could time out while this process runs many such
     tests.
@@ -31,5 +40,5 @@ def turn(directory: Path) -> Iterator[None]:
     with (directory / "turn.lock").open("w") as held:
         with (directory / "next.lock").open("w") as waiting:
             fcntl.flock(waiting, fcntl.LOCK_EX)
-            fcntl.flock(held, fcntl.LOCK_EX)
+            fcntl.flock(held, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         yield

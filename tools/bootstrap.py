@@ -1,6 +1,6 @@
-"""Creates ``.venv`` with the locked packages and the project itself, using only Python's standard library.
+"""Creates ``.venv`` with the locked packages and the project itself. This module needs only the standard library.
 
-This is done once; afterwards ``ensure`` only compares a stamp. An interrupted setup leaves no stamp and is repeated.
+Setup is done once; afterwards ``ensure`` only compares a stamp. An interrupted setup leaves no stamp and is repeated.
 pip's own configuration (a mirror, a proxy, a certificate) is honored but not required.
 """
 
@@ -28,7 +28,7 @@ OLDEST = (3, 11)
 
 
 class SetupError(Exception):
-    """Setup can't continue. The message is one line that states what to do."""
+    """Setup can't continue. The message is one line: what failed and, where that is known, what to do."""
 
     code = 1
     """The exit code of ``tools/dev.py``."""

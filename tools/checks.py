@@ -1,7 +1,7 @@
-"""The checks of JavaScript and Lua in ``make check``, if the programs for them are installed.
+"""The checks of JavaScript, TypeScript, CSS and Lua in ``make check``, if the programs for them are installed.
 
-``make programs`` installs them; luacheck is a Debian package. A missing program is reported and skipped; with
-DRAWBRIDGE_REQUIRE_PROGRAMS=1, as in CI, it is an error.
+``make programs`` installs these programs, except luacheck, which is a Debian package. If one is missing, this is
+reported and its checks are skipped; with DRAWBRIDGE_REQUIRE_PROGRAMS=1, as in CI, it is an error.
 """
 
 from __future__ import annotations

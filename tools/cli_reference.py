@@ -1,7 +1,7 @@
 """Writes the tables of flags in docs/cli.md, and of the guard's settings in docs/guard.md, from the commands.
 
-A test checks that the pages are up to date. The table of what ``drawbridge doctor`` can find, after ``<!-- findings
--->``, is written in the same way.
+A test checks that the pages are up to date. The table of what ``drawbridge doctor`` can find, between ``<!-- findings
+-->`` and ``<!-- /findings -->`` in docs/cli.md, is written in the same way.
 
 A table is between ``<!-- flags of COMMAND -->`` and ``<!-- /flags -->``. A flag that is a setting is shown with its
 name in the settings file and its environment variable; a flag that only some ``setup`` targets have is shown with the

@@ -22,8 +22,8 @@ LIST = "DRAWBRIDGE_FLAKY"
 """The environment variable that names the file to which tests that failed and then passed are added; CI sets it."""
 
 MOST = 10
-"""The maximum number of tests that are run again, counted over all runs that add to one file. If more fail, the run
-stops and fails."""
+"""The maximum number of tests that are run again. The tests that earlier runs have added to the same file count toward
+it. If more fail, the run stops and fails, and no test is run again."""
 
 BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: pass"
 """A program that keeps a processor busy until it is killed or its parent ends."""

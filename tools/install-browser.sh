@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Puts what drives a browser without a screen, and what looks a page over for people who can't see it, into DIR:
+# Installs playwright-core, which drives a browser without a screen, and axe-core, which checks accessibility, in DIR:
 #
 #     tools/install-browser.sh DIR  ->  DIR/node_modules/playwright-core, axe-core
 #
-# The browser itself is the Debian package chromium: playwright-core brings none, and is not to fetch one.
+# The browser itself is the Debian package chromium: playwright-core does not contain one, and must not download one.
 set -Eeuo pipefail
 
 version=1.65.1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the programs that `make check` runs over JavaScript and Lua (TypeScript, Biome, StyLua) into DIR, in the versions
-# of tools/checkers/package.json:
+# Installs the programs that `make check` runs over JavaScript, TypeScript, CSS and Lua (TypeScript, Biome, StyLua) into
+# DIR, in the versions of tools/checkers/package.json:
 #
 #     tools/install-checkers.sh DIR  ->  DIR/node_modules/.bin/tsc, …
 set -Eeuo pipefail

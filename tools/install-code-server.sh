@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Puts a real VS Code (code-server: its server, with its page for a browser) into DIR, the version that the tests know:
+# Installs code-server (VS Code's server with its web UI) into DIR, in the version that the tests use:
 #
 #     tools/install-code-server.sh DIR  ->  DIR/code-server
 #
-# It brings its own Node.js and npm, since it runs on one release only and compiles some modules against it (2 minutes,
-# 1 GB). For that the Debian packages g++, make, python3 and libkrb5-dev have to be there.
+# This also installs a separate Node.js and npm, since code-server runs on only one release of Node.js and compiles some
+# modules for it (2 minutes, 1 GB). It needs the Debian packages npm, g++, make, python3 and libkrb5-dev.
 set -Eeuo pipefail
 
 version=4.139.1 node_version=24.21.0 npm_version=11.19.1
@@ -16,7 +16,7 @@ dir=$(cd "$1" && pwd)
 fail() { echo "install-code-server.sh: $*" >&2; exit 1; }
 trap 'fail "stopped in line $LINENO; run it again to start over."' ERR
 
-answer() ( # what DIR/code-server says of itself, with a home of its own
+answer() ( # the version that DIR/code-server reports, run with an empty home directory
   HOME=$(mktemp -d)
   trap 'rm -rf "$HOME"' EXIT
   export HOME
@@ -38,7 +38,7 @@ quiet=(--no-audit --no-fund --no-update-notifier --loglevel=error)
 npm install --prefix "$dir/tools" --ignore-scripts --no-save --no-package-lock "${quiet[@]}" \
   "$(basename "$node")@$node_version" "npm@$npm_version"
 mkdir "$dir/app"
-# These two alone may run what they bring: it fetches the dependencies of VS Code's own part, and compiles.
+# Only these two packages may run their install scripts, which fetch VS Code's dependencies and compile modules.
 echo '{"private": true, "allowScripts": {"code-server": true, "argon2": true}}' >"$dir/app/package.json"
 echo "compiling code-server $version; takes about two minutes"
 (

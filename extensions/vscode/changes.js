@@ -1,6 +1,6 @@
-// The undecided changes of runs: a list beside the files, VS Code's own diff, and the user's decisions.
+// The undecided changes of runs: a list in the Source Control view, VS Code's own diff, and the user's decisions.
 //
-// The server has the reviews and decides; nothing here writes a file.
+// The server stores the reviews and carries out the decisions; nothing here writes a file.
 'use strict';
 
 const fs = require('node:fs');
@@ -13,7 +13,7 @@ const { TextsBefore } = require('./texts_before');
 
 const VIEW = 'drawbridge.changes';
 
-/** The context key that shows the list. */
+/** The context key that is true while there are changes to review: it shows the list and the commands for changes. */
 const HAS_CHANGES = 'drawbridge.hasChanges';
 
 const DISCONNECTED = 'The agent server is not running. You can decide on changes when it is running again.';

@@ -18,7 +18,8 @@ const MOST_RECENT = 20;
  * @property {boolean} visible
  * @property {import('vscode').TextDocument | null} text
  * @property {import('vscode').NotebookDocument | null} notebook
- * @property {import('vscode').Uri | null} other its URI, if only a custom editor shows it
+ * @property {import('vscode').Uri | null} other the URI in its tab, if VS Code has no text document or notebook for it,
+ *   as in a custom editor
  *
  * @typedef {Omit<OpenFile, 'place'>} Appearance a file before its place is known
  */
@@ -131,7 +132,8 @@ class Documents {
   }
 
   /**
-   * The paths of the files in front; if a terminal, a web view or the like is in front, the most recently used file's.
+   * The paths of the files in front; if a terminal, a webview or the like is in front, the path of the file that was
+   * used most recently.
    *
    * @param {Map<string, Appearance>} files
    */

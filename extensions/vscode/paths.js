@@ -4,7 +4,7 @@
 const fs = require('node:fs/promises');
 const path = require('node:path');
 
-/** The maximum number of links that are followed, because links may lead in a circle. */
+/** The maximum number of links that are followed, because links can form a loop. */
 const MOST_LINKS = 40;
 
 /**

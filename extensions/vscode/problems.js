@@ -78,7 +78,8 @@ class Problems {
    * @param {string} name canonical
    * @param {import('vscode').Uri} uri
    * @param {import('vscode').TextDocument | null} document
-   * @returns {{new: Problem[], pending: boolean}} empty if nothing was remembered
+   * @returns {{new: Problem[], pending: boolean}} `new`: empty if nothing was remembered; `pending`: more may follow,
+   *   because nothing was reported since the last change
    */
   since(name, uri, document) {
     const before = this._remembered.get(name);

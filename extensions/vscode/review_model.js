@@ -13,8 +13,8 @@ const LONGEST_LINE = 80;
 const MOST_OPEN = 30;
 
 /**
- * git's modes of symbolic links and submodules: a document with such a path shows the link's target or a directory, not
- * the lines of the hunks.
+ * git's modes of symbolic links and submodules. The path of a link or submodule leads to another file or to a
+ * directory, so a document with this path would not show the lines of the hunks.
  */
 const NOT_A_FILE = ['120000', '160000'];
 

@@ -157,8 +157,8 @@ function refusedWords(code, details, message, isHunk) {
 }
 
 /**
- * Text from outside in which invisible characters (except zero-width joiners and non-joiners), and those that reorder
- * text, are written as escape sequences.
+ * Text from outside in which control and format characters (except zero-width joiners and non-joiners), lone
+ * surrogates, and line and paragraph separators are written as escape sequences.
  *
  * @param {string} text
  */

@@ -105,8 +105,8 @@ function isUndecodable(line) {
 
 /**
  * Called before each save. VS Code refuses to save over a file that is newer than what it read, unless the file
- * contains exactly the same bytes. The text of a merged document already includes what is on disk, so this writes the
- * document's bytes to the file first, if nobody has written the file since the merge.
+ * already contains exactly the bytes to save. The text of a merged document already includes what is on disk, so this
+ * writes the document's bytes to the file first, if nobody has written the file since the merge.
  *
  * @param {typeof import('vscode')} vscode the API
  * @param {string} path

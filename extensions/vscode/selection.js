@@ -7,7 +7,7 @@ const { createHash } = require('node:crypto');
 const MOST_SESSIONS = 100;
 
 /**
- * The lines are 1-based, and `end_line` is included.
+ * The lines are 1-based, and `end_line` is inclusive.
  *
  * @typedef {{file_path: string, start_line: number, end_line: number, content: string}} Selection
  */
@@ -15,14 +15,15 @@ const MOST_SESSIONS = 100;
 /**
  * @param {import('vscode').TextEditor | undefined} editor the active one
  * @param {import('./paths').PathOf} pathOf
- * @returns {Selection | null} null if nothing is selected, or not in a file; `file_path` is as VS Code spells it
+ * @returns {Selection | null} null if nothing is selected, or if the editor does not show a file on this machine;
+ *   `file_path` is as VS Code spells it
  */
 function selected(editor, pathOf) {
   if (!editor || editor.selection.isEmpty) return null;
   const path = pathOf(editor.document.uri);
   if (path === null) return null;
   const { start, end } = editor.selection;
-  const last = end.character === 0 ? end.line - 1 : end.line; // whole lines end at the beginning of the next one
+  const last = end.character === 0 ? end.line - 1 : end.line; // selected whole lines end at the start of the next line
   const content = editor.document.getText(editor.selection);
   return { file_path: path, start_line: start.line + 1, end_line: Math.max(last, start.line) + 1, content };
 }

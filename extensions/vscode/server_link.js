@@ -30,7 +30,10 @@ const NO_SERVER = 'No agent server is running. Start one with: drawbridge serve'
 const NO_ANSWER = 'The agent server did not answer in time. The list shows what is left to decide.';
 const LOST = 'The connection to the agent server was lost. When it is back, the list will show what is left to decide.';
 
-/** Why there is no answer; the text is for the user. `code` and `details` are as in the client protocol. */
+/**
+ * Why a request was refused or has no answer; the text is for the user. `code` and `details` are as in the client
+ * protocol, but `code` is LATE, LOST or empty if the server did not answer.
+ */
 class Refused extends Error {
   /**
    * @param {string} text
@@ -46,8 +49,8 @@ class Refused extends Error {
 }
 
 /**
- * @returns {Promise<string[]>} the paths where a server may listen, newest first; none if the directory is missing or
- *   open to other users
+ * @returns {Promise<string[]>} the paths where a server may listen, newest first; none if the directory is missing,
+ *   belongs to another user or is open to others
  */
 async function addresses() {
   const state = process.env.XDG_STATE_HOME ?? '';
@@ -79,7 +82,7 @@ function dial(address) {
  * @typedef {Object} Around what the connection needs and calls
  * @property {() => {editor: string, folders: string[]}} about this editor
  * @property {(isConnected: boolean) => void} connected called with true when a server that supports reviews
- *   has connected, and with false when that connection has ended
+ *   has welcomed this editor, and with false when that connection has ended
  * @property {(change: {project: string, by: string}) => void} changed called when a review has changed
  * @property {(text: string) => void} log
  */
@@ -157,7 +160,7 @@ class ServerLink {
     }
   }
 
-  /** Describes this window to the server; its folders may have changed. */
+  /** Describes this window to the server. Called again when the window's folders have changed. */
   introduce() {
     this._send({ type: 'bridge', ...this._around.about(), reviews: true, offers: false });
   }

@@ -1,4 +1,5 @@
-// The status of the guard for the user: an unobtrusive item in the status bar, and a page of text on request.
+// Shows the user whether this window is protected: an unobtrusive item in the status bar and, on request, the
+// details in an output channel.
 'use strict';
 
 class Status {

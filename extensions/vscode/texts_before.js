@@ -1,5 +1,5 @@
-// The read-only documents of a diff: a file without its changes or, if the file on disk has no text to show, its text
-// from the review.
+// The read-only documents of a diff: a file without its changes or, if that can't be computed from the file on disk, a
+// text from the review, as for a deleted file, a link, or a file that is decided on as a whole.
 'use strict';
 
 const fs = require('node:fs/promises');
@@ -9,7 +9,7 @@ const { before } = require('./review_model');
 const SCHEME = 'drawbridge-review';
 
 /**
- * @typedef {'before' | 'removed' | 'added'} Side `removed`, `added`: the texts of the file's only hunk
+ * @typedef {'before' | 'removed' | 'added'} Side `removed`, `added`: the old or new texts of the file's hunks, joined
  * @typedef {(project: string, name: string) => Found | undefined} Find
  *
  * @typedef {{path: string, version: string, file?: import('./review_words').ReviewedFile}} Found
@@ -18,8 +18,10 @@ const SCHEME = 'drawbridge-review';
 class TextsBefore {
   /**
    * @param {typeof import('vscode')} vscode the API
-   * @param {Find} find the file of a review; without `file` if there is no longer anything to decide in it
-   * @param {() => void} outdated is called if a file is not what its review is about
+   * @param {Find} find returns a file of a review, without `file` if there is no longer anything to decide in it;
+   *   undefined if the project's review is not known
+   * @param {() => void} outdated is called, once for each version of a review, if a file on disk does not contain the
+   *   text that the review describes
    */
   constructor(vscode, find, outdated) {
     this._vscode = vscode;

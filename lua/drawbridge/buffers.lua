@@ -88,7 +88,7 @@ function M.is_empty(buffer)
 end
 
 --- A position in a buffer, in the bridge's format: the column is a number if the line is ASCII up to it, or if the
---- buffer is not loaded; otherwise it is the text before it.
+--- buffer is not loaded; otherwise it is the line's text before the column.
 ---@param row integer From 0.
 ---@param column integer Bytes.
 ---@return {line: integer, column: integer|string}

@@ -62,8 +62,8 @@ local function place_of(starts, byte)
 end
 
 --- The range from the first match of `start_text` to the next match of `end_text` after it, or only the first match if
---- `end_text` is empty or does not follow. With `to_end_of_line`, the range extends to the end of its last line. Both
---- ends are inclusive. nil if `start_text` is not found.
+--- `end_text` is missing, is empty or does not follow. With `to_end_of_line`, the range extends to the end of its last
+--- line. Both ends are inclusive. nil if `start_text` is not found.
 ---@return {from: table, to: table}? range
 local function search(buffer, params)
   local lines = vim.api.nvim_buf_get_lines(buffer, 0, -1, false)

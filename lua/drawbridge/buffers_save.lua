@@ -16,7 +16,8 @@ local function note(buffer)
   stamps[buffer] = stamp(vim.api.nvim_buf_get_name(buffer))
 end
 
---- Starts to record the state of files when they are read and written, because Neovim does not report it.
+--- Records the state on disk of the files that are open now, and from then on of each file that is read or written:
+--- Neovim itself does not provide this state.
 function M.start()
   for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
     if vim.api.nvim_buf_is_loaded(buffer) and buffers.is_file(buffer) then

@@ -58,7 +58,7 @@ local function in_all_windows(buffer, run)
   end
 end
 
---- Reads the file again, as 'autoread' would, but so that it can always be undone; cursors stay where they are.
+--- Reads the file again, as 'autoread' would, but always as a change that can be undone; cursors stay where they are.
 ---@param buffer integer
 ---@param existed boolean Whether the file existed when the buffer was read.
 function M.read_again(buffer, existed)

@@ -113,7 +113,8 @@ local function is_current()
   return list ~= nil and vim.fn.getqflist({ id = 0 }).id == list
 end
 
---- The line of the list that now has the change from line `index`. If that change is gone: `index`, or the last line.
+--- The line of the list that now has the change from line `index` of the list `before`. If that line had no change that
+--- is still there: `index`, but at most the last line.
 local function same_line(before, index)
   local was = before[index]
   for line, one in ipairs(was and was.hunk and listed or {}) do
@@ -158,7 +159,8 @@ local function fill(is_new)
   end
 end
 
---- Opens the quickfix window, unless the user has left normal mode in the meantime. The focus does not change.
+--- Opens the quickfix window, unless the user is not in normal mode, or is in the command-line window. The focus does
+--- not change.
 local function open_list()
   if vim.api.nvim_get_mode().mode ~= 'n' or vim.fn.getcmdwintype() ~= '' then
     return
@@ -195,7 +197,7 @@ function M.show_review(params)
   end
 end
 
---- Closes the review when the bridge has ended: nothing can be decided from then on.
+--- Closes the review when the bridge is no longer connected: nothing can be decided from then on.
 function M.stop()
   if review then
     M.show_review({ wanted = false })

@@ -1,5 +1,5 @@
---- A review's undecided changes in their files' buffers: signs, colors, removed lines in between, and the keys `]c` and
---- `[c`.
+--- The undecided changes and the comments of a review in the buffers of their files: signs, colors, removed lines in
+--- between, and the keys `]c` and `[c`.
 local buffers = require('drawbridge.buffers')
 local inline = require('drawbridge.view_inline')
 
@@ -59,7 +59,7 @@ end
 
 ---@class drawbridge.Place
 ---@field hunk drawbridge.Hunk
----@field first integer The rows in the buffer, from 0.
+---@field first integer The first row in the buffer, from 0.
 ---@field last integer Inclusive.
 
 --- Where the hunks are in the buffer now, from top to bottom.

@@ -13,7 +13,7 @@ local M = {}
 ---@field option string The option that sets its command.
 ---@field install string What to type if it is not installed.
 ---@field words fun(arguments: string[]): string[] Returns the command to run.
----@field first_words? fun(arguments: string[]): string[] Returns additional arguments until the user has made a choice; may ask.
+---@field first_words? fun(arguments: string[]): string[] Returns arguments to add to the command line; may ask first.
 ---@field environment fun(bridge: drawbridge.Bridge): table<string, string> Returns the variables that it needs besides `no_proxy`.
 ---@field flags string[] The flags that are offered for completion.
 ---@field values table<string, string[]> The values that a flag accepts.
@@ -50,7 +50,7 @@ function M.looks_outside()
   return false
 end
 
---- Flags of Gemini CLI that do not change how a session starts: flags without a value, and flags with one.
+--- Flags with which Gemini CLI still starts an interactive session: flags without a value, and flags with one.
 local GEMINI_SWITCHES = { ['--debug'] = true, ['-d'] = true, ['--sandbox'] = true, ['-s'] = true }
 local GEMINI_VALUES = {
   ['--approval-mode'] = true,
@@ -107,7 +107,8 @@ M.agents = {
     command = ':DrawbridgeClaude',
     option = 'terminal.command',
     install = 'npm install -g @anthropic-ai/claude-code',
-    -- Newer CLIs start in a mode that does not ask, and so shows no diffs; unless the user has chosen a mode, make them ask.
+    -- Newer CLIs start in a mode that does not ask, and so shows no diffs. This makes them ask, unless the command line
+    -- sets a mode.
     words = function(arguments)
       local words = config.words(config.get().terminal.command)
       if not chooses_mode(words) and not chooses_mode(arguments) then

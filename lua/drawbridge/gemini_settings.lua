@@ -1,7 +1,7 @@
 --- Whether Gemini CLI's own settings files let it connect to an editor.
 local M = {}
 
--- Where Gemini CLI looks for machine-wide defaults: on Linux and on macOS.
+-- Where Gemini CLI looks for system-wide defaults: on Linux and on macOS.
 local SYSTEM_DEFAULTS = {
   '/etc/gemini-cli/system-defaults.json',
   '/Library/Application Support/GeminiCli/system-defaults.json',

@@ -12,7 +12,7 @@ local MORE = ':checkhealth drawbridge has the details'
 ---@field problem string
 
 ---@class drawbridge.Guards
----@field guards drawbridge.Guard[] The guard in every settings file that has one, and an entry for each agent without a guard.
+---@field guards drawbridge.Guard[] At least one for each agent: see `inspect` in `info/guards.py`.
 ---@field problems string[] What to fix, one sentence for each problem.
 ---@field finds_us boolean Whether the guard finds this Neovim.
 

@@ -174,7 +174,7 @@ local function check_guard_of(guard)
   end
 end
 
---- Reports the state of each guard. A guard that is broken or off is among the problems.
+--- Reports the state of each guard. What is wrong with a guard is among the problems.
 local function check_guard()
   local found, problem = require('drawbridge.guard').find(WAIT_FOR_GUARD)
   if not found then

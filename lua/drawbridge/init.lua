@@ -1,4 +1,5 @@
---- The functions for a user's configuration: `require('drawbridge').setup{}`, and one function for each command.
+--- The functions for a user's configuration: `require('drawbridge').setup{}`, one function for each command, and the
+--- state for scripts and status lines.
 ---
 --- Modules are required where they are used, so that an editor without an agent loads almost nothing.
 local M = {}
@@ -101,7 +102,7 @@ function M.log()
   require('drawbridge.log').show(file and vim.fn.fnamemodify(file, ':p'))
 end
 
---- `:DrawbridgeSend`: puts the file of the current buffer, or some of its lines, into the agent's prompt.
+--- `:DrawbridgeSend`: puts the file of the current buffer, or some of its lines, into Claude Code's prompt.
 ---@param first? integer 1-based; if omitted, the whole file is sent.
 ---@param last? integer 1-based, inclusive.
 ---@return boolean ok
@@ -210,7 +211,8 @@ function M.status()
   return require('drawbridge.status').get()
 end
 
---- A few characters for a status line; empty while the bridge is not running. Cheap, and never raises an error.
+--- A few characters for a status line; empty unless the bridge is running or starting. Cheap, and never raises an
+--- error.
 ---@return string
 function M.statusline()
   local status = package.loaded['drawbridge.status']

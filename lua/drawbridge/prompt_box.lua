@@ -53,8 +53,8 @@ local function claude_box(lines)
   return shown, shown ~= '' and (CUTS_BLANKS or lines[bottom - 1]:sub(-1) == ' '), below
 end
 
---- The prompt box of Gemini CLI 0.61, between two bars, with > before its first line: its text, and whether the user has
---- typed it. nil if the screen shows no box.
+--- The prompt box of Gemini CLI 0.61, between two bars, with >, ! or * before its first line: its text, and whether the
+--- user has typed it. nil if the screen shows no box, or a dialog.
 local function gemini_box(lines)
   for number = #lines, 1, -1 do
     local line = lines[number]
@@ -103,7 +103,7 @@ end
 --- The state of an agent's prompt box in a terminal: "unclear" if a suggestion by the CLI would look the same as
 --- typed text, "dialog" if a dialog has replaced the box.
 ---@param buffer integer
----@return 'empty'|'typed'|'unclear'|'dialog'|nil state nil if neither is on the screen
+---@return 'empty'|'typed'|'unclear'|'dialog'|nil state nil if the screen shows neither a box nor a dialog
 ---@return string? text The text in the box; for Claude Code, without its blanks.
 function M.state(buffer)
   local lines = lines_of(buffer)
@@ -133,8 +133,8 @@ local function in_time(params)
   end
 end
 
---- Pastes a prompt into the empty box; raises an error if the box is not empty or not shown, or if `before` has passed.
---- Neither windows nor modes change.
+--- Pastes a prompt into the box. Raises an error if the box contains text that the user has typed, if it is not shown,
+--- if the CLI is working, or if `before` has passed. Neither windows nor modes change.
 ---@param params {pid: integer, text: string, before: number} `before`: the latest time, in Unix seconds.
 function M.paste(params)
   local session = session_of(params.pid)

@@ -27,8 +27,8 @@ local M = {}
 ---@field added integer
 ---@field removed integer
 ---@field first integer The first changed line of the proposed text, from 0.
----@field rows integer[] The changed rows: see `_changed` in the bridge.
----@field unseen drawbridge.Unseen? Once its text is complete.
+---@field rows integer[] The changed rows: see `_changed` in `editors/neovim_reviews.py`.
+---@field unseen drawbridge.Unseen? What the user has not seen yet; nil until the text is complete.
 ---@field dos boolean
 ---@field bom boolean
 ---@field final_newline boolean
@@ -327,7 +327,7 @@ function show(entry)
   end
 end
 
---- Shows the proposal as soon as the user is free.
+--- Shows the proposal as soon as the user is free, and not in the view of another proposal.
 function wait_for_turn(entry)
   focus.when_free(entry.id, function()
     show(entry)
@@ -512,7 +512,7 @@ function M.pending()
   return list
 end
 
---- Closes all views without a decision.
+--- Withdraws all proposals, shown or not, and forgets the buffers of earlier ones.
 function M.close_all()
   for index = #entries, 1, -1 do
     remove(entries[index], 'withdrawn')

@@ -7,7 +7,7 @@ local message = require('drawbridge.message')
 local M = {}
 
 local READY_WITHIN = 5000 -- ms that `when_ready` waits
-local STOP_WITHIN = 2000 -- ms from closing its stdin to SIGTERM
+local STOP_WITHIN = 2000 -- ms from closing the bridge's stdin to SIGTERM
 local RESTARTS, RESTARTS_WITHIN = 5, 60 -- at most this many in this many seconds
 local FIRST_PAUSE = 100 -- ms before the first restart; doubles with each further restart within RESTARTS_WITHIN
 

@@ -15,7 +15,8 @@ function M.agents()
   return state and state.agents or {}
 end
 
---- The names of the connected agents that have written a file without asking since their last proposal.
+--- The names of the connected agents that have written a file that is open here without asking since their last
+--- proposal.
 ---@return string[]
 function M.unasked()
   local link = loaded('link')
@@ -48,9 +49,9 @@ local function is_silent()
   return silent ~= nil or (#M.unasked() > 0 and not asks)
 end
 
---- Whether the agent asks before it changes files, in words; nil if nothing is known, as while Claude Code is not
---- connected. Claude Code does not report its mode to editors. If the guard is installed, its hook reports the mode;
---- otherwise this follows from what the agent has done and, before that, from how it was started.
+--- Whether the agent asks before it changes files, in words; nil if nothing is known, for example while Claude Code is
+--- not connected. Claude Code does not report its mode to editors. If the guard is installed, its hook reports the
+--- mode; otherwise this follows from what the agent has done and, before that, from how it was started.
 ---@return string?
 function M.asking()
   local silent, asks = reported()
@@ -99,7 +100,7 @@ end
 
 local last ---@type {text: string, at: integer}? The last report from the bridge.
 
---- Stores a report from the bridge for `:DrawbridgeStatus`.
+--- Stores a warning or an error from the bridge for `:DrawbridgeStatus`.
 ---@param text string
 function M.remember(text)
   last = { text = text, at = os.time() }
@@ -212,7 +213,7 @@ local function rows(now, guard)
   return said
 end
 
---- The options of a window in the middle of the screen; it is as large as the lines and the screen allow.
+--- The options of a window in the middle of the screen, which is as large as the lines need and the screen allows.
 local function place(lines)
   local width, height = 1, #lines
   for _, text in ipairs(lines) do

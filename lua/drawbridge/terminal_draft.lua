@@ -10,8 +10,8 @@ local M = {}
 local LOOK_AFTER = 100 -- ms from a key until the program has usually drawn it
 local DRAWN_AFTER = 2000 -- ms from Enter until the program has drawn it on a busy machine
 
---- `sent`: what the box showed when Enter was pressed, and when that was, in ms; nil once the box has shown something else,
---- or DRAWN_AFTER later.
+--- `sent`: what the box showed when Enter was pressed, and when that was, in ms; nil once another key was pressed, the
+--- box has shown something else, or DRAWN_AFTER has passed.
 ---@class drawbridge.Draft
 ---@field open boolean
 ---@field has_box boolean

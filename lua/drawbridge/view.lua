@@ -117,7 +117,8 @@ local function move_beside(entry, vertical)
   entry.stacked = not vertical
 end
 
---- Gives both sides the same space: when the screen shrinks, Neovim shrinks only one of them.
+--- Gives both sides the same space, since Neovim shrinks only one of them when the screen shrinks. Sides that would be
+--- too narrow are stacked.
 local function share_room(entry)
   local windows, here = entry.windows or {}, vim.api.nvim_get_current_tabpage()
   local proposed, old = windows.proposed, windows.old

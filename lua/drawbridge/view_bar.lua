@@ -95,7 +95,7 @@ end
 --- Puts the line on the window of the proposed text.
 ---@param entry drawbridge.Entry
 ---@param window integer
----@param with_name boolean Whether to show the file name; in a side-by-side view, the bar of the current text shows it.
+---@param with_name boolean Whether to show the file name; if the view has two windows, the other bar shows it.
 function M.on_proposed(entry, window, with_name)
   lines[window] = function(width)
     return proposed_line(entry, with_name, width)

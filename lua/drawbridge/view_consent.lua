@@ -35,7 +35,7 @@ local function command_of(line)
   if confirms == 0 and not vim.o.confirm then
     return among(COMMANDS, word), bang == '!'
   end
-  -- 'autowriteall' writes before it asks: that is not a Yes.
+  -- With 'autowriteall', Neovim writes before it asks: that write is not a Yes.
   local asks = bang == '' and not vim.o.autowriteall
   return among(COMMANDS, word) or (asks and among(QUITS, word) or nil), bang == '!'
 end

@@ -117,7 +117,8 @@ function M.unfold(entry)
   end
 end
 
---- Ends diff mode in the window of the current text: Neovim remembers a window's options with the user's buffer.
+--- Ends diff mode in the window of the current text, and restores the window's options: otherwise, Neovim would
+--- remember those of diff mode with the user's buffer.
 ---@param entry drawbridge.Entry
 function M.leave(entry)
   local window = entry.windows.old

@@ -4,8 +4,8 @@ local bar = require('drawbridge.view_bar')
 local M = {}
 
 local MARKS = vim.api.nvim_create_namespace('drawbridge_inline')
-local LINE_LIMIT = 500 -- the maximum bytes of a removed line; virtual lines do not wrap
-local TO_EDGE = (' '):rep(LINE_LIMIT) -- a virtual line is colored as far as its text goes
+local LINE_LIMIT = 500 -- the maximum number of bytes shown of a removed line; virtual lines do not wrap
+local TO_EDGE = (' '):rep(LINE_LIMIT) -- a virtual line is colored only as far as its text goes
 local GUTTER = 2 -- cells of the sign column alone
 
 --- A line as virtual text can show it: tabs as spaces, other control characters as "^X".

@@ -1,6 +1,6 @@
 --- A small window in a corner that can't be entered and receives no keys. It never covers an agent's terminal if
---- another corner is free, since a dialog may be waiting in the terminal; if a terminal fills the screen, it covers the
---- terminal's top. It moves out of the way of a terminal that opens while it is shown.
+--- another corner is free, since a dialog may be waiting in the terminal. If no corner is free, the window is in the
+--- top right one. It moves out of the way of a terminal that opens while the window is shown.
 local room = require('drawbridge.view_room')
 
 local M = {}
@@ -181,7 +181,8 @@ end
 
 local flashed, timer
 
---- Shows a sentence for some seconds, above a notice that `show` has put in the same corner; the next sentence replaces it.
+--- Shows a sentence for some seconds, and leaves room between it and the edge for the notice about what is waiting. The
+--- next sentence replaces it.
 ---@param text string
 function M.flash(text)
   M.hide(flashed)

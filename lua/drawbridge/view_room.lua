@@ -81,8 +81,8 @@ function M.prepare()
   end)
 end
 
---- Opens a tab page and goes there. It shows the current buffer or, if that is a terminal and other windows are not, one of
---- their buffers.
+--- Opens a tab page and goes there. The tab page shows the current buffer; if that is a terminal, the buffer of another
+--- window that does not show one, if possible.
 function M.open_tab()
   local terminals = {}
   for _, window in ipairs(REFRESHES_WIDE and vim.api.nvim_tabpage_list_wins(0) or {}) do

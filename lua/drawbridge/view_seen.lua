@@ -1,7 +1,7 @@
 --- Which changed lines of a proposal have not been on the screen yet.
 ---
---- Rows count from 0. A range of rows or cells is a pair, the second number excluded; a list of ranges is in order, and
---- none of them overlap.
+--- Rows are counted from 0. A range of rows or cells is a pair, the second number excluded; a list of ranges is in
+--- order, and none of them overlap.
 local M = {}
 
 local LEAST = { width = 12, height = 2 } -- the smallest window in which something can be read
@@ -236,7 +236,7 @@ local function look_at_rows(ranges, cells, seen)
   return seen.last == seen.count - 1 and M.without(rest, seen.count, math.huge) or rest
 end
 
---- The screen lines below the last complete line of the current window.
+--- The number of screen lines below the last complete line of the current window.
 local function room_below(seen)
   local at = vim.fn.screenpos(seen.window, seen.last + 1, math.max(#line_at(seen.last), 1)).row
   local bottom = vim.api.nvim_win_get_position(seen.window)[1] + vim.api.nvim_win_get_height(seen.window)

@@ -106,7 +106,7 @@ function M.colour(entry)
   end
 end
 
---- Replaces the lines from `first` to `last` (from 0, exclusive) of the proposed text.
+--- Replaces the lines from `first` to `last` (from 0, `last` excluded) of the proposed text.
 ---@param entry drawbridge.Entry
 function M.replace(entry, first, last, lines)
   -- The one line of an empty buffer is not part of the text.

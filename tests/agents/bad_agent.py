@@ -12,7 +12,7 @@ The first word of a prompt ("completes": the turn ends successfully):
     ask [TOOL JSON]  asks for TOOL (default: Bash), answers with the response as JSON, completes
     ask-and-withdraw asks, withdraws the question at once, completes
     ask-and-die      asks and exits with code 3
-    ask-and-continue asks; when its input ends, it ignores SIGTERM, waits for 2 s, and creates the file "continued"
+    ask-and-continue ignores SIGTERM and asks; when its input ends, it waits for 2 s and creates the file "continued"
     ask-badly        asks without a tool, then sends an unknown request; answers with both responses, completes
     edit FILE OLD NEW  asks for an Edit of FILE (in its directory), writes it as allowed, completes
     die [CODE]       sends half a sentence, writes to stderr, exits with CODE (default: 3)

@@ -22,7 +22,7 @@ RECORD_INTO = os.environ.get("DRAWBRIDGE_TEST_RECORD")
 
 
 class Recorder:
-    """Records every conversation of one test by wrapping the driver's methods ``received`` and ``outgoing``.
+    """Records every conversation of one test by wrapping the methods ``received`` and ``outgoing`` of ``conversation``.
 
     ``places``: pairs of a text that is specific to this machine and the text that replaces it.
     """

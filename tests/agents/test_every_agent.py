@@ -28,7 +28,7 @@ from .gemini import rig as gemini
 
 @dataclass
 class Case:
-    """An agent, and the prompts that make it ask for a change to the file, wait forever, and answer."""
+    """An agent and three prompts: one makes it request a change to the file, one makes it wait, and one makes it answer."""
 
     name: str
     change: str

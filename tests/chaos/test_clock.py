@@ -80,7 +80,7 @@ async def test_a_budget_of_a_day_is_not_given_again_when_the_clock_goes_back(
     tmp_path: Path, clock: type[Clock]
 ) -> None:
     async with serving(tmp_path) as server:
-        server.core.context.budgets = Budgets(day=1.0)
+        server.core.grants.budgets = Budgets(day=1.0)
         phone = Client()
         id = await server.project(phone)
         await one_run(server, phone, id, cost=1.0)

@@ -1,4 +1,4 @@
-"""Clients answer the same approval request, or decide the same hunk, at the same moment. One of them wins, and the
+"""Clients answer the same approval request, or decide on the same hunk, at the same moment. One of them wins, and the
 others are informed of its decision.
 """
 
@@ -150,8 +150,8 @@ def poem(line: str) -> str:
 async def one_hunk_race(
     people: dict[str, Client], order: list[str], wishes: dict[str, str], project: str, root: Path, number: int
 ) -> None:
-    """The agent changes a line, and all clients decide that hunk at the same moment. ``wishes``: ``keep``, ``undo`` or
-    ``edit``, by client.
+    """The agent changes a line, and all clients decide on that hunk at the same moment. ``wishes``: ``keep``, ``undo``
+    or ``edit``, by client.
     """
     before, after = (root / "poem.txt").read_text(), poem(f"by the agent {number}")
     prompt = f"/write {json.dumps({'poem.txt': after})}"

@@ -1,4 +1,4 @@
-"""No path or text of an agent can break a log line, forge another one, or control the terminal that shows it."""
+"""No path, and no text from an agent, can break a log line, forge another one, or control the terminal that shows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents: each cause is produced with a program on PATH."""
+"""Agents: each finding, with the programs on PATH that lead to it."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def test_a_full_disk_is_named(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_doctor_and_the_server_agree_on_a_nearly_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both report it at 500 MB; in a server's settings and messages, 1 MB is 1,048,576 bytes."""
+    """Both report it when less than 500 MB is free. In a server's settings and messages, 1 MB is 1,048,576 bytes."""
     free = [LOW_FREE, LOW_FREE - 1]
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free.pop(0)))
     assert [found.id for found in machine.disk_of(tmp_path)] == ["machine-works"]

@@ -25,8 +25,15 @@ from drawbridge.doctor import servers
 from drawbridge.transport import private_socket, running
 from tests.doctor.conftest import Doctor
 from tests.server.processes import serving
+from tests.waiting import PATIENCE
 
 DAY = timedelta(days=1)
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers may answer slowly on a busy machine."""
+    monkeypatch.setattr(servers, "SECONDS", PATIENCE)
 
 
 @pytest.fixture

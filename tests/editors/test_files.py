@@ -89,7 +89,7 @@ class TestReading:
 
 
 class TestRefusing:
-    """Both functions raise the same error, which contains the file's name and the reason."""
+    """``read_text`` and ``check_text_file`` raise the same error, which contains the file's name and the reason."""
 
     def refused(self, path: object) -> str:
         with pytest.raises(UnusableFile) as raised:

@@ -1,4 +1,4 @@
-"""After a call: editors show what is on disk, unsaved text is left alone, and both the agent and the user learn of it."""
+"""After a call: editors show what is on disk and keep unsaved text, and the agent and the user are notified of it."""
 
 from __future__ import annotations
 

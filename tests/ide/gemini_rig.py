@@ -63,7 +63,7 @@ class Connection:
             await self.writer.wait_closed()
 
     async def ask(self, method: str, path: str, headers: dict[str, str], body: bytes = b"") -> Answer:
-        """Sends a request and returns the whole answer. The connection can be used again afterwards."""
+        """Sends a request and returns the whole answer. The connection can be used again unless one side closes it."""
         await self.send(method, path, headers, body)
         answer = await self.head()
         while isinstance(event := await self.event(), h11.Data):

@@ -413,7 +413,7 @@ async def test_an_editor_that_hangs_is_an_error_and_later_it_works_again(
 
 
 async def test_a_view_that_came_up_after_all_is_taken_down(editor: Watched, reviews: Reviews, file: Path) -> None:
-    """The editor has shown the proposal but did not answer in time."""
+    """The editor shows the proposal, but does not answer in time."""
     show = editor.show
 
     async def show_and_hang(proposal: Proposal) -> None:

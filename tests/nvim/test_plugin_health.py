@@ -1,4 +1,4 @@
-"""`:checkhealth drawbridge`: every link of the chain, and what to do if one is broken."""
+"""`:checkhealth drawbridge`: every link of the chain from Neovim to the agent, and what to do if one is broken."""
 
 from __future__ import annotations
 

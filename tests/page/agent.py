@@ -14,7 +14,8 @@ up to ten minutes, {"deaf": true} waits for ten minutes and ignores an interrupt
 this error.
 Comments on a review: replies that it has read them.
 
-The agent's list of sessions for a directory is the directory's ``.sessions.json``: {session_id, title, last_active}.
+The agent's list of sessions for a directory is the directory's ``.sessions.json``, a list of {session_id, title,
+last_active}.
 """
 
 from __future__ import annotations

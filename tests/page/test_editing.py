@@ -144,7 +144,7 @@ def test_what_the_screen_does_not_show_of_an_editor_is_not_in_view(
         asks(person, write(directory / "long.py", LONG))
         person.clicks(EDIT)
         adds(person, "# mine\n")
-        person.runs(IN_STEPS.format(PAGE))  # through the card: only the editor is left to be seen
+        person.runs(IN_STEPS.format(PAGE))  # scrolls through the card: only the editor's text has not been in view yet
         if cover == "zoom":
             person("zoom", factor=2)
             person.until("visualViewport.scale > 1.5")
@@ -163,7 +163,7 @@ def test_what_the_screen_does_not_show_of_an_editor_is_not_in_view(
 
 
 def test_many_removed_lines_are_read_in_the_proposal(browser: Browser, address: str, directory: Path) -> None:
-    """In the editor, the lines beside them are in view long before all the removed lines are."""
+    """In the editor, the lines beside the removed ones are in view long before all of the removed lines are."""
     (directory / "notes.md").write_text(f"first\n{LONG}last\n")
     with browser.person(address, height=600) as person:
         asks(person, edit(directory / "notes.md", LONG, ""))

@@ -42,8 +42,8 @@ def at(css: str) -> str:
 
 
 def named(text: str) -> str:
-    """Returns code that checks whether the name of the focused control begins with ``text``, or its text if it has no
-    ``aria-label``.
+    """Returns code that checks whether the ``aria-label`` of the focused control, or its text if it has no
+    ``aria-label``, begins with ``text``.
     """
     return (
         "((one) => (one.getAttribute('aria-label') ?? one.innerText).trim()"

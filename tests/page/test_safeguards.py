@@ -225,7 +225,7 @@ CLOCK = """(() => {
     visualViewport.dispatchEvent(new Event('resize'));
   };
 })()"""
-"""Replaces the clock: time passes only when the test calls ``later``, which also makes the page measure again."""
+"""Replaces the clock: time passes only when the test calls ``later``, which also makes the web UI measure again."""
 
 
 def test_the_buttons_of_a_new_approval_are_not_clicked(browser: Browser, address: str, directory: Path) -> None:

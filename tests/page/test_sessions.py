@@ -97,7 +97,7 @@ def test_choosing_a_session_shows_its_conversation(browser: Browser, address: st
 
 
 def test_a_resumed_session_shows_what_the_agent_knows(browser: Browser, address: str) -> None:
-    """Finding S1-8: the web UI showed another conversation."""
+    """Finding S1-8: the web UI showed the wrong conversation."""
     with browser.person(address) as person:
         has_two_sessions(person)
         person.clicks(".side .session:has-text('The first one')")

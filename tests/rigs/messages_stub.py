@@ -33,7 +33,7 @@ def text(words: str) -> Block:
 
 
 def failure(status: int, kind: str, message: str) -> Block:
-    """Returns a turn that is answered with an error, such as 400 "invalid_request_error" or 429 "rate_limit_error".
+    """Returns a turn for which the API sends an error, such as 400 "invalid_request_error" or 429 "rate_limit_error".
 
     The failure lasts until ``MessagesStub.will_say`` scripts another turn, however often the CLI retries.
     """

@@ -57,7 +57,7 @@ async def owner(server: Server) -> AsyncIterator[WireClient]:
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
     """Returns a function that returns the arguments of each git command that was run since its last call. The commands
-    are counted by a ``git`` that comes before the real one on the PATH.
+    are recorded by a ``git`` that comes before the real one on the PATH.
     """
     log, folder, real = tmp_path / "calls", tmp_path / "bin", programs.git()
     folder.mkdir()

@@ -26,7 +26,7 @@ from drawbridge.server.protocol.commands import parse
 from drawbridge.server.protocol.messages import Answer, Frame, Subscriber, encode
 from drawbridge.server.sessions.audience import Broadcast
 from drawbridge.server.sessions.ceilings import Ceilings
-from drawbridge.server.sessions.context import Limits
+from drawbridge.server.sessions.limits import Limits
 from tests.server.schema import check_said
 from tests.waiting import until
 

@@ -148,7 +148,7 @@ def lasting(prefix: str, *arguments: str, command: Sequence[str] = COMMAND) -> I
 
 FILES_OF_AN_AGENT = 5
 """The number of files that the server has open for each agent process, even between runs: input, output and errors,
-the supervisor's socket, and the log.
+the supervisor's socket, and the newest file of the history.
 """
 
 

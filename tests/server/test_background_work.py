@@ -176,7 +176,7 @@ async def test_a_job_is_shown_again_when_its_conversation_resumes(poem: Path, mo
 
 
 async def test_a_command_that_ends_later_begins_a_run(poem: Path, model: MessagesStub) -> None:
-    """The agent then reads the command's output, and asks before it acts on it."""
+    """The agent then reads the command's output, and asks before it writes a file."""
     gate, report = poem.parent / "gate", poem.parent / "report.txt"
     command = f"until test -e {gate}; do sleep 0.05; done; echo failed"
     model.will_say(tool_use("Bash", command=command, description="Test", run_in_background=True), text("It runs."))

@@ -25,7 +25,9 @@ NESTED = b'{"type":"user","message":' + b"[" * 300 + b"]" * 300 + b',"n":[' + b"
 
 MODULES_CALLED = 14
 MODULES_THAT_HAND_ON = 7
-"""The numbers of modules that a line passes through, which are also in docs/internals/architecture.md."""
+"""How many modules are called for a line, including helpers, and how many of them pass the line on. Both numbers are
+also in docs/internals/architecture.md.
+"""
 
 
 def decodes(work: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> list[str]:

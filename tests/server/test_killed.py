@@ -1,5 +1,5 @@
-"""After ``kill -9`` of the server during a run, what a client has received is in the files, and the client can
-resume.
+"""After ``kill -9`` of the server during a run, what a client has received is in the history's files, and the client
+can resume.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.waiting import until
 
 
 def read_without_us(logs: Path) -> list[dict[str, Any]]:
-    """Every complete line of the log files in the order of their names, parsed without Drawbridge's code."""
+    """Every complete line of the history's files, in the order of their names, parsed without Drawbridge's code."""
     found = []
     for file in sorted(logs.glob("messages_*.jsonl")):
         *whole, torn = file.read_bytes().split(b"\n")

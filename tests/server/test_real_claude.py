@@ -261,7 +261,7 @@ def agent_processes(server: Server) -> list[psutil.Process]:
 @pytest.mark.thorough
 @pytest.mark.parametrize("moment", ["start", "session", "message"])
 async def test_a_prompt_after_an_agent_was_killed_at_its_start(moment: str, poem: Path, model: MessagesStub) -> None:
-    """The project accepts the next prompt, whether or not the CLI had stored its conversation."""
+    """The project accepts the next prompt, whether or not the CLI had stored the conversation."""
     model.will_say([text("To begin with"), HOLD], text("Here I am."))
     async with at_work(poem, model) as (server, client, project):
         await client.ask("execute", {"prompt": "Hello"}, project)

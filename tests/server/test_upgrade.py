@@ -1,10 +1,11 @@
 """A server opens the data of an older version without losing anything, and leaves the data of a newer version alone.
 
-``data_of_0`` was written before formats had numbers: two projects of the demo agent, whose server was killed with
-``kill -9`` while one of them waited for a decision. ``data_of_1`` was written by the server as it was before issue 13,
-which was killed in the same way: three projects of the demo agent (answers with and without edits, a failed, a crashed
-and an interrupted run, a reset, a fork, a prompt in the queue), a terminal session with a waiting approval request, and
-a device. ``answers_of_1.json`` contains what that server answered when it was started with this data again.
+``data_of_0`` was written before formats had numbers. It contains two projects of the demo agent; the server was killed
+with ``kill -9`` while one of them waited for a decision. ``data_of_1`` was written by the server as it was before issue
+13, and that server was killed in the same way. It contains three projects of the demo agent (answers with and without
+edits, a failed, a crashed and an interrupted run, a reset, a fork, a prompt in the queue), a terminal session with a
+waiting approval request, and a device. ``answers_of_1.json`` contains what that server answered when it was started
+with this data again.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ async def test_projects_of_an_older_server_continue(data: Path, tmp_path: Path) 
         assert [one["seq"] for one in history["data"]["messages"]] == list(range(1, 24))
         known = await server.does(phone, "execute", SHOP, prompt="Fix the typo", request_id="typo-1")
         assert known["data"]["run_id"] == "run_8b27fe1d08684838"
-        server.core.context.agents = {"demo": server.agent, "claude": server.agent}
+        server.core.grants.agents["demo"] = server.agent  # type: ignore[index]
         process = await server.running(phone, BLOG)
         assert (process.launch.session_id, process.launch.resume) == (SESSION, True)
         assert process.launch.options.permission_mode == "plan"

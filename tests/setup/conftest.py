@@ -65,8 +65,8 @@ def setup(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, h
 
 @pytest.fixture
 def guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Replaces this package with a guard that appends its settings and input to the file ``log_file``. Returns the
-    directory of that package.
+    """Replaces this package with a guard that appends its settings and input to the file that its ``log_file`` setting
+    names. Returns the directory of the guard's package.
     """
     package = tmp_path / "package"
     for part in (

@@ -1,6 +1,7 @@
 """Random requests, keys and clicks: a request is accepted only after all of it was on the screen.
 
-Each word in a request occurs only once. After every action, the test records which words are on the screen.
+Each word in a request occurs only once. The test records the lines of each frame that is drawn while nothing is
+animated, and the lines on the screen after each action.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-// Preloads the scripts that render a session, at the same time as the first view instead of after it. This is a
+// Preloads the scripts that render a session while the first view is loading, not only after it. The build makes this a
 // separate script. A file that can't be loaded here is fetched again when it is needed.
 
 /** The file names of those scripts; the build inserts them. */

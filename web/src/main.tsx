@@ -45,7 +45,7 @@ view.subscribe((now) => {
   last = now;
 });
 
-/** Why the server has refused the token; empty if the token is not valid, undefined if it was not refused. */
+/** Why the server has refused the token or code; empty if the token is not valid, undefined if nothing was refused. */
 const refused = signal<string | undefined>(undefined);
 
 /** The code and the fingerprint from a link that pairs this device. */
@@ -108,7 +108,7 @@ function takeSecrets() {
       tryToken(given);
       return true;
     }
-    // Any website can link here with a token: a token that works is replaced only after the user agrees.
+    // Any website can link here with a token: this device's own token is replaced only if the user agrees.
     if (given !== kept.token())
       replaceAccess('contains an access token', 'Use the link’s token', () => tryToken(given));
   }
@@ -241,7 +241,7 @@ function pair(code: string, name: string) {
   route();
 }
 
-/** Asks whether a link may replace this device's access, which still works. @param what what the link does */
+/** Asks whether a link may replace this device's access. @param what what the link does or contains */
 function replaceAccess(what: string, yes: string, act: () => void) {
   overlay((close) => (
     <Confirm

@@ -1,4 +1,4 @@
-"""Files attached to a prompt: embedded if the agent can read them there, otherwise referred to by path. Pure."""
+"""Files attached to a prompt: embedded in it if the agent can read them there, otherwise referred to by path. Pure."""
 
 from __future__ import annotations
 

@@ -17,8 +17,9 @@ from msgspec import Raw, Struct, field
 
 
 class Options(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The options of a run, named as in the client protocol. For an option that is None or empty, the agent's default
-    applies. Without ``permission_mode``, the agent runs in its equivalent of the "default" mode, if it has one."""
+    """The options of a run, named as in the client protocol. For an option that is not set or empty, the agent's
+    default applies. Without ``permission_mode`` and ``dangerously_skip_permissions``, the agent runs in its equivalent
+    of the "default" mode, if it has one."""
 
     dangerously_skip_permissions: bool = False
     allowed_tools: tuple[str, ...] = ()
@@ -170,8 +171,8 @@ class Proposal(Struct, frozen=True):
 
 
 class AskedBy(Struct, frozen=True, omit_defaults=True):
-    """The subagent that asks a question (see ``Question.asked_by``, which is None if the main agent asks).
-    ``agent_type``: its kind, for example "general-purpose"."""
+    """The subagent that asks a question; not set if the main agent asks. ``agent_type``: its kind, for example
+    "general-purpose"."""
 
     agent_id: str
     agent_type: str | None = None
@@ -183,7 +184,8 @@ The agent's driver sets this: the form can't be recognized from the input, whose
 
 
 class Question(Struct, frozen=True):
-    """The agent asks for a decision, and waits for it. ``input`` and ``suggestions`` are its JSON, unchanged."""
+    """The agent asks for a decision, and waits for it. ``input`` and ``suggestions`` are its JSON. The driver may have
+    completed the input with what the agent reported earlier, and changed the list of suggestions."""
 
     question_id: str
     tool_name: str
@@ -261,7 +263,7 @@ class Task(Struct, frozen=True, omit_defaults=True):
 class Retry(Struct, frozen=True, omit_defaults=True):
     """A request to the agent's API has failed, and the agent retries it after ``delay_ms`` milliseconds. ``attempt``:
     the number of this retry, of at most ``attempts``. ``reason``: the agent's word for the failure, such as
-    "authentication_failed"; ``status``: the HTTP status, None if it is not known.
+    "authentication_failed"; ``status``: the HTTP status, not set if it is unknown.
     """
 
     attempt: int
@@ -413,8 +415,8 @@ class Dialect(Protocol):
         ...
 
     def ended(self, code: int, stderr: str, fault: str | None) -> list[Output]:
-        """Handles the end of the process. ``fault``: why the server ended it, if it did. Returns the last events, with
-        ``Exited`` at the end."""
+        """Handles the end of the process. ``fault``: why the server ended the process, as a message for the user; None
+        if the process has not failed. Returns the last events, with ``Exited`` at the end."""
         ...
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]: ...
@@ -424,7 +426,7 @@ class Dialect(Protocol):
     def interrupt(self) -> None: ...
 
     def set_mode(self, mode: str) -> str:
-        """Asks the agent for another mode. Returns the id of the ``Replied`` that follows. Raises ``AgentRefused`` if
+        """Asks the agent to switch to ``mode``. Returns the id of the ``Replied`` that follows. Raises ``AgentRefused`` if
         the agent can't be asked, or is known not to have the mode."""
         ...
 
@@ -466,7 +468,7 @@ class AgentProcess(Protocol):
         ...
 
     def interrupt(self) -> None:
-        """Asks the agent to stop this turn; ``TurnEnded`` follows."""
+        """Asks the agent to stop the open turn; ``TurnEnded`` follows."""
         ...
 
     async def set_mode(self, mode: str) -> None:
@@ -551,15 +553,15 @@ class Sessions(Protocol):
     ) -> Earlier:
         """The last ``limit`` messages, of at most ``size`` bytes in total (or one larger message), that were written
         between ``after`` and ``before`` and are stored before the position ``end`` (from ``Earlier.before``; None for
-        the end). Empty if it is not known how the agent stores them."""
+        the end). Empty if the directory has no such conversation or its file can't be read."""
         ...
 
     def messages_from(
         self, path: Path, session_id: str, *, after: datetime, before: datetime, start: int
     ) -> Iterator[tuple[int, EarlierMessage]]:
         """The messages that were written between ``after`` and ``before`` and are stored from the position ``start`` on
-        (0 for the beginning), in order, each with the position that follows it. Yields nothing if it is not known
-        how the agent stores them."""
+        (0 for the beginning), in order, each with the position that follows it. Yields nothing if the directory has no
+        such conversation or its file can't be read."""
         ...
 
     def used_by(self, session_id: str) -> list[int]:
@@ -626,8 +628,8 @@ class AgentUnusable(Exception):
 
 
 class AgentRefused(Exception):
-    """The agent refused a mode, a model, an effort or a message. The text is human-readable: the agent's own if it gave
-    one."""
+    """The agent did not accept a mode, a model, an effort level or a message: it refused, did not answer, or has ended.
+    The text is human-readable; it is the agent's own if the agent gave one."""
 
 
 class NotAtWork(AgentRefused):

@@ -84,16 +84,16 @@ class Row:
         self.hooks = hooks
         """Whether it calls hooks, so that the guard can be set up for it."""
         self.ask_mode = ask_mode
-        """Whether it can start in a mode in which it never asks; setup then offers to make it ask."""
+        """Whether it can start in a mode in which it writes without asking; setup can then make it ask."""
         self.bridge = bridge
         """How it connects to an editor's bridge: ``WEBSOCKET`` or ``HTTP``. Empty: it does not connect to one."""
         self.proposes = proposes
-        """Whether its approval requests reach the server only as proposals from a bridge, since it has no hook for
-        them."""
+        """Whether the approval requests of its terminal sessions reach the server only as proposals from a bridge,
+        since it has no hook for them."""
         self.own_variables = own_variables
         """Variables that it sets for the processes that it starts, and variables that an editor sets for it in the
-        editor's terminals. A name that ends with ``*`` matches every name that begins with the text before the ``*``. The
-        agents that the server starts do not receive these variables."""
+        editor's terminals. A name that ends with ``*`` matches every name that begins with the text before the ``*``.
+        The agents that the server starts do not receive these variables."""
         self.environment = environment or {}
         """Variables for this agent. The server sets them for every agent, since one agent may start another."""
         self.oldest = oldest

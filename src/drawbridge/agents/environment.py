@@ -11,17 +11,17 @@ from drawbridge.agents import catalog
 from drawbridge.agents.base import AgentUnusable
 
 MARK: Final = "DRAWBRIDGE_AGENT"
-"""The environment variable that marks everything that an agent of the server starts. Its value is a different id for
-each agent process."""
+"""The environment variable that marks an agent process of the server and everything that the agent starts. Its value is
+a different id for each agent process."""
 
 SECRET: Final = ("DRAWBRIDGE_TOKEN", "DRAWBRIDGE_SERVE_*")
-"""The server's own settings, in the form of ``Row.own_variables``. They are removed because they include secrets: a
-token and the webhook's address."""
+"""Drawbridge's own variables, in the form of ``Row.own_variables``: a bridge's token and the server's settings. They
+are removed because they include secrets, such as that token and the webhook's address."""
 
 
 def environment(base: Mapping[str, str], directory: str, mark: str) -> dict[str, str]:
-    """The environment for an agent: ``base``, the server's environment, without the server's settings and the variables
-    in ``Row.own_variables``, but with those in ``Row.environment``, ``NO_COLOR``, ``PWD`` and the mark."""
+    """The environment for an agent: ``base``, the server's environment, without the variables in ``SECRET`` and
+    ``Row.own_variables``, but with those in ``Row.environment``, ``NO_COLOR``, ``PWD`` and the mark."""
     removed = [*SECRET, *(name for row in catalog.ROWS for name in row.own_variables)]
     names = {name for name in removed if not name.endswith("*")}
     prefixes = tuple(name[:-1] for name in removed if name.endswith("*"))

@@ -17,7 +17,7 @@ guard's settings."""
 
 PERSON_SECONDS = 24 * 60 * 60
 """The maximum number of seconds that a hook waits for a person on another surface. The agent's own dialog stays usable,
-except for subagents, whose questions wait far less (``guard.report.SUBAGENT_SECONDS``)."""
+except for most subagents, whose questions wait far less (``guard.report.SUBAGENT_SECONDS``)."""
 
 Scope: TypeAlias = Literal["user", "project", "managed"]
 Keys: TypeAlias = tuple[str | int, ...]
@@ -25,8 +25,8 @@ Keys: TypeAlias = tuple[str | int, ...]
 
 
 class Switch(NamedTuple):
-    """A setting that switches off the hooks, and with them the guard. ``note``: one sentence that states this and what
-    to do."""
+    """A setting that switches off the hooks, and with them the guard. ``note``: one sentence that states this and, if
+    the user can change it, what to do."""
 
     path: Path
     name: str

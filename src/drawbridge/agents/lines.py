@@ -80,8 +80,8 @@ def result(
 
 def patch_of(old: str, new: str) -> list[dict[str, Any]]:
     """The diff of two texts, as Claude Code's results contain it: hunks with the numbers of their first lines, counted
-    from 1 (0 on a side without lines), and their lines, each with the prefix " ", "-" or "+". Empty if the texts are
-    equal or one is too long."""
+    from 1 (0 on a side without lines), and their lines, each with the prefix " ", "-" or "+". Empty if the texts have
+    the same lines or one is too long."""
     if max(len(old), len(new)) > _MOST_DIFFED:
         return []
     before, after = (lines_of(text.replace("\r\n", "\n")) for text in (old, new))

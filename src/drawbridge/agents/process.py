@@ -312,7 +312,8 @@ async def start(
 ) -> Process:
     """Runs ``command`` in ``directory``, in its own session, under a supervisor.
 
-    ``environment`` must contain the mark. Raises ``AgentUnusable``.
+    ``environment`` must contain the mark. Raises ``AgentUnusable`` if the supervisor can't be started; if the command
+    can't be run, the process ends with the exit code ``supervisor.NOT_STARTED``.
     """
     pipe = SupervisorPipe()
     process = kind(name, environment[MARK], pipe, conversation, emit)

@@ -17,7 +17,8 @@ from typing import Final
 import psutil
 
 END_SECONDS: Final = 3.0
-"""The maximum number of seconds to wait for killed processes; only a process that hangs in the kernel takes longer."""
+"""The maximum number of seconds to wait for killed processes; only a process that hangs in the kernel, or that belongs
+to another user, takes longer."""
 
 SWEEP_SECONDS: Final = 0.01
 

@@ -1,9 +1,9 @@
 """The change that an edit tool of the client protocol would make to a file, so that a person can see it first.
 
 Pure, except for ``read_file``. The edit tools and their input have Claude Code's form, and the result is what version
-2.1.329 writes: it keeps the file's line endings; a deletion at the end of a line also removes the line break; a
-notebook is indented by one space. If the result can't be predicted to the byte, no proposal is made: the plain call is
-better than a wrong diff.
+2.1.329 writes: an edit gives all lines the line ending that prevails in the file; a deletion at the end of a line also
+removes the line break; a notebook is indented by one space. If the result can't be predicted to the byte (except for
+the id of a new cell in a notebook), no proposal is made: the plain call is better than a wrong diff.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def changed_text(tool: str, given: Mapping[str, Any], old_text: str) -> str | No
 def with_text(tool: str, given: Mapping[str, Any], old_text: str, text: str) -> dict[str, Any] | None:
     """The input with which ``tool`` changes ``old_text`` to exactly ``text``; None if the tool can't do that.
 
-    For an edit, the old and new strings contain the whole file, so the call fails if the file has changed: either the
-    text that was shown is written, or nothing is.
+    For an edit, the old and new strings contain the whole file, so the call fails if the file has changed: either
+    ``text`` is written, or nothing is.
     """
     old, new = (each.removeprefix("\ufeff").replace("\r\n", "\n") for each in (old_text, text))
     match tool:

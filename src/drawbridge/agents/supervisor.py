@@ -1,17 +1,17 @@
 """The parent of one agent: ``supervisor.py CONTROL OPEN_FILES NICE CONFINED PROGRAM ARGUMENT…``.
 
 It starts the agent in its own session, passes signals on to it, and exits when the agent does, with the same status.
-Nothing that the agent has started outlives it: on Linux the supervisor becomes the parent of every process that loses
-its parent (``PR_SET_CHILD_SUBREAPER``). So the supervisor finds even a process that has changed its group, its session
-and its environment, and knows which agent it belongs to. The kernel reports when no child is left. On other systems the
-agent's process group is ended by the supervisor, and the rest by the server.
+Nothing that the agent has started outlives it: on Linux the supervisor becomes the parent of every descendant that
+loses its parent (``PR_SET_CHILD_SUBREAPER``). So the supervisor finds even a process that has changed its group, its
+session and its environment, and knows which agent it belongs to. The kernel reports when no child is left. On other
+systems the agent's process group is ended by the supervisor, and the rest by the server.
 
-CONTROL is a socket to the server, the supervisor pipe. The supervisor writes the agent's process id to it and, at the
-end on Linux, "gone" if nothing is left. Each byte that it reads is a signal for the agent's group (SIGKILL is for
-everything), or reports whether the agent waits for a person's decision. End of file means that the server has died: the
-supervisor asks the agent to exit (``claude`` ends its own tools then), and a moment later ends everything. An agent
-that waits for a decision is killed at once: ``claude`` treats the end of its input as a denial, and would continue
-(2.1.329).
+CONTROL is the file descriptor of a socket to the server, the supervisor pipe. The supervisor writes the agent's process
+id to it and, at the end on Linux, "gone" if nothing is left. Each byte that it reads is a signal for the agent's group
+(SIGKILL is for everything), or reports whether the agent waits for a person's decision. End of file means that the
+server has died: the supervisor asks the agent to exit (``claude`` ends its own tools then), and a moment later ends
+everything. An agent that waits for a decision is killed at once: ``claude`` treats the end of its input as a denial,
+and would continue (2.1.329).
 
 The supervisor is a separate script that imports nothing from the package, so it takes only 4.8 MB and 15 ms for each
 agent.

@@ -33,7 +33,7 @@ class SupervisorPipe:
 
     @property
     def descriptor(self) -> int:
-        """The file descriptor of the supervisor's end, which it inherits with the same number."""
+        """The file descriptor of the supervisor's end; the supervisor inherits it with the same number."""
         return self._remote.fileno()
 
     async def agent_pid(self) -> int | None:

@@ -1,6 +1,6 @@
 """The ``drawbridge`` command: finds the chosen subcommand, and imports only its module.
 
-Each command is a module of this package, which has
+Each command is a module in this package, with these members:
 
 - ``SUMMARY``: what it does, in a few words, without a capital letter or a period;
 - ``add_arguments(parser)``: adds its arguments, and anything else that its help contains;
@@ -44,8 +44,10 @@ ALIASES: Final = {"neovim": "nvim"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command. Returns the exit code: 0 for success, 1 for a bug, 2 for wrong usage or no editor, 3 for a
-    problem outside Drawbridge, 130 after Ctrl-C, 141 if nobody reads the output anymore."""
+    """Runs one command. Returns the exit code. Unless the command defines it differently: 0 for success, 1 for an
+    internal error, 2 for wrong usage or no editor, 3 for a problem outside Drawbridge, 130 after Ctrl-C, 141 if nobody
+    reads the output anymore. Raises ``SystemExit`` after ``--help`` or ``--version``, and for arguments that can't be
+    parsed."""
     try:
         try:
             return _main(list(sys.argv[1:] if arguments is None else arguments))

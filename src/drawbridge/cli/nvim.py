@@ -14,7 +14,7 @@ Start Neovim with the plugin, where the guard can find it. All arguments are pas
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds no arguments: everything after the command is passed to Neovim unparsed, as ``arguments``."""
+    """Adds no arguments: ``run`` receives everything after the command unparsed, as ``arguments``, for Neovim."""
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Makes the C library return freed memory to the system."""
+"""Makes the C library return large blocks of freed memory to the system."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 use it.
 
 A request is offered on every available surface (an editor, the web UI, a terminal). The first valid decision wins, the
-other surfaces are closed, and the agent receives the decision once. What the agent then does may confirm or overrule
-the decision: ``TABLE`` contains every state and every step, and ``picture`` draws them.
+request is closed on the other surfaces, and the agent receives the decision once. What the agent then does may confirm
+or overrule the decision: ``TABLE`` contains every state and every step, and ``picture`` draws them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every error that Drawbridge raises on purpose, grouped by who has to act.
+"""The errors that several parts of Drawbridge raise on purpose, grouped by who has to act.
 
 ::
 
@@ -13,11 +13,11 @@
     └── WorldError           something outside Drawbridge failed
         ├── EditorGone           no editor at the address, or its connection ended
         ├── EditorHung           the editor did not answer in time
-        ├── NoPort               no free port to listen on
-        ├── NoProgram            a program that a command has to start is missing or too old
+        ├── NoPort               the port to listen on is not available, or no port is free
+        ├── NoProgram            a program that a command needs is missing, is too old or does not start
         ├── ProgramFailed        a program that a command has started failed
-        ├── HistoryNotWritten    a project's history could not be changed; no part of a message was stored
-        ├── HistoryUnreadable    a project's history can't be read; it was left as it is
+        ├── HistoryNotWritten    a history could not be changed: no part of a new record was stored, or old ones remain
+        ├── HistoryUnreadable    a history can't be read; it was left as it is
         ├── NotPrivate           a directory or file can't be made private to this user, or can't be written
         ├── NotWritable          one of the user's files, which a command has to change, can't be written
         ├── NoServer             no agent server answers at the address, or its certificate is not the expected one

@@ -44,7 +44,7 @@ UNQUOTED: Final = re.compile(rb"[^A-Za-z0-9/._ -]")
 
 
 def launch(arguments: Sequence[str]) -> int:
-    """Replaces this process with Neovim. Returns 0 if another ``drawbridge nvim`` asks for the version, and otherwise
+    """Replaces this process with Neovim. Returns 0 if another ``drawbridge`` command asks for the version, otherwise
     does not return. Raises ``BadSetting``, ``NoProgram``, ``NotPrivate`` or ``Refused`` if Neovim can't be started."""
     if os.environ.get(PROBE):
         sys.stdout.write(f"{OURSELVES}\n")
@@ -76,8 +76,8 @@ def socket_prefix(directory: str, environ: Mapping[str, str] = os.environ) -> st
 
 
 def socket_path(directory: str, pid: int, environ: Mapping[str, str] = os.environ) -> str:
-    """The path at which Neovim ``pid`` in ``directory`` listens. Raises ``BadSetting`` if a socket can't be created
-    there."""
+    """The path at which the Neovim process ``pid`` in ``directory`` listens. Raises ``BadSetting`` if the directory of
+    the sockets does not exist, or if the path is too long for a socket."""
     path = os.path.abspath(f"{socket_prefix(directory, environ)}{pid}.sock")
     place = os.path.dirname(path)
     problem = ""

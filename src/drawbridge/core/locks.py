@@ -44,7 +44,8 @@ class UrgentLock:
             raise
 
     def _release(self) -> None:
-        """Passes the lock to the next caller. The lock stays held meanwhile, so that no other caller can take it."""
+        """Passes the lock to the next waiting caller, or releases it if none is waiting. A lock that is passed on stays
+        held, so that no other caller can take it."""
         for queue in (self._urgent, self._others):
             while queue:
                 turn = queue.popleft()

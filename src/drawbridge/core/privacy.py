@@ -1,4 +1,5 @@
-"""What is hidden from agents and clients: files whose names are typical of secrets, or everything. Does no I/O.
+"""What is hidden from agents and clients: files that match the patterns (by default, names that are typical of
+secrets), or all files. Does no I/O.
 
 For agents, this applies to what Drawbridge sends automatically (selection, open files, diagnostics), not to what an
 agent reads from disk on its own, or what the user sends on purpose.

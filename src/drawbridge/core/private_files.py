@@ -1,6 +1,6 @@
 """Private files, for tokens and prompts: directories with mode 0700, files with mode 0600, written atomically.
 
-Imports nothing heavy: the bridge writes its lock file with this module before it loads anything else.
+Imports nothing heavy: the bridge writes its discovery files with this module before it loads most of its code.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def _make_missing(path: str) -> None:
 
 def write_private(path: str, data: bytes, *, synced: bool = False) -> None:
     """Writes ``data`` to ``path``, 0600, atomically: a reader sees the old file or the new one, never a part.
-    ``synced``: the data is flushed to the disk before it replaces the old file. Raises ``NotPrivate``.
+    ``synced``: the data is flushed to the disk before it replaces the old file. Raises ``NotPrivate`` if the file can't
+    be written.
 
     The temporary name ends in ``.tmp``, so that programs that search for ``*.lock`` or ``*.json`` do not find it.
     """

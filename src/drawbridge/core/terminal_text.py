@@ -27,12 +27,12 @@ COLORS: Final = {
 _ANY_MARK: Final = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20e2\u20e4-\u20ff\ufe20-\ufe2f"
 _MARK: Final = _ANY_MARK + "\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
 
-# Characters that are invisible, or that would control a terminal or reorder the text. Some depend on their neighbors,
-# because emoji, French punctuation, accents and several scripts need them; joiners, variation selectors and marks are
-# kept at the beginning of the text. The web UI has the same rules (web/src/text/harmless.ts); a test checks that both
-# agree. These are escaped everywhere: controls, direction marks, invisible format characters, overlays, most kinds of
-# blanks, lone surrogates and tags. Joiners and variation selectors after them are escaped too, since they have nothing
-# to act on.
+# Characters that are invisible, or that would control a terminal or reorder the text. Whether some of them are escaped
+# depends on their neighbors, because emoji, French punctuation, accents and several scripts need them; joiners,
+# variation selectors and marks are kept at the beginning of the text. The web UI has the same rules
+# (web/src/text/harmless.ts); a test checks that both agree. These are escaped everywhere: controls, direction marks,
+# invisible format characters, overlays, most kinds of blanks, lone surrogates and tags. Joiners and variation selectors
+# after them are escaped too, since they have nothing to act on.
 _HIDDEN: Final = (
     "\x00-\x1f\x7f-\x9f\xad\u034f\u0334-\u0338\u061c\u115f\u1160\u1680\u17b4\u17b5\u180e\u2000-\u200b\u200e\u200f"
     "\u2028-\u202e\u205f-\u206f\u2800\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffc\ufffe\uffff"
@@ -89,7 +89,7 @@ class Terminal:
     def keep_order(self, keeps: bool) -> None:
         """Makes a terminal that reorders right-to-left text draw each line from left to right instead, character by
         character, so that what is approved is read in the order in which it will be run (ECMA-48, 7.2.1: BDSM); False
-        lets the terminal reorder text again. Other terminals ignore it."""
+        lets the terminal reorder text again. Other terminals ignore the control sequence."""
         if self.is_terminal and os.environ.get("TERM") != "dumb":
             self.write("\x1b[8l" if keeps else "\x1b[8h")
 

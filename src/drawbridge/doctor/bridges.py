@@ -1,6 +1,6 @@
-"""Bridges: connects to each of Drawbridge's bridges that a lock file or discovery file names, as an agent would: sends
-the token in the file, and waits for the first MCP response. Other programs' bridges are only inspected, because they
-may disconnect their current agent when another one connects.
+"""Bridges: connects to each of Drawbridge's bridges that a discovery file names, as an agent would, with the token in
+the file. Sends the first MCP request, and waits for the response. Other programs' bridges are only inspected, because
+they may disconnect their current agent when another one connects.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ INITIALIZE: Final = json.dumps(
     }
 )
 """The first MCP request. The bridge does not show the doctor to the user as a connected agent, because the doctor
-does not send the notification that usually follows."""
+neither sends the notification that usually follows nor opens an event stream."""
 
 
 class Reached(NamedTuple):

@@ -39,8 +39,8 @@ def fixes() -> list[Fix]:
 
 
 def _hooks(agent: AgentHooks, directory: str) -> Iterator[Fix]:
-    """For each settings file that setup writes and whose hook command needs a file that no longer exists: a fix that
-    runs setup again."""
+    """For each settings file that setup writes and whose hook command needs a file that is missing or can't be used: a
+    fix that runs setup again."""
     for found in guards.of_agent(agent, directory, call=False):
         project = Path(directory) if found.scope == "project" else None
         if found.state == "broken" and Path(found.file) == agent.settings_file(project):
@@ -54,7 +54,8 @@ def _hooks(agent: AgentHooks, directory: str) -> Iterator[Fix]:
 
 
 def _settings(agent: str, project: Path | None) -> HookSettings:
-    """The settings with which the guard was set up if its stub still exists, otherwise the current ones."""
+    """The settings with which the guard was set up if its stub still contains them, otherwise those that setup would
+    use now."""
     kept = installed.settings_in(installed.stub_path(agent, project))
     return kept or settings.load("hook", HookSettings, {"agent": agent})
 

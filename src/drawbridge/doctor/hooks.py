@@ -1,4 +1,5 @@
-"""Hooks: runs the command in each agent's settings with a sample call, as ``drawbridge info`` does."""
+"""Hooks: runs the guard's command in each agent's settings with a sample call, as ``drawbridge info`` does, and checks
+the guard's log."""
 
 from __future__ import annotations
 

@@ -22,13 +22,13 @@ from drawbridge.doctor.finding import Check, Finding, finding
 SECONDS: Final = 6.0
 
 MB: Final = 1024 * 1024
-"""As in the server's settings and messages."""
+"""The number of bytes in a megabyte, as in the server's settings and messages."""
 
 LOW_DISK: Final = 500 * MB
-"""The free bytes below which a disk is reported; a server reports it at the same size."""
+"""The number of free bytes below which a disk is reported. The server warns below the same limit."""
 
 COMMANDS: Final = ("ide", "hook", "serve", "attach")
-"""The commands that have settings."""
+"""The commands that have their own settings."""
 
 
 def checks() -> list[Check]:

@@ -1,5 +1,6 @@
-"""Servers: tests each running one as a phone would reach it, at each address that it names (certificate, host name,
-answer), and also with the owner's token and through its private socket.
+"""Servers: tests each running server at each address that it has announced, as a phone would reach it (certificate,
+host name, answer), and also with the owner's token and through its private socket. Looks for a wrong clock and a full
+disk, too.
 
 Over TLS, the token is sent only if the certificate is the one that the server has announced; its issuer and its host
 name are not checked. Without TLS, the token is sent to a loopback address only.
@@ -36,7 +37,7 @@ SECONDS: Final = 3.0
 """The time limit for each step of a connection, in seconds."""
 
 CLOCK_SECONDS: Final = 300.0
-"""A file whose time is at least this many seconds in the future shows that a clock is wrong."""
+"""A file whose time is at least this many seconds in the future shows that the clock is or was wrong."""
 
 LARGEST: Final = 1_000_000
 

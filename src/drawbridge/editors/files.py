@@ -15,7 +15,8 @@ FILE_LIMIT: Final = 16 * 1024 * 1024
 """The maximum size of text that is read or shown, in bytes; agents and editors become slow long before that."""
 
 HEAD: Final = 8192
-"""The number of bytes at the start of a file that show whether it is binary; ``git`` examines the same number."""
+"""The number of bytes at the start of a file in which ``check_text_file`` looks for a NUL byte; ``git`` looks in the
+first 8,000."""
 
 _KINDS = {
     stat.S_IFDIR: "a directory",
@@ -92,8 +93,8 @@ def from_uri(uri_or_path: str) -> str:
 
 
 def _scheme(text: str) -> tuple[str | None, str]:
-    """The scheme in lower case (None if ``text`` has none), and the rest. A scheme is followed by "//", or is
-    ``file:/``; "notes: a.txt" is a path.
+    """The scheme in lower case (None if ``text`` has none), and the rest. A scheme is followed by "://", ``file`` also
+    by ":/" alone; "notes: a.txt" is a path.
     """
     match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):(?=//)|(file):(?=/)", text, re.IGNORECASE)
     return (match[0][:-1].lower(), text[match.end() :]) if match else (None, text)

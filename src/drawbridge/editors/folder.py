@@ -1,4 +1,5 @@
-"""The editor of a bridge that has none: a directory, and a terminal in which the user reads proposals and answers.
+"""What a bridge without an editor uses in its place: a directory, and a terminal in which the user reads proposals and
+decides on them.
 
 Proposals are drawn as diffs, one after another. The user answers each with y, n or e; "e" opens the proposed text in
 the user's own $VISUAL or $EDITOR, and the question is asked again for the edited text. A proposal that is longer than
@@ -62,7 +63,7 @@ logger = logging.getLogger("drawbridge.folder")
 
 
 class _Withdrawn(Exception):
-    """The proposal whose question is shown was withdrawn."""
+    """The proposal that is being drawn, asked about or edited was withdrawn."""
 
 
 class Folder:
@@ -274,8 +275,8 @@ class Folder:
         return answer.strip().lower()
 
     async def _edit(self, proposal: Proposal) -> Proposal:
-        """The proposal as the user has edited it; unchanged, with a notice, if the edited text can't be used.
-        Raises ``_Withdrawn``."""
+        """The proposal as the user has edited it; unchanged, with a notice, if the user's editor fails or the edited
+        text can't be used. Raises ``_Withdrawn``."""
         problem = None
         with self._holding():
             try:
@@ -331,8 +332,8 @@ class Folder:
         self._prompt = ""
 
     def _say(self, line: str, style: str = "info") -> None:
-        """Prints one line, above an open question; delayed while the user's editor occupies the screen, and just after
-        a page has been drawn."""
+        """Prints one line, above an open question; delayed while the user's editor occupies the screen, and for
+        ``READING_SECONDS`` after a page has been drawn."""
         drawn = self._canvas.plain(line, style) + "\n"
         if self._held is not None:
             self._held.append(drawn)

@@ -17,7 +17,7 @@ LOG_COLUMNS: Final = 1_000
 """The maximum number of characters in one line if the output is not a terminal."""
 
 QUESTION_LINES: Final = 3
-"""Lines of a terminal that a page leaves to the question below it."""
+"""The number of the terminal's lines that a page leaves free for the question below it."""
 
 SIGNS: Final = {"added": "+", "removed": "-", "context": " "}
 
@@ -76,7 +76,7 @@ class Canvas(Terminal):
         self, proposal: Proposal, shown_path: str, waiting: int, start: Place = START, limit: int | None = None
     ) -> Page:
         """The drawn proposal (agent and file, notes, changed lines) from ``start``: at most ``limit`` lines, or all of
-        them if that is None. A row that is longer than a line is continued on the next one."""
+        them if ``limit`` is None. A row that is longer than a line is continued on the next one."""
         columns = self.size().columns - 1 if self.is_terminal else LOG_COLUMNS
         drawn: list[str] = []
         rows = enumerate(islice(self._rows(proposal, shown_path, waiting, columns), start.row, None), start.row)

@@ -1,9 +1,10 @@
-"""The Neovim editor. Its other half is ``lua/drawbridge/``: Lua moves cursors and opens windows; all logic is here.
+"""The Neovim editor. Its other half is ``lua/drawbridge/``: Lua does what needs Neovim itself, such as opening windows
+and reading buffers; diffs and positions are computed in Python.
 
-Each call is one ``require('drawbridge.link').handle(method, params)`` in Neovim, which answers ``{ok, value}`` or
-``{ok, code, message}``; Lua reports with ``rpcnotify(channel, 'drawbridge', event, payload)``. A column is sent as a
-number if the line is ASCII up to it, otherwise as the bytes before it, from which the column in UTF-16 code units is
-computed here.
+Except at the start and for transfers of text, each call is one ``require('drawbridge.link').handle(method, params)``
+in Neovim, which answers ``{ok, value}`` or ``{ok, code, message}``; Lua reports with ``rpcnotify(channel, 'drawbridge',
+event, payload)``. A column is sent as a number if the line is ASCII up to it, otherwise as the bytes before it, from
+which the column in UTF-16 code units is computed here.
 """
 
 from __future__ import annotations

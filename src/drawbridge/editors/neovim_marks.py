@@ -15,12 +15,12 @@ DIFF_LINES: Final = 10_000
 DIFF_HUNKS: Final = 200
 DIFF_CHANGED_LINES: Final = 2_000
 DIFF_CHANGED_CHARACTERS: Final = 100_000
-"""Up to these limits, Neovim's own diff mode is used. It blocks while it computes, for a time that grows with lines
+"""Up to these limits, Neovim's own diff mode may be used. It blocks while it computes, for a time that grows with lines
 times hunks and, in 0.12 and newer, with the length of changed lines; measured on 0.7, 0.10 and 0.12, it stays below
 50 ms at all these limits. Above them, the inline view shows the hunks that the bridge computed."""
 
 MARKS_CHUNK: Final = 2_000
-"""One call sends marks until they have this number of hunks and lines together; the next call continues. Also the
+"""A call is complete when the marks in it and their lines together reach this number; the next call continues. Also the
 maximum number of added lines of one mark."""
 
 FIRST_MARKS: Final = 200

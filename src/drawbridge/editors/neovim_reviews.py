@@ -21,8 +21,8 @@ from drawbridge.text.hunks import Hunk
 
 CHUNK_LINES: Final = 10_000
 CHUNK_CHARACTERS: Final = 512 * 1024
-"""The maximum number of lines and of characters (unless one line is longer) that one call transfers, which takes Neovim
-a few milliseconds. Between two calls, Neovim reads keys."""
+"""The maximum number of lines that one call sends or requests, and of characters that one call sends (unless one line
+is longer). A call takes Neovim a few milliseconds; between two calls, it reads keys."""
 
 logger = logging.getLogger("drawbridge.neovim")
 
@@ -130,7 +130,7 @@ class NeovimReviews:
         if "old" in view:
             await self._fill(view["old"], old.lines)
         portions = neovim_marks.portions(proposal.hunks, old.lines, new.lines) if shown.inline else iter(())
-        # The first marks are set when the view opens; the others follow.
+        # The first marks are set before the view opens; the others follow.
         await self._mark(shown, itertools.islice(portions, 1), clear=True)
         await self._ask("ready", id=proposal.id)
         await self._mark(shown, portions, clear=False)

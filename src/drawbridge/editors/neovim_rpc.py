@@ -34,7 +34,7 @@ class NeovimError(DrawbridgeError):
 
 class Session(asyncio.Protocol):
     """One connection. ``on_notification`` and ``on_gone`` are called from the event loop; ``on_gone`` is called once,
-    after everything else."""
+    when the connection has ended."""
 
     def __init__(self) -> None:
         self._wire = Connection()

@@ -100,8 +100,8 @@ class BridgeState(Struct, frozen=True):
 class OpenRequest(Struct, frozen=True):
     """A request to show a file. With ``focus`` the user sees it; otherwise it is only loaded, and no window changes.
 
-    The selection goes from the first match of ``start_text`` to the next match of ``end_text`` after it;
-    ``to_end_of_line`` extends it to the end of its last line.
+    The selection goes from the first match of ``start_text`` to the next match of ``end_text`` after it, or is only the
+    first match if there is no such ``end_text``; ``to_end_of_line`` extends it to the end of its last line.
     """
 
     path: str
@@ -125,10 +125,10 @@ class Proposal(Struct, frozen=True):
 
     ``old_text`` is the user's current text (with unsaved work), ``new_text`` the text that would be written; both are
     complete, with their own line endings, byte-order mark (as U+FEFF) and final newline. ``hunks`` is the diff, by
-    lines. ``title`` is the agent's name for the proposal; ``note`` is something that the user must know about it.
-    ``kind`` "code" is not a change to a file but code that would be run; its ``old_text`` is empty. ``lines``: both
-    texts as ``text.split`` returns them, so that ``Editor.show`` need not split them. An editor does not keep them: the
-    lines of a large text take more than twice the memory of the text itself.
+    lines. ``title`` is the agent's name for the proposal; ``note`` is something that the user must know about it. With
+    ``kind`` "code", the proposal is not a change to a file but code that would be run, and ``old_text`` is empty.
+    ``lines``: both texts as ``text.split`` returns them, so that ``Editor.show`` need not split them. An editor does
+    not keep them: the lines of a large text take more than twice the memory of the text itself.
     """
 
     id: str
@@ -223,7 +223,8 @@ class Rejected(Struct, frozen=True, tag=True):
 
 
 class Withdrawn(Struct, frozen=True, tag=True):
-    """Not decided in this editor: the agent withdrew it, it was decided on another surface, or the connection ended."""
+    """The proposal was not decided in this editor: the agent withdrew it, it was decided on another surface, or the
+    connection ended."""
 
     reason: str
 
@@ -264,8 +265,8 @@ class TerminalsChanged(Struct, frozen=True):
 
 
 class ReviewWanted(Struct, frozen=True):
-    """The user wants to see what runs have changed in the directory ``folder``, or in a directory that contains the
-    file ``path`` (empty if there is no file)."""
+    """The user wants to see what runs have changed in a directory that contains the file ``path`` (empty if there is
+    no file) or, if nothing is found there, in the directory ``folder``."""
 
     folder: str
     path: str
@@ -303,7 +304,8 @@ class ReviewCommentRemoved(Struct, frozen=True):
 
 
 class ReviewSubmitted(Struct, frozen=True):
-    """The user sends the drafts of this version to the agent. ``text``: the beginning of the prompt."""
+    """The user sends the drafts to the agent. ``drafts``: the version of the drafts that the user has seen; ``text``:
+    the beginning of the prompt."""
 
     drafts: str
     text: str
@@ -422,7 +424,8 @@ class Editor(Protocol):
         ...
 
     async def reload(self, directory: str) -> None:
-        """Shows the open files below ``directory`` as they are on disk, except those with unsaved changes."""
+        """Shows the open files below ``directory``, a path with links resolved, as they are on disk, except those with
+        unsaved changes."""
         ...
 
     async def type_prompt(self, terminal: int, text: str) -> None:
@@ -435,9 +438,9 @@ class Editor(Protocol):
         ...
 
     async def show_review(self, review: Review | None, *, is_wanted: bool) -> None:
-        """Shows the review instead of the previous one, and reloads the files that it is about from disk, except those
-        with unsaved changes. ``review``: None if no review is to be shown now. ``is_wanted``: whether the user has
-        asked for it."""
+        """Shows the review instead of the previous one, and reloads the files of both from disk, except those with
+        unsaved changes. ``review``: None if no review is to be shown now; no files are reloaded in that case.
+        ``is_wanted``: whether the user has asked for the review."""
         ...
 
     async def notify(self, message: str, level: Level = "info") -> None:

@@ -30,8 +30,8 @@ MOST_ANCESTORS = 6
 
 def answer(call: calls.Call, sockets: Sockets, settings: Settings, environ: Mapping[bytes, bytes]) -> bytes:
     """Reloads, in the editors, the files that an edit has written or, after another call, every open file that has
-    changed on disk. After such a call, a change that was already reported is not reported again. Returns the JSON text
-    for the agent.
+    changed on disk. A change that the agent was already informed of is reported to it again only after an edit of that
+    file. Returns the JSON text for the agent.
     """
     copies = _copies(environ)
     common: dict[str, Any] = {"backups": copies} if copies else {}
@@ -66,7 +66,8 @@ def _copies(environ: Mapping[bytes, bytes]) -> str:
 def _about_unsaved(
     call: calls.Call, left: list[UnsavedFile], settings: Settings, environ: Mapping[bytes, bytes]
 ) -> Iterator[str]:
-    """Notifies the user of files whose buffers were not reloaded, and yields what the agent should know about them."""
+    """Handles the files whose buffers were not reloaded: merges an edit if the settings require that, notifies the
+    user, and yields what the agent should know."""
     if not left:
         return
     edited = call.kind == calls.EDIT and call.event == calls.AFTER
@@ -108,8 +109,8 @@ def _about_unsaved(
 
 
 def _difference(one: UnsavedFile, settings: Settings, why: str) -> str:
-    """A diff of the two texts, for the agent to merge by hand, if they could not be merged (``why``); "" if they could,
-    or if there is no diff to show."""
+    """A diff of the two texts, for the agent to merge by hand, if they could not be merged (``why``: the reason); "" if
+    no merge was attempted, or if there is no diff to show."""
     if not why:
         return ""
     from drawbridge.guard.refusal import shown_difference

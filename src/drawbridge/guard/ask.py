@@ -96,7 +96,8 @@ def ask(
 
 
 class _Request:
-    """One request as bytes, encoded once for each kind of editor; the Lua is sent only to a Neovim that does not have it."""
+    """One request as bytes, encoded once for each kind of editor; the Lua code is sent only to a Neovim that does not
+    have it."""
 
     __slots__ = ("_made", "_method", "_parts", "_text")
 

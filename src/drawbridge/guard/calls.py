@@ -46,11 +46,12 @@ if TYPE_CHECKING:
 
         @property
         def session(self) -> Callable[[Mapping[bytes, bytes]], dict[str, Any] | None] | None:
-            """Returns, from the environment, what is reported to an agent server about the calling process ("pid",
-            "background", "config"). None, or a function that returns None, if nothing is reported."""
+            """A function that returns, from the environment, what is reported to an agent server about the calling
+            process ("pid", "background", "config"); it returns None if nothing is reported about that process. None if
+            nothing is ever reported for this agent."""
 
         def paths(self, value: str) -> list[str]:
-            """The files that an edit touches, from the value in its input; empty if it names none."""
+            """The files that an edit or a read touches, from the value in the tool's input; empty if it names none."""
 
         def deny(self, event: str, reason: str) -> dict[str, Any]: ...
 
@@ -196,11 +197,10 @@ def _absolute(path: str, directory: str) -> str:
 
 
 def _without_dots(path: str) -> str:
-    """Resolves each ".." as Node.js does before it opens a path: it removes the name before the dots, even if that is a
-    link.
+    """Resolves each ".." as ``path.resolve`` of Node.js does: removes the name before the dots, even if that is a link.
 
-    Claude Code does this (its payload never contains "..", measured on 2.1.329), and so does Gemini CLI (`path.resolve` in
-    its source). Codex opens the path as it is.
+    Claude Code does this before it opens a path (its payload never contains "..", measured on 2.1.329), and so does
+    Gemini CLI (``path.resolve`` in its source). Codex opens the path as it is.
     """
     steps: list[str] = []
     for step in path.split("/"):

@@ -15,8 +15,8 @@ LARGEST_SUM = 50 * 1024 * 1024
 
 
 class Copy:
-    """``file``: the path of the copy; ``path``: the path of the file that it was made from; ``seconds`` (since 1970):
-    when that file's text was replaced; ``size`` in bytes.
+    """``file``: the path of the copy; ``path``: the path of the file whose text in an editor the copy contains;
+    ``seconds`` (since 1970): when a reload replaced that text; ``size`` in bytes.
     """
 
     __slots__ = ("file", "path", "seconds", "size")

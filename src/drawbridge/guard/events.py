@@ -1,5 +1,5 @@
-"""The hook calls that the guard answers, except calls before an edit: before reads and commands, after any tool, at
-prompts and session starts, and after a change of the working directory or of a watched file.
+"""The hook calls that the guard answers, except calls before an edit: before reads and commands, after edits and
+commands, at prompts and session starts, and after a change of the working directory or of a watched file.
 """
 
 from drawbridge.guard import calls, rule

@@ -2,7 +2,7 @@
 
 Sockets are searched for; their names are not computed. Every socket of this user that may belong to an editor receives
 the request, whatever directory the editor was started in, since only the file that an agent wants to change matters.
-Names, as seen on Linux (Neovim 0.7.2 to 0.12.4) and in the specification::
+Names, as seen on Linux (Neovim 0.7.2 to 0.12.4) and in docs/internals/protocols/guard.md::
 
     /tmp/<64 hex>-<pid>.sock                     drawbridge nvim
     /tmp/<64 hex>-vscode-<pid>.sock              the VS Code extension

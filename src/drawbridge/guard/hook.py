@@ -1,9 +1,10 @@
 """``drawbridge hook``: reads one JSON text, writes one, and ends. Internal errors are caught here.
 
-Whatever happens, except for an interrupt, the agent receives JSON and exit code 0: ``{}`` (no decision) or, with ``fail
-= "closed"``, a denial if the call can be denied. Every tool call of an agent pays for the modules that are loaded
-before the answer, so all others are imported where they are needed. The modules that are loaded first quote their
-annotations: ``from __future__ import annotations`` would load another module, which takes 0.2 ms of each call.
+Whatever happens, except for an interrupt, the agent receives JSON and exit code 0. After a failure, the JSON is ``{}``
+(no decision) or, with ``fail = "closed"``, a denial if the call can be denied; an edit to a file that is known to be
+protected is denied in any case. Every tool call of an agent pays for the modules that are loaded before the answer, so
+all others are imported where they are needed. The modules that are loaded first quote their annotations: ``from
+__future__ import annotations`` would load another module, which takes 0.2 ms of each call.
 """
 
 import posix
@@ -101,7 +102,7 @@ def _not_called(settings: "Settings", environ: "Mapping[bytes, bytes]") -> bytes
 
         state.log(settings, environ, "started without input: nothing was checked")
     except Exception:
-        return calls.NO_OPINION  # only the log can't be written, and nothing in it would be a failure
+        return calls.NO_OPINION  # only the log can't be written, and a start without input is not a failure
     return calls.NO_OPINION
 
 

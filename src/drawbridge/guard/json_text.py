@@ -21,7 +21,7 @@ class _Options:
         raise ValueError(f"{name} is not JSON")
 
 
-_scan = make_scanner(_Options)  # type: ignore[arg-type]  # typeshed takes the context for a scanner
+_scan = make_scanner(_Options)  # type: ignore[arg-type]  # typeshed declares the context as a scanner
 
 WHITESPACE = " \t\r\n"
 
@@ -31,7 +31,7 @@ def parse(data: bytes) -> "Any":
     text = data.decode().strip(WHITESPACE)
     try:
         value, end = _scan(text, 0)
-    except (StopIteration, SystemError):  # SystemError: it looks for json's own error, which is not loaded (3.11)
+    except (StopIteration, SystemError):  # SystemError: the scanner needs json's own error, which is not loaded (3.11)
         raise ValueError("invalid syntax") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None

@@ -2,8 +2,8 @@
 path.
 
 It merges three texts: the file before the edit (the *base*, stored in a file, since the calls before and after an edit
-are two processes), the file now, and the buffer. If the user and the agent changed the same lines, the buffer is left
-unchanged, and both are notified.
+are two processes), the file now, and the buffer. If the user and the agent changed the same or adjacent lines in
+different ways, the buffer is left unchanged, and both are notified.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def begin(call: Call, protected: Sequence[UnsavedFile], environ: Mapping[bytes, 
 
 def finish(call: Call, one: UnsavedFile, environ: Mapping[bytes, bytes]) -> str | None:
     """Merges the change into one editor's buffer. Returns None, or the reason if it can't be merged; the buffer is then
-    unchanged.
+    unchanged, unless an editor that did not answer in time merges the change later.
     """
     try:
         base = disk_text(_base(call, one.name, environ))

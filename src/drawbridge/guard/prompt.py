@@ -89,8 +89,8 @@ def _unsaved(call: calls.Call, answers: list[ask.Answer], settings: Settings) ->
 
 
 def _selections(call: calls.Call, answers: list[ask.Answer], settings: Settings) -> Iterator[str]:
-    """The selections in this project's editors, except in editors whose bridge already sends them to the agent, and
-    except in files that are hidden from agents."""
+    """The selections in this project's editors, and those in its files in other editors, except in editors whose bridge
+    already sends them to the agent, and except in files that are hidden from agents."""
     project, hidden = _project(call), privacy(settings)
     informed = connected_to(answers)
     if (

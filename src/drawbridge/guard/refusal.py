@@ -28,7 +28,7 @@ MOST_NAMED = 8
 
 
 def reason(call: Call, protected: Sequence[UnsavedFile], difference: str, why: str = "") -> str:
-    """The reason that the agent receives and shows to the user if it asks in its own dialog."""
+    """The reason that the agent receives. If the agent asks in its own dialog, it shows the reason to the user."""
     several = len({one.name for one in protected}) > 1
     lines = [f"{_where(one)}." for one in protected[:MOST_NAMED]]
     if len(protected) > MOST_NAMED:

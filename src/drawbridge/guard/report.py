@@ -1,9 +1,9 @@
 """Reports the hook events of a terminal session to the agent server on this machine, and waits for decisions on
 approval requests.
 
-Nothing happens unless a server is running. A permission request waits for an answer. Before a tool that may write, the
-hook waits until the server has a checkpoint of the files, which usually exists already. While a request from the main
-agent waits, the CLI's own dialog stays usable and the first decision counts; while a subagent's request waits, the
+Nothing happens unless a server is running. An approval request waits for its decision. Before a tool that may write,
+the hook waits until the server has a checkpoint of the files, which usually exists already. While a request from the
+main agent waits, the CLI's own dialog stays usable and the first decision counts; while a subagent's request waits, the
 terminal shows no dialog, so that wait is bounded (both measured on 2.1.329). If the server ends, the request is sent
 again to the next one, with the same id. ``protocols.local_ipc`` defines the format of the lines.
 """
@@ -31,8 +31,8 @@ SEND_TIMEOUT = 0.3
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
-"""The first and the longest pause between attempts to find another server after the first one has ended, in seconds;
-each pause is twice the one before."""
+"""The first and the longest pause between attempts to find another server after a server has ended, in seconds; each
+pause is twice the one before, up to the longest."""
 
 SUBAGENT_SECONDS = 60.0
 """The maximum number of seconds to wait for the decision on a subagent's request, since its dialog appears only after
@@ -154,8 +154,8 @@ def _await_checkpoint(connected: "socket", line: bytes) -> None:
 
 
 def _exchange(connected: "socket", line: bytes, until: "float | None", *, waits: bool) -> "bytes | None":
-    """The server's answer; ``b""`` if the server has ended. None if there is no answer to wait for, the agent has
-    ended, or ``until`` has passed."""
+    """The server's answer; ``b""`` if the server has ended. None if there is no answer to wait for, the answer is
+    larger than ``LARGEST_ANSWER``, the agent has ended, or ``until`` has passed."""
     try:
         connected.sendall(line)
         return _wait(connected, until) if waits else None

@@ -23,7 +23,7 @@ MOST_SHOWN = 30
 
 def run(which: str, settings: Settings) -> int:
     """Lists the copies if ``which`` is ""; otherwise restores the one that ``which`` selects: by its number in the
-    list, or as the newest copy of that file. Returns the exit code.
+    list, or by the path of a file, whose newest copy is restored. Returns the exit code.
 
     Raises ``NotPrivate`` if the directory of the copies can't be used, ``UnusableFile`` if there is no such copy or the
     file can't be written, and ``Refused`` if the file has unsaved changes in an editor.
@@ -64,8 +64,9 @@ def _chosen(which: str, listed: list[copies.Copy]) -> copies.Copy:
 
 
 def _restore(copy: copies.Copy, directory: str, settings: Settings) -> bool:
-    """Copies the current file, restores the old one, and makes editors reload it. Returns whether the file existed.
-    Raises ``Refused`` if the file has unsaved changes in an editor, ``UnusableFile`` if it can't be written."""
+    """Makes a copy of the current file, if it exists, restores its previous text, and makes editors reload it. Returns
+    whether the file existed. Raises ``Refused`` if the file has unsaved changes in an editor, ``UnusableFile`` if it
+    can't be written."""
     sockets = find.sockets(settings["socket_dir"], posix.environ)
     for one in protected_in(rule.snapshot(sockets, [copy.path], settings), "any"):
         raise Refused(f"{copy.path} has unsaved changes in {one.editor}. Save or discard them first.")

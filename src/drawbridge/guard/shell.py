@@ -1,5 +1,5 @@
 """Finds out which of a few files a shell command names. What a command does can't be known, but the files that it names
-can. Does no I/O, except to resolve links.
+can. Looks up paths in the file system, but reads no file.
 
 A word names a file if it leads there from the command's directory: literally, as a pattern, or through a link. If the
 words can't be resolved (a variable, a ``cd`` in the middle, a substitution), or if another word names the file's
@@ -29,7 +29,7 @@ UNSURE = re.compile(
     r"[$`~]|\b(cd|chdir|pushd|popd|find|xargs|patch|apply|am|tar|unzip|npm|pnpm|yarn|bun)\b"
     r"|\s-C\b|--directory\b|:/(?!/)"
 )
-"""What can make a path lead elsewhere than from the command's directory: also programs that drop parts of paths, or that
+"""What can make a path start at a directory other than the command's: also programs that drop parts of paths, or that
 work at the root of a project, and git's paths from the root (``:/a.py``)."""
 
 CD = re.compile(r"""\s*cd[ \t]+(?:"([^"$`\\]+)"|'([^']+)'|([\w./+@,-]+))[ \t]*(?:&&|;|\n)""")

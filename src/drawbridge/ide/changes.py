@@ -56,7 +56,7 @@ class Changes:
         self._tasks = BackgroundTasks(logger)
         self._turn = asyncio.Lock()
         self._project = ""
-        """The session whose review is shown; empty if none is shown."""
+        """The id of the project or terminal session whose review is shown; empty if no review is shown."""
         self._shown: Review | None = None
         self._is_stale = False
         self._deciders = set[str]()

@@ -87,7 +87,7 @@ class ClaudeClients:
     def admit(self, head: Head) -> Refusal | None:
         refusal = self._gate.check(head)
         if refusal is BAD_TOKEN and self._late_rejection:
-            return None  # ``opened`` closes it with 1008, as AUTH-02 of the connection specification requires.
+            return None  # ``opened`` closes the socket with 1008, as AUTH-02 of the connection specification requires.
         return refusal
 
     def subprotocol(self, head: Head) -> str | None:
@@ -300,8 +300,8 @@ class ClaudeClient:
         return True
 
     async def _run(self, tool: Tool, call: mcp.Call) -> None:
-        """Runs a call and turns errors into MCP results. A canceled call is not answered: its client no longer
-        waits."""
+        """Runs a call and answers it. A ``BadArgument`` becomes a JSON-RPC error, any other ``DrawbridgeError`` an MCP
+        result. A canceled call is not answered: its client no longer waits."""
         try:
             content = await tool.run(self._context, tool.parse(call.arguments))
             self.websocket.send(mcp.tool_result(call.id, [mcp.text_item(text) for text in content]))

@@ -1,5 +1,5 @@
-"""The change that a person decides on: a proposal merged with every change to the text since the agent read it. Does
-no I/O."""
+"""The change that a person decides on: a proposal merged with the user's unsaved changes, or with changes to the file
+since the agent proposed it. Does no I/O."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ class Draft(Struct, frozen=True):
 
 
 def draft(seen: str, now: str, unsaved: str | None, new_text: str) -> Draft:
-    """The proposal ``new_text``, merged with the changes that were made to the file since the agent read it.
+    """The proposal ``new_text``, merged with the user's unsaved changes or, without any, with the changes that were
+    made to the file since the agent proposed it.
 
     ``seen``: the file when the agent made its proposal; ``now``: the current file; ``unsaved``: the editor's text if it
-    has unsaved changes, otherwise None. Raises ``Refused`` if the proposal and the other changes touch the same lines,
-    since no answer to such a diff would preserve both.
+    has unsaved changes, otherwise None. Raises ``Refused`` if the proposal and the other changes change the same or
+    adjacent lines in different ways, since no answer to such a diff would preserve both.
     """
     ours = now if unsaved is None else unsaved
     if ours == seen:

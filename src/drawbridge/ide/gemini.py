@@ -24,8 +24,8 @@ from drawbridge.transport.http_server import Exchange
 AGENT: Final = "Gemini CLI"
 
 GRACE_SECONDS: Final = 5.0
-"""Seconds that a session remains after its stream has ended; the real CLI reconnects after 1 s and, if that fails,
-1.5 s later."""
+"""Seconds that a session remains after its stream has ended or after its last request, whichever is later; the real CLI
+reconnects after 1 s and, if that fails, 1.5 s later."""
 
 SILENT_SECONDS: Final = 600.0
 """Seconds without a request after which a session that has never had a stream ends."""
@@ -84,8 +84,8 @@ class GeminiSession:
         return now - self.seen_at > SILENT_SECONDS
 
     def end(self, *, reject: bool = False) -> None:
-        """Withdraws the session's proposals. With ``reject`` the CLI receives their rejection first, so that it closes
-        its dialogs."""
+        """Withdraws the session's proposals and closes its stream. With ``reject``, the CLI receives their rejection
+        first, so that it closes its dialogs."""
         for file_path, task in list(self._proposals.items()):
             if reject:
                 self._decided(DiffRejected(file_path))
@@ -162,7 +162,8 @@ class GeminiSession:
     # calls
 
     async def call(self, call: mcp.Call) -> bytes:
-        """The answer to a call; errors become MCP results."""
+        """The answer to a call: a JSON-RPC error for an unknown tool or invalid arguments; any other error becomes an
+        MCP result."""
         tool = _TOOLS.get(call.tool)
         if tool is None:
             return jsonrpc.error(call.id, jsonrpc.INVALID_PARAMS, f"Unknown tool: {call.tool}")

@@ -1,6 +1,6 @@
-"""The first milliseconds of a bridge: listen, write the lock file, then load the rest.
+"""The first milliseconds of a bridge: listen, write the discovery files, then load the rest.
 
-An agent that finds the lock file before the bridge is ready waits in the socket's backlog.
+An agent that finds its discovery file before the bridge is ready waits in the socket's backlog.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ from drawbridge.editors.port import Accepted, Decided, Decision, Editor, Proposa
 from drawbridge.ide.draft import Draft, check_text, draft, drafted
 
 FOLLOW_SECONDS: Final = 30.0
-"""The maximum number of seconds to wait until the agent has written the accepted text; the real CLI takes well under
-one second."""
+"""The maximum number of seconds to wait until the agent has written the file; the real CLI takes well under one
+second."""
 
 FOLLOW_STEPS: Final = (0.02, 0.02, 0.05, 0.1, 0.25)
 """Seconds between checks of the file; the last one repeats."""
@@ -237,8 +237,8 @@ class Reviews:
     @contextlib.asynccontextmanager
     async def _turn(self, review: _Review) -> AsyncIterator[None]:
         """Waits until no other proposal for the file is shown, whichever agent it comes from, or until this one is
-        withdrawn. The next one is shown when this one is decided and written, so that nobody decides on text that is
-        about to change.
+        withdrawn. The next one is shown once this one is decided and the agent has written the file or is no longer
+        waited for, so that nobody decides on text that is about to change.
         """
         turn = self._turns.setdefault(review.path, asyncio.Lock())
         coming: asyncio.Task[Any] | None = None
@@ -265,8 +265,9 @@ class Reviews:
 
     @contextlib.contextmanager
     def _opened(self, key: tuple[Hashable, Hashable], path: str) -> Iterator[_Review]:
-        """Registers a proposal for as long as it is open. This happens before the first wait, so that the agent can
-        already withdraw it. Raises ``Refused`` if the agent has too many open proposals.
+        """Registers a proposal for as long as it is open; it replaces an open one with the same key. This happens
+        before the first wait, so that the agent can already withdraw it. Raises ``Refused`` if the agent has too many
+        open proposals.
         """
         self.withdraw(*key, "the agent replaced it", written=False)
         if sum(owner == key[0] for owner, _ in self._open) >= OPEN_LIMIT:
@@ -323,8 +324,8 @@ class Reviews:
             self._answered_for(review)
 
     def _answered_for(self, review: _Review) -> None:
-        """Records that the agent will no longer write this proposal: a later write of its file counts as not
-        proposed."""
+        """Records that the agent will no longer write this proposal: a later write of its file counts as not proposed,
+        unless another proposal for the file is open."""
         if not any(other.path == review.path for other in self._open.values() if other is not review):
             self._asked.discard(review.path)
 

@@ -160,8 +160,9 @@ class ServerLink:
     async def change_review(
         self, line: wire.ReviewDecision | wire.ReviewComment | wire.ReviewSubmission
     ) -> wire.ReviewAnswer:
-        """Sends a change and returns the review after it, or an answer that the change is ``done`` but the review could
-        not be read. Raises ``ReviewRefused``, or ``Refused`` if no server answers."""
+        """Sends a change and returns the review after it. If a change was made but the review could not be read after
+        it, the answer has no review and ``done`` is set. Raises ``ReviewRefused``, or ``Refused`` if no server
+        answers."""
         return await self._request(line)
 
     async def _request(self, line: wire.ReviewLine) -> wire.ReviewAnswer:
@@ -230,8 +231,9 @@ class ServerLink:
                 return
 
     async def _disconnected(self, tasks: BackgroundTasks) -> None:
-        """Cleans up after the connection to the server is lost: fails the requests that wait for a reply, and closes the
-        views of the server's proposals. From now on, the editor alone decides on its own agents' open proposals."""
+        """Cleans up after the connection to the server is lost: fails the review requests that wait for an answer, and
+        closes the views of the server's proposals. From now on, the editor alone decides on the open proposals of the
+        bridge's own agents."""
         if self._writer is not None:
             self._writer.close()
         self._writer = None

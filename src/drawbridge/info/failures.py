@@ -16,7 +16,7 @@ LATEST: Final = 65_536
 FAILED: Final = re.compile(
     r"(?m)^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (\w+): failed \((open|closed)\): (.*?)(?:; input begins .*)?$"
 )
-"""Matches a line that ``guard.failure`` or the stub of a damaged guard has logged."""
+"""Matches a line that ``guard.failure``, or a stub whose copy of the guard is damaged, has logged."""
 
 
 def problems(named: str | None) -> list[str]:

@@ -32,8 +32,9 @@ COPY: Final = re.compile(r"^sys\.path\.insert\(0, (['\"])(.+)\1\)$", re.MULTILIN
 @dataclass(frozen=True)
 class Guard:
     """The guard in one settings file of one agent. ``state`` "absent": not installed there; "off": the settings switch
-    all hooks off; "broken": the installed guard does not work, so nothing is protected; "unreadable": the file can't be
-    read, or is not valid. ``milliseconds``: the duration of a sample call; 0 if none was made, or if it failed.
+    off all hooks, or the guard's; "broken": the installed guard does not work, so nothing is protected; "unreadable":
+    the file can't be read, or is not valid. ``milliseconds``: the duration of a sample call; 0 if none was made, or if
+    it failed.
     """
 
     agent: str
@@ -73,7 +74,7 @@ def of_agent(agent: AgentHooks, directory: str, *, call: bool = True) -> list[Gu
 
 
 def switches(agent: AgentHooks, directory: str) -> list[Switch]:
-    """The settings that switch all of the agent's hooks off in the directory."""
+    """The settings that switch off all of the agent's hooks, or the guard's, in the directory."""
     return list(_switches(agent, _settings_files(agent, directory)))
 
 
@@ -106,7 +107,7 @@ def _settings_files(agent: AgentHooks, directory: str) -> list[_File]:
 
 
 def _switches(agent: AgentHooks, files: Iterable[_File]) -> Iterator[Switch]:
-    """The settings that switch all hooks off, in any of the files."""
+    """The settings that switch off all hooks, or the guard's, in any of the files."""
     for file in files:
         yield from agent.switches(file.path, file.content)
 

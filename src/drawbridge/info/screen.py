@@ -1,4 +1,5 @@
-"""The report as text: one line for each item, the items of the directory first, and the problems at the end."""
+"""The report as text: one line for each item, the directory's editors and sockets before the others, and the problems
+at the end."""
 
 from __future__ import annotations
 
@@ -202,7 +203,7 @@ def _wrapped(text: str, width: int, terminal: Terminal) -> list[str]:
 
 
 def _fit(text: str, room: int, terminal: Terminal) -> str:
-    """Cuts the text to ``room`` columns (0: any) in its middle, because the ends of a path matter most."""
+    """Cuts the text to ``room`` columns (0: no limit) in its middle, because the ends of a path matter most."""
     text = harmless(text)
     if not room or columns(text) <= room:
         return text

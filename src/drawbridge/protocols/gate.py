@@ -1,4 +1,5 @@
-"""Authentication of HTTP requests: one gate for each HTTP server, before anything but the head of a request is read.
+"""Authentication of HTTP requests, before anything but the head of a request is read. The bridge has one gate for each
+protocol by which agents connect.
 
 The order is fixed: first the ``Origin`` of a web page, then the ``Host`` (against DNS rebinding), then the token. A
 gate can't be built without a token.
@@ -44,8 +45,8 @@ class Head(Struct, frozen=True):
 class Refusal(Struct, frozen=True):
     """Why a request is refused: an HTTP ``status`` and a sentence for the peer and the log.
 
-    ``retry_after``: the seconds to wait before the next attempt; None unless a rate limit was reached. Such refusals
-    are logged where the limit is enforced, so the HTTP server logs them only at the debug level.
+    ``retry_after``: the seconds to wait before the next attempt; None unless a limit was reached. Such refusals are
+    logged where the limit is enforced, so the HTTP server logs them only at the debug level.
     """
 
     status: int

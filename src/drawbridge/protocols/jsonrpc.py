@@ -36,7 +36,8 @@ class Response(Struct, frozen=True):
 
 
 class Invalid(Struct, frozen=True):
-    """A message that JSON-RPC does not allow; answer it with ``error(id, code, message)``."""
+    """A message that is not valid, or that has a form that is not supported (a batch, or a request whose parameters are
+    not an object); answer it with ``error(id, code, message)``."""
 
     id: Id | None
     code: int
@@ -50,7 +51,7 @@ _encoder = msgspec.json.Encoder()
 
 def decode(text: str) -> Message:
     """Decodes one message. Never raises: text that is not a valid message becomes an ``Invalid``, with its id if that
-    can be read."""
+    can be read. Parameters of a notification that are not an object are ignored."""
     try:
         value = _value(text)
     except (ValueError, RecursionError):

@@ -7,9 +7,9 @@ changes that its own agents propose in its editor, and shows there what other ag
 without an answer means that the server has ended (unless the hook waits for a checkpoint): hooks and bridges send open
 questions and proposals again to the next server.
 
-A bridge also shows the review of a directory in its editor, where the user decides and comments on hunks, if the server
-knows these messages: ``Bridge.reviews`` and ``Welcome`` report that, because neither side accepts messages of unknown
-types. The VS Code extension, which is not a bridge, connects like one, but only for reviews.
+A bridge also shows the review of a directory in its editor, where the user decides on hunks and comments on lines, if
+both sides know these messages: ``Bridge.reviews`` and ``Welcome`` report that, because neither side accepts messages of
+unknown types. The VS Code extension, which is not a bridge, connects like one, but only for reviews.
 
 A change is decided once: if the editor and clients can both decide, the bridge asks the server before it applies the
 editor's decision.
@@ -32,15 +32,15 @@ NOTHING: Final = Raw(b"null")
 
 
 class Hook(Struct, tag="hook", frozen=True):
-    """An agent has called its hook. ``payload``: the hook's input; ``pid``: the agent's process; ``agent``: the agent's
-    name; empty if the hook is from an earlier version.
+    """An agent has called its hook. ``payload``: the hook's input, without parts that the server does not need.
+    ``pid``: the agent's process; ``agent``: the agent's name; empty if the hook is from an earlier version.
 
     ``question``: an id that stays the same when the question is sent again; empty if the hook does not wait for an
-    answer. Before a tool that may write, the hook waits until the server closes the connection. If that may take a few
-    seconds, the server first sends a ``HookAnswer``. ``background``: the agent's daemon runs the session (``claude
-    --bg``), outside the user's terminals. ``config``: the agent's directory for its own files, if its environment names
-    one. ``takes``: the hook waits up to 1 s for text to pass to the agent, and sends an empty line when it has received
-    it.
+    answer. Before a tool that may write, the hook waits up to 1 s for the server to close the connection. If that may
+    take longer, the server sends a ``HookAnswer`` first, and the hook then waits up to 6 s more. ``background``: the
+    agent's daemon runs the session (``claude --bg``), outside the user's terminals. ``config``: the agent's directory
+    for its own files, if its environment names one. ``takes``: the hook waits up to 1 s for text to pass to the agent,
+    and sends an empty line when it has received the text.
     """
 
     pid: int
@@ -230,15 +230,16 @@ class Offer(Struct, tag="offer", frozen=True):
 
 
 class Withdraw(Struct, tag="withdraw", frozen=True):
-    """The decision on an offer was made elsewhere. ``written``: the agent may write the file now."""
+    """The decision on an offer was made elsewhere, or is no longer needed. ``written``: the agent may write the file
+    now."""
 
     id: str
     written: bool = False
 
 
 class ClientDecision(Struct, tag="answer", frozen=True):
-    """A client has decided on a proposal of the bridge's own agent: the bridge answers the agent and closes the view.
-    ``by``: the name of whoever decided. ``text``: what is to be written; None if the proposal was rejected."""
+    """A client has decided on a proposal of one of the bridge's own agents: the bridge answers the agent and closes the
+    view. ``by``: the name of whoever decided. ``text``: what is to be written; None if the proposal was rejected."""
 
     id: str
     by: str

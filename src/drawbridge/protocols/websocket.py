@@ -1,5 +1,5 @@
-"""An open WebSocket without I/O (RFC 6455): whole messages of limited size, in and out. ``websockets`` handles the
-frames."""
+"""An open WebSocket without I/O (RFC 6455): whole messages in and out; the size of received ones is limited.
+``websockets`` handles the frames."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ def compression() -> ModuleType:
 
 
 def framed(data: bytes) -> bytes:
-    """The frame of a text message (valid UTF-8). A server's frames are the same for all peers."""
+    """The uncompressed frame of a text message (valid UTF-8). It is the same for all peers, since a server does not
+    mask its frames."""
     return Frame(Opcode.TEXT, data).serialize(mask=False)
 
 

@@ -1,9 +1,9 @@
 """The server's events: their types, how each is written to a history and read back, and which receivers get it. Pure.
 
-An event is *recorded* (stored in its session's history, with a number there) or *announced* (not stored, because it
-matters only now). Where the protocol has a structure with the same fields, that structure is the event. A record has
-one of three directions: ``client`` (a user's prompt), ``claude`` (an agent's line, byte for byte; the name comes from
-the specification) and ``server``: ``{"type": "system", "subtype": <kind>, "message": {…}}``.
+An event is *recorded* (stored in the history of its project or terminal session, with a number there) or *announced*
+(not stored, because it matters only now). Where the protocol has a structure with the same fields, that structure is
+the event. A record has one of three directions: ``client`` (a user's prompt), ``claude`` (an ``AgentLine``, unchanged;
+the name comes from the specification) and ``server``: ``{"type": "system", "subtype": <kind>, "message": {…}}``.
 
 The ``Bus`` passes each event to the receivers that ``RECEIVERS`` names for its type, in that order.
 """
@@ -103,8 +103,9 @@ class PromptAccepted(Struct, frozen=True):
 
 
 class ApprovalRequested(Struct, frozen=True, omit_defaults=True):
-    """An agent waits for a person's decision. The fields are as in ``PermissionRequest``. ``known_as`` identifies the
-    request of a terminal session when its hook or bridge sends it again; otherwise empty.
+    """An agent waits for a person's decision. The fields are as in ``PermissionRequest``. ``known_as``: the id by which
+    the hook or bridge of a terminal session identifies its question when it sends the question again; empty if it gave
+    none, and in managed sessions.
     """
 
     approval_id: str
@@ -203,7 +204,7 @@ class RunContinued(Struct, frozen=True):
 class DoneInEditor(Struct, frozen=True):
     """A person has made a decision, or written or submitted comments, in an editor. ``command``: what a client would
     have sent, without the content of an edited input; ``reply``: the data of its reply; ``asked``: the approval request
-    that it decides on, if any. ``by``: the editor's name."""
+    that the command decides on, if any. ``by``: the editor's name."""
 
     by: str
     command: commands.PermissionResponse | commands.ReviewDecide | commands.ReviewComment | commands.ReviewSubmit
@@ -278,8 +279,8 @@ its record if it is recorded."""
 class Announced(Struct, frozen=True):
     """An event in the directory ``path``. ``project_id``: its project or terminal session; None if it has neither.
 
-    ``asker``: the id of the client whose request caused the event, and whose reply reports it, so that the client
-    receives nothing else about it; empty if there is no such client. ``quiet``: the event needs no attention, for
+    ``asker``: the id of the client whose request caused the event; the client learns of the event from the reply, and
+    receives nothing else about it. Empty if there is no such client. ``quiet``: the event needs no attention, for
     example because it happened earlier: nobody is notified, and only clients that have joined receive it.
     ``timestamp``: the time of a record that could not be written; None for events that are only announced.
     """
@@ -293,7 +294,8 @@ class Announced(Struct, frozen=True):
 
 
 class Stored(Announced, frozen=True, kw_only=True):
-    """An event in its session's history. ``message`` (see ``written``) and ``timestamp`` are as in its record."""
+    """An event in the history of its project or terminal session. ``message`` (see ``written``) and ``timestamp`` are
+    as in its record."""
 
     seq: int
     timestamp: str

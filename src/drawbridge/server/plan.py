@@ -21,8 +21,8 @@ from drawbridge.server.auth.entrance import ClientLimits
 from drawbridge.server.auth.ssh_keys import Keys
 from drawbridge.server.auth.tls import Certificate
 from drawbridge.server.sessions.ceilings import Ceilings, is_open
-from drawbridge.server.sessions.context import Limits
 from drawbridge.server.sessions.disk import Sizes
+from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.projects import Retention
 from drawbridge.settings.serve import ServeSettings
 

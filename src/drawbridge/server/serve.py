@@ -58,9 +58,9 @@ SPARE_CONNECTIONS: Final = 288
 token yet, and for plain requests, such as for the web UI and /health."""
 
 WAITING_CONNECTIONS: Final = 128
-"""Once this many connections, from all addresses together, have not sent a complete request, each new connection
-replaces an older one; recent ones are replaced only if their address has many. Over TLS, a connection may take 120 kB
-of memory."""
+"""Once this many connections, from all addresses together, wait for their peers (for the rest of a request, the next
+request, or the end of a closing handshake), each new connection replaces one of them, if possible; recent ones are
+replaced only if their address has many. Over TLS, a connection may take 120 kB of memory."""
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -164,7 +164,7 @@ async def _serve(
     tls = certificate.context() if certificate is not None else None
     async with (
         serving_metrics(metered, core.metrics.total, monitor.health) as metrics,
-        private_socket(core.terminal_sessions, core.context.editors, core),
+        private_socket(core.terminal_sessions, core.surfaces.editors, core),
         HttpServer(site, listener, terms(plan.clients), tls),
     ):
         port = listener.getsockname()[1]
@@ -217,7 +217,7 @@ def _sign_in_link(plan: Plan, port: int, entrance: Entrance) -> str | None:
 
 
 def terms(clients: int) -> ServerOptions:
-    """The limits of the HTTP transport for a server with this many clients."""
+    """The limits of the HTTP transport for a server that accepts at most this many clients."""
     return ServerOptions(
         connections=clients + SPARE_CONNECTIONS,
         waiting=WAITING_CONNECTIONS,
@@ -276,7 +276,8 @@ async def _renew(plan: Plan, names: OwnNames, certificate: Certificate, tls: Any
 @contextlib.contextmanager
 def _own_data(directory: Path) -> Iterator[None]:
     """Locks the data directory for this process. The kernel releases the lock however the process ends. Raises
-    ``ServerRunning`` if another server uses the directory, and ``NotPrivate`` or ``NotWritable``."""
+    ``ServerRunning`` if another server uses the directory, ``NotPrivate`` if it can't be made private, and
+    ``NotWritable`` if it can't be locked."""
     make_private_directory(str(directory))
     file = os.open(directory / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -4,9 +4,10 @@ Each command that has settings declares them in one class, a ``NamedTuple`` in a
 and default, with the ``Spec`` in its annotation, define the setting completely: the flags, the keys of the file, the
 names of the environment variables, the tables in the documentation and the completion are derived from them.
 
-The file is ``$DRAWBRIDGE_CONFIG``, otherwise ``drawbridge/config.toml`` in the platform's configuration directory; each
-command reads the table with its own name. Environment variables are the fields' names in capitals, prefixed with
-``DRAWBRIDGE_`` for the bridge, ``DRAWBRIDGE_HOOK_`` for the guard and so on.
+The file is ``$DRAWBRIDGE_CONFIG``, otherwise ``drawbridge/config.toml`` in the platform's configuration directory. A
+command reads the table with its own name, or with the name of the command whose settings it shares (``review`` reads
+the table of ``attach``). Environment variables are the fields' names in capitals, prefixed with ``DRAWBRIDGE_`` for the
+bridge, ``DRAWBRIDGE_HOOK_`` for the guard and so on.
 
 Agents wait for the bridge's lock file, which is written after the settings are loaded. The classes are named tuples
 because dataclasses and msgspec would import 17 and 25 more modules before the bridge listens.
@@ -52,8 +53,8 @@ class Spec(NamedTuple):
     """For a list: what separates the values in the environment variable. Values that may contain a colon need another
     one, such as a comma."""
     bare: str = ""
-    """A variable without the prefix. It is read only with ``spec_env``, because many shells set PORT for a web
-    project."""
+    """A second environment variable, whose name has no prefix. It is read only with the ``spec_env`` setting, because
+    many shells set PORT for a web project."""
 
 
 class Setting(NamedTuple):
@@ -167,7 +168,7 @@ def config_file(environ: Mapping[str, str] = os.environ) -> str:
     named = environ.get("DRAWBRIDGE_CONFIG")
     if named:
         return named
-    if sys.platform == "linux":  # as in platformdirs, whose import takes a quarter of the bridge's start
+    if sys.platform == "linux":  # as in platformdirs, whose import takes a quarter of the bridge's startup time
         base = os.path.join(environ.get("XDG_CONFIG_HOME", "").strip() or os.path.expanduser("~/.config"), "drawbridge")
     else:
         import platformdirs

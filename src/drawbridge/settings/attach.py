@@ -1,4 +1,4 @@
-"""The settings of ``drawbridge attach``."""
+"""The settings of ``drawbridge attach`` and ``drawbridge review``."""
 
 # No `from __future__ import annotations`: it would turn the annotations, which `settings.of` reads, into strings.
 

@@ -1,4 +1,5 @@
-"""``drawbridge setup``: installs Drawbridge in the settings of agents and editors, and removes exactly what it added.
+"""``drawbridge setup``: connects Drawbridge to agents, editors and the service manager, and removes exactly what it
+added.
 
 Agents read JSON files that belong to the user: ``jsonc`` edits the text of these files in place, ``hooks`` determines
 what to edit, and ``files`` writes them. The guard that the agents then call is a separate copy (``installed``), so that

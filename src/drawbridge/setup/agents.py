@@ -1,4 +1,4 @@
-"""The agents that the guard can be set up for, with the settings in each agent's package, in the catalog's order."""
+"""The agents that the guard can be set up for, in the catalog's order, each with the description of its hooks."""
 
 from __future__ import annotations
 

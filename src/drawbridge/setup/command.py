@@ -30,7 +30,7 @@ class SetupSettings(NamedTuple):
     """The options of one ``drawbridge setup``. ``project``: whether to set up the current directory instead of the
     user's account. ``guard``: the settings to install, None for removal and for targets other than agents.
     ``ask_mode``: whether Claude Code is to ask before it writes, None to leave that as it is. ``program``: VS Code's
-    command, None for the first one on PATH."""
+    command, None for the first of ``vscode.PROGRAMS`` that is on PATH."""
 
     target: str
     remove: bool

@@ -36,8 +36,8 @@ class Step(Protocol):
 @dataclass(frozen=True)
 class Change:
     """A file that is created, changed or removed. ``before``, ``after``: its content; None if it does not exist. If
-    ``path`` is a link, its target is written. ``keep``: whether the previous content is first copied to a file beside
-    it."""
+    ``path`` is a link, its target is written or removed. ``keep``: whether the previous content is first copied to a
+    file beside ``path``."""
 
     path: Path
     before: bytes | None
@@ -71,7 +71,7 @@ class Change:
             )
 
     def apply(self) -> Path | None:
-        """See ``Step.apply``. Raises ``NotWritable``; in that case, the file is unchanged."""
+        """See ``Step.apply``. Raises ``NotWritable`` or ``UnusableFile``; in that case, the file is unchanged."""
         if read(self.path) != self.before:
             raise NotWritable(f"{self.path} was not written: it has changed in the meantime. Run this again.")
         target, kept = _target(self.path), None

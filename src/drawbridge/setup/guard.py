@@ -73,9 +73,9 @@ def load(agent: AgentHooks, path: Path) -> Loaded:
 
 
 def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode: bool | None) -> Plan:
-    """The plan that installs the guard for this agent and scope. ``ask_mode``: whether the agent is to ask before it
-    writes; None leaves that as it is. Raises ``UnusableFile`` or ``NotWritable`` if the settings file can't be changed,
-    and ``NoProgram`` if no Python can run the guard."""
+    """The plan that installs the guard for this agent and scope. ``ask_mode``: True makes the agent ask before it
+    writes, False undoes this if setup did it, and None leaves it as it is. Raises ``UnusableFile`` or ``NotWritable``
+    if the settings file can't be changed, and ``NoProgram`` if no Python can run the guard."""
     agent = AGENTS[name]
     loaded = load(agent, agent.settings_file(project))
     made = record.load(loaded.path)

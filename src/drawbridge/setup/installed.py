@@ -4,7 +4,7 @@
 
     <data directory>/drawbridge/guard/
         0f3a9c1b2d4e/drawbridge/…    a copy of the guard's modules, named by their content, with their bytecode
-        claude.py                    the stub that Claude Code's hooks run; it names the copy and the settings
+        claude.py                    the stub that Claude Code's hooks run; it names the copy and contains the settings
         claude-5e1f….py              the stub for the hooks of one project
 
 Agents start ``PYTHON -I -S -c LOADER …/guard/claude.py``: an isolated interpreter, and a stub that is short because a
@@ -101,9 +101,9 @@ if {closed} and b'"{before}"' in given:
 print("{{}}")
 sys.exit()
 """
-"""What a stub runs if its copy is damaged: it writes one line to stderr and to the log instead of a traceback and, if
-the guard fails closed, denies a call before a tool. The stub contains it as a string, because the stub is compiled at
-each call."""
+"""What a stub runs if its copy of the guard is damaged: it writes one line to stderr and to the log instead of a
+traceback and, if the guard fails closed, denies the tool call. The stub contains it as a string, because the stub is
+compiled at each call."""
 
 
 def directory() -> Path:
@@ -216,8 +216,8 @@ def _package() -> Path:
 
 
 def _compile(copy: Path, interpreter: Interpreter) -> None:
-    """Compiles the copy for this interpreter, unless that has been done, and tests whether it runs. Raises
-    ``ProgramFailed`` if it does not, or if that takes longer than a minute."""
+    """Compiles the copy for this interpreter and tests whether it runs, unless both have been done. Raises
+    ``ProgramFailed`` if it does not run, or if this takes longer than a minute."""
     root = copy / "drawbridge"
     if (root / "__pycache__" / f"__init__.{interpreter.tag}.pyc").exists():
         return

@@ -180,8 +180,8 @@ class Document:
         return ":" + self._space(":")
 
     def _is_spread(self, node: Node) -> bool:
-        """Whether a value's contents are on separate lines; for an empty value, whether the document's contents are
-        (True if the document is empty, too)."""
+        """Whether a value's contents are on separate lines. For a value without contents: whether it or the
+        document contains a line break, or the document has no contents either."""
         if node.items:
             return "\n" in self.text[node.start : node.items[0].start]
         inside = self.text[node.start : node.end]

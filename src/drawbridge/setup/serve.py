@@ -1,8 +1,9 @@
 """``drawbridge setup serve``: runs the agent server as a user service (a systemd unit or, on macOS, a launchd agent).
 
 The service runs ``drawbridge serve`` with the settings file, and with the environment variables that ``passed_on``
-selects from this command's environment. Secrets are never written into the unit: an API key belongs in ``serve.env``
-beside the settings file, unless the agent itself is logged in.
+selects from this command's environment. Secrets are never written into the service's file: with systemd, an API key
+belongs in ``serve.env`` beside the settings file, unless the agent itself is logged in. launchd does not read
+``serve.env``.
 """
 
 from __future__ import annotations

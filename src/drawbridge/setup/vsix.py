@@ -28,7 +28,7 @@ CONTENT_TYPES |= {".md": "text/markdown", ".svg": "image/svg+xml", ".txt": "text
 
 
 def pack(extension_dir: Path, target: Path) -> None:
-    """Writes ``target`` atomically; a missing directory above it is created.
+    """Writes ``target`` atomically; missing directories above it are created.
 
     Raises ``UnusableFile`` if ``extension_dir`` does not contain an extension, ``NotWritable`` if ``target`` can't
     be written.
@@ -64,7 +64,7 @@ def _package(extension_dir: Path) -> dict[str, Any]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """All files except hidden ones, always in the same order."""
+    """Yields all files, except hidden ones and those in hidden directories, always in the same order."""
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts):
             yield path

@@ -52,7 +52,8 @@ def changed_lines(old: list[str], new: list[str]) -> tuple[bytearray, bytearray]
 
 
 def _walk_side_by_side(old: list[str], new: list[str]) -> Iterator[Gap]:
-    """The gaps between equal parts. If no common lines are found, the whole rest is one gap."""
+    """The gaps between equal parts. Once no common lines are found, or too many lines were skipped, the whole rest is
+    one gap."""
     a = b = 0
     patience = (len(old) + len(new)) // 8
     while patience > 0:

@@ -210,7 +210,7 @@ HANDOVERS: Final = {
     "ended": "The session ended before the agent received the comments. They are drafts again.",
     "refused": "The agent now has more permissions than clients may use. The comments were not sent and are drafts again.",
 }
-"""Maps the state of a ``Handover`` to what happened to its comments."""
+"""Maps the state of a ``Handover`` of the protocol to what happened to its comments."""
 OUTDATED: Final = "These lines have changed since the comment was written:"
 COMMIT_LOST: Final = (
     "The connection was lost before the server responded. When you’re back online, the uncommitted files will be "
@@ -275,7 +275,8 @@ def answer_words(path: str, hunk: Hunk | None, of: str) -> str:
 
 def sent_words(count: int, position: int, *, waiting: bool = False) -> str:
     """What happens to comments that were sent. ``position``: the prompt's position in the queue; 0 if its run begins
-    immediately. ``waiting``: the comments wait until the agent of a terminal session stops."""
+    immediately. ``waiting``: the comments wait until the agent of a terminal session stops or receives its next
+    prompt."""
     if waiting:
         return f"Waiting: {counted(count, 'comment')}. {WAITING}"
     sent = f"Sent {counted(count, 'comment')}."

@@ -13,7 +13,7 @@ from drawbridge.protocols.http import MESSAGE_LIMIT, Fields
 
 
 class ServerOptions(Struct, frozen=True):
-    """The limits of an HTTP server. The bridge uses the defaults."""
+    """The options of an HTTP server. The bridge uses the defaults."""
 
     connections: int = 64
     """The maximum number of simultaneous connections, far more than one person's agents need. Waiting connections are
@@ -22,7 +22,7 @@ class ServerOptions(Struct, frozen=True):
     waiting: int = 64
     """How many of these connections may wait for their peer: for the rest of a request, the next request, or the end of
     a closing handshake. New connections are not closed because of this limit while their first requests may still
-    arrive."""
+    arrive, unless too many of them are from one place (``http_server.GRACE_PLACES``)."""
 
     message_bytes: int = MESSAGE_LIMIT
     """The maximum size of one message or body from a peer, in bytes. A longer message ends its WebSocket with 1009; a
@@ -32,7 +32,7 @@ class ServerOptions(Struct, frozen=True):
     """Whether a binary message is read as text. If not, it ends its WebSocket with 1003."""
 
     congested_bytes: int = 1024 * 1024
-    """The number of bytes waiting for a slow peer above which its ``congested`` is true."""
+    """The number of bytes waiting for a slow peer above which its connection is ``congested``."""
 
     kernel_bytes: int | None = None
     """The maximum number of unsent bytes that the kernel buffers for a peer, if that can be set: bytes in the kernel

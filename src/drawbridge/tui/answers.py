@@ -105,7 +105,7 @@ def only_accepts_edits(request: Request) -> bool:
 
 def piece(request: Request, risk: Mapping[str, Any]) -> str:
     """The text that a risk marks (its positions are in UTF-16 code units), cut to ``LONGEST_PIECE``; empty if the risk
-    concerns the whole field."""
+    concerns a whole field, or is not in a single field."""
     value: Any = request["input"]
     for name in str(risk.get("field", "")).split("."):
         value = value.get(name) if isinstance(value, Mapping) else None
@@ -119,7 +119,7 @@ def piece(request: Request, risk: Mapping[str, Any]) -> str:
 def questions(request: Request) -> list[dict[str, Any]]:
     """The questions of an AskUserQuestion call. Empty for any other tool, for a call over the Agent Client Protocol,
     which accepts no answers, and for a preview, which may lack some of the questions. Also empty if a question has no
-    text: the form would leave it out, although the answer contains it."""
+    text: the form can't show it, although the answer, which repeats the whole input, would contain it."""
     given = request["input"]
     asked = given.get("questions") if isinstance(given, dict) else None
     if request["tool_name"] != "AskUserQuestion" or request.get("form") == "acp" or request.get("truncated"):

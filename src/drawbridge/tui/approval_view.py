@@ -82,7 +82,7 @@ class ApprovalView(Vertical, can_focus=True):
             self.view = view
 
     class Closed(Message):
-        """The user has closed a request that another client decided, or that was withdrawn."""
+        """The user has closed a request that another client has resolved, or that was withdrawn."""
 
         def __init__(self, view: ApprovalView) -> None:
             super().__init__()
@@ -201,7 +201,7 @@ class ApprovalView(Vertical, can_focus=True):
         (first if first.display else self).focus(scroll_visible=not answers.questions(self.request))
 
     def fit(self, height: int) -> None:
-        """Sets the total height in lines."""
+        """Sets the maximum total height, in lines."""
         self._height = height
         self._fit()
 
@@ -237,7 +237,7 @@ class ApprovalView(Vertical, can_focus=True):
         self._set_state(settled=answer, busy=False)
 
     def failed(self) -> None:
-        """Lets the user answer again after an answer was refused."""
+        """Lets the user answer again after an answer could not be sent or was refused."""
         self._set_state(busy=False)
 
     # User actions.
@@ -340,8 +340,8 @@ class ApprovalView(Vertical, can_focus=True):
             self.query_one(".why", Input).focus()
 
     def back(self) -> bool:
-        """Returns to reading or to the previous question, or closes a request that is resolved or withdrawn. Returns
-        whether there was anything to leave. What the user has written is kept."""
+        """Goes back to reading or to the previous question, without losing what the user has written; or closes a
+        request that is resolved or withdrawn. Returns whether there was anything to leave."""
         if self.is_settled:
             self.post_message(self.Closed(self))
         elif self._is_at_later_question:

@@ -26,7 +26,8 @@ class ApprovalState(NamedTuple):
     """The state of a request on this terminal. ``edited``: the user changed the text. ``settled``: another client's
     answer, or the withdrawal; None before that. ``unseen``: the number of lines that have not been on the screen yet;
     ``hasty``: the user tried to accept anyway. ``next_question``: another question from the agent follows this one.
-    ``told_above``: what ``remember`` would change is shown in the request, since its button has no room for it.
+    ``told_above``: what ``remember`` would change is shown in the request, since the ``always`` button has no room for
+    it or was not completely visible.
     """
 
     mode: Mode = "read"

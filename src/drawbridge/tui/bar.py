@@ -1,4 +1,5 @@
-"""The line at the top: the current screen, and the state of the connection in words."""
+"""The bar at the top: what the screen shows, and the state of the connection in words. A second line describes a
+problem with the connection."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def _shown_of_acp(call: Mapping[str, Any]) -> set[str]:
 
 
 def _content_of_acp(tool: str, part: Any, proposal: Mapping[str, Any] | None) -> Iterator[Part]:
-    """The parts for one element of an ACP tool call's ``content``, including fields that its kind does not have."""
+    """The parts for one element of an ACP tool call's ``content``, including fields that its type does not define."""
     match part:
         case {"type": "content", "content": {"type": "text", "text": str(text), **of_text}, **rest}:
             yield Part("markdown" if tool == PLAN else "words", text)

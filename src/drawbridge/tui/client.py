@@ -151,8 +151,8 @@ class Client:
         input: Message | None = None,
         remember: bool = False,
     ) -> None:
-        """Sends a decision on an open approval request. Raises ``RequestError``, unless the server has already recorded
-        the same decision from this terminal."""
+        """Sends a decision on an open approval request. Raises ``RequestError``, but not if the server refuses the
+        decision because it has already recorded the same one from this terminal."""
         data: Message = {"approval_id": approval_id, "decision": "allow" if allow else "deny"}
         data |= {"message": message} if message else {}
         data |= {"remember": True} if remember else {}
@@ -376,7 +376,8 @@ class Client:
 
 
 def own_name() -> str:
-    """The name that other clients see for decisions from this terminal."""
+    """The name that other clients see for decisions from this terminal if it uses the owner's token; with any other
+    token, they see the device's name."""
     try:
         person = getpass.getuser()
     except (KeyError, OSError):

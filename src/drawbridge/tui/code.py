@@ -131,7 +131,7 @@ class DiffLines:
             yield self[at]
 
     def _number(self, line: Line) -> int:
-        """The line's number in the whole text."""
+        """The line's number in the whole file."""
         return line.number + self._above[line.kind != "removed"]
 
     def _height(self, line: Line) -> int:

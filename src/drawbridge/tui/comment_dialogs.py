@@ -23,7 +23,7 @@ from drawbridge.tui.review_comments import Card, Writing
 from drawbridge.tui.wording import block, one_line
 
 CAN_RESOLVE: Final = ("sent", "resolved")
-"""The states of comments that the agent has received."""
+"""The states of comments that were sent to the agent."""
 
 LOW: Final = 24
 """The height in lines below which there are no empty lines between the parts of a dialog."""
@@ -40,7 +40,7 @@ class CommentDialog(ModalScreen[None]):
     """The dialog in which the user writes the comment ``one``. Everything that is typed is stored in ``one``
     immediately, so that it is kept when the dialog is closed and when the server refuses the comment.
 
-    ``save``: stores ``one`` in the background. ``show`` must be called after every change.
+    ``save``: saves ``one`` on the server, in the background. ``show`` must be called after every change.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -159,7 +159,8 @@ def _beginning(quote: str) -> str:
 
 class CommentsDialog(ModalScreen[None]):
     """The dialog that lists all comments of the review. ``first``: the id of the comment that is selected first.
-    ``edit``: opens a draft for editing. ``go``: goes to the comment's change. ``send``: sends all drafts."""
+    ``edit``: opens a draft for editing. ``go``: goes to the comment's change. ``send``: asks whether to send all
+    drafts."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", show=False),

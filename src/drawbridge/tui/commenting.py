@@ -31,14 +31,15 @@ class Commenting:
         self.version = ""
         """The version of the drafts in ``all``."""
         self.handover = ""
-        """The state of the comments that were handed over to the agent of a terminal session; "" if none were."""
+        """The state of the comments that were last left for the agent of a terminal session; empty if there are none,
+        or if the agent has received them."""
         self.problem = ""
         """Why the comments could not be withdrawn; empty if nothing went wrong."""
         self.parts: Sequence[Part] = ()
         self.busy: set[str] = set()
         """The ids of comments with a request that is not answered yet."""
         self.notes: dict[str, str] = {}
-        """Why the last request about a comment was refused, by the comment's id."""
+        """A message about a comment, such as why the last request about it was refused, by the comment's id."""
 
     # What this device may do.
 

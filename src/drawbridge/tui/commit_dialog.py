@@ -38,7 +38,7 @@ class Committing:
         self._changed = changed
         self._load = load
         self.kept: Sequence[str] = ()
-        """The paths of all files that could be committed."""
+        """The paths of the files that can be committed, as far as the server lists them."""
         self.offer: Mapping[str, Any] = {}
         """What the server offers to commit; empty if it offers nothing."""
 

@@ -56,7 +56,8 @@ class _Refused(Exception):
 
 class Connection:
     """A connection that reconnects automatically. ``find``: returns the server's address; called for each attempt.
-    ``name``: the name that other clients see for decisions from here.
+    ``name``: the name that other clients see for decisions from here if the token is the owner's; with any other token,
+    they see the device's name.
 
     ``on_open`` is called once the token has been accepted, before lasting requests are sent again. Callbacks must not
     block.
@@ -134,7 +135,7 @@ class Connection:
             await self.close()
 
     def retry_now(self) -> None:
-        """Reconnects without waiting for the next attempt."""
+        """Starts the next attempt now. Has no effect unless ``run`` is waiting for it."""
         self._hurry.set()
 
     async def ask(

@@ -93,7 +93,8 @@ class Conversation:
         self._questions: dict[str, Item] = {}
         self._snapshot = 0
         self._prompts: dict[str, Record] = {}
-        """By run id, the prompts whose runs have not begun, as far as that is known."""
+        """By run id, the records of prompts whose runs begin at a later record, or have not begun as far as is
+        known."""
         self._edits: dict[str, Record] = {}
         """By run id, the record of the latest edit to a prompt in the queue."""
         self._begun: dict[str, int] = {}
@@ -301,7 +302,8 @@ class Conversation:
         return {**finished, "prompt": _prompt_in(known.message) if known is not None else ""}
 
     def _add_prompt(self, record: Record, seq: int) -> None:
-        """Adds a prompt as it was sent. ``seq``: the record at which it is shown."""
+        """Adds a prompt, with its latest edit if it was edited in the queue. ``seq``: the record at which it is
+        shown."""
         run = _run_of(record)
         sent = self._edits.get(run or "", record)
         by = record.message.get("by") if isinstance(record.message, dict) else None
@@ -339,7 +341,7 @@ class Conversation:
                     given = block.get("input")
                     data = {"name": name, "input": given if isinstance(given, dict) else {}}
                     known = self._tools.get(id)
-                    if known is not None and known.data["result"] is None:  # the agent has completed its call
+                    if known is not None and known.data["result"] is None:  # this block completes the call
                         known.data |= data
                         known.version += 1
                         continue

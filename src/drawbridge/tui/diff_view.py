@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar, Final, TypeAlias
 
 from textual import events
@@ -19,8 +20,8 @@ from textual.widget import Widget
 from drawbridge.tui.code import DiffLines
 
 LOOK_SECONDS: Final = 0.3
-"""The interval, in seconds, at which to check whether a notice still covers lines of a view: Textual does not report
-when a notice closes."""
+"""The interval, in seconds, at which a view is checked again while an animation scrolls it or a notice covers some of
+its lines: Textual does not report when a notice closes."""
 
 
 def on_screen(widget: Widget, region: Region) -> Region | None:
@@ -80,7 +81,7 @@ class LinesView(ScrollView, can_focus=True):
         self._again: Timer | None = None
 
     def on_mount(self) -> None:
-        self._again = self.set_interval(LOOK_SECONDS, self.look, pause=True)
+        self._again = self.set_interval(LOOK_SECONDS, partial(self.call_after_refresh, self.look), pause=True)
 
     @property
     def unseen(self) -> int:
@@ -92,19 +93,25 @@ class LinesView(ScrollView, can_focus=True):
         """Records which lines are on the screen now: none while another screen is in front, and only those above the
         first line that a notice covers."""
         shown = on_screen(self, self.content_region)
-        if shown is None or self.app.animator.is_being_animated(self, "scroll_y"):
-            return  # lines that an animation scrolls past do not count as seen
+        is_moving = self.app.animator.is_being_animated(self, "scroll_y")
+        self._look_again(is_moving)  # lines that an animation scrolls past do not count as seen
+        if shown is None or is_moving:
+            return
         top = self.scroll_offset.y + shown.y - self.content_region.y
         # A resize may change the lines a moment before the view has its new position.
         if not shown.width or shown.width < self._width or top > self._seen:
             return
         end = min(len(self._lines), top + shown.height)
         free = next((at for at in range(self._seen, end) if is_covered(self, shown, at - top)), end)
-        if self._again is not None:
-            (self._again.resume if free < end else self._again.pause)()
+        self._look_again(free < end)
         if free > self._seen:
             self._seen = free
             self.post_message(self.Seen())
+
+    def _look_again(self, is_needed: bool) -> None:
+        """Sets whether to look again soon, because an animation or a notice that covers lines will end."""
+        if self._again is not None:
+            (self._again.resume if is_needed else self._again.pause)()
 
     def page(self, by: int) -> None:
         """Scrolls by a page, down (1) or up (-1)."""

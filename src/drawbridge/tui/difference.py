@@ -24,7 +24,7 @@ class Line(NamedTuple):
     for ``skipped``, the number of unchanged lines that are left out.
 
     ``marks``: the ranges in which the line differs from the one that it replaces, or that replaces it; empty if there
-    is no such line, or if they are not compared word by word.
+    is no such line, if one of the two is too long, or if they have hardly anything in common.
     """
 
     kind: Kind

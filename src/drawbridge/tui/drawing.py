@@ -59,7 +59,7 @@ class Painter:
         )
 
     def item(self, item: Item, width: int, *, folded: bool, whole: str | None) -> list[Strip]:
-        """The lines of an item. ``whole``: the complete record, if the user has requested it."""
+        """The lines of an item. ``whole``: the text of the complete record, if the user has requested it."""
         width = max(10, width)
         strips = list(self._of_kind(item, width, folded=folded))
         if whole is not None:
@@ -310,7 +310,7 @@ def _harmless_strips(lines: Iterable[Iterable[Segment]]) -> list[Strip]:
 
 def _harmless_segments(line: Iterable[Segment]) -> Iterator[Segment]:
     """A line's harmless segments. They are checked together, since a character's neighbors decide whether it is
-    shown."""
+    escaped."""
     segments = [segment for segment in line if not segment.control]
     # Most lines are drawn after a space, with which an accent at the start of the line would combine.
     pieces = iter(harmless_pieces("".join((" ", *(segment.text for segment in segments))))[1:])

@@ -1,5 +1,5 @@
-"""The conversation as a long list of lines. An item is drawn again only if it or the width has changed, or if the user
-has folded or unfolded it."""
+"""The conversation as a long list of lines. An item is drawn again only if it or the width has changed, if the user has
+folded or unfolded it, or if its complete text has arrived."""
 
 from __future__ import annotations
 

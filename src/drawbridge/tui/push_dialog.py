@@ -34,8 +34,8 @@ class Pushing:
         self._changed = changed
         self._load = load
         self.offer: Mapping[str, Any] | None = None
-        """What the server offers to push; None if there is no branch or remote, if pushes are off, or after
-        ``forget``."""
+        """What the server offers to push; None if there is no branch, commit or remote, if the server does not allow
+        pushes, until a review has been received, and after ``forget``."""
 
     @property
     def state(self) -> Push:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from textual.app import ComposeResult
@@ -56,7 +57,7 @@ class QuestionForm(VerticalScroll):
         yield from self._groups
 
     def on_mount(self) -> None:
-        self._again = self.set_interval(LOOK_SECONDS, self.look, pause=True)
+        self._again = self.set_interval(LOOK_SECONDS, partial(self.call_after_refresh, self.look), pause=True)
         self.screen.screen_layout_refresh_signal.subscribe(self, self._laid_out)
         self._show()
 
@@ -95,10 +96,13 @@ class QuestionForm(VerticalScroll):
 
     def look(self) -> None:
         """Records which lines are on the screen now."""
-        if not self.app.animator.is_being_animated(self, "scroll_y"):  # lines that scroll past do not count as seen
+        if self.app.animator.is_being_animated(self, "scroll_y"):  # lines that scroll past do not count as seen
+            is_incomplete = True
+        else:
             covered = [self._look_at(widget) for widget in (*self._needed(), *self._groups[self._step].buttons)]
-            if self._again is not None:
-                (self._again.resume if any(covered) else self._again.pause)()
+            is_incomplete = any(covered)
+        if self._again is not None:  # an animation, or a notice that covers lines, will end
+            (self._again.resume if is_incomplete else self._again.pause)()
         if self.unseen != self._unseen:
             self._unseen = self.unseen
             self.post_message(self.Seen())

@@ -21,7 +21,8 @@ from drawbridge.tui.history import History
 from drawbridge.tui.requests import complain, do
 
 STILL_SECONDS: Final = 1.0
-"""Seconds without a keystroke after which an approval request takes the focus from an empty prompt box."""
+"""Seconds without a keystroke after which an approval request takes the focus from an empty prompt box or from the
+history."""
 
 RESTARTED: Final = {"reason": "the server was restarted"}
 

@@ -192,7 +192,7 @@ def begun(part: Part, place: Place, quote: str) -> Writing:
 
 
 def changing(draft: Comment, part: Part | None) -> Writing:
-    """A change to a draft. ``part``: the part at which the draft is shown; None if its file has no parts."""
+    """A change to a draft. ``part``: the part at which the draft is shown; None if it is not shown at a part."""
     offset = (
         int(draft["line"]) - start_of(part.hunk, draft["side"]) if part is not None and part.hunk is not None else 0
     )
@@ -208,7 +208,8 @@ Shown: TypeAlias = Literal["text", "hint", "code"]
 
 
 class Card(NamedTuple):
-    """A comment as it is shown. ``state``: as in the protocol, or ``writing`` if the server does not have it yet."""
+    """A comment as it is shown. ``state``: as in the protocol, or ``writing`` for text that the server does not have
+    yet."""
 
     state: str
     who: str
@@ -237,8 +238,8 @@ def place_of(comment: Comment) -> Place:
 
 
 def part_of(comment: Comment, parts: Iterable[Part]) -> Part | None:
-    """The part at which a comment is shown: the one with its lines, otherwise the nearest in its file; None if the file
-    has no parts."""
+    """The part at which a comment is shown: the one with its lines, otherwise the nearest in its file; None if no part
+    of the file is left in the review."""
     place = place_of(comment)
 
     def distance(part: Part) -> int:

@@ -12,7 +12,7 @@ CONTEXT: Final = 3
 """The number of unchanged lines that are shown on each side of a hunk."""
 
 MARKED: Final = 200
-"""The maximum number of pairs of lines whose words are compared."""
+"""The maximum number of pairs of lines in a hunk whose words are compared."""
 
 VIEW_ONLY: Final = "View only. Decide from another device."
 
@@ -23,8 +23,8 @@ COMMENTS_ONLY: Final = "You can comment here. Decide from another device."
 class Part(NamedTuple):
     """A unit that the user decides on: a hunk, or a file whose hunks were too large for the message (``hunk`` is None).
 
-    ``draft``: None if the hunk is still in the review; otherwise the user's own text, which is still shown. It is empty
-    if the user has only begun a comment there.
+    ``draft``: None if the part is still in the review; otherwise the user's own text, which is still shown, and
+    ``hunk`` is None as well. The text is empty if the user has only begun a comment there.
     """
 
     key: str

@@ -138,8 +138,9 @@ class _Lines:
 
 
 class _Block(NamedTuple):
-    """A part, or the heading of a file. ``body``: the lines that must have been on the screen before it can be decided
-    on. They are counted without comments, so that a new comment does not make them unseen."""
+    """A part, the heading of a file, or the text below the last part. ``body``: the lines that must have been on the
+    screen before the part can be decided on. They are counted without comments, so that a new comment does not make
+    them unseen."""
 
     part: Part | None
     path: str
@@ -226,7 +227,7 @@ class ReviewView(ScrollView, can_focus=True):
         self._width = 0
 
     def on_mount(self) -> None:
-        self._again = self.set_interval(LOOK_SECONDS, self.look, pause=True)
+        self._again = self.set_interval(LOOK_SECONDS, partial(self.call_after_refresh, self.look), pause=True)
 
     # What is shown.
 
@@ -285,7 +286,8 @@ class ReviewView(ScrollView, can_focus=True):
         return None if self.choice is None else review_comments.quote_of(self._rows, self.choice.place)
 
     def choose(self) -> bool:
-        """Begins to choose lines of the current part, at first all lines of its hunk. Returns False if it has none."""
+        """Begins to choose lines of the current part: at first the new lines of its hunk or, if there are none, the
+        removed ones. Returns False if it has no lines."""
         part = self.part
         self.choice = review_comments.chosen(part) if part is not None and self._rows else None
         self.refresh()
@@ -322,7 +324,7 @@ class ReviewView(ScrollView, can_focus=True):
         return lines.rows if lines is not None else ()
 
     def _go_to_choice(self) -> None:
-        """Scrolls to the line that the last key has chosen."""
+        """Scrolls to the line that the last key has chosen, or to the first line of the initial choice."""
         choice, at = self.choice, self._index(self.current)
         block = self._blocks[at] if at is not None else None
         if choice is None or at is None or block is None or block.lines is None:
@@ -423,15 +425,14 @@ class ReviewView(ScrollView, can_focus=True):
         """Records which lines are on the screen now, without those that a notice covers. If the current part is off the
         screen, a part that is on it becomes the current one."""
         shown = on_screen(self, self.content_region)
-        if shown is None or not shown.width or shown.width < self._width:
+        is_moving = self.app.animator.is_being_animated(self, "scroll_y")
+        self._look_again(is_moving)  # lines that an animation scrolls past do not count as seen
+        if shown is None or not shown.width or shown.width < self._width or is_moving:
             return
-        if self.app.animator.is_being_animated(self, "scroll_y"):
-            return  # lines that an animation scrolls past do not count as seen
         top = self.scroll_offset.y + shown.y - self.content_region.y
         indices = self._indices(top, top + shown.height)
         covered = {top + row for row in range(shown.height) if is_covered(self, shown, row)}
-        if self._again is not None:
-            (self._again.resume if covered else self._again.pause)()
+        self._look_again(bool(covered))
         for at in indices:
             block = self._blocks[at]
             if block.part is not None:
@@ -447,6 +448,11 @@ class ReviewView(ScrollView, can_focus=True):
             self._drop_choice()
             self.refresh()
         self.post_message(self.Looked())
+
+    def _look_again(self, is_needed: bool) -> None:
+        """Sets whether to look again soon, because an animation or a notice that covers lines will end."""
+        if self._again is not None:
+            (self._again.resume if is_needed else self._again.pause)()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)

@@ -11,7 +11,7 @@ from drawbridge.text.review_words import Numbers, numbers
 from drawbridge.tui.review_comments import Writing
 
 REMEMBERED: Final = 100
-"""The maximum number of changes that are kept for a review that is not on the screen."""
+"""The maximum number of ``review_changed`` updates that are stored for a review that is not on the screen."""
 
 
 NEWS: Final = frozenset(

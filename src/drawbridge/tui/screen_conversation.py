@@ -295,7 +295,8 @@ class ConversationScreen(Screen[None]):
         return self._cancels_since is not None and time.monotonic() - self._cancels_since >= READING_SECONDS
 
     def action_stop(self) -> None:
-        """Stops the run. Without a run, cancels what is scheduled: a stop alone would not end the schedule."""
+        """Stops the run. Without a run, cancels the automatic continuation after a rate limit or what is scheduled: a
+        stop alone would not end the schedule."""
         if self._cancels and not self.may_cancel:
             self.notify("The run has ended. Press s again to cancel what is scheduled.", markup=False)
             return
@@ -376,7 +377,7 @@ class ConversationScreen(Screen[None]):
         do(self, go())
 
     def action_back(self) -> None:
-        """Leaves the field; in an approval request, returns to reading."""
+        """Goes back in the approval request, as in ``ApprovalView.back``; otherwise leaves the field."""
         if self.card is not None and self.card.back():
             return
         if not self._in_field:

@@ -40,7 +40,8 @@ REPEAT_SECONDS: Final = 0.15
 """The maximum number of seconds between two repeats of a key that is held down."""
 
 GONE: Final = frozenset({"INVALID_PATH", "PROJECT_NOT_FOUND"})
-"""The codes of errors after which there is nothing to decide: the directory or the project is gone."""
+"""The codes of errors after which there is nothing to decide on: the project or its directory no longer exists, or the
+directory is no longer allowed."""
 
 EMPTY: Final = "Changes made by the agent’s runs are shown here until someone decides on them."
 WRITTEN: Final = "Your comment is kept here until you add it: c continues, d discards it."
@@ -102,7 +103,7 @@ class ReviewScreen(Screen[None]):
         self._requested: dict[str, object] = {}
         self._shown_at = 0.0
         self._state = ""
-        """The project's state at the last redraw."""
+        """The project's state at the last call of ``show``."""
         self._commenting = Commenting(client, project, self._comments_changed, self.load)
         self._committing = Committing(client, project, self._redraw, self.load)
         self._pushing = Pushing(client, project, self._redraw, self.load)

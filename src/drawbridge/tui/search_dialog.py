@@ -1,4 +1,4 @@
-"""The dialog that searches the history of the shown project and goes to a result."""
+"""The dialog that searches the history of the shown project and lets the user choose a result."""
 
 from __future__ import annotations
 

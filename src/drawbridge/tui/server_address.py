@@ -25,7 +25,7 @@ FINGERPRINT: Final = re.compile(r"([0-9A-F]{2}:){31}[0-9A-F]{2}")
 @dataclass(frozen=True)
 class ServerAddress:
     """What is needed to connect to a server. ``fingerprint``: SHA-256 of the expected certificate, which then does not
-    need a trusted signature; None if the certificate is verified in the usual way.
+    need a trusted signature; None if the certificate is verified in the usual way, or if the server does not use TLS.
 
     ``token``: empty if there is no token file, since a server may not need one. ``token_file``: for error texts.
     """
@@ -92,7 +92,7 @@ class Finder:
         context = ssl.create_default_context()
         if fingerprint is not None:
             context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE  # the fingerprint is compared before anything is sent
+            context.verify_mode = ssl.CERT_NONE  # the fingerprint is compared before the token is sent
             return context
         trusted = Path(self._ca or own.cert or data / "tls" / "cert.pem")
         if self._ca is not None or (is_here(url) and trusted.exists()):

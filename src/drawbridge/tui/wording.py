@@ -33,8 +33,8 @@ QUESTIONS: Final = "AskUserQuestion"
 """The tool with which an agent asks the user its own questions."""
 
 IN_TERMINAL: Final = ("answered elsewhere", "asked in the terminal", "overruled")
-"""How the reason for a withdrawal begins if the user decided in the agent's own dialog in the terminal, or still has to
-decide there: such a request is not shown as withdrawn."""
+"""How the reason for a withdrawal begins if the user decided in the agent's own dialog in the terminal, still has to
+decide there, or decided too late in Drawbridge: such a request is not shown as withdrawn."""
 
 
 def mode(project: Mapping[str, Any], name: str, offers: Iterable[Mapping[str, Any]]) -> str:
@@ -163,8 +163,8 @@ def listed_state(project: Mapping[str, Any]) -> str:
 
 
 def waits_until(project: Mapping[str, Any]) -> str:
-    """Why and when an idle project continues automatically: a rate limit has stopped it, or its agent has scheduled
-    something. Empty if it is not idle or does not continue."""
+    """Why an idle project continues automatically, with a time: a rate limit has stopped it (when it resumes), or its
+    agent has scheduled something (when the last scheduled run begins). Empty if it is not idle or does not continue."""
     if project.get("state") == "EXECUTING":
         return ""
     if resumes := project.get("continues_at"):
@@ -197,7 +197,8 @@ def agent_words(agent: Mapping[str, Any]) -> str:
 
 
 def context_words(agent: Mapping[str, Any]) -> str:
-    """How full the agent's context is, in percent or, if its size is unknown, in tokens; empty if neither is known."""
+    """How full the agent's context is, in percent or, if its size is unknown, in tokens; empty if the number of tokens
+    in it is unknown."""
     tokens, window = agent.get("context_tokens"), agent.get("context_window")
     if not tokens:
         return ""

@@ -22,7 +22,9 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def line(path: Path, number: int, words: str = "", **more: Any) -> dict[str, Any]:
-    """Returns a line as 2.1.329 writes it, ``number`` seconds after noon. Even numbers are prompts, odd ones answers."""
+    """Returns a line as Claude Code 2.1.329 writes it ``number`` seconds after noon: a prompt if ``number`` is even, an
+    answer if it is odd.
+    """
     stamp = (NOON + timedelta(seconds=number)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     shared = {"uuid": f"u{number}", "timestamp": stamp, "cwd": str(path), "isSidechain": False} | more
     if number % 2 == 0:

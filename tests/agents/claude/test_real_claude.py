@@ -1,6 +1,7 @@
 """The real ``claude`` CLI as the server's agent: prompts, conversations, questions.
 
-``DRAWBRIDGE_TEST_RECORD=tests/transcripts/server pytest tests/agents/claude`` records the named sessions again.
+``DRAWBRIDGE_TEST_RECORD=tests/transcripts/server pytest tests/agents/claude`` records the sessions of the tests marked
+with ``recorded`` again.
 """
 
 from __future__ import annotations

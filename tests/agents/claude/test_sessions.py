@@ -28,7 +28,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def lines(directory: Path | str | None, prompt: Any = "hello") -> list[dict[str, Any]]:
-    """Returns the lines of a conversation as 2.1.329 writes them."""
+    """Returns the lines of a conversation as Claude Code 2.1.329 writes them."""
     where = {} if directory is None else {"cwd": str(directory)}
     return [
         {"type": "queue-operation", "operation": "enqueue", "content": "not the title"},

@@ -18,7 +18,7 @@ HOLD = text("(the model is silent)")
 
 
 class HoldingStub(GeminiStub):
-    """A stub whose model does not answer a ``HOLD`` until the test ends, or for up to ``PATIENCE`` seconds."""
+    """A stub that holds back a turn with ``HOLD`` until the test ends, but no longer than ``PATIENCE`` seconds."""
 
     def __init__(self) -> None:
         super().__init__()

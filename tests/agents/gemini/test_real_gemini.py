@@ -176,7 +176,9 @@ async def test_a_lost_conversation(project: Path, model: GeminiStub) -> None:
 
 @pytest.mark.thorough  # its recording is played in every run
 async def test_a_conversation_that_goes_on(project: Path, model: GeminiStub) -> None:
-    """A new process resumes the conversation within its first minute. Replayed messages are not passed on again."""
+    """A new process resumes the conversation in the minute in which the conversation began. Replayed messages are not
+    passed on again.
+    """
     model.will_say(text("I am Ada."), text("Ada, as I said."))
     async with session(gemini.agent(model), project) as first:
         assert (await first.turn("Who are you?")).ok

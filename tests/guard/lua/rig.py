@@ -85,7 +85,7 @@ class Workstation:
         return str((await self.person.call("nvim_get_mode"))["mode"])
 
     async def comes_into(self, mode: str) -> None:
-        """Waits for a mode, including modes in which Neovim answers nothing else."""
+        """Waits for a mode, even one in which Neovim answers no request except the one for its mode."""
         await sooner_or_later(self.mode, mode.__eq__, f"mode {mode}")
 
 

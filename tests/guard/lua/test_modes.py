@@ -21,7 +21,7 @@ CONNECTED = ("Claude Code",)
 
 @pytest.fixture
 async def at(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Workstation]:
-    """A Neovim with a bridge, to which the hook's parent process is connected as the agent."""
+    """A Neovim whose bridge reports this process, which starts the hooks through a shell, as the connected agent."""
     async with workstation(program, tmp_path, *QUICK) as made:
         monkeypatch.setenv("NVIM", made.person.address)
         await made.editor.announce(BridgeState(4711, "token", CONNECTED, (os.getpid(),)))

@@ -46,6 +46,13 @@ test('text that is not a link stays text', () => {
     assert.equal(made(text), `<p>${text}</p>`);
 });
 
+test('a link contains no other link', () => {
+  const badge = '[![build](https://e.com/a.svg "t")](https://e.com/b)';
+  assert.equal(made(badge), '<p><a>build</a></p>');
+  assert.equal(made(badge, { whole: true }), '<p><a>build (https://e.com/a.svg “t”)</a> (https://e.com/b)</p>');
+  assert.equal(made('[see `src/a.py`](https://e.com)', { openFile() {} }), '<p><a>see <code>src/a.py</code></a></p>');
+});
+
 test('a table of too many columns stays text', () => {
   const table = (columns) => made(`${'a|'.repeat(columns)}\n${'-|'.repeat(columns)}`);
   assert.equal(table(60).match(/<th>/g).length, 60);

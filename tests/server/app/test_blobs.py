@@ -1,5 +1,5 @@
-"""Data too large for a message is uploaded and downloaded in pieces, within limits, and uploads are deleted an hour
-after their last use.
+"""Data too large for a message is uploaded and downloaded in pieces, within limits, and uploads expire an hour after
+their last use.
 """
 
 from __future__ import annotations

@@ -150,5 +150,7 @@ async def test_half_sent_tls_handshakes_block_nobody(tmp_path: Path) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 async def test_half_sent_first_messages_block_nobody(tmp_path: Path, tls: bool) -> None:
-    """The server waits for the tokens of up to 64 clients of one address, and reads each in pieces of up to 256 kB."""
+    """The server waits for the tokens of up to 64 clients of one address, and reads from each of them in pieces of up
+    to 256 kB.
+    """
     await check(tmp_path, tls, sent(b"GET /ws", HANDSHAKE + b"\r\n\r\n"), 2 * LITTLE)

@@ -28,7 +28,7 @@ from drawbridge.server.auth.entrance import ClientLimits, Entrance
 from drawbridge.server.auth.scopes import Scope
 from drawbridge.server.serve import terms
 from drawbridge.server.sessions.ceilings import Ceilings
-from drawbridge.server.sessions.context import Limits
+from drawbridge.server.sessions.limits import Limits
 from drawbridge.transport.http_server import HttpServer
 from tests.server.wire_client import WireClient, connected
 

@@ -25,7 +25,7 @@ from drawbridge.server.auth.scopes import Identity
 from drawbridge.server.auth.ssh_keys import Keys, challenge
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import Budgets
-from drawbridge.server.sessions.disk import Disk, Sizes
+from drawbridge.server.sessions.disk import Sizes
 from tests.server.auth.rig import OWNER, Server, code_of, serving
 from tests.server.auth.test_audit import events
 from tests.server.auth.test_limits import SOMEWHERE, Clock, auth, first_words, many, status
@@ -106,12 +106,12 @@ async def option_above_its_ceiling(guest: Guest) -> Shown:
 
 
 async def budget_used_up(guest: Guest) -> Shown:
-    guest.server.core.context.budgets = Budgets(day=0.001)
+    guest.server.core.grants.budgets = Budgets(day=0.001)
     return await guest.execute()
 
 
 async def room_used_up(guest: Guest) -> Shown:
-    guest.server.core.context.disk = Disk(guest.server.data, Sizes(0, 0), lambda announced: None)
+    guest.server.core.disk._sizes = Sizes(0, 0)
     return await guest.execute()
 
 

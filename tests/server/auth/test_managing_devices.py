@@ -1,4 +1,6 @@
-"""A client with all rights can list, revoke and pair devices, like the owner's commands."""
+"""A device with the ``admin`` scope that is not confined to projects can list, revoke and pair devices, as the owner's
+commands do.
+"""
 
 from __future__ import annotations
 

@@ -55,7 +55,9 @@ NOT_ROWS = (
     Row("rename", Rename, "run", Core, Core.run_revert, Reply("renamed", Renamed)),  # type: ignore[arg-type]
     Row("set_mode", commands.SetMode, "run", Core, Core.set_mode, OK, Audit("named", title)),  # type: ignore[misc]
 )
-"""mypy compares request, owner, reply and audit with the handler, and reports a `type: ignore` that is not needed."""
+"""Rows that mypy must reject: it compares request, owner, reply and audit with the handler, and reports a
+`type: ignore` that is not needed.
+"""
 
 
 @pytest.fixture

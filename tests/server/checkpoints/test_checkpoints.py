@@ -19,7 +19,7 @@ from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints
 from drawbridge.server.checkpoints.git import NoCheckpoint
 from drawbridge.server.protocol.messages import FRAME_BYTES, Answer, encode
 from drawbridge.server.protocol.replies import RunChanges
-from drawbridge.server.sessions.context import Limits
+from drawbridge.server.sessions.limits import Limits
 from tests.server.checkpoints.rig import RUN, a_run, everything, git, make_project
 from tests.server.core_rig import Client, Server, serving
 from tests.waiting import PATIENCE, until

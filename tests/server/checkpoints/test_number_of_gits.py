@@ -41,7 +41,7 @@ async def changes(checkpoints: Checkpoints, name: str) -> dict[str, str]:
 
 
 async def before_the_turn(checkpoints: Checkpoints, calls: Callable[[], list[str]]) -> list[str]:
-    """Begins a second turn. Returns the git commands that it has to wait for."""
+    """Begins a second run. Returns the git commands that the run has to wait for."""
     calls()
     storing = asyncio.Event()
     store = checkpoints._store

@@ -1,4 +1,4 @@
-"""A client sees what a run changed, and can revert it."""
+"""A client sees what a run changed, and can revert these changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from drawbridge.server.checkpoints import checkpoints
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import Ceilings
-from drawbridge.server.sessions.context import Limits
+from drawbridge.server.sessions.limits import Limits
 from tests import programs
 from tests.server.checkpoints.rig import git
 from tests.server.core_rig import Client, Process, Server, records, serving, settled
@@ -152,7 +152,7 @@ async def test_the_server_does_not_stop_during_a_revert(tmp_path: Path, monkeypa
 async def test_a_ceiling_applies_to_a_clients_options(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
-        server.core.context.ceilings = Ceilings(max_turns=3)
+        server.core.grants.ceilings = Ceilings(max_turns=3)
         project = await server.project(phone)
         with pytest.raises(ClientError) as refused:
             await server.does(phone, "execute", project, prompt="go", options={"dangerously_skip_permissions": True})
@@ -248,7 +248,7 @@ async def test_a_run_in_another_work_tree_is_marked_after_an_end(tmp_path: Path,
         project = await server.project(phone)
         process, worktree = await idle_in_a_worktree(server, phone, project)
         if end == "timed out":
-            server.core.context.limits = Limits(checkpoints=False, idle_seconds=0.01)
+            server.core.processes.limits = Limits(checkpoints=False, idle_seconds=0.01)
         await server.running(phone, project)
         if end == "killed":
             await server.does(phone, "agent_kill", project)
@@ -275,7 +275,7 @@ async def test_a_refused_run_is_not_marked(tmp_path: Path) -> None:
         await idle_in_a_worktree(server, phone, project)
         other = await server.running(phone, await server.project(phone, "two"))
         await server.does(phone, "execute", project, prompt="go", options={"permission_mode": "acceptEdits"})
-        server.core.context.ceilings = Ceilings(modes=("default",))
+        server.core.grants.ceilings = Ceilings(modes=("default",))
         other.ends()
         await until(lambda: len(phone.updates("run_finished")) == 3, "the end of the run that is refused")
         refused = phone.updates("run_finished")[-1]

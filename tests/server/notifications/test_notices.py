@@ -1,5 +1,5 @@
 """Users are notified that an agent waits for them or has finished. A notification contains none of the agent's text,
-except a short command that can be decided in the notification.
+except a short command that the user can allow or deny in the notification.
 """
 
 from __future__ import annotations

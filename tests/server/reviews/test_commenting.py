@@ -518,7 +518,7 @@ async def test_a_file_whose_name_is_not_utf_8_gets_comments(tmp_path: Path) -> N
 
 
 async def test_a_comment_on_a_kept_file_whose_name_is_not_utf_8_stays_at_its_line(tmp_path: Path) -> None:
-    """The review no longer contains the file, which is in a part of a repository."""
+    """The review no longer contains the file. The project is a subdirectory of its repository."""
     async with reviewing(tmp_path, inside="part") as one:
         await one.run(lambda directory: (directory / ODD_NAME).write_text(POEM))
         id = await one.write(3, "line 3\n", path=SHOWN_NAME)

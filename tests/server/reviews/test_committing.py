@@ -27,7 +27,7 @@ ME = ("Ada", "ada@example.com")
 async def committing_to(folder: Path, inside: str = "") -> AsyncIterator[Reviewed]:
     """A project in a repository that has a user name and an email address, on a server that lets clients commit."""
     async with reviewing(folder, inside) as one:
-        one.server.core.context.ceilings = Ceilings(commits=True)
+        one.server.core.grants.ceilings = Ceilings(commits=True)
         for name, value in zip(("name", "email"), ME, strict=True):
             git(one.directory, "config", f"user.{name}", value)
         git(one.directory, "symbolic-ref", "HEAD", "refs/heads/main")
@@ -158,9 +158,9 @@ async def test_a_commit_that_is_not_possible_changes_nothing(tmp_path: Path, mon
         git(one.directory, "config", "--unset", "user.email")
         assert ((await one.not_committed()).details or {})["reason"] == "identity"
         git(one.directory, "config", "user.email", ME[1])
-        one.server.core.context.ceilings = Ceilings()
+        one.server.core.grants.ceilings = Ceilings()
         assert (await one.not_committed()).code == "PERMISSION_DENIED"
-        one.server.core.context.ceilings = Ceilings(commits=True)
+        one.server.core.grants.ceilings = Ceilings(commits=True)
         await one.begin()
         assert (await one.not_committed()).code == "PROCESS_ACTIVE"
         await one.end()
@@ -367,7 +367,7 @@ async def test_a_commit_is_previewed(tmp_path: Path, monkeypatch: pytest.MonkeyP
         offer = (await one.get())["commit"]
         assert "author" not in offer
         assert offer["problem"].startswith("The changes can't be committed: git does not know your name and email.")
-        one.server.core.context.ceilings = Ceilings()
+        one.server.core.grants.ceilings = Ceilings()
         assert (await one.get())["commit"] is None
 
 
@@ -433,7 +433,7 @@ async def test_an_index_that_is_split_is_left_to_the_person(tmp_path: Path) -> N
 @pytest.mark.thorough
 async def test_without_a_git_work_tree_nothing_can_be_committed(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
-        one.server.core.context.ceilings = Ceilings(commits=True)
+        one.server.core.grants.ceilings = Ceilings(commits=True)
         shutil.rmtree(one.directory / ".git")
         await one.run(three_changes)
         id = await one.write(3, "LINE 3\n")

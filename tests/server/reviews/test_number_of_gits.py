@@ -1,4 +1,4 @@
-"""How often git is started for a decision. A user waits for each of these processes."""
+"""How often git is started for a decision, and to read the review. A user waits for each of these processes."""
 
 from __future__ import annotations
 

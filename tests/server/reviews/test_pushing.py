@@ -27,7 +27,7 @@ async def pushing_from(folder: Path, url: str = "") -> AsyncIterator[Reviewed]:
     address of the remote, by default its path.
     """
     async with committing_to(folder) as one:
-        one.server.core.context.ceilings = Ceilings(commits=True, pushes=True)
+        one.server.core.grants.ceilings = Ceilings(commits=True, pushes=True)
         add_remote(one.directory, remote_of(one), url)
         yield one
 
@@ -180,10 +180,10 @@ async def test_a_branch_is_pushed_to_its_name_or_its_upstream(tmp_path: Path) ->
 
 async def test_nothing_is_offered_if_nothing_can_be_pushed(tmp_path: Path) -> None:
     async with pushing_from(tmp_path) as one:
-        one.server.core.context.ceilings = Ceilings(commits=True)
+        one.server.core.grants.ceilings = Ceilings(commits=True)
         assert await offer(one) is None
         assert (await not_pushed(one, version="v")).code == "PERMISSION_DENIED"
-        one.server.core.context.ceilings = Ceilings(pushes=True)
+        one.server.core.grants.ceilings = Ceilings(pushes=True)
         for empty in ("", " "):
             error = await not_pushed(one, pull_request={"title": empty})
             assert (error.code, error.field) == ("VALIDATION_FAILED", "data.pull_request.title")

@@ -15,6 +15,7 @@ from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import ReviewNumbers
 from drawbridge.server.reviews import contents
+from drawbridge.server.reviews.commenting import Commenting
 from tests.server.checkpoints.rig import git
 from tests.server.core_rig import Client, records, settled
 from tests.server.reviews.rig import POEM, Reviewed, hunks, id_of, reviewing
@@ -109,6 +110,27 @@ async def test_the_deciding_client_gets_the_record_too(tmp_path: Path) -> None:
         assert "seq" not in answer
         [decided] = one.phone.updates("review_decided")
         assert (decided["by"], decided["decision"], decided["hunks"]) == ("phone", "keep", 1)
+
+
+async def test_a_decision_is_recorded_even_if_the_rest_of_the_review_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*_: object) -> None:
+        raise GitFailed("git was killed")
+
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        review = await one.get()
+        with monkeypatch.context() as broken:
+            broken.setattr(Commenting, "placed", fails)
+            await one.refused(hunks=[id_of(review, "LINE 3")], decision="undo")
+        assert "line 3\n" in one.text()
+        [decided] = one.phone.updates("review_decided")
+        assert (decided["by"], decided["decision"], decided["hunks"]) == ("phone", "undo", 1)
+        left = one.server.core.projects.get(one.project).store.review
+        assert left is not None
+        assert left.hunks == 3
+        assert len(hunks(await one.get())) == 3
 
 
 async def test_an_undone_run_is_no_longer_in_the_review(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What holds forevery project, run and approval request, in whatever order things happen."""
+"""What holds for every project, run and approval request, in whatever order things happen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from drawbridge.agents.base import AgentUnusable, QuestionCancelled, TurnBegun
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.context import Limits
+from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.worker import NOBODY_ASKED
 from tests.server.core_rig import Client, Process, Server, records, settled
 from tests.waiting import until
@@ -92,12 +92,14 @@ class World:
             await until(lambda person=person: max(person.seqs, default=0) == self.project.history.last_seq)  # type: ignore[misc]
 
     def busy_elsewhere(self) -> None:
-        """Lets another project take the only slot or wait for it. The next call makes it return the slot."""
-        slots = self.server.core.context.slots
+        """Lets another project take the only slot or wait for it. The next call makes it return the slot or stop
+        waiting.
+        """
+        runs = self.server.core.runs
         if self._slot_back is None:
             granted: list[bool] = []
-            forget = slots.take(lambda: granted.append(True))
-            self._slot_back = lambda: slots.give_back() if granted else forget()
+            forget = runs.take_slot(lambda: granted.append(True))
+            self._slot_back = lambda: runs.give_slot_back() if granted else forget()
         else:
             self._slot_back()
             self._slot_back = None

@@ -26,9 +26,9 @@ TODAY = datetime.now()
 
 
 def limited(server: Server, project: float | None = None, day: float | None = None) -> None:
-    spent, server.core.context.budgets = server.core.context.budgets, Budgets(project, day)
-    server.core.context.budgets._of_projects.update(spent._of_projects)
-    server.core.context.budgets._of_days.update(spent._of_days)
+    spent, server.core.grants.budgets = server.core.grants.budgets, Budgets(project, day)
+    server.core.grants.budgets._of_projects.update(spent._of_projects)
+    server.core.grants.budgets._of_days.update(spent._of_days)
 
 
 async def run(server: Server, client: Client, project: str, cost: float) -> Process:
@@ -166,7 +166,7 @@ async def test_waiting_prompts_do_not_start_outside_of_the_hours(tmp_path: Path)
         project = await server.project(phone)
         process = await server.running(phone, project)
         await server.does(phone, "execute", project, prompt="later")
-        server.core.context.ceilings = Ceilings(hours=((TODAY.hour + 2) % 24, (TODAY.hour + 3) % 24))
+        server.core.grants.ceilings = Ceilings(hours=((TODAY.hour + 2) % 24, (TODAY.hour + 3) % 24))
         process.ends()
         await settled()
         assert [one.get("code") for one in phone.updates("run_finished")] == [None, "PERMISSION_DENIED"]
@@ -196,7 +196,7 @@ async def test_costs_of_deleted_projects_are_known_after_a_restart(tmp_path: Pat
         await run(server, phone, two, 0.25)
         await server.does(phone, "project_delete", two)
     async with serving(tmp_path) as server:
-        budgets = server.core.context.budgets
+        budgets = server.core.grants.budgets
         assert budgets.today(datetime.now()) == 0.75
         limited(server, project=1.0)
         phone = Client()
@@ -215,13 +215,13 @@ async def test_projects_deleted_long_ago_do_not_count(tmp_path: Path) -> None:
     os.utime(deleted, (0, 0))
     async with serving(tmp_path) as server:
         assert deleted.exists()
-        assert server.core.context.budgets.today(datetime.now()) == 0
+        assert server.core.grants.budgets.today(datetime.now()) == 0
 
 
 async def test_each_run_with_a_budget_has_its_own_process(tmp_path: Path) -> None:
     """Claude Code counts the cost from the start of its process, so a warm process can't be reused."""
     async with serving(tmp_path) as server:
-        server.core.context.ceilings = Ceilings(max_budget_usd=2.0)
+        server.core.grants.ceilings = Ceilings(max_budget_usd=2.0)
         phone = Client()
         project = await server.project(phone)
         first, second = await run(server, phone, project, 1.5), await run(server, phone, project, 1.5)

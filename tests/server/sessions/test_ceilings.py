@@ -164,7 +164,7 @@ def test_an_answer_never_remembers_more_than_is_allowed(
 
 def test_a_suggested_mode_that_is_not_remembered_is_allowed() -> None:
     """If a suggested mode accompanies a rule, the agent gets only the rule. A mode alone would be remembered, so it is
-    refused.
+    refused if the owner does not allow it.
     """
     mode = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
     rule = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash"}]}
@@ -184,7 +184,7 @@ def test_no_answer_leaves_plan_mode_if_it_is_the_only_one() -> None:
 
 async def test_an_approval_above_a_ceiling_leaves_the_request_open(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
-        server.core.context.ceilings = Ceilings(modes=("plan",))
+        server.core.grants.ceilings = Ceilings(modes=("plan",))
         phone = Client()
         project = await server.project(phone)
         process = await server.running(phone, project)
@@ -200,7 +200,7 @@ async def test_an_approval_above_a_ceiling_leaves_the_request_open(tmp_path: Pat
 
 async def test_the_agents_options_are_within_the_ceilings(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
-        server.core.context.ceilings = Ceilings(modes=("plan",), models=("haiku",), max_turns=3, restricted=True)
+        server.core.grants.ceilings = Ceilings(modes=("plan",), models=("haiku",), max_turns=3, restricted=True)
         phone = Client()
         project = await server.project(phone)
         process = await server.running(phone, project)
@@ -293,7 +293,7 @@ async def test_a_mode_that_the_agent_sets_itself_is_reset(
     tmp_path: Path, ceiling: tuple[str, ...], mode: str, allowed: bool
 ) -> None:
     async with serving(tmp_path) as server:
-        server.core.context.ceilings = Ceilings(modes=ceiling)
+        server.core.grants.ceilings = Ceilings(modes=ceiling)
         phone = Client()
         process = await server.running(phone, await server.project(phone))
         process.heard(ModeChanged(mode))
@@ -309,7 +309,7 @@ async def test_a_mode_that_the_agent_sets_itself_is_reset(
 
 async def test_an_agent_that_does_not_leave_its_mode_is_stopped(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
-        server.core.context.ceilings = Ceilings(modes=("dontAsk",))  # the fake agent refuses this mode
+        server.core.grants.ceilings = Ceilings(modes=("dontAsk",))  # the fake agent refuses this mode
         phone = Client()
         process = await server.running(phone, await server.project(phone))
         process.heard(ModeChanged("acceptEdits"))
@@ -320,7 +320,7 @@ async def test_an_agent_that_does_not_leave_its_mode_is_stopped(tmp_path: Path) 
 
 async def test_the_mode_before_the_first_run_is_its_first_mode(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
-        server.core.context.ceilings = Ceilings(modes=("plan",))
+        server.core.grants.ceilings = Ceilings(modes=("plan",))
         phone = Client()
         await server.project(phone)
         [project] = (await server.does(phone, "project_list"))["data"]["projects"]

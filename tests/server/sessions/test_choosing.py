@@ -24,7 +24,7 @@ async def test_one_prompt_for_another_agent_begins_a_conversation(tmp_path: Path
     phone = Client()
     async with serving(tmp_path) as server:
         other = Agent()
-        server.core.context.agents["other"] = other  # type: ignore[index]
+        server.core.grants.agents["other"] = other  # type: ignore[index]
         project = await server.project(phone)
         process = await server.running(phone, project)
         process.ends()
@@ -160,7 +160,7 @@ async def test_the_mode_of_another_agent_does_not_change_the_project(tmp_path: P
     phone = Client()
     async with serving(tmp_path) as server:
         other = Agent()
-        server.core.context.agents["other"] = other  # type: ignore[index]
+        server.core.grants.agents["other"] = other  # type: ignore[index]
         project = await server.project(phone)
         await server.does(phone, "execute", project, prompt="you do it", agent="other")
         process = await ran(server, phone, project, other, "you do it")
@@ -178,7 +178,7 @@ async def test_a_mode_that_clients_may_not_choose_is_not_kept(tmp_path: Path, al
     """
     phone = Client()
     async with serving(tmp_path) as server:
-        server.core.context.ceilings = Ceilings(modes=allowed)
+        server.core.grants.ceilings = Ceilings(modes=allowed)
         project = await server.project(phone)
         process = await server.running(phone, project)
         process.heard(ModeChanged(allowed[0]))
@@ -203,7 +203,7 @@ async def test_a_prompt_gets_its_mode_after_the_agent_has_left_it(
     phone = Client()
     asked = {"permission_mode": chosen}
     async with serving(tmp_path) as server:
-        server.core.context.ceilings = Ceilings(modes=allowed)
+        server.core.grants.ceilings = Ceilings(modes=allowed)
         project = await server.project(phone)
         process = await server.running(phone, project, options=asked)
         process.heard(ModeChanged(chosen))
@@ -226,7 +226,7 @@ async def test_a_kept_mode_that_the_owner_no_longer_allows_is_not_used(tmp_path:
         process.ends()
         await settled()
     async with serving(tmp_path) as server:
-        server.core.context.ceilings = Ceilings(modes=("default",))
+        server.core.grants.ceilings = Ceilings(modes=("default",))
         later = await server.running(phone, project)
         assert later.launch.options.permission_mode == "default"
         later.ends()
@@ -355,7 +355,7 @@ async def test_no_mode_is_offered_that_is_refused(tmp_path: Path) -> None:
     """The agent may switch to a mode that asks more often than the allowed one, but a person can't choose that mode."""
     phone = Client()
     async with serving(tmp_path) as server:
-        server.core.context.ceilings = Ceilings(modes=("acceptEdits",))
+        server.core.grants.ceilings = Ceilings(modes=("acceptEdits",))
         server.agent.own_modes = True
         project = await server.project(phone)
         process = await server.running(phone, project)

@@ -71,7 +71,7 @@ async def entries(server: Server, client: Client, project: str) -> list[tuple[st
 async def test_the_first_prompt_of_another_agent_is_in_its_own_conversation(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
-        server.core.context.agents["codex"] = server.agent  # type: ignore[index]
+        server.core.grants.agents["codex"] = server.agent  # type: ignore[index]
         project = await server.project(phone)
         await run(server, phone, project, "Count walnuts", "Two.")
         await run(server, phone, project, "Count pears", "Three.", agent="codex")
@@ -90,7 +90,7 @@ async def test_the_first_prompt_of_another_agent_is_in_its_own_conversation(tmp_
 async def test_a_waiting_prompt_for_another_agent_is_its_title(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
-        server.core.context.agents["codex"] = server.agent  # type: ignore[index]
+        server.core.grants.agents["codex"] = server.agent  # type: ignore[index]
         project = await server.project(phone)
         first = await server.running(phone, project, "Count walnuts")
         await server.does(phone, "execute", project, prompt="Count pears", agent="codex")
@@ -110,7 +110,7 @@ async def test_a_waiting_prompt_for_another_agent_is_its_title(tmp_path: Path) -
 async def test_another_agent_has_its_own_state_offers_and_modes(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
-        server.core.context.agents["codex"] = server.agent  # type: ignore[index]
+        server.core.grants.agents["codex"] = server.agent  # type: ignore[index]
         server.agent.own_modes = True
         project = await server.project(phone)
         process = await run(server, phone, project, "Count walnuts")
@@ -130,7 +130,7 @@ async def test_a_prompt_that_is_not_stored_does_not_change_the_agent(
 ) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
-        server.core.context.agents["codex"] = server.agent  # type: ignore[index]
+        server.core.grants.agents["codex"] = server.agent  # type: ignore[index]
         server.agent.own_modes = True
         project = await server.project(phone)
         process = await run(server, phone, project, "Count walnuts", "Two.")

@@ -110,14 +110,14 @@ async def test_each_agent_has_its_own_offers(tmp_path: Path) -> None:
     phone, page = Client(), Client()
     of_other = {"commands": [{"name": "compact"}], "models": [{"name": "gpt"}]}
     async with serving(tmp_path) as server:
-        server.core.context.agents["other"] = server.agent  # type: ignore[index]
+        server.core.grants.agents["other"] = server.agent  # type: ignore[index]
         project = await server.project(phone)
         await has_run(server, project)
         offers = base.AgentOffers(commands=(base.Offer("compact"),), models=(base.ModelOffer("gpt"),))
         await has_run(server, project, offers, agent="other")
         assert await offered(server, project) == of_other
     async with serving(tmp_path) as server:
-        server.core.context.agents["other"] = server.agent  # type: ignore[index]
+        server.core.grants.agents["other"] = server.agent  # type: ignore[index]
         assert await offered(server, project) == KNOWN, "the offers of the agent that the next prompt is for"
         await has_run(server, project)
         await joined(server, project, page)

@@ -15,7 +15,7 @@ from drawbridge.agents import base
 from drawbridge.server.events import RunContinued
 from drawbridge.server.sessions import continuing
 from drawbridge.server.sessions.ceilings import Ceilings
-from drawbridge.server.sessions.context import Limits
+from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.records import CONTINUE
 from tests.agents.claude.stream import Stream
 from tests.server.core_rig import Client, Process, Server, serving, settled
@@ -122,7 +122,7 @@ async def test_a_run_that_is_no_longer_allowed_does_not_resume(tmp_path: Path, p
         await settled(lambda: bool(server.agent.processes and server.agent.latest.prompts))
         limited(server.agent.latest, 3600)
     async with serving(tmp_path, WANTED) as server:
-        server.core.context.ceilings = Ceilings(modes=("plan",))
+        server.core.grants.ceilings = Ceilings(modes=("plan",))
         await server.does(phone, "project_join", project)
         passed[0] = 3600.0
         await until(lambda: len(phone.updates("run_finished")) == 2, "the end of the run that would resume")

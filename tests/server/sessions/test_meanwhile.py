@@ -17,7 +17,7 @@ from drawbridge.agents.base import TurnEnded
 from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.app.outbox import Writers
 from drawbridge.server.sessions import continuing, metadata
-from drawbridge.server.sessions.context import Limits
+from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.projects import Projects
 from drawbridge.server.store.log import History
 from tests.server.core_rig import Client, Process, Server, records, serving, settled
@@ -145,7 +145,7 @@ async def test_the_servers_end_handles_waiting_and_active_runs(
 async def test_a_process_that_is_ending_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """An idle process is being stopped and doesn't end by itself."""
+    """An idle process is being stopped, but does not end until it is killed."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

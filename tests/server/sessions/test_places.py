@@ -148,7 +148,7 @@ async def test_a_deleted_directory_is_reported_at_the_next_run(tmp_path: Path, a
 
 
 async def test_a_recreated_directory_gets_a_new_process(tmp_path: Path) -> None:
-    """The warm process works in the deleted directory."""
+    """The warm process still works in the original directory, which was renamed."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

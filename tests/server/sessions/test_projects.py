@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.context import Limits
+from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.store import index
 from drawbridge.server.store.log import History
 from tests.server.core_rig import Client, Server, records, serving, settled
@@ -150,8 +150,8 @@ async def test_a_hundred_projects_are_back_after_a_restart(tmp_path: Path) -> No
 
 
 async def test_projects_listed_before_indexes_are_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The list of projects is sent before any log whose index is missing has been read completely. The rest is read in
-    the background.
+    """The list of projects is sent before any history whose index is missing has been read completely. The rest is read
+    in the background.
     """
     phone = Client()
     async with serving(tmp_path) as server:
@@ -471,7 +471,7 @@ async def test_metadata_of_another_project_is_not_taken_for_this_one(tmp_path: P
 
 
 async def test_of_two_projects_with_one_path_one_is_quarantined(tmp_path: Path) -> None:
-    """This can happen if a person has copied a project's data, for example."""
+    """Two projects have the same path if a person has copied a project's data, for example."""
     async with serving(tmp_path) as server:
         project = await server.project(Client())
     original = tmp_path / "data" / "projects" / project

@@ -298,7 +298,7 @@ async def test_files_are_removed_with_the_old_history(tmp_path: Path, monkeypatc
         os.utime(folder(server, project) / old, (1, 1))
         new = await with_a_file(server, phone, project)
         core = server.core
-        await Maintenance(core.context, core.all_sessions, core.projects, Retention(bytes=1)).clean()
+        await Maintenance(core.disk, core.all_sessions, core.projects, Retention(bytes=1)).clean()
         assert records(server, project)[0]["seq"] > 1
         assert stored(server, project) == [new]
 

@@ -107,7 +107,7 @@ async def test_images_of_a_deleted_session_are_removed(tmp_path: Path) -> None:
 
 
 async def test_a_new_image_removes_the_oldest_above_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This applies both to a prompt that starts a run and to one that is sent during a run."""
+    """The new image's prompt may start a run or be sent during a run."""
     monkeypatch.setattr(prompt_images, "ALTOGETHER", len(PNG))
     phone = Client()
     async with serving(tmp_path) as server:
@@ -189,7 +189,7 @@ async def test_images_are_removed_with_the_old_history(tmp_path: Path, monkeypat
         os.utime(server.folder / "data" / "projects" / project / "images" / old, (1, 1))
         new = await with_an_image(server, phone, project)
         core = server.core
-        await Maintenance(core.context, core.all_sessions, core.projects, Retention(bytes=1)).clean()
+        await Maintenance(core.disk, core.all_sessions, core.projects, Retention(bytes=1)).clean()
         assert records(server, project)[0]["seq"] > 1
         assert stored(server, project) == [new]
 

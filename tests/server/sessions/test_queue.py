@@ -1,4 +1,4 @@
-"""Every client sees the queue of a project, and can change it."""
+"""Every client that has joined a project sees its queue, and those with the ``run`` scope can change it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 
 from drawbridge.agents import base
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.context import Limits
+from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.run import Order, Run, RunQueue
 from tests.server.core_rig import Client, Process, Server, records, serving, settled
 
@@ -158,7 +158,7 @@ async def test_a_prompt_that_is_sent_now_interrupts_the_run(tmp_path: Path) -> N
 
 
 async def test_a_prompt_sent_now_replaces_one_that_waits_for_a_slot(tmp_path: Path) -> None:
-    """The other prompt has not begun, and runs later."""
+    """The other prompt returns to the queue, and runs later."""
     phone = Client()
     async with serving(tmp_path, Limits(runs_at_once=1, checkpoints=False)) as server:
         busy = await server.project(phone, "busy")

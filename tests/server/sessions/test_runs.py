@@ -15,7 +15,7 @@ from drawbridge.agents import base
 from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import Ceilings
-from drawbridge.server.sessions.context import Limits
+from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.store.log import History
 from tests.server.core_rig import Client, Process, Server, StoredSessions, records, serving, settled
 from tests.waiting import PATIENCE, until
@@ -182,7 +182,7 @@ async def test_a_repeated_request_is_answered_despite_new_limits(tmp_path: Path)
         server.blobs.kept.clear()
         hour = datetime.now().hour
         for ceilings in (Ceilings(models=("haiku",)), Ceilings(hours=((hour + 2) % 24, (hour + 3) % 24))):
-            server.core.context.ceilings = ceilings
+            server.core.grants.ceilings = ceilings
             again = await server.does(phone, "execute", project, prompt="once", **asked)
             assert again["data"]["run_id"] == first["data"]["run_id"]
             with pytest.raises(ClientError):
@@ -782,7 +782,7 @@ async def test_a_turn_without_a_prompt_is_stopped_out_of_hours(tmp_path: Path) -
         process.ends()
         await settled(turns=20)
         hour = datetime.now().hour
-        server.core.context.ceilings = Ceilings(hours=((hour + 2) % 24, (hour + 3) % 24))
+        server.core.grants.ceilings = Ceilings(hours=((hour + 2) % 24, (hour + 3) % 24))
         process.heard(base.TurnBegun())
         await settled(lambda: process.ended)
         assert phone.updates("run_finished")[-1]["code"] == "PERMISSION_DENIED"

@@ -167,7 +167,7 @@ async def test_the_end_of_a_process_with_a_schedule_is_logged(
     phone = Client()
     async with serving(tmp_path) as server:
         if why == "a daily budget":
-            server.core.context.budgets = Budgets(day=10.0)
+            server.core.grants.budgets = Budgets(day=10.0)
         project, process = await idle(server, phone)
         if why == "too many idle":
             (await server.running(phone, await server.project(phone, "two"))).ends()

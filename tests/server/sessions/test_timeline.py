@@ -210,7 +210,7 @@ async def test_an_invalid_position_is_an_error(tmp_path: Path, before: str) -> N
 
 
 async def test_a_terminal_session_has_each_message_once(tmp_path: Path) -> None:
-    """The history of a terminal session is a copy of the agent's own file, so its messages must not be shown
+    """The history of a terminal session is a copy of the agent's own file, so each message must be shown only once, not
     from both.
     """
     phone = Client()

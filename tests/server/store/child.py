@@ -1,4 +1,4 @@
-"""A process that appends to a history, either until it is killed or on a faulty disk. Run as a module.
+"""A process that appends to a history, either until it is killed or while writes fail. Run as a module.
 
 With the arguments ``forever DIRECTORY``, it writes each record's number to stdout once ``append`` has returned. All
 other commands print "ok" at the end. ``full``, ``full_at_a_new_day`` and ``read_only`` first mount a small disk on the

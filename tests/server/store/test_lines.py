@@ -27,7 +27,7 @@ def good(numbers: list[int], before: int | None = None) -> list[int]:
         ([0, 8, 9], [8, 9]),
         ([97, 8, 9, 10], [8, 9, 10]),  # one additional digit
         ([7, 98, 9, 10], [7, 9, 10]),
-        ([7, 8, 9, 910], [7, 8, 9]),  # the last number, although none is missing before it
+        ([7, 8, 9, 910], [7, 8, 9]),  # a last number, with no damaged lines before it that could fill the gap
         ([7, 8, 3, 10, 11], [7, 8, 10, 11]),  # a number that occurred before
         ([7, 8, 8, 9, 10], [7, 8, 9, 10]),  # a repeated line
         ([7, 8, 21, 22, 23], [7, 8, 21, 22, 23]),  # lines that a person has deleted

@@ -457,7 +457,7 @@ def test_the_index_of_many_records_is_built_in_little_memory(store: Store) -> No
     assert grown < 40_000
 
 
-# records that are removed with their session
+# the order of results, the file's mode, and records that are removed with their session
 
 
 def test_results_keep_the_order_of_the_records_when_the_clock_is_set_back(store: Store) -> None:
@@ -555,7 +555,7 @@ def test_records_are_written_and_read_while_others_are_removed(
         written += 1
         page = store.history.read(after_seq=1_990, limit=20)
         assert [record.seq for record in page.records] == list(range(1_991, 2_011))
-        if written > 3:  # neither prompts nor reads wait for the files to be written
+        if written > 3:  # neither new records nor reads wait until the files are synced
             may_end.set()
     removal.join()
     assert all_seqs(store.history) == list(range(1, 3_001 + written))

@@ -24,7 +24,9 @@ class Desk:
         self.project = f"desk_{self.id}"
 
     async def tells(self, event: str, **more: Any) -> None:
-        """Sends a hook's report. Returns once the server has closed the connection, so that a real hook would end."""
+        """Sends a hook's report. Returns once the server has closed the connection, which is when a real hook would
+        end.
+        """
         known = {"session_id": self.id, "cwd": str(self.directory), "permission_mode": "default"}
         async with Line.open() as line:
             line.send(type="hook", pid=CLAUDE, payload={**known, "hook_event_name": event, **more})

@@ -14,7 +14,7 @@ from typing import Any
 from drawbridge.server.auth import audited
 from drawbridge.server.events import DoneInEditor
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.context import Limits
+from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.terminal_sessions.socket import private_socket as opened
 from drawbridge.transport import private_socket
 from tests.server.core_rig import Client, Server, serving
@@ -194,7 +194,7 @@ class SocketRig:
 async def socket_rig(folder: Path, limits: Limits | None = None) -> AsyncIterator[SocketRig]:
     async with serving(folder, limits) as server:
         core = server.core
-        async with opened(core.terminal_sessions, core.context.editors, core):
+        async with opened(core.terminal_sessions, core.surfaces.editors, core):
             yield SocketRig(server)
 
 

@@ -1,4 +1,6 @@
-"""Bridges at the private socket: a proposal and the hook for it become one approval request, which editors can decide."""
+"""Bridges at the private socket: a proposal and the hook for it become one approval request, which users can answer in
+an editor.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ async def bridge(rig: SocketRig, *folders: Path, pids: tuple[int, ...] = ()) -> 
     async with Line.open() as line:
         about = {"editor": "Neovim", "folders": [str(folder) for folder in folders or (rig.folder,)], "pids": pids}
         line.send(type="bridge", **about)
-        editors = rig.server.core.context.editors._editors
+        editors = rig.server.core.surfaces.editors._editors
         before = len(editors)
         await until(lambda: len(editors) > before, "the bridge")
         yield line

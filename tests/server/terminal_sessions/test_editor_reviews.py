@@ -13,7 +13,7 @@ import pytest
 from drawbridge.core.errors import DrawbridgeError, NotPrivate
 from drawbridge.server.checkpoints.git import GitFailed
 from drawbridge.server.reviews.commenting import Commenting
-from drawbridge.server.sessions.context import Limits
+from drawbridge.server.sessions.limits import Limits
 from tests.server.reviews.rig import POEM, make_repository
 
 from .socket_rig import Line, Message, SocketRig, in_editors, socket_rig

@@ -351,7 +351,7 @@ async def test_only_text_can_be_typed(rig: SocketRig, field: str, more: Message)
     params=[Ceilings(modes=("plan",)), Ceilings(restricted=True), Ceilings(models=("haiku",)), Ceilings(max_turns=1)]
 )
 def ceilings(request: pytest.FixtureRequest, rig: SocketRig) -> None:
-    rig.server.core.context.ceilings = request.param
+    rig.server.core.grants.ceilings = request.param
 
 
 @pytest.mark.usefixtures("ceilings")

@@ -17,7 +17,7 @@ from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import GitFailed
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import Ceilings
-from drawbridge.server.sessions.context import Limits
+from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.terminal_sessions import directories
 from drawbridge.server.terminal_sessions import sessions as sessions_module
 from drawbridge.server.terminal_sessions import turn as turn_module
@@ -129,7 +129,7 @@ async def test_the_changes_of_a_run_are_decided_hunk_by_hunk(kind: str, rig: Soc
 
 async def test_kept_changes_are_committed_and_pushed(rig: SocketRig, place: Path, tmp_path: Path) -> None:
     """Clients that follow another session in the directory are notified, too."""
-    rig.server.core.context.ceilings = Ceilings(commits=True, pushes=True)
+    rig.server.core.grants.ceilings = Ceilings(commits=True, pushes=True)
     git(place, "config", "user.name", "Ada")
     git(place, "config", "user.email", "ada@example.com")
     add_remote(place, tmp_path / "remote")

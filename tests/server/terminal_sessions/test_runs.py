@@ -1,4 +1,4 @@
-"""When the runs of a terminal session begin and end, and which records of its conversation's file belong to the
+"""When the runs of a terminal session begin and end, and which lines of its conversation's file belong to the
 session.
 """
 
@@ -187,7 +187,7 @@ async def test_a_prompt_without_a_record_delays_a_question_briefly(
 async def test_a_prompt_without_a_record_delays_no_later_question(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The conversation's file contains no record of a prompt that is a custom command."""
+    """The conversation's file contains no line with a prompt that is a custom command."""
     monkeypatch.setattr(reports_module, "PROMPT_SECONDS", PATIENCE)
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="/release")
@@ -328,8 +328,8 @@ async def test_a_prompt_typed_during_a_run_is_kept(rig: SocketRig) -> None:
 
 
 async def test_records_that_another_process_adds_are_left_out(rig: SocketRig) -> None:
-    """A run of a managed session continues the conversation. Records from before the start of the terminal session
-    belong to the terminal session.
+    """A run of a managed session continues the conversation. Lines from before the start of the terminal session belong
+    to the terminal session.
     """
     session = Session(rig)
     session.writes(prompt("Before", entrypoint="sdk-cli", promptId="old"), said("was here") | {"entrypoint": "sdk-cli"})

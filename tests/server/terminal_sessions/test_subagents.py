@@ -95,7 +95,7 @@ async def test_after_a_question_that_nobody_answered_the_next_wait_is_short(
 
 
 async def test_a_workflows_subagent_may_wait_longer(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A workflow's subagent may wait because its dialog can be used all the time (2.1.329), whether or not a client is
+    """A workflow's subagent may wait because its dialog stays usable meanwhile (2.1.329), whether or not a client is
     connected.
     """
     monkeypatch.setattr(questions, "HOLD_SECONDS", 0.0)
@@ -110,7 +110,7 @@ async def test_a_workflows_subagent_may_wait_longer(rig: SocketRig, monkeypatch:
 
 
 async def test_the_main_agent_may_wait_longer(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The main agent may wait because its dialog can be used all the time."""
+    """The main agent may wait longer, because its dialog stays usable meanwhile."""
     monkeypatch.setattr(questions, "HOLD_SECONDS", 0.0)
     async with Session(rig).asks(**COMMAND) as (hook, question):
         assert await hook.receives_nothing()

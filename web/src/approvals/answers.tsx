@@ -1,5 +1,5 @@
-// The ways to answer an approval request: the buttons, the field for a reason, and the draft that stays when somebody
-// else has answered.
+// The ways to answer an approval request: the buttons, the field for a reason, and the draft that stays after the
+// request was answered elsewhere or withdrawn.
 
 import { useRef } from 'preact/hooks';
 

@@ -48,7 +48,7 @@ export class ApprovalCard {
   /** Which parts of the card have been in view. */
   sight = new Sight();
   element: HTMLElement;
-  /** The notebook cell that can be edited instead of the file; undefined if the request is not about one. */
+  /** The notebook cell that can be edited instead of the file; undefined if the request has no such cell. */
   cell: EditedCell | undefined;
   /** The user's version of the file or the cell; `fields`: the user's versions of input fields. */
   text: string | undefined;
@@ -167,7 +167,10 @@ export class ApprovalCard {
     return this.unopened.value === 0 && !this.element.querySelector('button.must');
   }
 
-  /** What has to happen before any key, click or tap can accept the request; undefined if nothing. */
+  /**
+   * What has to happen before a key, click or tap can accept the request; undefined if nothing has to. The user can
+   * skip reading the rest of a proposal, but only with the button for that.
+   */
   get lack(): 'to open' | 'to read' | undefined {
     if (!this.isWhole) return 'to open';
     return this.isSeen.value || (this.mode === 'edit' && this.isEditSeen.value) ? undefined : 'to read';

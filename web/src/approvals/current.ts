@@ -1,6 +1,7 @@
-// Tracks which approval request, or which change of a review, the keys act on, and which parts of it have been in
-// sight. A key decides only if all of the card has been in view for a moment, and the user has not just clicked into
-// text, perhaps to type. A click decides only once the button has been in its place for a moment.
+// Tracks which approval request, or which change of a review, the keys act on, and which parts of it have been in view.
+// A key decides only if all of the card has been in view, and the card has now been in view for a moment; a letter also
+// requires that the last click was not on text, because the user may type next. A click decides only once the button
+// has been in its place for a moment.
 
 import { isBeyond } from '../ui/dom.ts';
 import { isTyping } from '../ui/typing.ts';
@@ -8,7 +9,7 @@ import { isTyping } from '../ui/typing.ts';
 /** Milliseconds for which a card has to be in view before a key counts as an answer to it. */
 const MOMENT = 500;
 
-/** Milliseconds after a click during which letters are not shortcuts. */
+/** Milliseconds after a click on text during which letters are not shortcuts, even if a control is clicked next. */
 const AFTER_CLICK = 1000;
 
 /** Height in pixels of the slices in which a tall card is marked as seen. */
@@ -196,7 +197,7 @@ export class Current<Card extends Decidable> {
     this.card = undefined;
     /** When the card came into view, as `performance.now()`; undefined while it is not in view. */
     this._since = undefined;
-    /** Whether the last click was not into a text, or `arm` has been called since. */
+    /** False after a click on text, until a control is clicked or `arm` is called. */
     this._armed = true;
     this._clicked = -AFTER_CLICK;
     scroller.addEventListener('scroll', () => this.look(), { passive: true });
@@ -245,8 +246,8 @@ export class Current<Card extends Decidable> {
   }
 
   /**
-   * Handles a click or a tap. After one on text, keys no longer decide on the card, because the user may type next. A
-   * scroll bar is not text.
+   * Handles a click or a tap. After one on text, letters no longer decide on the card, because the user may type next.
+   * A scroll bar is not text.
    */
   clicked({ target: clicked, offsetX }: PointerEvent) {
     const target = clicked as Element;
@@ -265,7 +266,7 @@ export class Current<Card extends Decidable> {
     if (card && !card.answered && this.choose(card)) this.look();
   }
 
-  /** Lets keys act on the card again, after Esc, Tab, or a step to another message. */
+  /** Lets letters act on the card again, after Esc, Tab, or a step to another message. */
   arm() {
     this._armed = true;
     this._clicked = -AFTER_CLICK;

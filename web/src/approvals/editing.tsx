@@ -132,7 +132,7 @@ export function FileEditor({
       clearTimeout(timer);
       lookedAt?.removeEventListener(LOOK_AGAIN, look);
       if (!editor) return;
-      // The next editor, split or not, continues at the same caret.
+      // The next editor, split or not, starts with the caret at the same position.
       caret.current = editor.caret();
       hasFocus.current = document.activeElement === host.current;
       editor.destroy();

@@ -93,13 +93,13 @@ export type Editor = {
  * Opens an editor in `root`, which has to be empty.
  * @param original the file's current text; '' for a new file
  * @param isSmall whether the file is small enough to be highlighted and compared during typing
- * @param split whether the original is shown beside it
+ * @param split whether the original is shown beside the text
  * @param caret the position of the caret; if undefined, the first change
  * @param accept is called when the key that accepts is pressed
  * @param changed is called with the text after each edit, with "\n" as line endings
  * @param hides is called with true if the editor may hide removed text, in which case `seen` is never called
  * @param seen is called once all of the change has been in view
- * @param freePart returns what the screen shows of the vertical range of a box
+ * @param freePart returns the largest part of the vertical range of a box that the screen shows and that nothing covers
  */
 export function openEditor({
   root,

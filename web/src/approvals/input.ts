@@ -2,10 +2,10 @@
 
 import { shownPath } from '../ui/dom.ts';
 
-/** A part of a field to check: from `start` to `end` in UTF-16 code units, or the whole field if both are 0. */
+/** A part of a field that the user should check: `start` to `end` in UTF-16 code units, or all of it if both are 0. */
 export type Risk = { code: string; text: string; field?: string; start?: number; end?: number };
 
-/** What `remember` would change. */
+/** One of the changes that `remember` would make. `suggestion`: its index in `suggestions`; `saved_in`: the file. */
 export type Always = { text: string; suggestion: number; saved_in?: string };
 
 export type FileChange = { path: string; old_text: string; new_text: string };
@@ -150,8 +150,9 @@ export function planIn(request: any): string | undefined {
   return typeof input?.plan === 'string' ? input.plan : '';
 }
 
-/** Whether the agent asks the user its own questions, and all of them are here: a preview has only a part. An ACP tool
- * call with such a name is like any other call, because its input can't be changed. */
+/** Whether the agent asks the user its own questions, and the request contains all of them: a truncated one contains
+ * only a part. An ACP tool call with the name of this tool is treated like any other call, because its input can't be
+ * changed. */
 export const asksQuestions = ({ tool_name: tool, form, input, truncated }: any) =>
   tool === 'AskUserQuestion' &&
   form !== 'acp' &&

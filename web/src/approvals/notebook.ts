@@ -70,8 +70,8 @@ export function cellsOf(before: string, after: string): { cells: Cell[]; outputs
 }
 
 /**
- * The cell whose text a request of the `NotebookEdit` tool sets, if the server accepts another text for it; undefined for
- * any other request, and if the cell would not show the whole change.
+ * The cell whose text a request of the `NotebookEdit` tool sets, if the server accepts another text for it; undefined
+ * for any other request, and if the cell would not show the whole change.
  */
 export function editedCell({ tool_name: tool, input, proposal, editable, truncated }: any): EditedCell | undefined {
   if (tool !== 'NotebookEdit' || !proposal || truncated) return undefined;

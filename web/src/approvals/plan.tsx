@@ -12,10 +12,10 @@ import { isBeyond, textSize } from '../ui/dom.ts';
 import { Text } from '../ui/elements.tsx';
 import { ShowAll } from '../ui/must.tsx';
 
-/** The number of characters that are drawn as Markdown; the rest is drawn as plain text. */
+/** The maximum number of characters that are drawn as Markdown; the rest is drawn as plain text. */
 const MARKDOWN = 20_000;
 
-/** The number of characters that a comment quotes from its block. */
+/** The maximum number of characters that a comment quotes from its block. */
 const QUOTED = 80;
 
 /** The name under which comments on a plan are collected. */
@@ -48,7 +48,7 @@ const NUMBER = /^[ \t>*+-]*\d{1,9}[.)](?=\s)/gm;
 
 const LINE_BREAK = /<br[ \t]*\/?>/gi;
 
-// Letters and digits, and marks that may not be emphasis: the stars in `5*3*2` and `build/*tmp*/cache`.
+// Letters and digits, and marks that are possibly not emphasis: the stars in `5*3*2` and `build/*tmp*/cache`.
 const READ = /[\p{L}\p{N}]+|(?<=[\p{L}\p{N}/])[*~_\\]+(?=[\p{L}\p{N}/])/gu;
 
 const letters = (text: string) => (text.match(READ) ?? []).join('').toLowerCase();

@@ -26,7 +26,8 @@ export function isChoiceCut(place: HTMLElement, { problem }: Questions) {
 /**
  * @param name makes the field names unique on the page
  * @param submit is called to send the answers
- * @param leadsOn scrolls to what has to be read before the next question is shown; returns false if that is nothing
+ * @param leadsOn scrolls to what has to be read before the next question is shown; returns false if nothing has to be
+ *   read
  * @param stepped is called after another question has replaced the one that was shown
  */
 export function QuestionForm({

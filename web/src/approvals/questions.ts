@@ -104,7 +104,7 @@ export class Questions {
   all: Question[];
   /** The index of the question that number keys act on, and that is shown if there is room for only one. */
   at: Signal<number>;
-  /** What is missing, in words. */
+  /** What the user has to do first, in words: answer a question, or show a preview in full; '' if nothing. */
   problem: Signal<string>;
   /** The parts of the form that have been in view. */
   read = new Set<string>();

@@ -5,7 +5,7 @@ import { Replaced } from '../ui/must.tsx';
 import { asJson, asText, rank, risksIn } from './input.ts';
 import { Marked, Value } from './value.tsx';
 
-/** The number of fields that have their own row; the others are shown together, as JSON. */
+/** The maximum number of fields that have their own row; the others are shown together, as JSON. */
 const FIELDS = 40;
 
 /** The maximum length of a value that is drawn on one line, in characters. */

@@ -1,4 +1,4 @@
-// The chips that choose the agent, the model, the effort and the permission mode for the next message.
+// The chips with which the user chooses the agent, the model, the effort and the permission mode.
 
 import { useState } from 'preact/hooks';
 

@@ -22,7 +22,7 @@ type World = {
   send: (text: string, files: Attached[], steer: boolean) => void;
   failed: (error: Error) => void;
   commands: () => Offer[];
-  /** Returns the project's files that match `query`, best first. The function is undefined if files can't be completed. */
+  /** Returns the project's files that match `query`, best first. Left out if files can't be completed. */
   findFiles?: (query: string) => Promise<Choice[]>;
 };
 

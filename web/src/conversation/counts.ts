@@ -13,7 +13,10 @@ const LONGEST = 200_000;
 /** Results by call: comparing is slow, and a call is rendered many times. */
 const known = new WeakMap<object, { version: string; counts: LineCounts | undefined }>();
 
-/** How many lines a call has changed; undefined if it is not an edit, was rejected, has failed, or can't be counted. */
+/**
+ * How many lines a call has changed, or would change; undefined if it is not an edit, was rejected or has failed, or if
+ * the lines can't be counted.
+ */
 export function countsOf(row: ToolRow): LineCounts | undefined {
   const version = `${row.tool.version} ${row.question?.version ?? ''} ${row.state}`;
   const before = known.get(row.tool);
@@ -45,7 +48,7 @@ function countOf({ tool, question, state }: ToolRow): LineCounts | undefined {
 
 export type Edited = LineCounts & { files: number };
 
-/** What tool calls, including subagents' calls, have edited; undefined if they have edited nothing. */
+/** What these calls have edited; undefined if they have edited nothing. `rows` has to contain subagents' calls, too. */
 export function editedBy(rows: readonly ToolRow[]): Edited | undefined {
   const files = new Set<string>();
   let added = 0;

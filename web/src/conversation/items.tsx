@@ -168,7 +168,7 @@ function Aside({ item, world }: ViewOf) {
       </p>
     );
   const output = OUTPUT.exec(text)?.[2];
-  // The output of one of the agent's own commands, such as /context.
+  // The output of one of the agent's own commands, such as /context, or of a command that the user ran with "!".
   if (output !== undefined)
     return output.trim() ? (
       <article class="said">
@@ -204,7 +204,7 @@ function Summary({ item, world }: ViewOf) {
   );
 }
 
-/** A resolved approval request whose call is not in the history. An open one has a card instead. */
+/** A resolved approval request that matches none of the loaded calls. An open one has a card instead. */
 function Settled({ item, world }: ViewOf) {
   const { key, request, answer } = item;
   if (!answer) return null;

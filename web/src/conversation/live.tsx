@@ -46,8 +46,8 @@ export class Live {
   }
 
   /**
-   * The element in which this text was streamed, for reuse; undefined if another text was streamed, if rendering
-   * failed, or if the text is too long to be drawn entirely as Markdown.
+   * The element in which this text was streamed, for reuse; undefined if another text or none was streamed, if
+   * rendering failed, or if the text is too long to be drawn entirely as Markdown.
    */
   take(text: string): HTMLElement | undefined {
     // The last part may arrive together with the complete message.

@@ -1,5 +1,5 @@
-// The rows of a conversation: its items, with tool calls in groups, approval requests at the calls that they were
-// about, and subagents' work at the calls that started it. Pure.
+// The rows of a conversation: its items, with tool calls in groups, approval requests at the calls that they are about,
+// and subagents' work at the calls that started it. Pure.
 
 import { isToolCall } from '../approvals/input.ts';
 import type { Item } from '../state/conversation.ts';
@@ -105,8 +105,9 @@ function lastEnd(items: readonly Item[]) {
 }
 
 /**
- * Matches approval requests to calls by tool and input. The call comes first, except in a terminal session, where the
- * agent asks before its own record of the call is read. A request is never about a call that already had its result.
+ * Matches approval requests to calls: by the call's id if the request contains it, otherwise by tool and input. The
+ * call comes first, except in a terminal session, where the agent asks before its own record of the call is read. A
+ * request is never about a call that already had its result.
  */
 function questionsOf(items: readonly Item[]) {
   const byTool = new Map<Item, Item>();

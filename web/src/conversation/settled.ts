@@ -2,7 +2,10 @@
 
 import { planIn } from '../approvals/input.ts';
 
-/** Why an answer is no longer needed, in words; without "Withdrawn:" if the request was decided elsewhere. */
+/**
+ * Why an answer is no longer needed, in words; without "Withdrawn:" if the request was answered elsewhere or overruled,
+ * or can be answered only in the terminal.
+ */
 function withdrawn(reason: string) {
   return /^(answered elsewhere|asked in the terminal|overruled)/.test(reason)
     ? `${reason[0].toUpperCase()}${reason.slice(1)}`
@@ -14,7 +17,7 @@ export function answersOf(answer: any, request: any): [string, string][] | undef
   return request?.tool_name === 'AskUserQuestion' ? answersIn(answer?.updated_input?.answers) : undefined;
 }
 
-/** Claude Code's answers by question, as pairs; undefined if there aren’t any. */
+/** Pairs of a question and its answer, from Claude Code's object of answers; undefined if `given` is not an object. */
 export function answersIn(given: any): [string, string][] | undefined {
   if (typeof given !== 'object' || given === null) return undefined;
   const words = (value: any) => (Array.isArray(value) ? value.join(', ') : String(value));

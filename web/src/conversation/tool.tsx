@@ -280,7 +280,7 @@ function Asked({ row: { tool, question }, world }: { row: ToolRow; world: World 
 const editedPlan = (answer: any) =>
   answer?.edited && typeof answer.updated_input?.plan === 'string' ? answer.updated_input.plan : undefined;
 
-/** The plan of a resolved request; if it was accepted with edits, the accepted version, unless that is too large. */
+/** The plan of an approval request; if it was accepted with edits, the accepted version, unless that is too large. */
 export function SettledPlan({ plan, answer, world }: { plan: string; answer: any; world: World }) {
   const edited = editedPlan(answer);
   return (

@@ -46,13 +46,13 @@ type Look = {
   isInTerminal: boolean;
   /** Whether the agent changes files without asking. */
   isCareless: boolean;
-  /** Whether the beginning of the history has been deleted. */
+  /** Whether the loaded records begin where earlier ones have been deleted. */
   isCut: boolean;
   /** Whether an answer is being streamed, or a run is active that does not wait for a person; `isSilent`: whether no
-   * text has been streamed yet. */
+   * answer is being streamed at the moment. */
   isLive: boolean;
   isSilent: boolean;
-  /** The label of the button that leads to the end; '' if it is not needed. */
+  /** The label of the button that leads to the current approval request, otherwise to the end; '' if not needed. */
   jump: string;
   /** The permission mode of a terminal session. */
   mode: string;
@@ -240,7 +240,7 @@ export class ConversationView {
   update() {
     const conversation = this.client.conversation;
     if (!conversation || conversation.id !== this.id || conversation.session !== this.session) return;
-    // Until the conversation has joined, the previous content stays: missing records may just not have arrived yet.
+    // Until the conversation is joined, the previous content stays: missing records may just not have arrived yet.
     const joined = this._hasJoined;
     const { scrollTop } = this.scroller;
     // An item that can't be drawn must not stop the others, least of all an approval request.
@@ -307,7 +307,7 @@ export class ConversationView {
     this._show({ jump: isThere ? '' : words });
   }
 
-  /** Shows the mode of a terminal session. Other sessions show their mode in the message box. */
+  /** Shows the mode of a terminal session. The mode of any other session is shown below its conversation. */
   _drawMode() {
     const { desk } = this._project ?? {};
     if (!desk) return;

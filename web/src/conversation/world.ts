@@ -15,10 +15,11 @@ export type World = {
   whole: (blob: string) => Promise<any>;
   /** The bytes of an image that was sent with a prompt; undefined if it is no longer stored. */
   image: (id: string) => Promise<Uint8Array<ArrayBuffer> | undefined>;
-  /** What a run has changed; undefined if this device may not see it. */
+  /** Requests what a run has changed; undefined in a terminal or earlier session, or if this device may not see it. */
   changes?: (run: string) => Promise<any>;
   revert?: (run: string) => Promise<any>;
-  /** Whether there is something to review after a run; undefined if this device may not see it. */
+  /** Whether there is something to review and the run is the latest one; undefined in an earlier session, or if this
+   * device may not see reviews. */
   review?: (run: string) => boolean;
   openReview?: () => void;
   openFile?: OpenFile;

@@ -8,13 +8,13 @@ import { Button } from '../ui/elements.tsx';
 /** Comments on lines of files or on parts of a plan, by path and line. */
 export type Comments = {
   get: (path: string, line: string) => string | undefined;
-  /** `quote`: the line itself. An empty text removes the comment. */
+  /** `quote`: the beginning of the line or part. An empty text removes the comment. */
   set: (path: string, line: string, text: string, quote: string) => void;
 };
 
 /** What is shown at lines of a diff. A line is named "12", or "−12" in the old text. The functions read signals. */
 export type Notes = {
-  /** Begins a comment on a line, or with `isRange` extends the last one to it. Undefined if that is not allowed. */
+  /** Begins a comment on a line or, with `isRange`, extends the last comment to the line. Undefined if not allowed. */
   begin?: (line: string, isRange: boolean) => void;
   below: (line: string) => ComponentChild[] | undefined;
   isMarked: (line: string) => boolean;
@@ -55,7 +55,7 @@ export function Comment({
         value={text}
         onInput={(event) => change(event.currentTarget.value)}
         onBlur={(event) => {
-          // Not immediately: that would move what is being clicked from under the pointer.
+          // Not immediately: that would move what is being clicked out from under the pointer.
           if (!event.currentTarget.value.trim())
             setTimeout(() => area.current && !area.current.value.trim() && close(), 300);
         }}

@@ -20,7 +20,7 @@ const FAR = 1000;
 /** Height of an unwrapped row; keep in sync with diff.css. */
 const ROW = 1.55; // em
 
-/** The number of characters that a comment quotes from its line. */
+/** The maximum number of characters that a comment quotes from its line. */
 const QUOTED = 200;
 
 /** The diff of two texts. `numbered`: whether line numbers are shown, as for texts that are whole files. */

@@ -1,6 +1,9 @@
 // What differs between two texts: lines first, then the words of lines that were changed. Pure.
 
-/** The number of edit steps above which a text counts as rewritten: finding more would block the page for seconds. */
+/**
+ * The number of edit steps above which a text counts as rewritten: finding more would block the page for seconds. Also
+ * the number of lines, in both texts together, above which texts are compared piecewise.
+ */
 const MOST = 2000;
 
 /** The maximum number of changed lines whose words are compared. */

@@ -18,7 +18,7 @@ export function differenceOf({ status, old, new: fresh, diff }: FileChanges): Di
   const both = status === 'M';
   const found = typeof diff === 'string' ? patched(diff) : compare(old ?? '', fresh ?? '');
   if (!found?.hunks.length && !found?.end) return undefined;
-  // The end of a deleted file has not changed.
+  // In a new or deleted file, the newline at the end has not changed.
   return { ...found, both, end: both ? found.end : '' };
 }
 

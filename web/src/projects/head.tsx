@@ -1,4 +1,4 @@
-// The header of a session: its title, its state, and a menu of actions.
+// The header of a view. For a session: its title, its state, and a menu of actions.
 
 import { useEffect, useRef } from 'preact/hooks';
 
@@ -17,7 +17,7 @@ import { idOf, newSession, removeRow, renameRow } from './acts.tsx';
 import { addressOf, groups, type Row, titleOf } from './rows.ts';
 import { standing } from './words.ts';
 
-/** The list's row for the session that is shown; undefined if none is shown or the list is not known yet. */
+/** The list's row for the session that is shown; undefined if none is shown, or if the list does not contain it. */
 export function shownRow({ client, sessions, place }: World): Row | undefined {
   const shown = place.value;
   if (shown.view !== 'project') return undefined;

@@ -12,7 +12,7 @@ import { useWorld } from '../ui/world.ts';
 import { newSession, removeRow, renameRow } from './acts.tsx';
 import { type Group, groups, type Row } from './rows.ts';
 
-/** How many sessions of a directory are shown at first, unless more are current; the user can expand the rest. */
+/** How many sessions of a directory are shown without a filter, unless more are current; the user can show the rest. */
 const FEW = 5;
 
 export function Sidebar() {
@@ -179,7 +179,7 @@ function RowView({ row, isShown }: { row: Row; isShown: boolean }) {
   }, [isShown]);
   useLayoutEffect(() => {
     const row = link.current?.parentElement;
-    // A row that is removed passes the focus to the next one.
+    // A row that is removed passes the focus to the next or previous one, or to the filter.
     return () => {
       if (!row?.contains(document.activeElement)) return;
       const next = row.nextElementSibling ?? row.previousElementSibling;

@@ -93,7 +93,8 @@ async function projectIn({ client }: World, path: string, agent: string): Promis
   return known.id;
 }
 
-/** A field with suggestions: first recent folders and repositories, then the folders that match the typed path. */
+/** A field with suggestions: first recent folders, repositories and the folders that the owner allows, then the folders
+ * that match the typed path. */
 function Folder({ path, setPath }: { path: string; setPath: (path: string) => void }) {
   const { client } = useWorld();
   const { problem, trying, setProblem } = useTrying();
@@ -152,7 +153,7 @@ function Folder({ path, setPath }: { path: string; setPath: (path: string) => vo
     if (event.key === 'ArrowDown' || event.key === 'ArrowUp') {
       event.preventDefault();
       const step = event.key === 'ArrowDown' ? 1 : -1;
-      const count = found.length + 1; // the field itself is one of the places
+      const count = found.length + 1; // the field itself is one of the positions
       setAt(((at + 1 + step + count) % count) - 1);
     } else if (event.key === 'Enter' && at >= 0) {
       event.preventDefault();
@@ -293,8 +294,8 @@ async function suggestions(client: Server): Promise<Place[]> {
   return [...places, ...others.map((path: string) => ({ path, source: 'root' as const }))].slice(0, MOST);
 }
 
-/** The folders in the typed folder whose names begin with the text after its last slash; for a text without a slash,
- * the suggestions whose paths contain it. */
+/** The folders in the typed folder whose names begin with what follows the last slash; hidden ones only if that begins
+ * with a dot. For a text without a slash, the suggestions whose paths contain it. */
 async function folders(client: Server, text: string): Promise<Place[]> {
   const typed = text === '~' ? '~/' : text;
   const [, parent, start] = /^(.*\/)([^/]*)$/.exec(typed) ?? ['', '', typed];

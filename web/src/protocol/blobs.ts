@@ -3,7 +3,9 @@
 /** The size of a piece in bytes, before base64 encoding. */
 const PIECE = 300_000;
 
-/** A unique id. `crypto.randomUUID` can't be used: it exists only if the page was loaded over https. */
+/**
+ * A unique id. `crypto.randomUUID` can't be used: it exists only if the page was loaded over HTTPS or from localhost.
+ */
 export const newId = () =>
   Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');
 

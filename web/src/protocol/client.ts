@@ -44,7 +44,7 @@ export type Unsent = {
   steer?: boolean;
 };
 
-/** A prompt of this window that somebody else has removed from the queue. */
+/** A prompt of this browser that another window or device has removed from the queue. */
 export type Removed = { run: string; project: string; by: string; prompt: string };
 
 /** What can be sent with a prompt, besides its text. */
@@ -72,7 +72,7 @@ export class Client extends EventTarget {
     this.conversation = undefined;
     this.hello = undefined;
     this.name = this._called = kept.clientName();
-    /** Whether the owner has named this device, so that the browser can't choose its name. */
+    /** Whether the token belongs to a device: the server then uses the device's name, whatever this browser sends. */
     this.isNamed = false;
     this.connection = new Connection({ connect });
     this.connection.onstate = () => this._tell('connection');
@@ -86,9 +86,9 @@ export class Client extends EventTarget {
     this._removing = undefined;
     /** Prompts that the server has not confirmed, oldest first. */
     this.unsent = kept.unsent();
-    /** Prompts that somebody else has removed from the queue, until the user dismisses the notice. */
+    /** The prompts that another window or device has removed from the queue, until the user dismisses the notice. */
     this.removed = [];
-    /** This window’s prompts that wait for their runs, and those that were removed, by run id. */
+    /** This browser’s prompts that wait for their runs, and those that were removed, by run id. */
     this._sent = new Map(Object.entries(kept.sent()));
     /** The latest search for a record that is not loaded. */
     this._search = undefined;
@@ -204,7 +204,7 @@ export class Client extends EventTarget {
     }
   }
 
-  /** The managed project in the same directory; undefined if there isn’t one. */
+  /** The project in the directory of a terminal session; undefined if there isn’t one. */
   _besides({ path }: any) {
     return [...this.projects.all.values()].find((one) => !one.desk && one.path === path);
   }
@@ -256,7 +256,7 @@ export class Client extends EventTarget {
     return data.messages.length > 0;
   }
 
-  /** Loads the records around a record. Returns false if the user has opened something else in the
+  /** Loads the records around a record. Returns false if the user has opened or jumped to something else in the
    * meantime, or if the conversation was loaded again from its end instead. */
   async around(seq: number): Promise<boolean> {
     const conversation = this.conversation;
@@ -571,7 +571,7 @@ export class Client extends EventTarget {
     this._tell('conversation');
   }
 
-  /** Finds out what has happened to this window’s prompts that are no longer in the queue of a project. */
+  /** Finds out what has happened to this browser’s prompts that are no longer in the queue of a project. */
   async _lookBack({ id }: Conversation, { last_seq, run: active, queue }: any) {
     const waiting = new Set([active, ...queue].map((one) => one?.run_id));
     for (const [run, { project, seq = 0 }] of [...this._sent]) {

@@ -71,8 +71,8 @@ export class Connection {
     this.onstate = () => {};
     this.onmessage = () => {};
     /**
-     * Called once the token has been accepted, before lasting requests are resent, so that it can send the requests that
-     * have to come first.
+     * Called once the token has been accepted, before lasting requests are resent, so that it can send the requests
+     * that have to come first.
      */
     this.onopen = () => {};
     this._connect = connect;
@@ -87,7 +87,7 @@ export class Connection {
     this._first = undefined;
   }
 
-  /** @param client the name that others see */
+  /** @param client the name that others see, unless the token belongs to a device, which has its own name */
   start(token: string, client: string) {
     this.stop();
     this._first = { type: 'auth', data: { token, client } };

@@ -23,7 +23,7 @@ export type AgentWords = { name: string; label: string; login: Login };
 /** A change that `remember` would make. `text` describes it to the user. `suggestion`: the index of the suggestion in `suggestions` that the change comes from. `saved_in`: the file in which the agent saves the change; empty if the change lasts only as long as the session, or the file is not known. */
 export type Always = { text: string; suggestion: number; saved_in?: string };
 
-/** The subagent that asks a question (see `Question.asked_by`, which is None if the main agent asks). `agent_type`: its kind, for example "general-purpose". */
+/** The subagent that asks a question; not set if the main agent asks. `agent_type`: its kind, for example "general-purpose". */
 export type AskedBy = { agent_id: string; agent_type?: string | null };
 
 /** A blob that is attached to a prompt. */
@@ -82,16 +82,16 @@ export type FileContent = { path: string; kind: "image" | "text"; size: number; 
 /** The reply to `file_list`. `path`: as requested; `more`: there are further entries; `git`: the project is in a git work tree, so `status` and `ignored` are known. */
 export type FileEntries = { path: string; entries: FileEntry[]; more?: boolean; git?: boolean };
 
-/** `path` is relative to the project. `size`: in bytes, only for files. `status`: how a file differs from the last commit, as git reports it; for a directory, "M" if something in it has changed, "D" if it was deleted. `link`: it is a symbolic link; `kind` and `size` describe its target; `kind` is "other" if the target is outside the project or does not exist. `ignored`: git ignores it, or it is a directory without files that git does not ignore. */
+/** `path` is relative to the project. `size`: in bytes, only for files. `status`: how a file differs from the last commit, as git reports it; for a directory, "M" if something in it has changed, "D" if it was deleted. `link`: it is a symbolic link; `kind` and `size` describe its target; `kind` is "other" if the target is outside the project or does not exist. `ignored`: git ignores it or, if it is a directory, all files in it. */
 export type FileEntry = { path: string; kind: "directory" | "file" | "other"; size?: number | null; status?: "?" | "A" | "D" | "M" | null; link?: boolean; ignored?: boolean };
 
 /** Comments that `by` has left with the terminal session `project_id`, as one `prompt`. `state` `waiting`: its agent gets them when it stops, or with the next prompt; `given`: they are being delivered. In the other states they are drafts again: `unsure` if the agent may have received them, `ended` if the session ended first, `refused` if the agent now has more permissions than clients may use. */
 export type Handover = { project_id: string; by: string; prompt: string; state: "ended" | "given" | "refused" | "unsure" | "waiting" };
 
-/** `status` is "degraded" if `problems` (human-readable sentences) is not empty. `subscriptions`: the number of subscriptions of all clients to projects and topics. */
+/** `status` is "degraded" if `problems` (human-readable sentences) is not empty. `subscriptions`: the number of all clients' subscriptions to projects, terminal sessions and topics, without the "stats" topic. For a device that is confined to some projects, only the subscriptions to these projects are counted. */
 export type Health = { status: "degraded" | "ok"; version: string; uptime_seconds: number; clients: number; projects: number; running: number; disk_free_mb: number; problems: string[]; subscriptions: number; runs: Runs };
 
-/** `machine`: the server's host name. `client_id`: as in the server's log and in correlation ids. `agents`: the agents that can be run; `pictures`: the agents that accept images with a prompt. `features`: the message types that this server accepts from this client. `modes`: the permission modes that `set_mode` accepts here, in addition to an agent's own modes (`modes` of a project). `mode_offers`: the protocol's modes as clients show them, including modes that `set_mode` does not accept here. `agent_words`: the texts about each agent that the server knows, including agents that it can't run; `effort_offers`: the levels of effort as clients show them. */
+/** `machine`: the server's host name. `client_id`: as in the server's log and in correlation ids. `agents`: the agents of this server, installed or not; `pictures`: the agents that accept images with a prompt. `features`: the message types that this server accepts from this client. `modes`: the permission modes that `set_mode` accepts here, in addition to an agent's own modes (`modes` of a project). `mode_offers`: the protocol's modes as clients show them, including modes that `set_mode` does not accept here. `agent_words`: the texts about these agents and all built-in ones; `effort_offers`: the levels of effort as clients show them. */
 export type Hello = { server: string; version: string; protocol: number; client_id: string; device: DeviceOf; agents: string[]; pictures: string[]; features: string[]; limits: Limits; modes: string[]; mode_offers: ModeOffer[]; agent_words: AgentWords[]; effort_offers: EffortOffer[]; machine: string };
 
 /** `next`: the `after_seq` (or `before_seq`) of the next page; null if `has_more` is false. `first_seq`: the number of the first record that the history still contains. */
@@ -120,7 +120,7 @@ export type Nothing = {};
 /** A command or a kind of subagent that an agent offers. `hint`: the arguments that a command takes. */
 export type Offer = { name: string; text?: string | null; hint?: string | null };
 
-/** The options of a run, named as in the client protocol. For an option that is None or empty, the agent's default applies. Without `permission_mode`, the agent runs in its equivalent of the "default" mode, if it has one. */
+/** The options of a run, named as in the client protocol. For an option that is not set or empty, the agent's default applies. Without `permission_mode` and `dangerously_skip_permissions`, the agent runs in its equivalent of the "default" mode, if it has one. */
 export type Options = { dangerously_skip_permissions?: boolean; allowed_tools?: string[]; disallowed_tools?: string[]; mcp_config?: string | null; strict_mcp_config?: boolean; append_system_prompt?: string | null; system_prompt?: string | null; permission_mode?: string | null; model?: string | null; fallback_model?: string | null; add_dirs?: string[]; effort?: string | null; max_turns?: number | null; max_budget_usd?: number | null; partial_messages?: boolean; restricted?: boolean };
 
 /** A pairing code, valid for one device until `expires_at`. `link` opens the web UI with the code; `qr` is the QR code of the link, row by row, "1" for a dark module, without the quiet zone. `loopback`: the link works only on the server's machine. */
@@ -137,7 +137,7 @@ export type PermissionResolved = { approval_id: string; by: string; decision: "a
 
 export type PermissionWithdrawn = { approval_id: string; reason: string };
 
-/** A directory in which a project can be created. `source`: why it is suggested. */
+/** A directory that can become a project. `source`: why it is suggested. */
 export type Place = { path: string; source: "recent" | "repository" };
 
 /** The reply to `place_list`. `home`: the home directory of the server's user, if projects may be in it and the client may see it; `more`: the search for repositories has ended early. */
@@ -164,7 +164,7 @@ export type PromptEdited = { run_id: string; prompt: string; by: string; client_
 /** A file that was sent with a prompt and is stored for the agent, which opens it by its path. */
 export type PromptFile = { id: string; bytes: number; name?: string | null };
 
-/** An image that was sent with a prompt and is stored. `blob_get` of `PROJECT:ID` returns its `bytes`. */
+/** An image that was sent with a prompt and is stored. `blob_get` of `PROJECT:ID` returns it; `bytes`: its size. */
 export type PromptImage = { id: string; media_type: string; bytes: number; name?: string | null };
 
 /** The change to one file that an approval request is about. */
@@ -185,16 +185,16 @@ export type PushTested = { accepted: boolean; problem?: string | null };
 /** `update/queue_changed`: the whole queue, next run first. */
 export type QueueChanged = { queue: RunInfo[] };
 
-/** A line of a project's history. `truncated`: `message` is a preview. */
+/** An entry of a history. `truncated`: `message` is a preview. */
 export type Record = { seq: number; timestamp: string; direction: "claude" | "client" | "server"; message: any; truncated?: Truncated | null };
 
 /** The blank record that replaces a record when its session is deleted. */
 export type RecordRemoved = {};
 
-/** A request to the agent's API has failed, and the agent retries it after `delay_ms` milliseconds. `attempt`: the number of this retry, of at most `attempts`. `reason`: the agent's word for the failure, such as "authentication_failed"; `status`: the HTTP status, None if it is not known. */
+/** A request to the agent's API has failed, and the agent retries it after `delay_ms` milliseconds. `attempt`: the number of this retry, of at most `attempts`. `reason`: the agent's word for the failure, such as "authentication_failed"; `status`: the HTTP status, not set if it is unknown. */
 export type Retry = { attempt: number; attempts: number; reason: string; status?: number | null; delay_ms?: number };
 
-/** The review of a session. `version` changes with anything in `files`; `more`: the number of files that do not fit into the message. `comments` have their current line numbers; `drafts`: a version that changes whenever a draft does. `kept`: the paths of files with kept changes that are not in the last commit, as many as fit into the message. `commit`: null if nothing was kept, or if the owner of the server does not allow commits. `push`: null without a remote or a branch with commits, or if the owner does not allow pushes. `handover`: the comments that were left with a terminal session; null if there are none, or if the agent has them. `repository`: where the versions of the files are stored: in the repository of the `project`, or in a `private` one in the server's data, if the directory is not in a git work tree. */
+/** The review of a project or of a terminal session's directory. `version` changes with anything in the review's files, except for the `answers` of hunks; `more`: the number of files that do not fit into the message. `comments` have their current line numbers; `drafts`: a version that changes whenever a draft does. `kept`: the paths of files with kept changes that are not in the last commit, as many as fit into the message. `commit`: null if nothing was kept, or if the owner of the server does not allow commits. `push`: null without a remote or a branch with commits, or if the owner does not allow pushes. `handover`: the comments that were left with a terminal session; null if there are none, or if the agent has them. `repository`: where the versions of the files are stored: in the repository of the `project`, or in a `private` one in the server's data, if the directory is not in a git work tree. */
 export type Review = { state: "none" | "open"; version: string; files: ReviewFile[]; more: number; repository: "private" | "project"; comments?: ReviewComment[]; drafts?: string; kept?: string[]; commit?: CommitOffer | null; push?: PushOffer | null; handover?: Handover | null };
 
 /** How much there is to decide in the review: the numbers of `files`, `hunks`, and lines `added` and `removed`. `by`, `client_id`: the client that decided on something; null if nobody has decided, for example if a run has changed files. */
@@ -203,16 +203,16 @@ export type ReviewChanged = { state: "decided" | "open"; files: number; hunks: n
 /** A comment on the lines `line` to `end_line` (from 1) of a file in the review: of its `new` text, or of its `old` one, before the agent's changes. `quote`: these lines, as they were shown; `blob`: git's id of the text that they are from. `suggestion`: a text that the agent is to replace them with. `state`: a `draft` until it is submitted; `waiting` until the agent of a terminal session gets it; `sent` with the run `run_id`; `resolved` by `resolved_by`. `outdated`: the lines have changed since, so `line` and `end_line` are their previous numbers. */
 export type ReviewComment = { comment_id: string; by: string; path: string; side: "new" | "old"; line: number; end_line: number; quote: string; blob: string; text: string; suggestion?: string | null; state?: "draft" | "resolved" | "sent" | "waiting"; run_id?: string | null; resolved_by?: string | null; outdated?: boolean };
 
-/** A user has written, changed, removed, resolved or reopened a comment. `comment`: its new state; null if it was removed. */
+/** A comment was written, changed, removed, sent, resolved or reopened, or has begun or stopped waiting for an agent. `comment`: the comment as it is now; null if it was removed. */
 export type ReviewCommented = { comment_id: string; by: string; comment?: ReviewComment | null; client_id?: string | null };
 
-/** A user has committed what was kept in the review. `commit`: the id of the commit; `branch`: the commit's branch (`created`: the branch is new); `files`: the paths of the committed files. `output`: the end of what git and its hooks printed. */
+/** A user has committed what was kept in the review. `commit`: the id of the commit; `branch`: the commit's branch (`created`: the branch is new); `files`: the paths of the committed files, at most 500. `output`: the end of what git and its hooks printed. */
 export type ReviewCommitted = { commit: string; branch: string; files: string[]; output: string; by: string; client_id?: string | null; created?: boolean };
 
 /** A user has decided on hunks of the review. `hunks`: the number of hunks; `files`: the number of files with these hunks; `left`: the number of hunks that still wait for a decision. `by` null: nobody has decided anything in Drawbridge, but nothing is left to decide. */
 export type ReviewDecided = { files: number; hunks: number; left: number; by?: string | null; decision?: "edit" | "keep" | "undo" | null; client_id?: string | null };
 
-/** A file with changes to decide. `old_path`: the previous path, if it was renamed. `added`, `removed`: numbers of lines. `old_mode`, `new_mode`: as in git, null where the file does not exist. `binary`: its lines are not compared, and it is decided on as a whole. `old_image`, `new_image`: the versions of the image, if the file is named like one. `too_large`: the file's hunks do not fit into the message, and are left out. */
+/** A file with changes to decide. `old_path`: the previous path, if it was renamed. `added`, `removed`: numbers of lines. `old_mode`, `new_mode`: as in git, null where the file does not exist. `binary`: its lines are not compared, and it is decided on as a whole. `old_image`, `new_image`: the versions of the image, if the file is named like one. `too_large`: the file's hunks are too large for the message, and are left out. */
 export type ReviewFile = { path: string; change: "added" | "changed" | "deleted"; old_mode: string | null; new_mode: string | null; added: number; removed: number; hunks: ReviewHunk[]; old_path?: string | null; binary?: boolean; old_image?: ReviewImage | null; new_image?: ReviewImage | null; too_large?: boolean };
 
 /** A part of a change that is decided on as a whole: `lines`, the whole `file`, its `mode`, or its `name`. `removed` and `added` are texts with their line feeds; the last line of a file may have none. `old_start` and `new_start`: the number of the line at which each text begins, counted from 1; for an empty text, the number of the line before it. `answers`: the ids of the comments whose lines this hunk has changed since the start of the run that the comments were sent with. */
@@ -224,7 +224,7 @@ export type ReviewImage = { blob_id: string; media_type: string };
 /** How much there is to decide in a review. `added`, `removed`: numbers of lines. */
 export type ReviewNumbers = { files: number; hunks: number; added: number; removed: number };
 
-/** A user has pushed `commit`, the last commit of the current branch, to the `branch` of the `remote`. `output`: the end of what git, its hooks and the program for pull requests printed. `pull_request`: the address of the pull request that was created or existed already, if it is known; `problem`: why none was created, as human-readable text; empty if one was created, or none was requested. */
+/** A user has pushed `commit`, the last commit of the current branch, to the `branch` of the `remote`. `output`: the end of what git, its hooks and the program for pull requests printed. `pull_request`: the address of the pull request that was created or existed already, if it is known; `problem`: reports that none was created, as human-readable text (`output` contains the reason); empty if one was created, or none was requested. */
 export type ReviewPushed = { commit: string; remote: string; branch: string; output: string; by: string; client_id?: string | null; pull_request?: string | null; problem?: string };
 
 /** A part of the input that deserves a second look: `start` to `end` of the text in `field`, in UTF-16 code units; both are 0 if the whole field is meant. `field`: the field's name in `input`, with a dot before a nested name; empty if the part is not in a single field. */
@@ -235,7 +235,7 @@ export type RunChanges = { run_id: string; files: ChangedFile[]; diff: string; t
 
 export type RunFinished = { run_id: string; outcome: "completed" | "failed" | "interrupted" | "killed" | "timeout"; duration_ms: number; cost_usd?: number | null; error?: string | null; code?: string | null; retry_at?: string | null; removed_by?: string | null; client_id?: string | null; input_tokens?: number | null; output_tokens?: number | null; directory?: string | null };
 
-/** A run that is active (`position` 0) or waits in the queue. `prompt` is the beginning of the run's prompt; `cut`: there is more. The record with the number `seq` has the whole text: the prompt itself or, after an edit, the `prompt_edited`. `by` and `client_id`: the client that sent the prompt. `attachments`: the number of the prompt's attachments. In a terminal session, only `run_id`, `position`, `prompt`, `cut` and `started_at` are set. */
+/** A run that is active or waits. `position`: the number of the project's runs before it. `prompt` is the beginning of the run's prompt; `cut`: there is more. The record with the number `seq` has the whole text: the prompt itself or, after an edit, the `prompt_edited`. `by` and `client_id`: the client that sent the prompt. `attachments`: the number of the prompt's attachments. In a terminal session, only `run_id`, `position`, `prompt`, `cut` and `started_at` are set. */
 export type RunInfo = { run_id: string; position: number; prompt: string; started_at?: string | null; request_id?: string | null; cut?: boolean; by?: string; client_id?: string; attachments?: number; seq?: number };
 
 /** The changes of the run were reverted. */
@@ -244,10 +244,10 @@ export type RunReverted = { run_id: string; by: string; files: ChangedFile[] };
 /** `unprompted`: the agent began the run itself, for example because a command in the background has ended. */
 export type RunStarted = { run_id: string; session_id: string; agent: string; unprompted?: boolean };
 
-/** The projects' runs that have ended since the server started. `ended`: the number of runs for each outcome; `success_rate`: the fraction (0 to 1) that completed. `median_seconds` and `p95_seconds`: the median and the 95th percentile of the durations of the latest 1,000 runs. These two and `success_rate` are null if no run has ended yet. */
+/** The projects' runs that have ended since the server started, without prompts that were removed from the queue. `ended`: the number of runs for each outcome; `success_rate`: the fraction (0 to 1) that completed. `median_seconds` and `p95_seconds`: the median and the 95th percentile of the durations of the latest 1,000 runs or, for a device that is confined to some projects, of the latest 1,000 of each of these projects. These two and `success_rate` are null if no run has ended yet. */
 export type Runs = { ended: { [name: string]: number }; success_rate: number | null; median_seconds: number | null; p95_seconds: number | null; cost_usd: number };
 
-/** `snippet`: plain texts that alternate: the first, third … are outside of a match, the second, fourth … are matches. `tool`: the name of the tool, if the text belongs to a tool call. */
+/** `snippet`: plain texts that alternate: the first, third … are outside a match, the second, fourth … are matches. `tool`: the name of the tool, if the text belongs to a tool call. */
 export type SearchResult = { project_id: string; seq: number; created_at: string; kind: "answer" | "decision" | "error" | "prompt" | "result" | "tool"; snippet: string[]; session_id: string; tool?: string };
 
 /** The results, newest first. `next`: what to send as `before` for the next page; null after the last page. `building`: the index of a history is being built, so results may be missing. */
@@ -281,10 +281,10 @@ export type SessionReset = { old_session_id: string; new_session_id: string; pro
 /** `building`: the index of a history is being built, so older sessions may be missing. `more`: there are more sessions than `limit`, or than fit into a message. */
 export type SessionsFound = { sessions: SessionEntry[]; more?: boolean; building?: boolean };
 
-/** `text` is what to sign: it contains `host`, the host name of the request, and `certificate`, the SHA-256 of the server's certificate in hexadecimal ("-" without TLS). A client must sign the host and the certificate that it sees itself, not the ones in this message. */
+/** `text` is what to sign: it contains `host`, the `Host` header of the request, and `certificate`, the SHA-256 of the server's certificate in hexadecimal ("-" without TLS). A client must sign the host and the certificate that it sees itself, not the ones in this message. */
 export type SshChallenge = { nonce: string; host: string; certificate: string; text: string };
 
-/** `memory_mb` and `cpu_percent` (of one core) include the server and all processes that it has started. */
+/** `active_sessions`: the number of connected clients. `memory_mb` and `cpu_percent` (of one core) include the server and all processes that it has started. */
 export type Stats = { projects: number; active_sessions: number; project_states: { [name: string]: "ERROR" | "EXECUTING" | "IDLE" }; cpu_percent: number; memory_mb: number };
 
 /** A running subagent or command, perhaps in the background. `kind`: the agent's word for it, such as "local_bash". */
@@ -298,7 +298,7 @@ export type Todo = { text: string; status: "completed" | "in_progress" | "pendin
 
 export type Topics = { topics: string[] };
 
-/** The message is a preview; `blob_get` of `blob_id` returns the whole message, which has `bytes` bytes. */
+/** The data that contains this is a preview. `blob_get` of `blob_id` returns the whole record, as in the history, or the whole file; `bytes`: the size of what was shortened. */
 export type Truncated = { blob_id: string; bytes: number };
 
 /** The reply to `usage`, newest day first. `since`: the first day that is counted. `complete`: false while the runs in older histories are still being counted. */

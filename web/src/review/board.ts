@@ -11,7 +11,7 @@ import { isComposing, isTyping } from '../ui/typing.ts';
 import { follow, type Part } from './model.ts';
 import type { OpenReview } from './open-review.ts';
 
-/** A part on the screen. */
+/** A part that is drawn. */
 class Card implements Decidable {
   part: Part;
   element: HTMLElement;
@@ -55,7 +55,7 @@ const HELD = 5000;
 /** Pixels above a part that is brought into view: at least its `scroll-margin` in review.css. */
 const ABOVE = 56;
 
-/** Matches small screens, which show one part at a time. Keep in sync with review.css. */
+/** Matches small screens, which show one part at a time. The same query as in projects.css. */
 const PAGED = matchMedia('(max-width: 760px), (max-height: 500px)');
 
 type Acts = {
@@ -73,7 +73,7 @@ export class Board {
   isPaged: Signal<boolean> = signal(PAGED.matches);
   /** Whether the list of files is shown instead of a part, on a small screen. */
   showsList: Signal<boolean> = signal(false);
-  /** The paths of the files whose parts are drawn: those that are, or were, near the viewport. */
+  /** The paths of the files whose parts are drawn: those that have been near the viewport or the target of `goTo`. */
   drawn: Signal<ReadonlySet<string>> = signal(new Set());
   _cards: Map<string, Card> = new Map();
   _near: Set<Element> = new Set();
@@ -98,7 +98,7 @@ export class Board {
     this._acts = acts;
   }
 
-  /** Starts to observe `scroller` and to handle keys, once the element is in the DOM. */
+  /** Starts to observe `scroller` and to handle keys. Called once the element is in the DOM. */
   open(scroller: HTMLElement) {
     this._scroller = scroller;
     const near = (entries: IntersectionObserverEntry[]) => {
@@ -209,7 +209,7 @@ export class Board {
     this.look();
   }
 
-  /** Makes a part the current one; with `scrolls`, scrolls to it. Does nothing if the part is not in the review. */
+  /** Makes a part the current one; with `scrolls`, scrolls to it. Does nothing if the part is not shown. */
   goTo(key: string, { scrolls = true, takesFocus = true } = {}) {
     const part = this.review.parts.peek().find((one) => one.key === key);
     if (!part) return;

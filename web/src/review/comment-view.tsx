@@ -21,7 +21,7 @@ import type { OpenReview } from './open-review.ts';
 /** The maximum number of lines to which a comment can be extended in its field. */
 const FARTHEST = 200;
 
-/** The number of characters of a comment that are shown in a button that leads to it. */
+/** The maximum number of characters of a comment in a button that leads to it, or in its summary once resolved. */
 const SHORT = 40;
 
 type Shared = { review: OpenReview; board: Board };

@@ -157,7 +157,7 @@ export class Comments {
     this._version = drafts;
     this.all.value = comments;
     this.handover.value = handover ?? undefined;
-    // A comment whose reply was lost may have been added.
+    // If the reply to a save was lost, the server may have stored the comment nevertheless.
     for (const one of this.writings.peek())
       if (one.before && comments.some((other) => !one.before?.has(other.comment_id) && isLike(one, other)))
         this.discard(one);
@@ -320,7 +320,7 @@ export class Comments {
 
   /**
    * Sends all drafts, but only if they are still the ones that are shown.
-   * @returns what was done; '' if it failed, or if there is nothing to send
+   * @returns what was done; '' if it failed, if there is nothing to send, or while an earlier call is under way
    */
   async send(): Promise<string> {
     if (this.isSending.peek() || !this.drafts.peek().length) return '';

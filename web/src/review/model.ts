@@ -9,8 +9,8 @@ import { endsLike } from '../state/projects.ts';
 const MARKED = 200;
 
 /**
- * What is decided as a unit: a hunk, or a file that was too large for the message. `isGone`: it is no longer in the
- * review, and is shown because the user has written something for it or has to read what happened to it.
+ * What is decided on as a unit: a hunk, or a file that was too large for the message. `isGone`: it is no longer in
+ * the review, and is shown because the user has written something for it or has to read what happened to it.
  */
 export type Part = { key: string; path: string; hunk?: ReviewHunk; isGone?: boolean };
 
@@ -57,7 +57,7 @@ export function shownFiles(
   });
 }
 
-/** The files with only these parts and the parts that are shown although they are no longer in the review. */
+/** The files with only the wanted parts and the parts that are shown although they are no longer in the review. */
 export const onlyParts = (files: readonly ShownFile[], isWanted: (part: Part) => boolean): ShownFile[] =>
   files
     .map(({ file, parts }) => ({ file, parts: parts.filter((part) => part.isGone || isWanted(part)) }))
@@ -147,7 +147,7 @@ export function differenceOf(hunk: ReviewHunk, both: boolean, { before, after }:
   return { hunks: [{ skipped: 0, rows }], added: fresh.length, removed: old.length, both, end };
 }
 
-/** Whether part of the hunk is hidden behind a button when it is first drawn. */
+/** Whether part of the hunk may be hidden behind a button when it is first drawn: in two columns, more lines fit. */
 export function isCut(hunk: ReviewHunk): boolean {
   let known = cut.get(hunk);
   if (known === undefined) {
@@ -229,8 +229,8 @@ export function goneWords({ by, decision }: { by?: string | null; decision?: str
   return decision ? `${by} already ${DECIDED[decision] ?? 'decided on'} this change.` : `${by} decided on this change.`;
 }
 
-/** The name of the person who made all changes to the review; undefined if there were several, or a name is
- * not known. */
+/** The name of the person who made all changes to the review; undefined if there are no changes, or if
+ * several people, a run or an unknown person made them. */
 export function onlyOne(names: readonly (string | null | undefined)[]): string | undefined {
   const [first] = names;
   return first && names.every((name) => name === first) ? first : undefined;
@@ -302,7 +302,7 @@ export function partOf(
   );
 }
 
-/** These lines as the content of the field for a suggestion. */
+/** The lines in `quote` as the content of the field for a suggestion. */
 export const suggestedField = (quote: string) => quote.replace(/\r\n/g, '\n').replace(/\n$/, '');
 
 /** The suggestion to send for the content of its field: whole lines; an empty field removes the lines. */

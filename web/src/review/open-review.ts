@@ -34,7 +34,7 @@ export const CONTEXT = 3;
 /** Milliseconds for which news about the review is shown. */
 const NEWS = 10_000;
 
-/** The updates after which the review, its comments or what can be committed may have changed. */
+/** The updates after which the review, its comments, or what can be committed or pushed may have changed. */
 const CHANGES = ['review_changed', 'review_commented', 'review_committed', 'review_pushed', 'run_finished'];
 
 /** The codes of errors after which there is nothing to decide: the directory or the project is gone. */
@@ -49,7 +49,10 @@ export type Standing = {
   /** The user's own lines; undefined if there are none. */
   draft: Signal<string | undefined>;
   isEditing: Signal<boolean>;
-  /** How many of its buttons have to be pressed before it can be decided on; undefined if it has not been drawn. */
+  /**
+   * How many of its buttons still have to be pressed, and how many of its images still have to be drawn, before it can
+   * be decided on; undefined if that is not known, because it is not drawn.
+   */
   unopened: Signal<number | undefined>;
   /** Lines of context on each side. */
   context: Signal<number>;
@@ -85,7 +88,7 @@ export class OpenReview {
   more: Signal<number> = signal(0);
   /** Why the review can't be loaded. */
   problem: Signal<string> = signal('');
-  /** What others have done, in words. */
+  /** What was done here or by others, in words. */
   news: Signal<string> = signal('');
   parts: ReadonlySignal<Part[]> = computed(() => partsIn(this.files.value));
   /** Whether the agent is working; while it is, files can't be written. */
@@ -104,7 +107,7 @@ export class OpenReview {
   _gone: { part: Part; file: ReviewFile }[] = [];
   /** The keys of the parts for which a decision came too late. */
   _refused: Set<string> = new Set();
-  /** Who has changed the review since it was loaded; null for a run or a change to the files. */
+  /** Who else has changed the review since it was loaded; null for a run or a change to the files. */
   _changes: (string | null)[] = [];
   /** Which comments the hunks answer, as last sent by the server. */
   _answers = '';
@@ -377,7 +380,7 @@ export class OpenReview {
         if (!isMine) lost++;
         const { note, draft, isEditing, busy } = this.of(part.key);
         if (!this._refused.has(part.key)) note.value = '';
-        // If a decision on the part is being sent, its answer will explain what has become of the part.
+        // If a decision on the part is being sent, the server's reply will explain what has become of the part.
         const isWriting = this.comments.isWriting(part.key);
         if (!this.hasDraft(part) && !isWriting && !note.value && !busy.value) {
           this._standings.delete(part.key);
@@ -397,7 +400,7 @@ export class OpenReview {
     });
   }
 
-  /** Removes the review from the page. What the user wrote is kept, and is shown again once the review can be read. */
+  /** Stops showing the review. What the user wrote is kept, and is shown again once the review can be read. */
   _close(number: number) {
     this._shown = number;
     this._sent = [];

@@ -29,7 +29,7 @@ import {
 } from './model.ts';
 import { CONTEXT, type OpenReview, type Standing } from './open-review.ts';
 
-/** Lines that "Show more lines" first adds on each side; after that, it doubles their number. */
+/** Lines that "Show more lines" first adds on each side; after that, it doubles the lines of context. */
 const MORE = 20;
 
 /** What the user may do now. `whyNot`: why the files can't be written; empty if they can. */
@@ -123,7 +123,7 @@ export function PartView(props: PartOf) {
   );
 }
 
-/** The buttons of a part that have to be pressed before it can be decided on. */
+/** The buttons of a part that have to be pressed, and its images that have to be drawn, before it can be decided on. */
 class Closed {
   _buttons: Set<object> = new Set();
   _standing: Standing;

@@ -25,7 +25,7 @@ export function showPush(review: OpenReview) {
 function PushDialog({ review, close }: { review: OpenReview; close: () => void }) {
   const done = review.push.done.value;
   const place = useRef<HTMLDivElement>(null);
-  // The button that had the focus is gone.
+  // The button that had the focus is gone, or was disabled.
   useEffect(() => {
     if (done) restoreFocus(place.current?.querySelector<HTMLElement>('a, button'));
   }, [done]);

@@ -222,7 +222,7 @@ export class Foot {
     );
   }
 
-  /** The agent’s model and permission mode, unless the user chooses them beside the message box. */
+  /** The agent’s model and permission mode, unless the user can choose them beside the message box. */
   private settings(): string[] {
     const { conversation, project, may } = this;
     if (!conversation || project.desk?.state === 'ended') return [];
@@ -345,13 +345,13 @@ export class Foot {
       // If the server refuses the prompt, the text is back in the box already.
       if (!(await client.execute(prompt, sent, options))) composer.restore('', sent);
     } catch (error) {
-      // A file could not be uploaded: the text and the files go back into the box.
+      // The text is too long, or a file could not be uploaded: the text and the files go back into the box.
       world.failed(error);
       composer.restore(text, files);
     }
   }
 
-  /** The files of the project whose names match. Answers are kept for ten seconds. */
+  /** The files and directories of the project that match. Answers are kept for ten seconds. */
   private findFiles(query: string): Promise<Choice[]> {
     if (!this.may('file_list')) return Promise.resolve([]);
     const known = this.files.get(query);
@@ -375,7 +375,7 @@ export class Foot {
 const describe = (files: Attached[]) =>
   `Look at the attached ${files.every((one) => one.url) ? 'image' : 'file'}${files.length === 1 ? '' : 's'}.`;
 
-/** Listens for Esc when no dialog, list or card handles it. */
+/** Passes Esc to the foot, unless a dialog, list or card handles it. */
 export function listenForStop(foot: () => Foot | undefined) {
   document.addEventListener('keydown', (event) => {
     if (event.key !== 'Escape' || event.defaultPrevented || isComposing(event) || event.repeat) return;

@@ -85,7 +85,7 @@ export function ErrorCard({ problem, agent, client, acts, close }: ErrorProps) {
   );
 }
 
-/** A notice that somebody else has removed this device's message from the queue. */
+/** A notice that another window or device has removed this browser's message from the queue. */
 export function Removed({
   by,
   prompt,

@@ -4,10 +4,10 @@ import type { Task, Todo } from '../protocol/messages.ts';
 import type { Conversation } from '../state/conversation.ts';
 import { Icon, type IconName, Text } from '../ui/elements.tsx';
 
-/** How many of the last items are searched for the to-do list, if an older server doesn't report it. */
+/** How many of the last items are searched for the to-do list, if the server doesn't report one. */
 const LOOKED = 300;
 
-/** The current to-do list: as the agent reports it, otherwise from its latest call; empty if there isn’t one. */
+/** The current to-do list: as the agent reports it, otherwise from its latest `TodoWrite` call; empty if none. */
 export function todosOf({ agent, items }: Conversation): Todo[] {
   if (agent.todos) return agent.todos;
   for (let at = items.length - 1; at >= Math.max(0, items.length - LOOKED); at--) {

@@ -5,7 +5,7 @@ import { clock } from '../projects/words.ts';
 export type Help = 'retry' | 'new' | 'compact' | 'login' | 'install';
 export type Problem = { title: string; hint?: string; help: Help[] };
 
-/** Patterns in the agent's own error message, for problems that the codes of `run_finished` don't distinguish. */
+/** Patterns in the agent's own error message, for problems that `run_finished` may report without a specific code. */
 const LOGIN = /\b401\b|authenticat|not logged in|\/login|api key|credential|unauthori[sz]ed/i;
 const OVERLOADED = /\b(429|503|529)\b|overload|rate.?limit/i;
 const TOO_LONG = /prompt is too long|context (window|length|limit)|too many (input )?tokens|maximum context/i;

@@ -8,7 +8,7 @@ import { Button, Text } from '../ui/elements.tsx';
 import { restoreFocus } from '../ui/focus.ts';
 import { counted } from '../ui/dom.ts';
 
-/** The number of characters of a message that are drawn. */
+/** The maximum number of characters of a message that are drawn. */
 const SHOWN = 500;
 
 type Props = {
@@ -70,7 +70,10 @@ function Queued({ client, id, one, before, connected, may, failed }: QueuedProps
     isMoved.current = false;
     restoreFocus(row.current?.querySelector<HTMLElement>('.move') ?? row.current?.querySelector('button'));
   }, [before?.run_id]);
-  /** @param leaves whether this row is removed. If so, its buttons stay enabled: a disabled one loses the focus. */
+  /**
+   * Runs `work`. The row's buttons except Save stay enabled in the meantime, because a disabled button loses the focus.
+   * @param leaves whether `work` removes this row, so that the focus has to move
+   */
   const act = async (work: () => Promise<unknown>, leaves = true) => {
     if (busy) return;
     setBusy(true);

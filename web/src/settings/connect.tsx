@@ -6,7 +6,7 @@ import { deviceName } from '../state/device-name.ts';
 import * as kept from '../state/kept.ts';
 import { Text } from '../ui/elements.tsx';
 
-/** Matches a pairing code, in upper case and without separators: eight letters and digits. */
+/** Matches a pairing code, in upper case and without separators: eight letters and digits, but no 0 or 1. */
 const CODE = /^[A-Z2-9]{8}$/;
 
 /** The pairing code that was typed; undefined if the text is not a code. */

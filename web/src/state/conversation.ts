@@ -58,10 +58,10 @@ export class Conversation {
 
   /**
    * Where `session_messages` continues; empty until the session's last records have arrived, null if there is nothing
-   * before, undefined if no session was requested.
+   * before, undefined while the whole history of the project is shown.
    */
   before: string | null | undefined;
-  /** Set while `session_messages` is requested. */
+  /** Set while older records are requested with `session_messages`. */
   loading: Promise<boolean> | undefined;
   /** The id of the session whose records are read, if the project's current session is shown. */
   reads: string | undefined;

@@ -1,6 +1,6 @@
 // The default name of a device. Pure.
 
-/** "iPhone", "iPad", "Android phone", "Firefox on Linux". @param touches the touch points that its screen supports */
+/** "iPhone", "iPad", "Android phone", "Firefox on Linux". @param touches how many touch points the screen supports */
 export function deviceName(agent: string, touches = 0): string {
   if (/iPhone|iPod/.test(agent)) return 'iPhone';
   // Safari on an iPad identifies itself as a Mac, but no Mac has a touch screen.

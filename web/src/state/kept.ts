@@ -75,7 +75,7 @@ export function keepTriedToken(value: string | undefined) {
     if (value) sessionStorage.setItem('drawbridge.token', value);
     else sessionStorage.removeItem('drawbridge.token');
   } catch {
-    // A reload loses it: the link has to be opened again.
+    // A reload loses the token: the link has to be opened, or the token typed, again.
   }
 }
 
@@ -115,7 +115,7 @@ export const keepConnection = (id: string) =>
 /** The ids of the approval requests that have a draft. */
 export const answers = () => named('answer.').filter((approval) => get(`answer.${approval}`));
 
-/** @returns a project's prompts, latest last */
+/** @returns the prompts that were sent to a project from this browser and that the arrow keys recall, latest last */
 export const prompts = (project: string): string[] => json(`prompts.${project}`, []);
 export function keepPrompt(project: string, prompt: string) {
   if (prompt.length > PROMPTS_SIZE) return;
@@ -180,9 +180,10 @@ type Want = 'sound' | 'notices' | 'push' | 'actions';
 export const wants = (what: Want) => get(what) === 'yes';
 export const keepWants = (what: Want, yes: boolean) => set(what, yes ? 'yes' : '');
 
-/** The name that others see when this browser decides something. */
+/** The name that this browser sends to the server. Others see it when the browser decides something, unless the token
+ * belongs to a device: a device has its own name. */
 export const clientName = () => get('name') ?? deviceName(navigator.userAgent, navigator.maxTouchPoints);
-/** Whether the user has named this browser. */
+/** Whether a name for this browser is stored: the user has entered one, or the browser was paired. */
 export const isNamed = () => get('name') !== null;
 export const keepClientName = (name: string) => set('name', name);
 

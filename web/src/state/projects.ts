@@ -51,7 +51,7 @@ export class Projects {
     if (project && seq && seq > project.last_seq) project.last_seq = seq;
   }
 
-  /** The projects: first the ones that wait for a person, then by their last activity, latest first. */
+  /** The projects that wait for a person, then all others; both sorted by last activity, latest first. */
   sorted(): Project[] {
     const order = (one: Project) => (one.approvals.length ? 1 : 0);
     return [...this.all.values()].sort((a, b) => order(b) - order(a) || b.last_active.localeCompare(a.last_active));

@@ -4,7 +4,7 @@ import { type Signal, signal } from '@preact/signals';
 
 import type { ProjectInfo, Review, ReviewChanged } from '../protocol/messages.ts';
 
-/** If `files` is 0, nothing is open. `more`: whether the server has sent only a part, so the numbers are minimums. */
+/** If `files` is 0, nothing is open. `more`: not all files were sent, so all numbers but `files` are minimums. */
 export type Numbers = { files: number; hunks: number; added: number; removed: number; more?: boolean };
 
 type Server = EventTarget & {
@@ -30,7 +30,7 @@ export class Reviews {
   /** By project id: how many files have changes that were kept and can be committed. */
   _kept: Signal<ReadonlyMap<string, number>> = signal(new Map());
   _client: Server;
-  /** The ids of the projects whose numbers need not be requested: they have been on this connection, or were reported. */
+  /** The ids of the projects whose numbers were requested or reported on this connection: `look` skips them. */
   _asked: Signal<ReadonlySet<string>> = signal(new Set());
 
   constructor(client: Server) {

@@ -1,5 +1,5 @@
-// Splits terminal output into parts with CSS classes. Colors and weights are kept; other control sequences, which
-// move a cursor or set a title, are dropped. Pure.
+// Splits terminal output into parts with CSS classes. Colors and text styles, such as bold and underlined, are kept;
+// other control sequences, for example to move the cursor or to set a title, are dropped. Pure.
 
 /** `style`: CSS classes, or empty. */
 type AnsiSpan = { text: string; style: string };

@@ -94,5 +94,5 @@ export function inShortPieces(text: string) {
   return found;
 }
 
-/** Replaces each lone surrogate with U+FFFD: JSON and the server do not accept lone surrogates. */
+/** Replaces each lone surrogate with U+FFFD: the server does not accept lone surrogates. */
 export const wellFormed = (text: string) => text.replace(/[\ud800-\udfff]/gu, '\ufffd');

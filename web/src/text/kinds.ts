@@ -1,6 +1,6 @@
 import type { Tag, tags } from '@lezer/highlight';
 
-/** The kinds of words that have a color, and the names that the grammars have for each. */
+/** The kinds of words that have their own style, and the grammars' tags for each. */
 export const tagsOf = (all: typeof tags): Record<string, Tag[]> => ({
   comment: [all.comment],
   string: [all.string, all.regexp, all.character, all.escape, all.special(all.string)],

@@ -4,8 +4,8 @@
 import { Lexer, type Links, type Token, Tokenizer, type Tokens } from 'marked';
 
 /**
- * The maximum nesting depth of lists and quotes, and of emphasis and links. Deeper markup is plain text, because the
- * time grows with the depth.
+ * Markup inside more than this many lists and quotes, or inside more than this many emphases and links, is plain text,
+ * because the time grows with the depth.
  */
 const DEEPEST = 8;
 

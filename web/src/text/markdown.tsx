@@ -1,6 +1,6 @@
-// An agent's Markdown as elements. It is never turned into HTML: what looks like a tag is text. A link leads to http,
-// https, mail or a file in the project; any other link is text. Images are links, so that no server learns that
-// somebody looked at them.
+// An agent's Markdown as elements. It is never turned into HTML: what looks like a tag is text. A link leads to an
+// http, https or mailto address, or to a file in the project; any other link is text. Images are links, so that no
+// server learns that somebody looked at them.
 
 import type { Token, Tokens } from 'marked';
 import { Component, type ComponentChildren } from 'preact';
@@ -16,10 +16,13 @@ import { Parts, scrolls } from './plain.tsx';
 /** Opens a file in the project, at a line if one is given. */
 export type OpenFile = (path: string, line?: number) => void;
 
-/** @property whole also shows what is usually hidden: link addresses, link definitions, all words after code fences */
-type World = { openFile?: OpenFile; live?: boolean; whole?: boolean };
+/**
+ * @property whole also shows what is usually hidden: link addresses, link definitions, all words after code fences
+ * @property isLinked whether the text is part of a link, which can’t contain another link
+ */
+type World = { openFile?: OpenFile; live?: boolean; whole?: boolean; isLinked?: boolean };
 
-/** The number of characters that are drawn in one frame. */
+/** The number of characters after which no further block is drawn in the same frame. */
 const STEP = 8_000;
 
 /** @param openFile without it, links to files are shown as text */
@@ -176,7 +179,7 @@ function element(token: Tokens.Generic, world: World): ComponentChildren {
       return codeSpan(token.text, world);
     case 'link':
     case 'image':
-      return link(token, world);
+      return world.isLinked ? <Text>{linkAsText(token, world)}</Text> : link(token, world);
     default:
       return token.tokens ? inline(token.tokens, world) : <Text>{token.raw}</Text>;
   }
@@ -196,13 +199,12 @@ function codeSpan(text: string, { openFile }: World) {
 }
 
 function link(token: Tokens.Generic, world: World): ComponentChildren {
-  const href = token.autolink ? token.href : decoded(token.href);
-  // An image inside is replaced by its text: a link can’t contain another link.
+  const href = hrefOf(token);
   const words =
     token.type === 'image' || !token.tokens?.length ? (
       <Text>{wordsOf(token) || href}</Text>
     ) : (
-      inline(token.tokens, world)
+      inline(token.tokens, { ...world, openFile: undefined, isLinked: true })
     );
   const url = addressOf(href);
   if (url) {
@@ -211,12 +213,24 @@ function link(token: Tokens.Generic, world: World): ComponentChildren {
         {words}
       </a>
     );
-    if (!world.whole || token.autolink || wordsOf(token) === href) return found;
-    return [found, <Text>{` (${href}${token.title ? ` “${decoded(token.title)}”` : ''})`}</Text>];
+    const hidden = hiddenOf(token, world);
+    return hidden ? [found, <Text>{hidden}</Text>] : found;
   }
   const file = world.openFile && fileOf(href);
   if (file && world.openFile) return <FileLink {...file} openFile={world.openFile} children={words} />;
   return <Text>{token.raw}</Text>;
+}
+
+/** A link or an image inside a link, as text: its words, else its address; with `whole`, also address and title. */
+const linkAsText = (token: Tokens.Generic, world: World) => (wordsOf(token) || hrefOf(token)) + hiddenOf(token, world);
+
+const hrefOf = (token: Tokens.Generic): string => (token.autolink ? token.href : decoded(token.href));
+
+/** What the words of a link don’t show of it; empty unless `world.whole`. */
+function hiddenOf(token: Tokens.Generic, world: World) {
+  const href = hrefOf(token);
+  if (!world.whole || token.autolink || wordsOf(token) === href) return '';
+  return ` (${href}${token.title ? ` “${decoded(token.title)}”` : ''})`;
 }
 
 /** The text of a token, without its emphasis. */

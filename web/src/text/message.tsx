@@ -8,7 +8,7 @@ import { Button } from '../ui/elements.tsx';
 import { cutAt, LongPlain } from './plain.tsx';
 import { Markdown, type OpenFile } from './markdown.tsx';
 
-/** The number of characters of a message that are drawn as Markdown. */
+/** The maximum number of characters of a message that are drawn as Markdown. */
 export const MARKDOWN = 60_000;
 
 /** A message as Markdown. The rest of a long message, and a message that can't be drawn, is plain text. */

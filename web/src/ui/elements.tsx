@@ -44,7 +44,7 @@ type ButtonProps = Omit<ButtonHTMLAttributes<HTMLButtonElement>, 'label' | 'icon
   icon?: IconName;
   /** Shown beside the label. */
   shortcut?: string;
-  /** The same key in the notation of `aria-keyshortcuts`, where it differs. */
+  /** The shortcut in the notation of `aria-keyshortcuts`, if it differs from `shortcut` or is not shown. */
   ariaShortcut?: string;
   /** Whether only the icon is shown; screen readers read `label`. */
   bare?: boolean;

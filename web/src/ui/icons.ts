@@ -1,4 +1,4 @@
-/** The outlines of the icons, on a grid of 24. */
+/** The outlines of the icons, on a 24 × 24 grid. */
 export const ICONS = {
   add: 'M12 5v14M5 12h14',
   attach: 'M20 11l-8.5 8.5a5 5 0 01-7-7L13 4a3.3 3.3 0 014.7 4.7l-8.5 8.4a1.6 1.6 0 01-2.3-2.3L14.5 7',

@@ -6,18 +6,21 @@ import { useContext, useLayoutEffect, useMemo, useState } from 'preact/hooks';
 
 import { Button } from './elements.tsx';
 
-/** Collects the buttons of a card that have to be pressed before it can be accepted; undefined outside a card. */
+/**
+ * Collects what prevents a card from being accepted or decided on: buttons that have to be pressed, and content that is
+ * not drawn yet. Undefined outside a card.
+ */
 export const Unopened = createContext<Musts | undefined>(undefined);
 
 type Musts = { add: (one: object) => void; delete: (one: object) => void };
 
-/** A button that has to be pressed before the card can be accepted. */
+/** A button that has to be pressed before the card can be accepted or decided on. */
 export function ShowAll({ label, onOpen, class: more = '' }: { label: string; onOpen: () => void; class?: string }) {
   useMust();
   return <Button label={label} class={`must ${more}`} onClick={onOpen} />;
 }
 
-/** Prevents the card from being accepted while the component is mounted. */
+/** Prevents the card from being accepted or decided on while the component is mounted. */
 export function useMust() {
   const unopened = useContext(Unopened);
   useLayoutEffect(() => {

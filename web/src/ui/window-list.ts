@@ -155,8 +155,8 @@ export class WindowList {
     this._scrolled();
   }
 
-  /** Scrolls an element into view, or its top if it is taller than the view. The list then follows its end only if that
-   * is in view. */
+  /** Scrolls an element into view, or its top if it is taller than the view. Afterwards, the list follows its end only
+   * if the end is in view. */
   reveal(element: HTMLElement) {
     const view = this._scroller.getBoundingClientRect();
     const { top, bottom } = element.getBoundingClientRect();

@@ -18,7 +18,10 @@ export type World = {
   place: Signal<Place>;
   /** The filter of the list of sessions. */
   filter: Signal<string>;
-  /** Whether the sidebar is open over the view, on a small screen; `folded`: whether it is hidden, on a large one. */
+  /**
+   * Whether the list of sessions is open over the view, on a small screen; `folded`: whether the list is hidden, on a
+   * large one.
+   */
   drawer: Signal<boolean>;
   folded: Signal<boolean>;
   go(address: string): void;

@@ -1,5 +1,5 @@
-"""The tool calls that an agent has reported so far: when it asks about a call, it may have sent the call's diff
-earlier. Pure.
+"""The tool calls in progress, as the agent has reported them so far: when it asks about a call, it may have sent the
+call's diff earlier. Pure.
 
 codex-acp (2.6.0) sends the diff with ``tool_call``, and then asks with only a title and a path.
 """
@@ -32,8 +32,8 @@ class Calls:
         self._bytes = 0
 
     def report(self, session_id: str, update: Raw) -> tuple[str, dict[str, Raw]] | None:
-        """Records a ``tool_call`` or ``tool_call_update``: its fields replace earlier ones. Returns the call's id and
-        all its fields; None if it has no id."""
+        """Records a ``tool_call`` or ``tool_call_update``: its fields replace earlier ones. A call that has ended is
+        forgotten. Returns the call's id and all its fields; None if it has no id."""
         fields = _fields(update)
         id = _id(fields)
         if id is None:

@@ -1,8 +1,9 @@
 """The Agent Client Protocol (version 1): lines in, events out; commands in, lines out.
 
-Pure: ``AcpConversation`` is Drawbridge's side of one process, with one session. Most of the agent's updates are passed
-on unchanged; its text and its tool calls are converted by ``agents.lines`` (see ``acp.text`` and ``acp.shown``), and
-its permission requests become ``Question`` events. Measured with Gemini CLI 0.61.0.
+Pure: ``AcpConversation`` is Drawbridge's side of the connection to one process, which has one session. Most kinds of
+updates from the agent are passed on unchanged; its text and its tool calls are converted by ``agents.lines`` (see
+``acp.text`` and ``acp.shown``), and its permission requests become ``Question`` events. Measured with Gemini CLI
+0.61.0.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class AcpConversation:
         self._waited_for: set[str] = set()
         self._out: list[bytes] = []
         self.junk = Tail(JUNK_LIMIT)
-        """Output that is not a message."""
+        """The last ``JUNK_LIMIT`` bytes of output that is not a message."""
         self._request(next(self._steps), self._opened)
 
     @property
@@ -313,7 +314,7 @@ class AcpConversation:
         self._questions.clear()
 
     def set_mode(self, mode: str) -> str:
-        """Asks the agent for another mode. Returns the id of the ``Replied`` that follows. Raises ``AgentRefused`` if
+        """Asks the agent to switch to ``mode``. Returns the id of the ``Replied`` that follows. Raises ``AgentRefused`` if
         the agent is still starting or has no such mode."""
         return self._set("mode", mode)
 

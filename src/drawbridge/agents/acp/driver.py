@@ -29,8 +29,8 @@ LISTING_SECONDS: Final = 15.0
 
 
 def usable(files: str | None) -> str | None:
-    """``files`` (see ``Launch.files``) if that directory exists, otherwise None: an agent may refuse to start if the
-    directory is missing."""
+    """``files`` (see ``Launch.files``) if that directory exists, otherwise None: an agent may refuse to open a session
+    if the directory is missing."""
     return files if files is not None and os.path.isdir(files) else None
 
 
@@ -65,7 +65,8 @@ class Acp:
 
     async def remembered(self, path: Path, limit: int) -> list[Remembered]:
         """The conversations that the agent stores for this directory, at most ``limit``, newest first. Those that it
-        has not listed after ``LISTING_SECONDS`` are missing; empty if it can't list any. Raises ``AgentUnusable``.
+        has not listed after ``LISTING_SECONDS`` are missing; empty if it can't list any. Raises ``AgentUnusable`` if it
+        can't be started.
 
         A separate process lists them and is then ended: the process that runs prompts must stay in its conversation.
         """

@@ -1,7 +1,7 @@
 """Messages of the Agent Client Protocol, version 1 (https://agentclientprotocol.com). Pure.
 
-Only the fields that Drawbridge needs are parsed; nested values stay unparsed JSON until they are read. Measured with
-Gemini CLI 0.61.0.
+Only the fields that Drawbridge needs are parsed; most nested values stay unparsed JSON until they are read. Measured
+with Gemini CLI 0.61.0.
 """
 
 from __future__ import annotations

@@ -195,8 +195,8 @@ class Opening:
         """The mode to set if none was chosen: "default", whatever the agent's settings are. None to keep the current
         mode: it is "default" or is not known, or the agent has no "default" mode and its current mode asks.
 
-        If an agent without a "default" mode would start in a mode that never asks, returns its first other mode. Raises
-        ``AgentUnusable`` if it has no other mode.
+        If an agent without a "default" mode would start in a mode that never asks, returns its first mode that asks.
+        Raises ``AgentUnusable`` if it has none.
         """
         choices = self.opened.choices("mode")
         current = choices.current if choices else None

@@ -16,7 +16,7 @@ CANCELLED: Final = {"outcome": {"outcome": "cancelled"}}
 
 NARROW: Final = ("proceed_always_tool", "proceed_always")
 """The ids of the ``allow_always`` options of Gemini CLI (0.61.0) that cover only this session and tool. They are
-preferred if it offers several."""
+preferred if a question offers several ``allow_always`` options."""
 
 LEAVING_PLAN: Final = "ExitPlanMode"
 """The tool name of a question about leaving plan mode: the name of Claude Code's tool, by which the owner's ceilings

@@ -42,7 +42,8 @@ class Pieces:
         return before, lines.piece(session_id, PIECES[update.sessionUpdate], words, is_first=is_first)
 
     def take(self) -> list[AgentLine]:
-        """Ends the message in progress and returns its line; an empty list if no message is in progress."""
+        """Ends the message in progress and returns its line; an empty list if no message is in progress or it has no
+        text."""
         words, of = "".join(self._texts), self._of
         self._texts, self._of, self._size = [], None, 0
         return [lines.said(of[0], PIECES[of[1]], words)] if of is not None and words else []

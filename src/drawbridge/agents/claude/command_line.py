@@ -20,7 +20,7 @@ OLDEST: Final = catalog.AGENTS["claude"].oldest
 """The first version with the stream format used here; also the oldest version that the official SDKs support."""
 
 LONGEST_ARGUMENT: Final = 100_000
-"""The maximum size of one argument, in bytes; Linux accepts 131,072."""
+"""The maximum size of one value, in bytes; Linux accepts arguments of up to 131,072."""
 
 STREAM: Final = (
     "--output-format=stream-json",

@@ -2,7 +2,8 @@
 
 Pure: ``ClaudeConversation`` is Drawbridge's side of one process, fed by the module that owns the pipes. The format is
 the CLI's ``stream-json`` with ``--permission-prompt-tool stdio``, measured with 2.1.329. A message of an unknown type
-is passed on unchanged, since the CLI adds new ones often; nothing relies on the order of keys.
+is passed on unchanged, since the CLI often adds new types; only control messages of unknown types are ignored. Nothing
+relies on the order of keys.
 """
 
 from __future__ import annotations
@@ -242,8 +243,8 @@ class ClaudeConversation:
                 return self._passed_on(message, data)
 
     def ended(self, code: int, stderr: str, fault: str | None) -> list[Output]:
-        """Handles the end of the process. ``fault``: why the server ended it, if it did. Closes everything that is
-        open, and returns the last events."""
+        """Handles the end of the process. ``fault``: as in ``Dialect.ended``. Closes everything that is open, and
+        returns the last events."""
         said: list[Output] = [Replied(id, f"{self._name} has ended.") for id in self._waited_for]
         said += [QuestionCancelled(id, f"{self._name} has ended") for id in self._questions]
         self._questions.clear()
@@ -290,7 +291,7 @@ class ClaudeConversation:
         return found
 
     def _retried(self) -> list[Output]:
-        """Reports the end of a retry, if one was reported: the model's API has answered."""
+        """Reports the end of a retry, if one was reported."""
         if not self._retrying:
             return []
         self._retrying = False
@@ -471,8 +472,8 @@ class ClaudeConversation:
         return [QuestionCancelled(question_id, "interrupted" if self._interrupted else "decided elsewhere")]
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Sends the answer to a question; does nothing if the question is no longer open. Raises ``BadArgument`` if the changed
-        input is not valid; the question then stays open."""
+        """Sends the answer to a question; does nothing if the question is no longer open. Raises ``BadArgument`` if the
+        changed input is not valid; the question then stays open."""
         asked = self._questions.get(question_id)
         if asked is None:
             return

@@ -61,7 +61,7 @@ class Claude:
         return reports.last_state(lines, session_id)
 
     async def probe(self) -> str:
-        """The program's version, such as "2.1.329". Raises ``AgentUnusable`` with the problem and what to do."""
+        """The program's version, such as "2.1.329". Raises ``AgentUnusable``, whose text explains the problem."""
         return await self._version(self._find())
 
     async def _program(self) -> str:

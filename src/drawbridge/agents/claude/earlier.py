@@ -44,7 +44,7 @@ def messages(
 ) -> Earlier:
     """The last ``limit`` messages, of at most ``size`` bytes in total (or one larger message), that were written
     between ``after`` and ``before`` and are stored before the offset ``end`` (None for the end of the file). Blocking.
-    Empty if the directory has no such conversation.
+    Empty if the directory has no such conversation or its file can't be read.
     """
     with _opened(path, session_id) as file:
         if file is None:
@@ -58,7 +58,7 @@ def messages_from(
 ) -> Iterator[tuple[int, EarlierMessage]]:
     """Yields the messages that were written between ``after`` and ``before`` and are stored from the offset ``start``
     on, in order, each with the offset of the line after it. Blocking. Yields nothing if the directory has no such
-    conversation."""
+    conversation or its file can't be read."""
     with _opened(path, session_id) as descriptor:
         if descriptor is None:
             return

@@ -63,8 +63,8 @@ def session(environ: "Mapping[bytes, bytes]") -> "dict[str, Any] | None":
     own dialog: the hook would make ``claude -p`` wait for an answer, which it never does on its own.
 
     The CLI marks a background session (``claude --bg``, or the left arrow key in a session) as unattended, but such a
-    session does wait for a person. Only the CLI's daemon sets both variables that are checked here (2.1.329); a process
-    that it starts in a terminal inherits only the second one.
+    session does wait for a person. Only the CLI's daemon sets both CLAUDE_CODE_SESSION_ATTENDED=0 and CLAUDE_JOB_DIR
+    (2.1.329); a process that it starts in a terminal inherits only the latter.
     """
     unattended = environ.get(b"CLAUDE_CODE_SESSION_ATTENDED") == b"0"
     background = unattended and bool(environ.get(b"CLAUDE_JOB_DIR"))

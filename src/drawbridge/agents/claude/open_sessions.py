@@ -41,7 +41,7 @@ def _head(file: Path) -> bytes:
 
 def _runs(process: _Process) -> bool:
     """Whether the process that wrote the file is still running. PIDs are reused, so on Linux the start time must match,
-    too."""
+    too, if the file contains it."""
     if not process_alive(process.pid):
         return False
     try:

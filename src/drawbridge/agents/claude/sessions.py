@@ -26,8 +26,8 @@ LONGEST_TITLE = 120
 HEAD_BYTES = 65_536
 """The minimum number of bytes at the beginning of a file that are searched for a title."""
 LONGEST_HEAD = 16 * 1024 * 1024
-"""How many bytes at the beginning of a file are searched for the directory. The first prompt, which may contain images,
-precedes the directory in the same line."""
+"""The maximum number of bytes at the beginning of a file that are searched for the directory. The first prompt, which
+may contain images, precedes the directory in the same line."""
 
 
 def config() -> Path:

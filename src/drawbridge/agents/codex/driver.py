@@ -31,7 +31,7 @@ from drawbridge.agents.results import NO_SESSION, Failure, not_logged_in
 ROW: Final = catalog.AGENTS["codex"]
 
 SUPPORTED: Final = ("dangerously_skip_permissions", "permission_mode", "model", "add_dirs", "partial_messages")
-"""The options that Codex supports."""
+"""The options that can be set. ``partial_messages`` has no effect."""
 
 SANDBOXES: Final[Mapping[str | None, str]] = {
     None: "read-only",

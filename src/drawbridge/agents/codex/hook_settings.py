@@ -1,4 +1,4 @@
-"""Codex's hooks in its settings: strict JSON that may contain only the keys below (0.169.0)."""
+"""Codex's hooks in its settings: strict JSON that may contain only the keys that setup writes (0.169.0)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 from drawbridge.agents.hook_settings import AgentHooks, Switch
 
 OR_TWO = "|| exit 2"
-"""Makes a failed command exit with 2, the only exit code that Codex (0.169.0) treats as a denial. Otherwise, it
-continues if the interpreter or the guard is missing."""
+"""Makes a failed command exit with 2, the only exit code that Codex (0.169.0) treats as a denial. Otherwise, Codex
+would continue if the interpreter or the guard is missing."""
 
 
 def handler(command: Sequence[str], timeout: int, holds: bool) -> dict[str, Any]:

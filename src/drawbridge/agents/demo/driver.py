@@ -21,8 +21,8 @@ COMMAND: Final = (sys.executable, "-P", "-m", "drawbridge.agents.demo.script")
 
 
 class Demo:
-    """The demo agent. ``command`` and ``name`` may specify another program that implements the same stream and needs no
-    installation, for example in a test."""
+    """The demo agent. ``command`` and ``name`` may specify another program that uses the same stream format and needs
+    no installation, for example in a test."""
 
     asks, own_modes, sees = ROW.asks, ROW.own_modes, ROW.sees
     sessions = None

@@ -147,7 +147,7 @@ class Agent:
             self._result(str(failure), error=("success", "api_error"))
 
     def _answer(self, words: str) -> str:
-        """Answers a prompt. Returns the last text, which is the turn's result. Raises ``Interrupted`` or ``Failed``."""
+        """Answers a prompt. Returns the turn's result, usually the last text. Raises ``Interrupted`` or ``Failed``."""
         command, rest = (*words.split(maxsplit=1), "", "")[:2]
         number = int(rest) if rest.strip().isdecimal() else None
         match command:

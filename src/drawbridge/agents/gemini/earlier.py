@@ -1,8 +1,8 @@
 """Reads the file in which Gemini CLI stores a conversation, and converts its messages for the history and clients.
 Blocking.
 
-The file is undocumented. This module reads the format of 0.61.0, which is known from its source, and ignores other
-lines. Each line is a message, or changes earlier ones: a message with the id of an earlier one replaces it,
+The file is undocumented. This module reads the format of 0.61.0, which is known from Gemini CLI's source, and ignores
+other lines. Each line is a message, or changes earlier ones: a message with the id of an earlier one replaces it,
 ``$rewindTo`` removes a message and all messages after it (all messages if it names an unknown one), and ``$set`` may
 replace all messages. So the file is read as a whole.
 """
@@ -44,8 +44,9 @@ PATHS: Final = ("file_path", "absolute_path", "path", "dir_path")
 
 
 def page(found: list[EarlierMessage], *, end: int | None, limit: int, size: int) -> Earlier:
-    """The last ``limit`` of the messages before the position ``end``, of at most ``size`` bytes in total (or one larger
-    message). A position is an index into ``found``."""
+    """The last ``limit`` of the messages before the position ``end`` (None for the end), of at most ``size`` in total,
+    or one larger message. The size is the bytes of the lines and the characters of the prompts. A position is an index
+    into ``found``."""
     begin = stop = len(found) if end is None else min(end, len(found))
     used = 0
     while begin > 0 and stop - begin < limit:

@@ -1,4 +1,4 @@
-"""The conversations that Gemini CLI stores: ``<home>/tmp/<project>/chats/session-<minute>-<start of its id>.jsonl``.
+"""The conversations that Gemini CLI stores: ``<home>/tmp/<project>/chats/session-<minute>-<start of the id>.jsonl``.
 
 They are the CLI's own files (seen on 0.61.0; undocumented, so files in another format are ignored). The CLI or the user
 can remove them at any time.

@@ -35,7 +35,8 @@ local function text_of(buf)
   return bom .. table.concat(api.nvim_buf_get_lines(buf, 0, -1, false), ending) .. (final and ending or '')
 end
 
---- Whether a plugin reads or writes the file instead of Neovim, so that the content on disk is not the buffer's text.
+--- Whether a plugin reads or writes the file instead of Neovim, or the buffer is not a normal one (`buftype`), so that
+--- the content on disk is not the buffer's text.
 local function is_taken_over(buf)
   local name = api.nvim_buf_get_name(buf)
   local commands = api.nvim_get_autocmds({ event = { 'BufReadCmd', 'BufWriteCmd' } })
@@ -194,7 +195,7 @@ local function close_undo_block(buf)
 end
 
 --- Changes the text as one undo step, and makes Neovim treat the buffer as equal to the file on disk. Returns nil, or
---- the error if it failed; the text is then as before.
+--- the error if it failed; in that case, the text is unchanged.
 local function change(buf, edits, options)
   local tick = api.nvim_buf_get_changedtick(buf)
   close_undo_block(buf)

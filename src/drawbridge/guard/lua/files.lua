@@ -1,7 +1,7 @@
---- The beginning of each request from the guard to Neovim: this file, other files that the method needs, and the
---- method's own file run as one chunk, with the method's name and its parameters (JSON) as `...`; the answer is also
---- JSON.
---- docs/internals/protocols/guard.md describes the methods. Needs Neovim 0.7 or newer, but not the Drawbridge plugin.
+--- The beginning of the code for each kind of request from the guard to Neovim: this file, other files that the method
+--- needs, and the method's own file run as one chunk, with the method's name and its parameters (JSON) as `...`; the
+--- answer is also JSON.
+--- docs/internals/protocols/guard.md describes the methods. Needs Neovim 0.7.2 or newer, but not the Drawbridge plugin.
 --- Every edit of an agent waits for this code: keep it small.
 local api, fn = vim.api, vim.fn
 local loop = vim.uv or vim.loop

@@ -77,7 +77,8 @@ local function selected(place)
     or nil
 end
 
---- The selection if it is live: visual mode is on, or it ended a short while ago and the text has not changed since.
+--- The selection if it is live: visual mode is on, or it ended a short while ago and the text has not changed since
+--- visual mode began.
 local function live_selection()
   local kind, left, buf = VISUAL[api.nvim_get_mode().mode:sub(1, 1)], guard.left, api.nvim_get_current_buf()
   if kind then

@@ -1,8 +1,8 @@
---- The state of the requested files, and of everything else that `want` lists.
+--- The state of the requested files, and everything else that `want` lists.
 local REMEMBERED = 50 -- files
 
---- The buffer of the file that the user is working on or, while a special buffer is current, the one used last (several
---- if they were used within the same second).
+--- The buffer of the file that the user is working on. While a special buffer is current: the one in the previous
+--- window or, if that is special, too, the one used last (several if they were used within the same second).
 local function in_front()
   for _, buf in ipairs({ api.nvim_get_current_buf(), fn.winbufnr(fn.winnr('#')) }) do
     if buf > 0 and is_file(buf) then

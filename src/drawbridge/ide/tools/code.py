@@ -1,4 +1,5 @@
-"""Running code: the tool is offered only if the user has opted in, and asks the user before each call."""
+"""Running code: the tool is offered only if the user has opted in, and each call asks the user before it runs
+anything."""
 
 from __future__ import annotations
 

@@ -14,7 +14,8 @@ from drawbridge.ide.tools.tool import Arguments, Content, Tool, json_text
 
 
 class GeminiContext(Protocol):
-    """What a tool may use on behalf of one session. A proposal is identified by the exact ``file_path`` of its openDiff."""
+    """What a tool may use on behalf of one session. A proposal is identified by the exact ``file_path`` of its openDiff
+    call."""
 
     def propose(self, file_path: str, new_content: str) -> None:
         """Shows a proposal without waiting; a notification follows with the decision."""

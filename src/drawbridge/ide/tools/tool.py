@@ -62,7 +62,7 @@ class Tool(Struct, frozen=True):
     description: str
     arguments: type[Arguments]
     run: Callable[[Any, Any], Awaitable[Content]]
-    """Takes the agent's context and the tool's arguments."""
+    """Takes the tool context of the connection and the tool's arguments."""
 
     def entry(self) -> dict[str, Any]:
         """The tool's entry in ``tools/list``, in the shape of the official extension's schemas."""

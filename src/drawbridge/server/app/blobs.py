@@ -168,7 +168,7 @@ def _no_room(what: str) -> ClientError:
 
 
 def piece(blob_id: str, data: bytes, offset: int, length: int) -> BlobPiece:
-    """The part of a blob that begins at ``offset``. It is empty if ``offset`` is past the end of the blob."""
+    """The part of a blob that begins at ``offset``. It is empty if the blob has no byte at ``offset``."""
     part = data[offset : offset + length]
     return BlobPiece(blob_id, offset, part, len(data), offset + len(part) >= len(data))
 
@@ -178,8 +178,8 @@ def no_blob() -> ClientError:
 
 
 def json_object(data: bytes, field: str) -> Raw:
-    """A client's JSON object, checked so that every agent can read it and every history can store it. Line breaks
-    inside its values are kept. Raises ``ClientError``."""
+    """A client's JSON object, checked so that every agent can read it and every history can store it. Nested values
+    keep their formatting, including line breaks. Raises ``ClientError``."""
     try:
         msgspec.json.decode(b"[" * DEEPER + data + b"]" * DEEPER)  # in full: a ``Raw`` may contain a number like 1e999
         return Raw(msgspec.json.encode(msgspec.json.decode(data, type=dict[str, Raw])))

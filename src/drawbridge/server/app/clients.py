@@ -1,4 +1,5 @@
-"""The connected clients: each client's name, permissions and frames; and all clients, signed in or not."""
+"""The connected clients: the name, permissions and frames of each (``Client``), and the list of all, whether or not
+they have signed in (``Clients``)."""
 
 from __future__ import annotations
 
@@ -149,7 +150,7 @@ class Client:
         self.send(Frame(error(failure, correlation_id, request_id, project_id)))
 
     def dismiss(self, why: ClientError) -> None:
-        """Disconnects the client and sends it the reason. Its pending requests are not executed."""
+        """Sends the client the reason, then disconnects it. Requests that have not begun yet are not executed."""
         self.is_dismissed = True
         self.fail(why, self.next_correlation_id(), None, None)
         self.close_after(DISMISSED, why.text)
@@ -230,7 +231,7 @@ class Clients:
 
     def add(self, client: Client, identity: Identity | None) -> None:
         """Adds a client whose connection has been opened. ``identity``: the identity of the token in its request; None
-        without a token. If there is no room for the client, its connection is closed."""
+        if a token is required but missing. If there is no room for the client, its connection is closed."""
         if identity is not None:
             try:
                 self.let_in(client, identity)
@@ -245,7 +246,8 @@ class Clients:
     def _make_room(self, of: str) -> bool:
         """Makes room for one more client that has not signed in. If there are too many, closes one whose
         ``GRACE_SECONDS`` are over: the oldest one from the place ``of`` or, if the limit for all places together is
-        reached, from the place with the most of them. Returns False if no client's ``GRACE_SECONDS`` are over.
+        reached, from the place with the most of them. Returns False if there are too many, and none of them can be
+        closed yet.
         """
         mine = [stranger for stranger in self._strangers if stranger.place == of]
         if len(mine) >= PLACE_STRANGERS:

@@ -2,8 +2,8 @@
 request.
 
 Slow requests run concurrently with the others. Until a client has signed in, it can only sign in. An unexpected error
-affects one request: it is logged under the request's correlation id, the client receives INTERNAL_ERROR, and the next
-request is executed.
+affects only its own request: the error is logged under the request's correlation id, the client receives
+INTERNAL_ERROR, and the next request is executed.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class Connection:
             self._silent = False
             self.client.topics.add("stats")
         self._inbox.append(text)
-        # Reading pauses until the token is accepted, because longer messages are allowed only from then on.
+        # Before the client has signed in, reading pauses after each message until the message is handled: if it signs
+        # the client in, longer messages are allowed from then on.
         if not self._held and (len(self._inbox) > INBOX or self.client.identity is None):
             self._held = True
             self._websocket.hold_reading(True)

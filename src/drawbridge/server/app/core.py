@@ -36,16 +36,22 @@ from drawbridge.server.reviews.messages import wish_of
 from drawbridge.server.sessions import conversations, exporting, files, places, timeline
 from drawbridge.server.sessions.audience import Audience, Broadcast
 from drawbridge.server.sessions.ceilings import Ceilings, check_allowed, checked_mode, checked_model, day_of, modes
-from drawbridge.server.sessions.context import Context, Limits
+from drawbridge.server.sessions.disk import Disk
 from drawbridge.server.sessions.file_changes import Comparisons
 from drawbridge.server.sessions.file_index import FileIndexes, listed, matching
 from drawbridge.server.sessions.files import Sources
+from drawbridge.server.sessions.grants import Grants
+from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.managed import ManagedSession
 from drawbridge.server.sessions.metrics import RunMetrics, summary
+from drawbridge.server.sessions.places import Places
+from drawbridge.server.sessions.processes import AgentProcesses
 from drawbridge.server.sessions.projects import Maintenance, Projects, Retention
 from drawbridge.server.sessions.run import Order
+from drawbridge.server.sessions.runs import Runs
 from drawbridge.server.sessions.searching import Searching, no_session
 from drawbridge.server.sessions.session import Session, Sessions
+from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store.search import Part
 from drawbridge.server.store.syncing import FsyncPolicy
 from drawbridge.server.terminal_sessions.session import TerminalSession
@@ -91,26 +97,41 @@ class Core:
             metrics=self.metrics.published,
             audit=audit,
         )
-        self.context = Context(
-            agents, limits, ceilings, data, roots, bus.publish, self.audience, self.metrics, editors, find_unsaved
+        self.surfaces = Surfaces(bus.publish, self.audience, editors, find_unsaved)
+        self.disk = Disk(data, limits.sizes, bus.publish)
+        self.grants = Grants(agents, ceilings, Places(roots, data))
+        self.runs = Runs(limits.runs_at_once)
+        self.processes = AgentProcesses(agents, self.grants.places, limits, data)
+        memory = self.processes.memory
+        self.all_sessions = Sessions(self.disk)
+        self.terminal_sessions = TerminalSessions(
+            data, self.surfaces, self.disk, self.grants, limits, memory, fsync, self.all_sessions
         )
-        self.all_sessions = Sessions(self.context)
-        self.terminal_sessions = TerminalSessions(data, self.context, fsync, self.all_sessions)
-        open_in_terminal = self.terminal_sessions.open_in_terminal
-        self.projects = Projects(data, self.context, fsync, self.all_sessions, open_in_terminal)
-        self.maintenance = Maintenance(self.context, self.all_sessions, self.projects, retention)
+        self.projects = Projects(
+            data,
+            self.surfaces,
+            self.disk,
+            self.grants,
+            self.runs,
+            self.processes,
+            self.metrics,
+            fsync,
+            self.all_sessions,
+            self.terminal_sessions.open_in_terminal,
+        )
+        self.maintenance = Maintenance(self.disk, self.all_sessions, self.projects, retention)
         self.searching = Searching(self.all_sessions)
         self._blobs = blobs
         self._joining = Joining(self.audience)
-        self._file_indexes = FileIndexes(limits.confinement, self.context.memory)
-        self._comparisons = Comparisons(limits.confinement, self.context.memory)
+        self._file_indexes = FileIndexes(limits.confinement, memory)
+        self._comparisons = Comparisons(limits.confinement, memory)
         self._sources = Sources()
         self._privacy = privacy
         self._tasks = BackgroundTasks(logger)
         self._counting: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        await asyncio.to_thread(self.context.running.end_leftovers)
+        await asyncio.to_thread(self.processes.running.end_leftovers)
         await asyncio.to_thread(remove_left_folders)
         await asyncio.to_thread(self.projects.load)
         for project in self.projects:
@@ -142,12 +163,12 @@ class Core:
         self.audience.unfollow(topics, client)
 
     def subscriptions(self) -> int:
-        """The number of subscriptions to sessions and topics."""
+        """The number of subscriptions to sessions and topics, without the "stats" topic."""
         return len(self.audience)
 
     def problems(self) -> list[str]:
         """The server's problems, as human-readable sentences without paths."""
-        return [*self.projects.problems(), *self.context.disk.problems()]
+        return [*self.projects.problems(), *self.disk.problems()]
 
     def states(self) -> dict[str, messages.State]:
         return {project.id: project.state for project in self.projects}
@@ -155,7 +176,7 @@ class Core:
     def health_of(self, whole: Health, sees: Callable[[Path], bool]) -> Health:
         """The part of ``whole`` that a device confined to some projects may see."""
         seen = [project for project in self.projects if sees(project.path)]
-        problems = [problem for project in seen if (problem := self.context.places.problem(project.path))]
+        problems = [problem for project in seen if (problem := self.grants.places.problem(project.path))]
         return msgspec.structs.replace(
             whole,
             status="degraded" if problems else "ok",
@@ -200,19 +221,19 @@ class Core:
 
     def asks(self, agent: str) -> bool:
         """Whether the agent with this name can ask for approval."""
-        return self.context.asks(agent)
+        return self.grants.asks(agent)
 
     def _session_in_place(self, project_id: str) -> Session:
         """Returns a session of either kind. Raises ``ClientError`` if it does not exist, or its directory may not be
         used now."""
         session = self.all_sessions.get(project_id)
-        self.context.check_place(session.path)
+        self.grants.check_place(session.path)
         return session
 
     def _in_place(self, project_id: str) -> ManagedSession:
         """Returns a project. Raises ``ClientError`` if it does not exist, or its directory may not be used now."""
         project = self.projects.get(project_id)
-        self.context.check_place(project.path)
+        self.grants.check_place(project.path)
         return project
 
     # Projects.
@@ -223,8 +244,8 @@ class Core:
         project = await self.projects.create(command.path, command.agent)
         if command.join:
             self.audience.join(project.id, client)
-        # Clients that follow all projects are notified; the client that requested the project receives it in the reply,
-        # as the specification shows.
+        # Clients that follow all projects are notified; the client that creates the project gets its state in the reply
+        # instead, as the specification shows.
         project.store.announce(ProjectCreated(project.info()), client)
         return messages.updated("project_state", project.shown(), project.id)
 
@@ -249,7 +270,7 @@ class Core:
         finally:
             if self.all_sessions.find(project.id) is not project:  # even if its data could not be moved
                 gone = ProjectGone(project.id, str(project.path))
-                self.context.publish(Announced(project.id, project.path, gone))
+                self.surfaces.publish(Announced(project.id, project.path, gone))
 
     async def project_join(self, command: commands.ProjectJoin, client: Subscriber) -> Answer[messages.ProjectJoined]:
         await self.all_sessions.get(command.project_id).look_back()
@@ -314,7 +335,7 @@ class Core:
         ``key``."""
         # The history of a terminal session is already a copy of the agent's transcript.
         shows_more = client.runs and not isinstance(session, TerminalSession)
-        agent = self.context.agents.get(session.data.agent) if shows_more else None
+        agent = self.grants.agents.get(session.data.agent) if shows_more else None
         parts = await self.searching.all_parts(session)
         if not any(part.key == key for part in parts) and not await asyncio.to_thread(
             conversations.stored, agent, session.path, key
@@ -347,7 +368,7 @@ class Core:
     ) -> Answer[messages.SessionDeleted]:
         project = self.projects.get(command.project_id)
         project.check_at_rest()
-        agent = self.context.agents.get(project.data.agent)
+        agent = self.grants.agents.get(project.data.agent)
         kept = await asyncio.to_thread(conversations.stored, agent, project.path, command.session_id)
         every = await self.searching.all_parts(project)
         parts = [part for part in every if part.key == command.session_id]
@@ -365,7 +386,7 @@ class Core:
 
     async def dir_create(self, command: commands.DirCreate, client: Subscriber) -> Answer[replies.DirectoryCreated]:
         projects = [project.path for project in self.projects]
-        create = self.context.places.create
+        create = self.grants.places.create
         path = await asyncio.to_thread(create, command.path, command.name, projects, client.sees)
         return Answer(type="dir_created", data=replies.DirectoryCreated(str(path)))
 
@@ -377,8 +398,8 @@ class Core:
 
         def suggested() -> replies.Places:
             deleted = [(Path(one.path), one.last_active) for one in self.projects.deleted()]
-            stored = conversations.directories(self.context.agents.values(), places.MOST_RECENT)
-            return places.suggested(self.context.places, projects, [*in_terminals, *deleted, *stored], client.sees)
+            stored = conversations.directories(self.grants.agents.values(), places.MOST_RECENT)
+            return places.suggested(self.grants.places, projects, [*in_terminals, *deleted, *stored], client.sees)
 
         return Answer(type="place_list", data=await asyncio.to_thread(suggested))
 
@@ -437,8 +458,8 @@ class Core:
     async def _files_of(self, project_id: str) -> files.Project:
         """The files of a session's directory. Raises ``ClientError`` if they may not be read now."""
         path = self.all_sessions.get(project_id).path
-        await asyncio.to_thread(self.context.check_place, path)
-        root, data = await asyncio.to_thread(lambda: (path.resolve(), self.context.places.data.resolve()))
+        await asyncio.to_thread(self.grants.check_place, path)
+        root, data = await asyncio.to_thread(lambda: (path.resolve(), self.grants.places.data.resolve()))
         return files.Project(root, data, self._privacy)
 
     # Runs.
@@ -454,7 +475,7 @@ class Core:
         if command.steer and (command.agent is not None or command.options != Options()):
             text = "A message to the active run can't change the agent or its options."
             raise ClientError("VALIDATION_FAILED", text, field="data.steer")
-        if command.agent is not None and command.agent not in self.context.agents:
+        if command.agent is not None and command.agent not in self.grants.agents:
             raise ClientError(
                 "AGENT_NOT_FOUND", "This server does not have an agent with that name.", field="data.agent"
             )
@@ -502,7 +523,7 @@ class Core:
         """The settings of a run: what the client requests, otherwise the project's defaults; always within the
         ceilings. Raises ``ClientError`` as ``ceilings.within`` does."""
         asked = msgspec.structs.replace(project.usual_options(agent), **wishes)
-        found = self.context.within(asked, agent)
+        found = self.grants.within(asked, agent)
         # Resolved now, so that a link that is changed while the run waits does not lead the run elsewhere.
         return msgspec.structs.replace(found, add_dirs=tuple(str(Path(path).resolve()) for path in found.add_dirs))
 
@@ -561,7 +582,7 @@ class Core:
     async def review_get(self, command: commands.ReviewGet, client: Subscriber) -> Answer[replies.Review]:
         session = self.all_sessions.get(command.project_id)
         try:
-            self.context.check_place(session.path)
+            self.grants.check_place(session.path)
         except ClientError:
             session.review_is_gone()
             raise
@@ -627,7 +648,7 @@ class Core:
         self, command: commands.ReviewCommit, client: Subscriber
     ) -> Answer[messages.ReviewCommitted]:
         session = self._session_in_place(command.project_id)
-        if not self.context.ceilings.commits:
+        if not self.grants.ceilings.commits:
             text = "This server does not allow clients to commit. Its owner can allow it with --allow-commit."
             raise ClientError("PERMISSION_DENIED", text)
         if not command.message.strip():
@@ -639,7 +660,7 @@ class Core:
 
     async def review_push(self, command: commands.ReviewPush, client: Subscriber) -> Answer[messages.ReviewPushed]:
         session = self._session_in_place(command.project_id)
-        if not self.context.ceilings.pushes:
+        if not self.grants.ceilings.pushes:
             text = "This server does not allow clients to push. Its owner can allow it with --allow-push."
             raise ClientError("PERMISSION_DENIED", text)
         if command.pull_request is not None and not command.pull_request.title.strip():
@@ -652,24 +673,24 @@ class Core:
 
     def offers(self, type: str) -> bool:
         """Whether this server accepts messages of this type: some types are accepted only if the owner allows them."""
-        ceilings = self.context.ceilings
+        ceilings = self.grants.ceilings
         return {"review_commit": ceilings.commits, "review_push": ceilings.pushes}.get(type, True)
 
     @property
     def modes(self) -> list[str]:
         """The modes that ``set_mode`` accepts, in addition to an agent's own modes."""
-        return modes(self.context.ceilings)
+        return modes(self.grants.ceilings)
 
     async def set_mode(self, command: commands.SetMode, client: Subscriber) -> Answer[Nothing]:
         project = self.projects.get(command.project_id)
-        own_modes = self.context.has_own_modes(project.data.agent)
-        mode = checked_mode(self.context.ceilings, command.mode, "data.mode", own_modes=own_modes)
+        own_modes = self.grants.has_own_modes(project.data.agent)
+        mode = checked_mode(self.grants.ceilings, command.mode, "data.mode", own_modes=own_modes)
         await project.set_options(permission_mode=mode)
         return OK
 
     async def set_model(self, command: commands.SetModel, client: Subscriber) -> Answer[Nothing]:
         project = self.projects.get(command.project_id)
-        model = checked_model(self.context.ceilings, command.model, "data.model")
+        model = checked_model(self.grants.ceilings, command.model, "data.model")
         await project.set_options(model=model)
         return OK
 
@@ -683,7 +704,7 @@ class Core:
 
     async def session_list(self, command: commands.SessionList, client: Subscriber) -> Answer[replies.SessionList]:
         project = self._in_place(command.project_id)
-        agent, current = self.context.agents.get(project.data.agent), project.memory.session_id
+        agent, current = self.grants.agents.get(project.data.agent), project.memory.session_id
         try:
             found = await conversations.listed(agent, project.path, current, command.limit)
         except AgentUnusable as error:
@@ -699,7 +720,7 @@ class Core:
 
     async def _continue(self, project_id: str, session_id: str, *, fork: bool) -> Answer[Nothing]:
         project = self._in_place(project_id)
-        agent = self.context.agents.get(project.data.agent)
+        agent = self.grants.agents.get(project.data.agent)
         if not await asyncio.to_thread(conversations.known, agent, project.path, session_id):
             raise ClientError("SESSION_NOT_FOUND", "The agent does not have this conversation for this directory.")
         if not fork:
@@ -735,11 +756,11 @@ class Core:
         if approval is not None and decision.allow:
             question = approval.request
             check_allowed(
-                self.context.ceilings,
+                self.grants.ceilings,
                 question.tool_name,
                 question.suggestions,
                 decision.remember,
-                self.context.places.usable,
+                self.grants.places.usable,
             )
         return project.decide(command.approval_id, decision, client)
 

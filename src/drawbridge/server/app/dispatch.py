@@ -1,4 +1,5 @@
-"""Executes a client's command: checks its scope, calls the handler, writes to the audit log and reports errors."""
+"""Executes a client's command: checks whether the client may send it, calls the handler, writes to the audit log and
+reports errors."""
 
 from __future__ import annotations
 

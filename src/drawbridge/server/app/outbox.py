@@ -43,8 +43,8 @@ class Addressee(Protocol):
 
 
 class Writers:
-    """Collects the frames for all clients during one iteration of the loop, and writes them at its end in the same
-    order."""
+    """Collects the frames for all clients during one iteration of the event loop, and writes them in the same order at
+    the end of the iteration."""
 
     def __init__(self) -> None:
         self._collected: list[tuple[Frame, Sequence[Addressee]]] = []

@@ -64,7 +64,7 @@ class Person:
 
 class _Offer:
     """An open approval request, and the editors that show it. ``besides``: the id of the agent's process, if it is
-    known; an editor that is connected to this process shows the request anyway."""
+    known. An editor that is connected to this process is left out, because the agent itself shows its changes there."""
 
     def __init__(self, approval: PendingApproval, agent: str, decide: Decide, besides: int | None) -> None:
         self.approval = approval

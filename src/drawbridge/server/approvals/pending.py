@@ -29,8 +29,8 @@ class Verdict(Struct, frozen=True, omit_defaults=True):
 
 
 class PendingApproval(Approval[Decision]):
-    """An approval request: its content as the history stores it (``request``), and the agent's own id for the
-    question."""
+    """An approval request: its content as the history stores it (``request``), and the id of the agent's question
+    (``Question.question_id``)."""
 
     def __init__(self, request: ApprovalRequested, question_id: str, created_at: str, seq: int = 0) -> None:
         super().__init__(request.approval_id)

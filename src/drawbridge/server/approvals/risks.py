@@ -44,8 +44,8 @@ EACH: Final = 5
 """The maximum number of marks with the same code in one text."""
 
 RESOLVED: Final = 50
-"""The maximum number of paths in one command whose links are followed; the first one after these is marked as
-unchecked."""
+"""The maximum number of paths in one command whose links are followed. If there are more, the part from the first to
+the last of the others is marked as unchecked."""
 
 _SUDO: Final = frozenset({"sudo", "doas", "pkexec"})
 _SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "ksh", "fish", "pwsh"})
@@ -70,8 +70,7 @@ _FORCES_CLEAN: Final = re.compile(r"--force\Z|-[^\Wf]*f\w*\Z")
 _OPENS_TO_ALL: Final = re.compile(r"0?[0-7]?777\Z|(a|o|ugo)?\+[rxX]*w[rwxX]*\Z")
 
 _LONGEST_PATH: Final = 4096
-"""The maximum length of the path of a directory that a command's ``cd`` can lead to, in characters (Linux's
-``PATH_MAX``)."""
+"""A ``cd`` in a command is ignored if it leads to a longer path than this, in characters (Linux's ``PATH_MAX``)."""
 
 
 class Token(NamedTuple):
@@ -251,8 +250,9 @@ def _arguments(tokens: Sequence[Token], at: int) -> list[Token]:
 
 
 def _writes(tokens: Sequence[Token], root: str, resolve: Resolve) -> Iterator[Mark]:
-    """Marks the files outside the project that a command writes: the targets of redirections, and the arguments of the
-    programs in ``_WRITES_ALL`` and ``_WRITES_LAST``. Marks the part that was not checked because it has too many."""
+    """Marks the files outside the project that a command writes: the targets of redirections, the arguments of the
+    programs in ``_WRITES_ALL``, and the last argument of those in ``_WRITES_LAST``. Only the first ``RESOLVED`` paths
+    are checked; the part that contains the others is marked as unchecked."""
     inside: dict[str, bool] = {}
     unchecked: list[Token] = []
 
@@ -292,7 +292,8 @@ def _writes(tokens: Sequence[Token], root: str, resolve: Resolve) -> Iterator[Ma
 
 
 def _absolute(path: str, directory: str) -> str:
-    """The absolute path that a shell in ``directory`` would use for ``path``; the home directory stays ``~``."""
+    """The absolute path that a shell in ``directory`` would use for ``path``, except that the home directory is written
+    as ``~``."""
     for home in ("$HOME", "${HOME}"):
         path = path.replace(home, "~")
     return path if path.startswith("~") else posixpath.normpath(posixpath.join(directory, path))

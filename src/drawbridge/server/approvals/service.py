@@ -37,7 +37,8 @@ class Approvals:
 
     ``root``: the project's directory. ``write`` records a decision, and raises ``DrawbridgeError`` if that fails;
     ``record`` records other events, and only logs a failure (both as in ``SessionStore``). ``verdicts``: how the
-    requests of earlier server processes ended. ``decide`` handles a decision from an editor like one from a client.
+    latest requests ended according to the history, including requests of earlier server processes. ``decide`` handles a
+    decision from an editor like one from a client.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class Approvals:
         self._surfaces[approval.id].remove(surface)
 
     def release(self) -> None:
-        """Forgets all approval requests, because the server is shutting down. Open ones stay open in the history."""
+        """Forgets all approval requests, because the session is being closed. Open ones stay open in the history."""
         self._open.clear()
         self._surfaces.clear()
         self._closed.clear()
@@ -240,8 +241,8 @@ def _has_answers(given: msgspec.Raw | None) -> bool:
 
 
 def _edited(approval: PendingApproval, decision: Decision) -> dict[str, Any]:
-    """The fields of a record that show whether the agent may do something other than what it asked for, and the file's
-    new text, if that has at most ``SHOWN_TEXT`` characters. Empty if the agent may do only what it asked for."""
+    """The fields of a record that show that the agent may do something other than what it asked for, and the file's new
+    text, if that has at most ``SHOWN_TEXT`` characters. Empty if the request was denied or allowed unchanged."""
     if not decision.allow or decision.updated_input is None:
         return {}
     try:
@@ -339,7 +340,8 @@ def _texts(value: object, depth: int, name: str = "") -> Iterator[tuple[str, str
 
 
 def _resolved(text: str) -> str:
-    """The path in a ``file:`` URI or after ``~/`` or ``~user/``; other text is returned unchanged."""
+    """The path that a ``file:`` URI, or a path with a leading ``~`` or ``~user``, stands for; other text is returned
+    unchanged."""
     try:
         return os.path.expanduser(text) if text.startswith("~") else from_uri(text)
     except (UnusableFile, ValueError):  # another scheme or machine, or a name that can't be encoded

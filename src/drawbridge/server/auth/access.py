@@ -91,7 +91,7 @@ FOREIGN_NAME: Final = Refusal(
 def owner_token(path: Path) -> str:
     """The token in the file. If the file is missing, it is created with a new token. Only the owner can read it (0600).
     Raises ``BadSetting`` if the file can't be read or does not contain a token, and ``NotPrivate`` if it can't be
-    created."""
+    created, or its directory can't be made private."""
     make_private_directory(str(path.parent))
     try:
         token = path.read_text("ascii").strip()

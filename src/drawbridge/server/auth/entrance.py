@@ -406,8 +406,8 @@ class Entrance:
             self._audit.write(event, **fields)
 
     def published(self, announced: Announced) -> None:
-        """The event bus's "audit" receiver: writes to the audit log the events that were not caused by a command.
-        ``Dispatch`` audits commands."""
+        """The event bus's "audit" receiver: writes to the audit log which runs were continued automatically, and what
+        people have done in editors. ``Dispatch`` audits commands."""
         event = announced.event
         if isinstance(event, RunContinued):
             self.note("continued", by=event.by, project_id=announced.project_id, run_id=event.run_id)

@@ -44,7 +44,7 @@ class Buckets:
         return len(self._buckets)
 
     def take(self, key: str, now: float) -> Refused | None:
-        """Returns None and counts the attempt if it is allowed; otherwise returns why it is refused."""
+        """Returns None and counts the attempt if it is allowed; otherwise returns the refusal."""
         refused = self.look(key, now)
         if refused is None:
             self._bucket(key, now).tokens -= 1

@@ -233,8 +233,8 @@ def _server_context() -> ssl.SSLContext:
 
 def own_certificate(directory: Path, names: Sequence[str], now: datetime | None = None) -> Certificate:
     """The certificate in ``directory``. It is created if it is missing, and renewed if it expires soon, is damaged,
-    lacks a name, or is neither self-signed nor issued by the current authority (``own_authority``). Raises
-    ``NotPrivate`` if a file can't be written."""
+    does not match the stored key, lacks a name, or is neither self-signed nor issued by the current authority
+    (``own_authority``). Raises ``NotPrivate`` if a file can't be written."""
     make_private_directory(str(directory))
     found = Certificate(directory / "cert.pem", directory / "key.pem", directory)
     now = now or datetime.now(UTC)

@@ -82,13 +82,14 @@ INDEX: Final = "checkpoint.index"
 
 KEPT_RUNS: Final = 50
 """The number of runs of a project whose checkpoints are kept. Older checkpoints are dropped; git garbage-collects them
-later."""
+later (in a private repository, ``PrivateRepository.collect`` removes them)."""
 
 FILTERED: Final = ("ls-files", "-s", "-z", "--", ".", ":(exclude,attr:!filter)", ":(exclude,attr:-filter)")
 """Lists the files of the index that have the ``filter`` attribute, with or without a value."""
 
 FILTERED_BYTES: Final = 32 * MB
-"""The maximum number of bytes of files with a filter that are read for each checkpoint, the smallest files first."""
+"""The maximum number of bytes of files with a filter that are read for a checkpoint, the smallest files first. It does
+not apply to a checkpoint that is based on an earlier one: the same files are read for it, and new ones."""
 
 MERGED: Final = ("there", "made", "was")
 """The names of the files for a merge, in the order in which ``git merge-file`` expects them."""
@@ -130,9 +131,9 @@ class Changed(Exception):
 class _Left(msgspec.Struct, frozen=True):
     """What the last checkpoint has stored so that the next one is faster. Its index is in the file ``INDEX``.
 
-    ``theirs``: the digest of the user's index that the checkpoint was made from. ``ignoring``: the ``.gitignore`` files
-    when the checkpoint was made: it contains nothing that they ignore, unless the user tracks it. ``read``: as in
-    ``Filtered``; no other file had a filter.
+    ``theirs``: the digest of the user's index that the checkpoint was made from. ``ignoring``: the versions of the
+    ``.gitignore`` files when the checkpoint was made: it contains nothing that they ignore, unless the user tracks it.
+    ``read``: as in ``Filtered``; no other file had a filter.
     """
 
     repository: Repository
@@ -199,7 +200,7 @@ class Checkpoints:
         self._left: _Left | None = None
         self._settings: Settings | None = None
         """git's settings in the last operation that did not take a checkpoint; None if there was no such operation, or
-        git was not available to it."""
+        it had no repository or no git."""
         self._busy = UrgentLock()
         """Held during an operation: a client may request the changes of a run whose last checkpoint is still being
         taken. A run does not wait for what clients have requested, except for the operation that is under way."""
@@ -299,9 +300,10 @@ class Checkpoints:
                 return True
 
     async def _begin_with_repository(self) -> None:
-        """Before a run, switches a directory that has become a git work tree to that repository and removes the private
-        one, unless its review has something to decide, or a run has not ended. Raises ``TooLarge`` if the directory was
-        recently found to be too large."""
+        """Before a run, if the directory has become part of a git work tree, removes the private repository, so that
+        the work tree's repository is used from now on. Does nothing if the review in the private repository has changes
+        to decide on, or a run has not ended. Raises ``TooLarge`` if the directory was recently found to be too
+        large."""
         if self._private is None:
             return
         self._private.check_again_later()
@@ -314,7 +316,7 @@ class Checkpoints:
         self._left = None
 
     async def _has_review(self, git: Git) -> bool:
-        """Whether the review has something to decide, or a run has not ended."""
+        """Whether the review has changes to decide on, or a run has not ended."""
         review = f"{self._refs}/{REVIEW}"
         sides = [
             await git.run("rev-parse", "--verify", "--quiet", f"{review}/{name}^{{tree}}") for name in ("base", "head")
@@ -338,7 +340,7 @@ class Checkpoints:
         elif when == "after":
             left = left if await self._resume(git) else None
         else:
-            # A run waits for both.
+            # Both at the same time, because a run waits for them.
             resumed, listed = await asyncio.gather(
                 self._resume(git), asyncio.to_thread(self._listings, self._before.folders)
             )
@@ -474,9 +476,9 @@ class Checkpoints:
         return Filtered((left.read | known.keys()) - unread, unread)
 
     async def _look(self, git: Git, since: str | None) -> Filtered:
-        """Updates git's index to match the work tree. ``since``: the checkpoint to compare the work tree with; files
-        with a filter that were read for it are read again. If it is None, the smallest files with a filter are read.
-        Returns the files with a filter."""
+        """Updates git's index to match the work tree. ``since``: the checkpoint that the work tree will be compared
+        with; files with a filter are read unless they were not read for that checkpoint. If ``since`` is None, only the
+        smallest files with a filter are read. Returns the files with a filter."""
         known_files = git.repository.own / (INDEX if git.repository.private else "index")
         try:
             # Copied with its modification time, for the same reason as in ``_resume``.
@@ -634,7 +636,7 @@ class Checkpoints:
         Afterwards, git's index matches this tree."""
         filtered = await self._look(git, since)
         code, tree, _ = await git.run("write-tree")
-        if code or tree.strip() != await tree_of(git, since):  # otherwise, nothing is to be evened out
+        if code or tree.strip() != await tree_of(git, since):  # otherwise, there is nothing to even out
             await self._even_out(git, "", since)
             tree = await git.read("write-tree")
         return tree.strip(), filtered
@@ -689,8 +691,8 @@ class Checkpoints:
             await git.read("update-index", "--replace", "-z", "--index-info", stdin="".join(lines))
 
     async def _merged(self, git: Git, there: str, made: str, was: str) -> str | int | None:
-        """The entry of a file that was changed after the run, with the run's changes undone. If both changes conflict,
-        the line where the conflict begins, from 1; None if the conflict is not in lines."""
+        """The entry of a file that was changed after the run, with the run's changes undone. If the later changes
+        conflict with that, the line where the conflict begins, from 1; None if the conflict is not in lines."""
         modes, blobs = zip(*(entry.split(" ") for entry in (there, made, was)), strict=True)
         if not {*modes} <= {"100644", "100755"}:
             return None
@@ -725,8 +727,9 @@ class Checkpoints:
         return NoCheckpoint(NO_REPOSITORY if await asyncio.to_thread(program) else NO_GIT)
 
     async def remove(self) -> None:
-        """Removes all checkpoints of the project from its repository; a private one is removed with its folder. Raises
-        ``GitFailed``, ``NoCheckpoint`` or OSError."""
+        """Removes all checkpoints of the project from the repository of its git work tree, if it is in one. A private
+        repository is left unchanged, because the caller removes its folder. Raises ``GitFailed``, ``NoCheckpoint`` or
+        OSError."""
         real = opened(self._directory, self._confinement, self._memory, self._endings)
         async with self._busy.held(), real as git:
             if git is not None:

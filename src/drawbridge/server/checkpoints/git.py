@@ -9,12 +9,13 @@ git add more. So git works in Drawbridge's own git directory, made for one opera
 without a configured program does not change the bytes, a repository without a remote fetches nothing, and a submodule's
 status is never requested. Only ``git config --list`` and, if that prints an error, ``git rev-parse --git-dir`` read the
 repository's configuration. They start no program, and only the extensions (such as the object format) and the settings
-in ``KEPT`` are used: line endings, ignored files, what the file system can do. (To know where a push goes, the remotes
-are read as well.) The one exception is ``as_person``: a commit, a push or a pull request that a client has requested is
-made with the user's configuration and hooks, and the author of a possible commit is read from that configuration.
+in ``KEPT`` are used: line endings, ignored files, what the file system can do. (To determine where a push goes, the
+settings of remotes and branches are used as well.) The one exception is ``as_person``: a commit, a push or a pull
+request that a client has requested is made with the user's configuration and hooks, and the author of a possible commit
+is read from that configuration.
 
 One shell under one supervisor (``agents/supervisor.py``) runs the commands of one operation, since starting a
-supervisor takes 20 ms. So git has no more permissions than an agent, ends with the server and leaves no process behind.
+supervisor takes 15 ms. So git has no more permissions than an agent, ends with the server and leaves no process behind.
 git writes files while a run is reverted. The shell and git therefore ignore SIGTERM: if the server dies, git has 3
 seconds to finish before the supervisor kills it.
 """
@@ -98,7 +99,7 @@ OURS: Final = ("core.safecrlf=false", "core.quotePath=off", "gc.auto=0", "protoc
 
 LARGEST_OUTPUT: Final = 100 * MB
 """The maximum size of one command's output that the server reads into its memory, in bytes. Some output, such as the
-configuration, is written by an agent."""
+configuration, may have been written by an agent."""
 
 LARGEST_DIFF: Final = 400_000
 """The maximum size of the shown part of a diff, in bytes."""
@@ -140,7 +141,8 @@ LOCAL: Final = frozenset(
         "WORK_TREE",
     )
 )
-"""Environment variables that describe one repository (``git rev-parse --local-env-vars``), perhaps a different one."""
+"""Environment variables that describe one repository (those of ``git rev-parse --local-env-vars``, and
+``GIT_NAMESPACE``), perhaps a different one; and ``GIT_EDITOR``."""
 
 
 Versions: TypeAlias = Mapping[str, tuple[int, ...] | None]
@@ -188,8 +190,8 @@ class Settings(Struct, frozen=True):
 
 
 def program() -> str | None:
-    """The path of git; None if it is not installed. Relative entries of PATH are ignored, since the current directory may
-    be the project."""
+    """The path of git; None if it is not installed. Relative entries of PATH are ignored, since the current directory
+    may be the project."""
     entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return shutil.which("git", path=os.pathsep.join(entry for entry in entries if os.path.isabs(entry)))
 
@@ -208,8 +210,9 @@ class Git:
         *,
         is_in_root: bool,
     ) -> None:
-        """``signal``: sends a signal to everything that the shell has started; the shell ignores SIGTERM.
-        ``is_in_root``: whether the project's directory is the root of the work tree."""
+        """``signal``: sends a signal to the shell's process group, or SIGKILL to everything that the shell has started;
+        the shell itself ignores SIGTERM. ``is_in_root``: whether the project's directory is the root of the work
+        tree."""
         self.repository = repository
         self._signal = signal
         self.folder = folder
@@ -271,7 +274,7 @@ class Git:
             raise GitFailed(f"the configuration can't be read (code {code}): {complaint.strip()[:500]}")
         if (
             complaint and (await self._command(["rev-parse", "--git-dir"], place))[0]
-        ):  # its configuration is not in the list
+        ):  # the list does not contain the repository's configuration
             raise NoCheckpoint(
                 "Checkpoints are not available here: the installed git does not support the repository's format."
             )
@@ -300,8 +303,8 @@ class Git:
         return Settings(tuple(word for setting in given for word in ("-c", setting)), format, read)
 
     async def see_head(self) -> None:
-        """Copies the repository's HEAD into this operation's git directory, whose own HEAD does not name a commit
-        before that."""
+        """Copies the repository's HEAD into this operation's git directory. Until then, the HEAD there does not name a
+        commit."""
         await asyncio.to_thread(self._copy_head)
 
     def _copy_head(self) -> None:
@@ -352,8 +355,8 @@ class Git:
         user's configuration, identity, hooks and signing, but with the limits of an agent. Returns the script's exit
         code and the end of its output. ``what``: how an error refers to the script.
 
-        After ``seconds``, everything that the script has started receives SIGTERM; the script itself ignores it. Raises
-        ``GitFailed`` if the script still does not end, or was killed.
+        After ``seconds``, the shell's process group receives SIGTERM, which the script itself ignores unless it resets
+        the trap. Raises ``GitFailed`` if the script still does not end, or was killed.
         """
         given = environment(os.environ, str(self.repository.root), "")
         removed = ["LC_ALL", *(name for name in os.environ if name not in given)]
@@ -446,7 +449,8 @@ class Git:
         return shlex.quote(str(self.folder / name))
 
     def _finished(self, words: Sequence[str]) -> tuple[str, str]:
-        """The output and error output of a finished command. Raises ``GitFailed`` if it is too large. Blocking."""
+        """The output and error output of a finished command. Raises ``GitFailed`` if the output is too large.
+        Blocking."""
         said = self.folder / "out"
         if said.stat().st_size > LARGEST_OUTPUT:
             raise GitFailed(f"git printed more than {LARGEST_OUTPUT // MB} MB for: {' '.join(words)[:200]}")

@@ -18,14 +18,14 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 LARGEST_INDEX: Final = 64 * 1024 * 1024
-"""The maximum size of an index, in bytes; enough for about 600,000 files. The total length of the files' paths, and of
-the paths of the directories that contain them, has the same limit."""
+"""The maximum size of an index, in bytes; enough for about 600,000 files. The same limit applies to the total length of
+the files' paths, and to that of the paths of the directories that contain them."""
 
 GITLINK: Final = 0o160000
 
 _ELSEWHERE: Final = re.compile(rb"(?:link|sdir)[\0-\x1f]")
-"""The beginning of an extension that moves entries to another file, or replaces them by their directory: its name, and
-the first byte of its length."""
+"""The beginning of an extension that moves entries to another file, or replaces them with their directory: the
+extension's name, and the first byte of its length."""
 
 _EXTENDED: Final = 0x4000
 _STAT_BYTES: Final = 40

@@ -1,8 +1,8 @@
 """The private repository of a directory that is not in a git work tree.
 
-It is in the server's data: git uses it as its git directory, and the user's directory as its work tree. None of the
-repository's data is written into the user's directory, and git does not look for a repository there.
-``.gitattributes`` has no effect, so all files are stored and restored byte for byte; ``.gitignore`` applies as usual.
+It is in the server's data, and the user's directory is its work tree. None of the repository's data is written into the
+user's directory, and git does not look for a repository there. ``.gitattributes`` has no effect, so all files are
+stored and restored byte for byte; ``.gitignore`` applies as usual.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ active runs are kept."""
 
 COLLECT_SECONDS: Final = 3600.0
 MOST_LOOSE: Final = 2_000
-"""After a run, objects that are no longer in any checkpoint are removed if the last removal was more than
-``COLLECT_SECONDS`` ago, or if the repository has more object files than ``MOST_LOOSE``."""
+"""After a run, objects that are no longer in any checkpoint or review are removed if the last removal was more than
+``COLLECT_SECONDS`` ago, or if the repository has more object files than ``MOST_LOOSE`` or is full (``MOST_STORED``)."""
 
 ADVICE: Final = (
     "Add files that need no review to a .gitignore file, or make the directory a git repository (git init): git then "

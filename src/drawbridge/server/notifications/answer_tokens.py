@@ -1,6 +1,6 @@
 """Tokens in notifications: each lets the browser that was notified decide on one approval request, and do nothing else.
 
-The token is only in the encrypted push, so the browser's service worker does not need the device's token. The server
+The browser receives the token in the encrypted push, so its service worker does not need the device's token. The server
 keeps only a hash of the token, in memory: no token is valid after a restart.
 """
 

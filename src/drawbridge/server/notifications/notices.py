@@ -40,8 +40,8 @@ change the order of the characters around them."""
 
 class Notice(Struct, frozen=True):
     """A notification. ``approval_id``: the open approval request that it is about; empty for other notifications.
-    ``command``: the command that the request is about; empty if a notification can't show it in full. ``review``:
-    whether the notification is about the review, and opens it.
+    ``command``: see ``whole_command``; empty for other notifications. ``review``: whether the notification is about the
+    review, and opens it.
     """
 
     project_id: str

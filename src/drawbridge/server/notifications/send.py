@@ -128,8 +128,8 @@ class Sender:
 
 
 class Notifier:
-    """Notifies users about approval requests, runs and reviews. ``public`` and ``host``: names of this machine, for the
-    contact address that push services receive.
+    """Notifies users about approval requests and the ends of runs, with what there is to review. ``public`` and
+    ``host``: names of this machine, for the contact address that push services receive.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Notifier:
         self._review_seconds = review_seconds
         self._tokens = AnswerTokens()
         self._refused: dict[str, str] = {}
-        """The push services that have permanently refused their latest push, and the reasons."""
+        """The push services that have permanently refused a push and not accepted one since, and the reasons."""
         self._next_tests: dict[str | None, float] = {}
         """When each device may send another test, on the monotonic clock; infinite during a test. The key None is
         the owner's."""
@@ -163,7 +163,7 @@ class Notifier:
         self._ends: dict[str, tuple[asyncio.TimerHandle, Announced]] = {}
         """The ends of runs that wait for the review's counts, by project."""
         self._reviews: dict[str, ReviewChanged] = {}
-        """The numbers of the open reviews, by project."""
+        """The latest counts of the open reviews, by project."""
 
     def published(self, announced: Announced) -> None:
         """The "notices" receiver of the event bus. Never blocks."""
@@ -268,7 +268,7 @@ class Notifier:
 
     def identify(self, token: str) -> Identity | None:
         """The identity for a notification's token: its device's identity, limited to one approval request. None if the
-        token is not valid, the browser has unsubscribed, its user has turned off decisions in notifications, or its
+        token is not valid, the browser has unsubscribed, its user has turned off actions in notifications, or its
         device may no longer decide.
         """
         found = self._tokens.find(token)
@@ -315,7 +315,7 @@ class Notifier:
         return identity is not None and identity.may(DECIDES)
 
     def _push(self, to: Subscription, notification: Notice) -> None:
-        """Sends one push, in the sender's thread. Raises ``Failed``."""
+        """Sends one push, in the sender's thread. Raises the errors of ``_post``."""
         try:
             self._post(to, notification)
         except Failed as error:
@@ -345,7 +345,7 @@ class Notifier:
 
 def post(url: str, headers: Mapping[str, str], body: bytes) -> None:
     """Sends one request. Raises ``Failed``, whose text never contains the address: it may include a secret."""
-    request = urllib.request.Request(url, body, dict(headers), method="POST")  # noqa: S310 - http(s) alone gets here
+    request = urllib.request.Request(url, body, dict(headers), method="POST")  # noqa: S310 - only http(s) gets here
     try:
         with _opener.open(request, timeout=TIMEOUT):
             pass

@@ -51,8 +51,8 @@ _LABEL: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 ENDPOINT: Final = re.compile(
     rf"https://(?P<host>{_LABEL}(?:\.{_LABEL})+)(?::443)?(?P<target>/[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)"
 )
-"""The only form that is accepted, spelled out: an HTTP library may read a backslash, a user name, a control character,
-a trailing dot or a fragment differently from a check before it.
+"""The only form of endpoint that is accepted, spelled out: in any other form, an HTTP library may read a backslash, a
+user name, a control character, a trailing dot or a fragment differently from a check before the request.
 """
 
 

@@ -54,8 +54,8 @@ class ProjectCommand(InProjects, kw_only=True):
 
 
 class Hello(Command, kw_only=True):
-    """``client``: the name that other clients see when this client decides something. Only a client with the owner's
-    token can choose it; others keep the name of their device or SSH key."""
+    """``client``: the name under which other clients see what this client does, such as its prompts and decisions. Only
+    a client with the owner's token can choose it; others keep the name of their device or SSH key."""
 
     client: Identifier | None = None
     version: Identifier | None = None
@@ -444,7 +444,7 @@ class DirCreate(Command, kw_only=True):
 
 
 class PlaceList(Command):
-    """Requests directories in which a project can be created: recent ones and git repositories."""
+    """Requests directories that can become projects: recently used ones and git repositories."""
 
 
 # the files of a project
@@ -521,8 +521,8 @@ class PushKey(Command):
 
 class PushSubscribe(Command, kw_only=True):
     """Subscribes a browser, by its ``PushSubscription``, to notifications about approval requests and finished runs.
-    ``actions``: the user wants to decide in notifications, which then contain the command of an approval request if it
-    is short.
+    ``actions``: the user wants to decide in notifications. A notification then contains the command of an approval
+    request, if it can show the command in full and the device may decide.
     """
 
     endpoint: Text

@@ -38,7 +38,8 @@ T = TypeVar("T")
 
 
 class Truncated(Struct, frozen=True):
-    """The message is a preview; ``blob_get`` of ``blob_id`` returns the whole message, which has ``bytes`` bytes."""
+    """The data that contains this is a preview. ``blob_get`` of ``blob_id`` returns the whole record, as in the
+    history, or the whole file; ``bytes``: the size of what was shortened."""
 
     blob_id: str
     bytes: int
@@ -265,7 +266,8 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class PromptImage(Struct, frozen=True, omit_defaults=True):
-    """An image that was sent with a prompt and is stored. ``blob_get`` of ``PROJECT:ID`` returns its ``bytes``."""
+    """An image that was sent with a prompt and is stored. ``blob_get`` of ``PROJECT:ID`` returns it; ``bytes``: its
+    size."""
 
     id: str
     media_type: str
@@ -282,7 +284,7 @@ class PromptFile(Struct, frozen=True, omit_defaults=True):
 
 
 class RunInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A run that is active (``position`` 0) or waits in the queue.
+    """A run that is active or waits. ``position``: the number of the project's runs before it.
 
     ``prompt`` is the beginning of the run's prompt; ``cut``: there is more. The record with the number ``seq`` has the
     whole text: the prompt itself or, after an edit, the ``prompt_edited``. ``by`` and ``client_id``: the client that
@@ -487,8 +489,8 @@ class ReviewComment(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ReviewCommented(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A user has written, changed, removed, resolved or reopened a comment. ``comment``: its new state; null if it was
-    removed.
+    """A comment was written, changed, removed, sent, resolved or reopened, or has begun or stopped waiting for an
+    agent. ``comment``: the comment as it is now; null if it was removed.
     """
 
     comment_id: str
@@ -499,8 +501,8 @@ class ReviewCommented(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 class ReviewCommitted(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A user has committed what was kept in the review. ``commit``: the id of the commit; ``branch``: the commit's
-    branch (``created``: the branch is new); ``files``: the paths of the committed files. ``output``: the end of what
-    git and its hooks printed.
+    branch (``created``: the branch is new); ``files``: the paths of the committed files, at most 500. ``output``: the
+    end of what git and its hooks printed.
     """
 
     commit: str
@@ -515,8 +517,8 @@ class ReviewCommitted(Struct, frozen=True, omit_defaults=True, kw_only=True):
 class ReviewPushed(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A user has pushed ``commit``, the last commit of the current branch, to the ``branch`` of the ``remote``.
     ``output``: the end of what git, its hooks and the program for pull requests printed. ``pull_request``: the address
-    of the pull request that was created or existed already, if it is known; ``problem``: why none was created, as
-    human-readable text; empty if one was created, or none was requested.
+    of the pull request that was created or existed already, if it is known; ``problem``: reports that none was created,
+    as human-readable text (``output`` contains the reason); empty if one was created, or none was requested.
     """
 
     commit: str
@@ -530,8 +532,8 @@ class ReviewPushed(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Submission(Struct, frozen=True):
-    """The ids of the ``comments`` that a prompt sent. ``key`` identifies what was submitted, to recognize a repeated
-    request."""
+    """The ids of the ``comments`` that were submitted as a prompt. ``key`` identifies what was submitted, to recognize
+    a repeated request."""
 
     key: str
     comments: tuple[str, ...]
@@ -575,7 +577,8 @@ class DiskWarning(Struct, frozen=True):
 
 
 class Stats(Struct, frozen=True):
-    """``memory_mb`` and ``cpu_percent`` (of one core) include the server and all processes that it has started."""
+    """``active_sessions``: the number of connected clients. ``memory_mb`` and ``cpu_percent`` (of one core) include the
+    server and all processes that it has started."""
 
     projects: int
     active_sessions: int

@@ -61,7 +61,7 @@ class ProjectDeleted(Struct, frozen=True):
 
 
 class Record(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A line of a project's history. ``truncated``: ``message`` is a preview."""
+    """An entry of a history. ``truncated``: ``message`` is a preview."""
 
     seq: int
     timestamp: str
@@ -143,7 +143,7 @@ class ReviewFile(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A file with changes to decide. ``old_path``: the previous path, if it was renamed. ``added``, ``removed``:
     numbers of lines. ``old_mode``, ``new_mode``: as in git, null where the file does not exist. ``binary``: its lines
     are not compared, and it is decided on as a whole. ``old_image``, ``new_image``: the versions of the image, if the
-    file is named like one. ``too_large``: the file's hunks do not fit into the message, and are left out.
+    file is named like one. ``too_large``: the file's hunks are too large for the message, and are left out.
     """
 
     path: str
@@ -215,14 +215,15 @@ class Handover(Struct, frozen=True, kw_only=True):
 
 
 class Review(Struct, frozen=True):
-    """The review of a session. ``version`` changes with anything in ``files``; ``more``: the number of files that do
-    not fit into the message. ``comments`` have their current line numbers; ``drafts``: a version that changes whenever
-    a draft does. ``kept``: the paths of files with kept changes that are not in the last commit, as many as fit into
-    the message. ``commit``: null if nothing was kept, or if the owner of the server does not allow
-    commits. ``push``: null without a remote or a branch with commits, or if the owner does not allow pushes.
-    ``handover``: the comments that were left with a terminal session; null if there are none, or if the agent has them.
-    ``repository``: where the versions of the files are stored: in the repository of the ``project``, or in a
-    ``private`` one in the server's data, if the directory is not in a git work tree.
+    """The review of a project or of a terminal session's directory. ``version`` changes with anything in the review's
+    files, except for the ``answers`` of hunks; ``more``: the number of files that do not fit into the message.
+    ``comments`` have their current line numbers; ``drafts``: a version that changes whenever a draft does. ``kept``:
+    the paths of files with kept changes that are not in the last commit, as many as fit into the message. ``commit``:
+    null if nothing was kept, or if the owner of the server does not allow commits. ``push``: null without a remote or a
+    branch with commits, or if the owner does not allow pushes. ``handover``: the comments that were left with a
+    terminal session; null if there are none, or if the agent has them. ``repository``: where the versions of the files
+    are stored: in the repository of the ``project``, or in a ``private`` one in the server's data, if the directory is
+    not in a git work tree.
     """
 
     state: Literal["open", "none"]
@@ -318,7 +319,7 @@ class SessionPiece(Struct, frozen=True, omit_defaults=True):
 
 
 class SearchResult(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """``snippet``: plain texts that alternate: the first, third … are outside of a match, the second, fourth … are
+    """``snippet``: plain texts that alternate: the first, third … are outside a match, the second, fourth … are
     matches. ``tool``: the name of the tool, if the text belongs to a tool call."""
 
     project_id: str
@@ -379,7 +380,7 @@ class DirectoryCreated(Struct, frozen=True):
 
 
 class Place(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A directory in which a project can be created. ``source``: why it is suggested."""
+    """A directory that can become a project. ``source``: why it is suggested."""
 
     path: str
     source: Literal["recent", "repository"]
@@ -402,8 +403,7 @@ class FileEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """``path`` is relative to the project. ``size``: in bytes, only for files. ``status``: how a file differs from the
     last commit, as git reports it; for a directory, "M" if something in it has changed, "D" if it was deleted.
     ``link``: it is a symbolic link; ``kind`` and ``size`` describe its target; ``kind`` is "other" if the target is
-    outside the project or does not exist. ``ignored``: git ignores it, or it is a directory without files that git does
-    not ignore.
+    outside the project or does not exist. ``ignored``: git ignores it or, if it is a directory, all files in it.
     """
 
     path: str
@@ -545,11 +545,12 @@ class Usage(Struct, frozen=True):
 
 
 class Runs(Struct, frozen=True):
-    """The projects' runs that have ended since the server started. ``ended``: the number of runs for each outcome;
-    ``success_rate``: the fraction (0 to 1) that completed.
+    """The projects' runs that have ended since the server started, without prompts that were removed from the queue.
+    ``ended``: the number of runs for each outcome; ``success_rate``: the fraction (0 to 1) that completed.
 
-    ``median_seconds`` and ``p95_seconds``: the median and the 95th percentile of the durations of the latest 1,000
-    runs. These two and ``success_rate`` are null if no run has ended yet.
+    ``median_seconds`` and ``p95_seconds``: the median and the 95th percentile of the durations of the latest 1,000 runs
+    or, for a device that is confined to some projects, of the latest 1,000 of each of these projects. These two and
+    ``success_rate`` are null if no run has ended yet.
     """
 
     ended: dict[str, int]
@@ -561,7 +562,8 @@ class Runs(Struct, frozen=True):
 
 class Health(Struct, frozen=True):
     """``status`` is "degraded" if ``problems`` (human-readable sentences) is not empty. ``subscriptions``: the number
-    of subscriptions of all clients to projects and topics.
+    of all clients' subscriptions to projects, terminal sessions and topics, without the "stats" topic. For a device
+    that is confined to some projects, only the subscriptions to these projects are counted.
     """
 
     status: Literal["ok", "degraded"]
@@ -611,11 +613,11 @@ class AgentWords(Struct, frozen=True):
 
 class Hello(Struct, frozen=True, kw_only=True):
     """``machine``: the server's host name. ``client_id``: as in the server's log and in correlation ids. ``agents``:
-    the agents that can be run; ``pictures``: the agents that accept images with a prompt. ``features``: the message
-    types that this server accepts from this client. ``modes``: the permission modes that ``set_mode`` accepts here, in
-    addition to an agent's own modes (``modes`` of a project). ``mode_offers``: the protocol's modes as clients show
-    them, including modes that ``set_mode`` does not accept here. ``agent_words``: the texts about each agent that the
-    server knows, including agents that it can't run; ``effort_offers``: the levels of effort as clients show them.
+    the agents of this server, installed or not; ``pictures``: the agents that accept images with a prompt.
+    ``features``: the message types that this server accepts from this client. ``modes``: the permission modes that
+    ``set_mode`` accepts here, in addition to an agent's own modes (``modes`` of a project). ``mode_offers``: the
+    protocol's modes as clients show them, including modes that ``set_mode`` does not accept here. ``agent_words``: the
+    texts about these agents and all built-in ones; ``effort_offers``: the levels of effort as clients show them.
     """
 
     server: str
@@ -640,9 +642,9 @@ class Authenticated(Struct, frozen=True):
 
 
 class SshChallenge(Struct, frozen=True):
-    """``text`` is what to sign: it contains ``host``, the host name of the request, and ``certificate``, the SHA-256 of
-    the server's certificate in hexadecimal ("-" without TLS). A client must sign the host and the certificate that it
-    sees itself, not the ones in this message.
+    """``text`` is what to sign: it contains ``host``, the ``Host`` header of the request, and ``certificate``, the
+    SHA-256 of the server's certificate in hexadecimal ("-" without TLS). A client must sign the host and the
+    certificate that it sees itself, not the ones in this message.
     """
 
     nonce: str

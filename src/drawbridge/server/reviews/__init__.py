@@ -1,2 +1,2 @@
-"""Reviews: the changes by a session's runs that nobody has decided on yet. They are kept, undone or edited hunk by
-hunk."""
+"""Reviews: what the runs in a project or a directory have changed and nobody has decided on yet. The changes are kept,
+undone or edited hunk by hunk."""

@@ -315,7 +315,8 @@ def merged(old: Version | None, ours: Version | None, theirs: Version | None) ->
 
 
 def same(one: Version | None, other: Version | None) -> bool:
-    """Whether both are the same file with the same content. Each has the id of its content, or a text."""
+    """Whether both versions have the same mode and content, or neither exists. Each has the id of its content, or a
+    text."""
     if one is None or other is None:
         return one is other
     if one.blob and other.blob:

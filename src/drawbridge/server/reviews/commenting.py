@@ -39,8 +39,8 @@ class KeptComments(Protocol):
 
     @property
     def handover(self) -> Handover | None:
-        """The drafts that were last handed to a terminal session. None if there are none, or once the agent has
-        received them all."""
+        """The comments that were last left with a terminal session. None if there are none, or once they were withdrawn
+        or the agent has received them all."""
         ...
 
     def write(self, event: ReviewCommented, session: str, asker: Subscriber) -> int | None:

@@ -48,12 +48,13 @@ Reason: TypeAlias = Literal[
 
 
 class NothingToCommit(Exception):
-    """Nothing was kept that the last commit does not contain."""
+    """Nothing was kept, or the last commit already contains all of it."""
 
 
 class Blocked(Exception):
-    """The repository is in a state in which the changes can't be committed. The text is shown to the user. ``paths``:
-    the files that prevent the commit; empty if no particular files do."""
+    """The changes can't be committed, for example because a merge is not finished, or git does not know the user's
+    name. The text is shown to the user. ``paths``: the files that prevent the commit; empty if no particular files
+    do."""
 
     def __init__(self, reason: Reason, text: str, paths: Sequence[str] = ()) -> None:
         super().__init__(text)
@@ -330,7 +331,7 @@ def _fill(copy: Path, lock: Path) -> None:
 
 async def _run(git: Git, lock: Path, head: Head, tree: str, message: str, branch: str | None) -> tuple[int, str]:
     """Commits the tree and makes the lock file the index. If that fails, HEAD and the branches are restored. Returns
-    the exit code and the output. Raises ``GitFailed`` if the script does not end in time."""
+    the exit code and the output. Raises ``GitFailed``, for example if the script does not end in time."""
     index = git.folder / "committed"
     own = {"GIT_INDEX_FILE": str(index)}
     await git.read("read-tree", tree, environment=own)

@@ -59,7 +59,7 @@ IMAGES: Final = {
 """The extensions of files that browsers can show as images, and their media types."""
 
 IMAGE: Final = "review_"
-"""The prefix of the id of an image's blob, after the session's id. The rest is git's id of the content."""
+"""The part of the id of an image's blob between the session's id (with a colon) and git's id of the content."""
 
 
 def wish_of(command: commands.ReviewDecide, by: str) -> Wish:
@@ -200,8 +200,8 @@ def commit_offer(message: str, author: str | Blocked, kept: Mapping[str, tuple[i
 
 
 class Shown(Struct, frozen=True):
-    """A file as it was in a reply. ``made_of``: what it was built from (the file is reused while this is unchanged);
-    ``size``: its size as JSON with all of its hunks, in bytes."""
+    """A file with all of its hunks, as it was built for a reply (which may have left the hunks out). ``made_of``: what
+    it was built from (the file is reused while this is unchanged); ``size``: its size as JSON, in bytes."""
 
     made_of: tuple[object, ...]
     file: replies.ReviewFile

@@ -62,7 +62,7 @@ async def places(
 
 
 async def _entries(git: Git, commit: str, paths: Sequence[str], names: Mapping[str, str]) -> dict[str, Entry]:
-    """The entries of the files among ``paths`` in the commit, by these paths, which are as clients see them; empty if
+    """Path → the file's entry in the commit, for each of ``paths`` (as clients see them) that is a file there; empty if
     the commit does not exist. ``names``: the paths in the commit of those files that are in the review."""
     searched = {_searched(shown_path(names.get(path, path))) for path in paths}
     code, listed, _ = await git.run("ls-tree", "-r", "-z", commit, "--", *sorted(searched), environment=LITERAL)
@@ -116,7 +116,8 @@ class _Comparing:
         return Placed(tuple(found), answers)
 
     def _place(self, comment: ReviewComment, blob: str | None) -> Range | None:
-        """Where the lines of a comment are in this text; None if they are not found."""
+        """Where the lines of a comment are in the text ``blob`` (None if the file does not exist); None if they are not
+        found."""
         lines = Range(comment.line, comment.end_line)
         if blob == comment.blob:
             return lines

@@ -40,7 +40,8 @@ Program: TypeAlias = Literal["gh", "glab"]
 
 
 class CannotPush(Exception):
-    """Nothing can be pushed here, or a pull request can't be created. The text is shown to the user."""
+    """Nothing can be pushed here, a pull request can't be created, or the branch, its last commit or its remote is not
+    what the user has seen. The text is shown to the user."""
 
     def __init__(self, reason: Reason, text: str) -> None:
         super().__init__(text)
@@ -81,8 +82,8 @@ class Target(Struct, frozen=True, kw_only=True):
 
 
 class Pushed(Struct, frozen=True):
-    """What was pushed. ``pull_request``: the pull request's address, if it is known. ``problem``: why the pull request
-    was not created; empty if it was, or if none was requested."""
+    """What was pushed. ``pull_request``: the pull request's address, if it is known. ``problem``: reports that the pull
+    request was not created (``output`` contains the reason); empty if it was, or if none was requested."""
 
     target: Target
     output: str
@@ -133,7 +134,7 @@ async def target_of(git: Git) -> Target:
 async def push(git: Git, version: str, pull_request: tuple[str, str] | None) -> Pushed:
     """Pushes the current branch, never by force. ``version``: the version of the ``Target`` that the user has seen.
     ``pull_request``: the title and the body of a pull request to create; None to create none. If the pull request can't
-    be created after the push, ``Pushed.problem`` gives the reason.
+    be created after the push, ``Pushed.problem`` reports that.
 
     Raises ``CannotPush``, ``NotPushed`` or ``GitFailed``; in that case, nothing was pushed, as far as git knows.
     """
@@ -211,8 +212,8 @@ def _program(urls: Sequence[str]) -> tuple[Program | None, str]:
 
 
 def _installed() -> dict[Program, str]:
-    """The paths of the programs that are installed. Relative entries of PATH are ignored, because the current directory
-    may be the project. Blocking."""
+    """The paths of the programs that are installed. A program that is found through a relative entry of PATH does not
+    count, because the current directory may be the project. Blocking."""
     programs: Iterable[Program] = ("gh", "glab")
     found = {name: shutil.which(name) for name in programs}
     return {name: path for name, path in found.items() if path is not None and os.path.isabs(path)}
@@ -234,7 +235,7 @@ def _command(program: Program, branch: str, title: str, body: str) -> list[str]:
     path = _installed().get(program, program)
     if program == "gh":
         return [path, "pr", "create", "--title", title, "--body", body]
-    # glab opens an editor for the description "-", and asks for one if it is empty.
+    # glab opens an editor for the description "-", and asks for a description if it is empty.
     return [path, "mr", "create", "--title", title, "--description", f"{body}\n", "--source-branch", branch, "--yes"]
 
 

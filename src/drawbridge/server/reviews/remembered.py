@@ -17,9 +17,9 @@ COMMENTS_BYTES: Final = 200_000
 
 
 class Remembered(Struct, frozen=True):
-    """A comment in the review. ``seq``: the number of the record that added it or, if several sessions share the
-    review, the number of the change that added it. ``changes``: how often it has changed, including when it was added.
-    ``begun``: whether the run that it was sent with has begun.
+    """A comment in the review. ``seq``: the number of the record that added it or, for a terminal session, whose
+    directory's review is shared, the number of the change that added it. ``changes``: how often it has changed,
+    including when it was added. ``begun``: whether the run that it was sent with has begun.
     """
 
     comment: ReviewComment
@@ -46,7 +46,7 @@ def sized(comments: Mapping[str, Remembered], comment: ReviewComment) -> tuple[i
 
 def change(comments: dict[str, Remembered], id: str, comment: ReviewComment | None, seq: int) -> None:
     """Stores a comment that was written or changed; None removes it. ``seq``: as in ``Remembered``, if the comment is
-    new. If there are too many comments, drops the oldest resolved ones."""
+    new. If there are too many comments, or they are too large, drops the oldest resolved ones."""
     if comment is None:
         comments.pop(id, None)
         return

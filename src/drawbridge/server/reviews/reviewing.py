@@ -25,7 +25,7 @@ from drawbridge.server.reviews.commenting import Commenting, KeptComments
 from drawbridge.server.reviews.messages import Shown, counted, images_of, numbers, record_of, refused, reply
 from drawbridge.server.reviews.places import Placed
 from drawbridge.server.reviews.publishing import Offers, Owner, Publishing
-from drawbridge.server.reviews.reviews import HunkGone, Open, Review, ReviewMoved, Wish
+from drawbridge.server.reviews.reviews import HunkGone, Open, Outcome, Review, ReviewMoved, Wish
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -93,8 +93,8 @@ class Reviewing:
             self._publish(review)
 
     def publish_gone(self) -> None:
-        """Publishes that there is nothing to decide because the directory is gone. If the directory is restored, so is
-        the review."""
+        """Publishes that there is nothing to decide, because the directory no longer exists or is no longer allowed.
+        Once the directory is available again, so is the review."""
         self._publish(Open(), is_gone=True)
 
     def _publish(self, review: Open, *, is_gone: bool = False) -> None:
@@ -148,8 +148,8 @@ class Reviewing:
         self, wish: Wish, session: str, asker: Subscriber, check_at_rest: Callable[[], None]
     ) -> Answer[ReviewReply]:
         """Applies a decision to a part of the review. The decision is recorded in ``session``, and published like every
-        event. ``check_at_rest`` raises ``ClientError`` during a run, when hunks can only be kept. The caller must
-        not run two decisions or commits at the same time. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or
+        event. ``check_at_rest`` raises ``ClientError`` during a run, when changes can only be kept. The caller must not
+        run two decisions or commits at the same time. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or
         OSError."""
         own = self._stores.get(session)
         if own is None:  # a terminal session that was removed from the list
@@ -160,12 +160,17 @@ class Reviewing:
                 if wish.decision != "keep":
                     check_at_rest()
                 outcome = await self._review.decide(git, self._checkpoints, wish)
+                self._publish_decision(wish, outcome, own, asker)  # even if the rest of the reply can't be read
                 placed = await self.commenting.placed(git, outcome.review)
                 offers = await self.publishing.offers(git, session)
         except (HunkGone, ReviewMoved, NotEditable, Changed) as error:
             raise refused(error) from None
         except UnsavedChanges as error:
             raise not_written_over(error) from None
+        return await self._reply(session, outcome.review, placed, offers)
+
+    def _publish_decision(self, wish: Wish, outcome: Outcome, own: Store, asker: Subscriber) -> None:
+        """Records a decision in the session in which it was made (``own``), and publishes what is left to decide."""
         review = outcome.review
         self._known_version = review.version
         for store in self._stores.values():
@@ -174,7 +179,6 @@ class Reviewing:
             own.record(record_of(wish, outcome, asker))  # for the asker, too: the reply is not the record
             for store in self._stores.values():
                 store.announce(numbers(review, asker), asker if store is own else None)
-        return await self._reply(session, review, placed, offers)
 
     async def placed(self, drafts: str) -> Placed:
         """The comments at their current lines. ``drafts``: the version of the drafts that are to be sent. Raises

@@ -264,8 +264,8 @@ class Review:
 
     async def kept(self, git: Git, *, counted: bool) -> dict[str, tuple[int, int]]:
         """The files with changes that were kept and not committed: path → the numbers of added and removed lines, which
-        are 0 for a binary file, and for every file unless ``counted``. What the last commit contains no longer counts
-        as kept from then on. Raises ``GitFailed``."""
+        are 0 for a binary file, and for every file unless ``counted``. After this call, what the last commit contains
+        no longer counts as kept. Raises ``GitFailed``."""
         trees = await self._trees(git)
         kept = await differences(git, trees.start, trees.base) if trees else {}
         if trees is None or not kept:

@@ -168,7 +168,8 @@ def frame(announced: Announced) -> Frame:
 
 
 def replayed(project_id: str, record: bytes) -> Frame:
-    """The frame that a client receives for a record that it has missed. Raises one of ``events.NOT_OURS``."""
+    """The frame that a client receives for a record that it has missed. Raises one of ``events.NOT_OURS`` if the record
+    is damaged, or Drawbridge did not write it."""
     found = events.parts(record)
     if found.direction != "server":
         named = msgspec.json.decode(found.message, type=events.OfAgent)

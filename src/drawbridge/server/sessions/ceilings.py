@@ -90,8 +90,8 @@ class Ceilings(Struct, frozen=True):
     tools: tuple[str, ...] = ()
     """Patterns for the rules in ``allowed_tools``, with ``*`` for anything, such as ``Bash(git *)``."""
     models: tuple[str, ...] = ()
-    """Names of models, with ``*`` for anything. A client that chooses none gets the first name without ``*``; if all of
-    them contain one, it has to choose."""
+    """Names of models, with ``*`` for anything. A client that chooses none gets the first name without ``*``; if all
+    names contain ``*``, the client has to choose."""
     max_turns: int | None = None
     max_budget_usd: float | None = None
     project_budget_usd: float | None = None
@@ -101,7 +101,7 @@ class Ceilings(Struct, frozen=True):
     restricted: bool = False
     """Whether every run is ``restricted``, whatever the client requests."""
     hours: tuple[int, int] | None = None
-    """The hours in which agents may run, in local time, from the first up to the second; (22, 6) spans midnight."""
+    """The hours in which runs may begin, in local time, from the first up to the second; (22, 6) spans midnight."""
 
 
 def within(
@@ -110,7 +110,7 @@ def within(
     """Applies the ceilings to the options that a client has chosen. Returns the options to run with. ``usable`` returns
     whether an additional directory is allowed. ``own_modes``: whether the agent has its own modes.
 
-    Raises ``ClientError``: PERMISSION_DENIED outside the hours in which agents may run; otherwise an error that names
+    Raises ``ClientError``: PERMISSION_DENIED outside the hours in which runs may begin; otherwise an error that names
     the option: PERMISSION_DENIED, INVALID_PATH for a directory, or VALIDATION_FAILED for a model name that is not
     valid.
     """
@@ -165,7 +165,7 @@ def checked_model(ceilings: Ceilings, model: str, field: str = "data.options.mod
 
 
 def check_hours(ceilings: Ceilings, now: datetime) -> None:
-    """Raises ``ClientError`` (PERMISSION_DENIED) outside the hours in which agents may run."""
+    """Raises ``ClientError`` (PERMISSION_DENIED) outside the hours in which runs may begin."""
     if ceilings.hours is not None and not is_open(ceilings.hours, now.hour):
         first, last = ceilings.hours
         raise ClientError("PERMISSION_DENIED", f"The owner lets agents run only from {first}:00 to {last}:00.")
@@ -283,8 +283,8 @@ def _model(ceilings: Ceilings, asked: str | None) -> str | None:
 
 
 def _fallback(ceilings: Ceilings, asked: str | None) -> str | None:
-    """Checks the models in ``asked``, which is None if none were chosen, and returns it: Claude Code accepts several
-    models, separated by commas (2.1.329). Raises ``ClientError`` if clients may not choose one of them."""
+    """Returns ``asked``: None if no model was chosen, or one or more names of models, separated by commas, as Claude
+    Code accepts them (2.1.329). Raises ``ClientError`` as ``checked_model`` does, for the first name that fails."""
     for one in () if asked is None else asked.split(","):
         checked_model(ceilings, one.strip(), "data.options.fallback_model")
     return asked
@@ -303,7 +303,7 @@ def _denied(name: str, why: str, field: str = "") -> ClientError:
 
 
 def is_open(hours: tuple[int, int], hour: int) -> bool:
-    """Whether agents may run at that hour of the day."""
+    """Whether runs may begin at that hour of the day."""
     first, last = hours
     return first <= hour < last if first <= last else hour >= first or hour < last
 

@@ -42,7 +42,8 @@ LOOK_SECONDS: Final = 60.0
 suspended."""
 
 REFUSED_SECONDS: Final = 600.0
-"""Seconds until the next attempt after a refusal (too many runs, no disk space, outside the hours)."""
+"""Seconds until the next attempt after a refusal, for example because no disk space is left, a budget is used up, or no
+run may begin at this hour."""
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -107,8 +108,8 @@ class Continuing:
         return ""
 
     def forget(self) -> bool:
-        """Cancels the plan, because a prompt was accepted, or because a person has interrupted, changed or deleted the
-        conversation. Returns whether a run was waiting to continue."""
+        """Cancels the plan, because a prompt was accepted, or because a person has interrupted the waiting run, chosen
+        another conversation, or deleted this one. Returns whether a run was waiting to continue."""
         waited = self._data.waiting is not None
         self._data.waiting = None
         self.close()

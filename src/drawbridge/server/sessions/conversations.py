@@ -21,7 +21,7 @@ would see what the other does."""
 
 
 async def listed(agent: Agent | None, path: Path, current: str, limit: int) -> list[SessionInfo]:
-    """The conversations, at most ``limit``, newest first; empty if the agent can't list them. Raises
+    """The conversations, at most ``limit``, most recently active first; empty if the agent can't list them. Raises
     ``AgentUnusable``."""
     if agent is not None and agent.sessions is not None:
         kept = await asyncio.to_thread(agent.sessions.listed, path, limit)

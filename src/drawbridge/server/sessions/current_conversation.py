@@ -1,6 +1,7 @@
 """The current conversation of a managed session: the one that its next run continues, and how it is replaced.
 
-Its id is part of the session's memory, which is derived from the records; this module contains what is not recorded.
+Its id is part of the session's memory, which is derived from the records. What the memory does not contain is here:
+the conversation to fork, and whether the current one must not be continued.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class CurrentConversation:
         self._store.record(messages.SessionChanged("" if fork else session_id, self.fork_from, agent, title))
 
     def reset(self, asker: Subscriber | None = None) -> tuple[messages.SessionReset, int | None]:
-        """Makes the next prompt begin a new conversation. Returns the record, and what ``SessionStore.record`` returns
+        """Makes the next prompt begin a new conversation. Returns the event, and what ``SessionStore.record`` returns
         for the reply to ``asker``."""
         reset = messages.SessionReset(self._memory.session_id, "", self._store.data.id)
         self.fork_from = None

@@ -17,11 +17,11 @@ class CurrentOffers:
         process knows. ``models``: the models that each agent last reported in any project."""
         self.agent = agent
         self.modes: tuple[str, ...] = ()
-        """The modes that the agent offers; empty if they are Claude Code's."""
+        """The modes that the agent offers; empty if they are Claude Code's, or if no process has reported them yet."""
         self.own_modes: tuple[base.ModeOffer, ...] = ()
         """The offered modes that only this agent has."""
         self._reported: base.AgentOffers | None = None
-        """What a process of the agent has reported; None if no process has reported its offers yet."""
+        """What a process of the agent has reported; None if no process of this agent has reported anything yet."""
         self._of_project = of_project
         self._models = models
 

@@ -160,7 +160,7 @@ class Markdown:
         return _of_server(message.get("subtype"), message.get("message"), when)
 
     def _prompt(self, message: dict[str, Any], when: str) -> str:
-        """The prompt as Markdown, with the text that the agent received."""
+        """The prompt as Markdown, with its last text if it was edited in the queue."""
         run = message.get("run_id")
         waited = self._waited.get(run) if isinstance(run, str) and not message.get("steer") else None
         edit, drop = (self._of_queue(seq) for seq in ((waited.edited, waited.dropped) if waited else (None, None)))

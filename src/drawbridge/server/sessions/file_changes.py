@@ -143,8 +143,8 @@ async def _is_tracked(git: Git, path: str) -> bool:
 async def _fitting(
     git: Git, path: str, status: Literal["M", "A", "D", "?"], old: str | None, new: str | None
 ) -> FileChanges:
-    """Both texts or, if they are too large for a message, the beginning of their diff. Raises ``GitFailed`` or
-    OSError."""
+    """Both texts or, if they are too large for a message, the beginning of their diff. Raises ``GitFailed``,
+    ``NoCheckpoint`` or OSError."""
     if await asyncio.to_thread(lambda: len(msgspec.json.encode([old, new])) <= LARGEST_SHOWN):
         return FileChanges(path=path, status=status, old=old, new=new)
     names = [git.folder / "old", git.folder / "new"]

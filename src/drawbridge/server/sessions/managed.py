@@ -38,18 +38,21 @@ from drawbridge.server.reviews.reviewing import Reviewing
 from drawbridge.server.reviews.reviews import Review, Wish
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.ceilings import usual_mode
-from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.continuing import Continuing
 from drawbridge.server.sessions.current_conversation import CurrentConversation
 from drawbridge.server.sessions.current_offers import CurrentOffers
-from drawbridge.server.sessions.known_offers import KnownOffers
+from drawbridge.server.sessions.disk import Disk
+from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.metadata import instant, instant_of, now
 from drawbridge.server.sessions.places import is_elsewhere
+from drawbridge.server.sessions.processes import AgentProcesses
 from drawbridge.server.sessions.prompt_files import PromptFiles
 from drawbridge.server.sessions.prompt_images import PromptImages
 from drawbridge.server.sessions.records import titled
 from drawbridge.server.sessions.run import Order, Outcome, Run, RunQueue, State
+from drawbridge.server.sessions.runs import Runs
 from drawbridge.server.sessions.session import SHOWN_PROMPT, Session, SessionStore
+from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.sessions.worker import DEFECT, NOBODY_ASKED, ModeSet, PromptGiven, Report, RunEnded, Worker
 from drawbridge.server.store.log import History
 from drawbridge.server.store.search import Part
@@ -77,7 +80,7 @@ class RecordedComments:
 
     @property
     def handover(self) -> None:
-        """Always None: a managed agent gets the comments immediately, or when it finishes its current work."""
+        """Always None: drafts are left only with terminal sessions. A managed agent receives them in a prompt."""
 
     def write(self, event: messages.ReviewCommented, session: str, asker: Subscriber) -> int | None:
         return self._store.write(event, asker)
@@ -97,13 +100,19 @@ class ManagedSession(Session):
         directory: Path,
         data: metadata.Metadata,
         history: History,
-        known_offers: KnownOffers,
-        context: Context,
+        offers: CurrentOffers,
+        surfaces: Surfaces,
+        disk: Disk,
+        grants: Grants,
+        runs: Runs,
+        processes: AgentProcesses,
         open_in_terminal: Callable[[str], bool],
     ) -> None:
-        """``known_offers``: what each agent last reported in this project, as for ``CurrentOffers``.
-        ``open_in_terminal``: whether a conversation is open in a terminal on this machine."""
-        super().__init__(directory, data, history, context)
+        """``open_in_terminal`` returns whether a terminal session has a conversation open now."""
+        super().__init__(directory, data, history, surfaces, disk)
+        self._grants = grants
+        self._runs = runs
+        self._limits = limits = processes.limits
         self.run: Run | None = None
         self.queue = RunQueue()
         self.images = PromptImages(directory / "images")
@@ -113,44 +122,44 @@ class ManagedSession(Session):
         self._shown_queue: tuple[messages.RunInfo, ...] = ()
         """The queue as clients last received it."""
         review = Review(data.id)
-        folder = directory if context.limits.checkpoints else None
+        folder = directory if limits.checkpoints else None
         self.checkpoints = Checkpoints(
             self.path,
             data.id,
-            context.limits.confinement,
-            context.memory,
+            limits.confinement,
+            processes.memory,
             folder,
             self._extend_review,
-            find_unsaved=context.find_unsaved,
+            find_unsaved=surfaces.find_unsaved,
         )
         self._comments = RecordedComments(self.store)
         self._reviewing = Reviewing(
-            data.id, review, self.checkpoints, self._comments, {data.id: self.store}, lambda: context.ceilings
+            data.id, review, self.checkpoints, self._comments, {data.id: self.store}, lambda: grants.ceilings
         )
         self._worker = Worker(
-            data.id, data.path, context, self.checkpoints, self.files.directory, open_in_terminal, self._reported
+            data.id, data.path, processes, self.checkpoints, self.files.directory, open_in_terminal, self._reported
         )
         self._agent_surface = AgentSurface(
             lambda approval, decision: self._worker.answer(approval.question_id, decision)
         )
         self._mode: str | None = None
-        """The mode that the running agent has reported, if any."""
+        """The mode that the agent's process has reported or was set to; None if that is not known, or there is no
+        process."""
         self._resets = 0
         """How many times the agent's process has been reset to an allowed mode."""
         self._elsewhere: str | None = None
         """The directory in which the agent works, if changes in it are not changes to the project."""
-        self.offers = CurrentOffers(data.agent, known_offers, context.models)
+        self.offers = offers
         self._choosing = asyncio.Lock()
         """Held while options are changed: one change after the other, in the order in which they were requested."""
         self._give_up_slot: Callable[[], None] = lambda: None
-        self.continuing = Continuing(data, context.limits.continue_limited, self._continue, lambda: self.busy)
+        self.continuing = Continuing(data, limits.continue_limited, self._continue, lambda: self.busy)
         self._reverting = asyncio.Lock()
         """Held while a run is reverted, a decision on a review is applied, kept changes are committed, or a
         conversation is deleted."""
         self._conversation = CurrentConversation(
             self.store, self.index, self.images, self.files, self._worker, self._forget_state
         )
-        context.metrics.add(self.id)
 
     @property
     def state(self) -> messages.State:
@@ -160,9 +169,9 @@ class ManagedSession(Session):
 
     @property
     def permission_mode(self) -> str:
-        """The mode that the running agent has reported, or else the mode of the next run."""
+        """The mode that the agent's process has reported or was set to, or else the mode of the next run."""
         next_mode = self.usual_options(self.data.agent).permission_mode
-        return self._mode or next_mode or usual_mode(self._context.ceilings)
+        return self._mode or next_mode or usual_mode(self._grants.ceilings)
 
     def usual_options(self, agent: str) -> base.Options:
         """The options of a run with this agent if its prompt chooses none: the project's options. If the agent has
@@ -170,7 +179,7 @@ class ManagedSession(Session):
         options, changed = self.data.options, self.data.session_mode
         if changed is None or changed.session_id != self.memory.session_id or self._conversation.is_of_another(agent):
             return options
-        if not self._context.offers(changed.mode, agent):  # the owner has changed what is allowed
+        if not self._grants.offers(changed.mode, agent):  # the owner has changed what is allowed
             return options
         return msgspec.structs.replace(options, permission_mode=changed.mode)
 
@@ -189,14 +198,14 @@ class ManagedSession(Session):
     def _details(self) -> dict[str, Any]:
         return {
             "permission_mode": self.permission_mode,
-            "modes": [mode for mode in self.offers.modes if self._context.offers(mode, self._agent)],
-            "own_modes": [mode for mode in self.offers.own_modes if self._context.offers(mode.name, self._agent)],
-            "asks": self._context.asks(self.data.agent),
+            "modes": [mode for mode in self.offers.modes if self._grants.offers(mode, self._agent)],
+            "own_modes": [mode for mode in self.offers.own_modes if self._grants.offers(mode.name, self._agent)],
+            "asks": self._grants.asks(self.data.agent),
             "first_seq": self.history.first_seq,
             "cost_usd": self.memory.cost_usd,
             "continues_at": instant_of(self.continuing.at),
             "scheduled_until": instant_of(self._worker.scheduled_until),
-            "problem": self._context.places.problem(self.path),
+            "problem": self._grants.places.problem(self.path),
         }
 
     def _of_agent(self) -> dict[str, Any]:
@@ -204,7 +213,7 @@ class ManagedSession(Session):
         return {**super()._of_agent(), "agent_offers": offers if offers != base.AgentOffers() else None}
 
     def _last_state(self, lines: Sequence[bytes], session_id: str) -> base.AgentState:
-        agent: object = self._context.agents.get(self.memory.agent or self.data.agent)
+        agent: object = self._grants.agents.get(self.memory.agent or self.data.agent)
         return agent.last_state(lines, session_id) if isinstance(agent, base.Reconstructs) else base.AgentState()
 
     def _current_run(self) -> messages.RunInfo | None:
@@ -236,7 +245,7 @@ class ManagedSession(Session):
         if run is None or run.state not in (State.RUNNING, State.ASKING):
             text = "There is no active run to add the message to. Send it as a prompt."
             raise ClientError("PROCESS_NOT_FOUND", text)
-        self._context.disk.check(self.id)
+        self._disk.check(self.id)
         names = tuple(attachment.name or attachment.media_type for attachment in order.attachments)
         accepted = events.PromptAccepted(
             run.id, order.prompt, order.by, order.request_id, names, steer=True, images=order.images, files=order.files
@@ -262,7 +271,7 @@ class ManagedSession(Session):
     def with_stored(self, order: Order, in_use: Collection[str], *, steer: bool) -> Order:
         """Stores the order's attachments that are kept as files or images. Returns the order with them.
         ``in_use``: what ``files_in_use`` returned. Raises ``ClientError`` without storing anything. Blocking."""
-        agent = self._context.agents.get(self._agent if steer else self._agent_of(order))
+        agent = self._grants.agents.get(self._agent if steer else self._agent_of(order))
         embeds = agent.embeds if agent is not None else is_text
         attachments, files = self.files.store(order.attachments, embeds, in_use)
         images = self.images.store(attachments)
@@ -299,14 +308,14 @@ class ManagedSession(Session):
         """
         if self.busy and not queue:
             raise ClientError("PROCESS_ACTIVE", "The agent is already working in this project.", retryable=True)
-        if len(self.queue) >= self._context.limits.queue:
+        if len(self.queue) >= self._limits.queue:
             raise ClientError(
                 "RESOURCE_LIMIT",
                 "The queue of this project is full. Try again after the next run.",
                 retryable=True,
             )
-        self._context.disk.check(self.id)
-        self._context.granted(str(self.path), base.Options())
+        self._disk.check(self.id)
+        self._grants.granted(str(self.path), base.Options())
         names = tuple(attachment.name or attachment.media_type for attachment in order.attachments)
         accepted = events.PromptAccepted(
             order.run_id,
@@ -359,8 +368,9 @@ class ManagedSession(Session):
             self.run.answered()
 
     def interrupt(self) -> None:
-        """Asks the agent to stop this turn; its process keeps running, and what it has scheduled stays scheduled. If no
-        run is active, cancels one that waits for a limit to reset. Raises ``ClientError`` if no run waits either."""
+        """Asks the agent to stop this turn; its process keeps running, and what it has scheduled stays scheduled. A run
+        that still waits for a slot ends immediately. If there is no run, cancels one that waits for a limit to reset.
+        Raises ``ClientError`` if no run waits for that either."""
         if self.run is None and self.continuing.forget():
             self.store.save()
             return self.publish_state()
@@ -413,7 +423,7 @@ class ManagedSession(Session):
         """Changes the text of a prompt in the queue. The new text is in the history when this returns. Raises
         ``ClientError`` or ``DrawbridgeError`` without changing anything."""
         run = self.queue.find(run_id)
-        self._context.disk.check(self.id)
+        self._disk.check(self.id)
         title = self.title
         self.store.write(messages.PromptEdited(run_id, prompt, asker.name, asker.id))
         self.queue.edit(run, prompt, self.history.last_seq)
@@ -511,7 +521,7 @@ class ManagedSession(Session):
         return await self._reviewing.image(blob, largest)
 
     async def comment(self, command: commands.ReviewComment, asker: Subscriber) -> Answer[messages.ReviewCommented]:
-        self._context.disk.check(self.id)
+        self._disk.check(self.id)
         return await self._reviewing.commenting.comment(command, self.id, asker)
 
     async def submit_review(self, order: Order, drafts: str, text: str, asker: Subscriber) -> Answer[Accepted]:
@@ -650,7 +660,7 @@ class ManagedSession(Session):
     def _next(self) -> None:
         if self.run is None and self.queue and not self._conversation.is_held:
             run = self.run = self.queue.take()
-            self._give_up_slot = self._context.slots.take(lambda: self._begin(run))
+            self._give_up_slot = self._runs.take_slot(lambda: self._begin(run))
         self._queue_changed()
 
     def _queue_changed(self) -> None:
@@ -662,7 +672,7 @@ class ManagedSession(Session):
 
     def _begin(self, run: Run) -> None:
         run.start(time.monotonic())
-        self._context.at_work[self.id] = self.stop_for
+        self._runs.begun(self)
         agent = self._agent_of(run.order)
         if self._conversation.is_of_another(agent):
             # The prompt was accepted while the previous agent was working, so it precedes this record in the history.
@@ -672,8 +682,8 @@ class ManagedSession(Session):
         self.publish_state()
         options = run.order.options or self.usual_options(agent)
         try:
-            self._context.disk.check(self.id)
-            options = self._context.granted(str(self.path), self._context.within(options, agent))
+            self._disk.check(self.id)
+            options = self._grants.granted(str(self.path), self._grants.within(options, agent))
         except ClientError as error:
             # The run was allowed when its prompt was accepted, but it has waited since. A run that continues
             # automatically has the options that were allowed before, perhaps by an earlier server. The run is ended in
@@ -718,14 +728,14 @@ class ManagedSession(Session):
         agent = self.memory.agent or self.data.agent
         run = self.run = Run(Order(f"run_{uuid.uuid4().hex[:16]}", "", by=agent, agent=agent, unprompted=True))
         run.start(time.monotonic())
-        self._context.at_work[self.id] = self.stop_for
+        self._runs.begun(self)
         self.store.record(messages.RunStarted(run.id, self.memory.session_id, agent, unprompted=True))
         self._queue_changed()
         self.publish_state()
         run.worked_in(self._elsewhere)
         self._worker.take_over(run)
         try:
-            self._context.granted(str(self.path), base.Options())
+            self._grants.granted(str(self.path), base.Options())
         except ClientError as error:  # for example, because the budget is used up
             self.stop_for(error)
 
@@ -785,7 +795,7 @@ class ManagedSession(Session):
     def _line(self, line: base.AgentLine) -> None:
         if not line.durable:
             return self.store.announce(msgspec.structs.replace(line, session_id=self.memory.session_id))
-        full = self._context.disk.refusal(self.id, len(line.raw))
+        full = self._disk.refusal(self.id, len(line.raw))
         if full is not None:
             return self.stop_for(full)
         try:
@@ -805,11 +815,11 @@ class ManagedSession(Session):
         """Keeps a mode that the agent has changed to, on its own or because of a decision: its next process continues
         this conversation in that mode, if clients may choose it; other conversations are not affected. The first mode
         that a process reports is the one that it was started in, perhaps for one prompt only, so it is not kept."""
-        if self._mode is None or mode == self._mode or not self._context.allows(mode, self._agent):
+        if self._mode is None or mode == self._mode or not self._grants.allows(mode, self._agent):
             return
         self._worker.mode_changed(mode)
         session_id = self.memory.session_id
-        if session_id and self._context.offers(mode, self._agent):
+        if session_id and self._grants.offers(mode, self._agent):
             self.data.session_mode = metadata.SessionMode(session_id, mode)
             self.store.save()
 
@@ -825,14 +835,14 @@ class ManagedSession(Session):
         if mode is None:
             self._resets, self._elsewhere = 0, None
             self._report_state(msgspec.structs.replace(self._agent_state, tasks=(), retry=None, compacting=False))
-        elif not self._context.allows(mode, self._agent):
+        elif not self._grants.allows(mode, self._agent):
             # After an unexpected error the agent may still be in that mode.
             failure = ClientError("INTERNAL_ERROR", DEFECT)
             self._worker.spawn(self._reset_mode(mode), "resetting the agent's mode", lambda _: self.stop_for(failure))
 
     async def _reset_mode(self, mode: str) -> None:
         """Resets a mode that the owner does not allow, which came from the agent's own settings or its own decision."""
-        usual = usual_mode(self._context.ceilings)
+        usual = usual_mode(self._grants.ceilings)
         logger.warning("%s: the agent is in mode %s, which is not allowed; reset to %s", self.id, mode, usual)
         self._resets += 1
         try:
@@ -878,7 +888,7 @@ class ManagedSession(Session):
         if finished.code == "SESSION_NOT_FOUND" and self.memory.unproven:
             self._conversation.lose()
         self.run = None
-        self._context.at_work.pop(self.id, None)
+        self._runs.ended(self)
         self.data.last_active = now()
         why_not = self.continuing.ended(run, finished, error.get("retry_at") if error and finished.code else None)
         if why_not:
@@ -889,9 +899,11 @@ class ManagedSession(Session):
         self.publish_state()
         seconds = finished.duration_ms / 1000
         logger.info("%s: %s ended after %.1f s: %s", self.id, finished.run_id, seconds, finished.outcome)
-        self._context.spend(str(self.path), finished.cost_usd or 0.0)
+        used_up = self._grants.spend(str(self.path), finished.cost_usd or 0.0)
+        if used_up is not None:
+            self._runs.stop_all(used_up)
         if has_slot:
-            self._context.slots.give_back()
+            self._runs.give_slot_back()
         self._next()
 
     async def close(self, reason: str) -> None:

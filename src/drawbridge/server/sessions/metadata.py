@@ -26,7 +26,8 @@ ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Waiting(Struct):
-    """A run that continues automatically ``at`` a time (seconds since 1970): its prompt, sender, agent and options."""
+    """A run that will continue automatically: its prompt, sender, agent and options. ``at``: when, in seconds since
+    1970."""
 
     at: float
     prompt: str

@@ -1,4 +1,4 @@
-"""The agent processes of this server: a pool of idle ones, and a record of all of them.
+"""The agent processes of this server: how they are started, a record of all of them, and a pool of idle ones.
 
 When the server starts, it uses the record to end the processes that a crash has left behind.
 
@@ -15,7 +15,8 @@ import contextlib
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
@@ -24,10 +25,13 @@ import psutil
 from msgspec import Struct
 
 from drawbridge.agents import process_tree
-from drawbridge.agents.base import AgentProcess, Event, Launch
+from drawbridge.agents.base import Agent, AgentProcess, AgentUnusable, Event, Launch
 from drawbridge.agents.environment import MARK
+from drawbridge.agents.memory import MemoryWatch
 from drawbridge.core.errors import NotPrivate
 from drawbridge.core.private_files import write_private
+from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.places import Places
 
 FILE: Final = "running.json"
 
@@ -254,3 +258,24 @@ class IdlePool:
         if self._kept and self._available() < LEAST_AVAILABLE:
             scheduled, others = self._by_schedule()
             self._cool([*others, *scheduled][0])
+
+
+class AgentProcesses:
+    """Starts the ``agents``, by their names. ``data``: the directory with the record of the processes."""
+
+    def __init__(self, agents: Mapping[str, Agent], places: Places, limits: Limits, data: Path) -> None:
+        self.agents = agents
+        self._places = places
+        self.limits = limits
+        self.running = Running(data)
+        self.memory = MemoryWatch(limits.memory_bytes)
+        self.idle = IdlePool(limits.warm_processes, limits.warm_seconds)
+
+    async def start(self, agent: str, launch: Launch, report: Callable[[Event], None]) -> AgentProcess:
+        """Starts an agent process, records it in case of a crash, and watches its memory. When the process has exited,
+        the caller has to call ``running.ended``. Raises ``AgentUnusable`` if the agent can't be started, or may not run
+        in the directory: the directory may have been moved or replaced since the run was accepted."""
+        problem = self._places.problem(Path(launch.directory))
+        if problem is not None:
+            raise AgentUnusable("INVALID_PATH", problem)
+        return await self.running.start(partial(self.memory.start, self.agents[agent]), launch, report)

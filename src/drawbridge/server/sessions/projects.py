@@ -1,8 +1,8 @@
 """The projects of a server, each with its managed session: they are created, deleted, restored after a restart, and
 maintained.
 
-``<data>/projects/<id>/`` contains one project; ``<data>/trash/`` what was deleted, for 7 days (large files for less if
-the data limit is reached); ``<data>/quarantine/`` what could not be read.
+``<data>/projects/<id>/`` contains one project; ``<data>/trash/`` what was deleted, for 7 days (histories, images, files
+and private repositories for less if the data limit is reached); ``<data>/quarantine/`` damaged projects.
 """
 
 from __future__ import annotations
@@ -28,11 +28,17 @@ from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint
 from drawbridge.server.events import ProjectCreated
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import metadata
-from drawbridge.server.sessions.context import Context
+from drawbridge.server.sessions.current_offers import CurrentOffers
+from drawbridge.server.sessions.disk import Disk
+from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.known_offers import KnownOffers
 from drawbridge.server.sessions.managed import ManagedSession
 from drawbridge.server.sessions.metadata import now
+from drawbridge.server.sessions.metrics import RunMetrics
+from drawbridge.server.sessions.processes import AgentProcesses
+from drawbridge.server.sessions.runs import Runs
 from drawbridge.server.sessions.session import Session, Sessions, in_terminal
+from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store.log import History
 from drawbridge.server.store.syncing import FsyncPolicy
 from drawbridge.text.counts import counted
@@ -55,16 +61,28 @@ class Projects:
     def __init__(
         self,
         data: Path,
-        context: Context,
+        surfaces: Surfaces,
+        disk: Disk,
+        grants: Grants,
+        runs: Runs,
+        processes: AgentProcesses,
+        metrics: RunMetrics,
         fsync: FsyncPolicy,
         sessions: Sessions,
         open_in_terminal: Callable[[str], bool],
     ) -> None:
-        """``open_in_terminal``: whether a conversation is open in a terminal on this machine."""
+        """``open_in_terminal`` returns whether a terminal session has a conversation open now."""
         self.quarantined: list[str] = []
-        """The names of projects that were moved to quarantine, for the owner."""
+        """The names of the project directories that were moved to quarantine, for the owner."""
         self._data = data
-        self._context = context
+        self._surfaces = surfaces
+        self._disk = disk
+        self._grants = grants
+        self._runs = runs
+        self._processes = processes
+        self._metrics = metrics
+        self._models = KnownOffers(data, grants.agents)
+        """Only the models of each agent, as it last reported them in any project."""
         self._sessions = sessions
         self._open_in_terminal = open_in_terminal
         self._fsync = fsync
@@ -95,7 +113,7 @@ class Projects:
         for deleted in self._trash():
             if deleted not in due and (found := metadata.deleted(deleted)):
                 # The cost of a deleted project still counts toward the budgets.
-                self._context.budgets.spent_before(found.path, found.memory.cost_usd, found.memory.days)
+                self._grants.budgets.spent_before(found.path, found.memory.cost_usd, found.memory.days)
         loaded: list[ManagedSession] = []
         for directory in sorted((self._data / "projects").iterdir()):
             if directory.is_dir() and not directory.is_symlink():
@@ -104,7 +122,7 @@ class Projects:
                     loaded.append(project)
         for project in sorted(loaded, key=lambda project: (project.data.created_at, project.id)):
             self._add(project)
-            if problem := self._context.places.problem(project.path):
+            if problem := self._grants.places.problem(project.path):
                 logger.warning("%s (%s) can't run agents: %s", project.id, project.path, problem)
 
     def deleted(self) -> list[metadata.Metadata]:
@@ -148,7 +166,7 @@ class Projects:
             *(
                 f"{problem} No agent can run in project {one.id}."
                 for one in self
-                if (problem := self._context.places.problem(one.path))
+                if (problem := self._grants.places.problem(one.path))
             ),
             *(
                 f"The project in {name} can't be read at present; the server will try again."
@@ -162,42 +180,56 @@ class Projects:
         if any(str(project.path) == data.path for project in others):
             raise metadata.Damaged("another project already uses this path")
         history = History.open(directory / "logs", fsync=self._fsync)
-        known_offers = KnownOffers(directory, self._context.agents)
-        project = ManagedSession(directory, data, history, known_offers, self._context, self._open_in_terminal)
+        project = self._session(directory, data, history, KnownOffers(directory, self._grants.agents))
         project.store.recover()
         return project
 
+    def _session(
+        self, directory: Path, data: metadata.Metadata, history: History, known_offers: KnownOffers
+    ) -> ManagedSession:
+        return ManagedSession(
+            directory,
+            data,
+            history,
+            CurrentOffers(data.agent, known_offers, self._models),
+            self._surfaces,
+            self._disk,
+            self._grants,
+            self._runs,
+            self._processes,
+            self._open_in_terminal,
+        )
+
     def _add(self, project: ManagedSession) -> ManagedSession:
+        self._metrics.add(project.id)
         self._sessions.add(project)
-        self._context.budgets.spent_before(str(project.path), project.memory.cost_usd, project.memory.days)
+        self._grants.budgets.spent_before(str(project.path), project.memory.cost_usd, project.memory.days)
         return project
 
     async def create(self, path: str, agent: str | None) -> ManagedSession:
         """Creates a project for an existing directory. Raises ``ClientError`` without leaving anything behind."""
-        name = agent or next(iter(self._context.agents))
-        if name not in self._context.agents:
+        name = agent or next(iter(self._grants.agents))
+        if name not in self._grants.agents:
             raise ClientError(
                 "AGENT_NOT_FOUND", "This server does not have an agent with that name.", field="data.agent"
             )
         async with self._adding:
             taken = [project.path for project in self]
-            real = await asyncio.to_thread(self._context.places.resolve, path, taken)
-            if len(self) >= self._context.limits.projects:
+            real = await asyncio.to_thread(self._grants.places.resolve, path, taken)
+            if len(self) >= self._processes.limits.projects:
                 raise ClientError("RESOURCE_LIMIT", "The server has reached its limit of projects. Delete one first.")
             id = f"proj_{uuid.uuid4().hex[:16]}"
             directory, when = self._data / "projects" / id, now()
             data = metadata.Metadata(id, str(real), "", when, when, agent=name)
             history, known_offers = await asyncio.to_thread(self._make, directory, data)
-            return self._add(
-                ManagedSession(directory, data, history, known_offers, self._context, self._open_in_terminal)
-            )
+            return self._add(self._session(directory, data, history, known_offers))
 
     def _make(self, directory: Path, data: metadata.Metadata) -> tuple[History, KnownOffers]:
         """Creates the files of a new project. Blocking. Raises ``ClientError`` without leaving anything behind."""
         try:
             make_private_directory(str(directory))
             metadata.save(directory, data)
-            return History.open(directory / "logs", fsync=self._fsync), KnownOffers(directory, self._context.agents)
+            return History.open(directory / "logs", fsync=self._fsync), KnownOffers(directory, self._grants.agents)
         except (DrawbridgeError, OSError) as error:
             shutil.rmtree(directory, ignore_errors=True)
             logger.error("a project could not be created: %s", error)
@@ -209,7 +241,7 @@ class Projects:
         """Moves a project to the trash, which keeps it for 7 days. Raises ``ClientError``."""
         project.check_at_rest()
         self._sessions.remove(project)
-        self._context.metrics.remove(project.id)
+        self._metrics.remove(project.id)
         await project.close("the project was deleted")
         try:
             await asyncio.to_thread(project.index.remove)
@@ -261,9 +293,9 @@ class Projects:
         """Removes the checkpoints of a deleted project, unless its directory no longer exists or is no longer allowed.
         A failure is logged."""
         path = Path(project.path)
-        if await asyncio.to_thread(self._context.places.problem, path) is not None:
+        if await asyncio.to_thread(self._grants.places.problem, path) is not None:
             return
-        checkpoints = Checkpoints(path, project.id, self._context.limits.confinement, self._context.memory)
+        checkpoints = Checkpoints(path, project.id, self._processes.limits.confinement, self._processes.memory)
         try:
             await checkpoints.remove()
         except (GitFailed, NoCheckpoint, OSError) as error:
@@ -276,8 +308,8 @@ class Projects:
         return [deleted for deleted in self._trash() if time.time() - deleted.lstat().st_mtime > TRASH_SECONDS]
 
     def make_room(self) -> None:
-        """Removes the histories, images, files and private repositories of deleted projects now. Their metadata stays,
-        so that their costs still count toward the budgets. Blocking."""
+        """Removes the histories, images, files and private repositories of deleted projects now, and the records of
+        deleted sessions. The projects' metadata stays, so that their costs still count toward the budgets. Blocking."""
         for deleted in self._trash():
             for folder in (deleted / "logs", deleted / "images", deleted / "files", deleted / private.NAME):
                 if folder.exists():
@@ -302,8 +334,8 @@ class Maintenance:
     history, empties the trash, and retries projects that could not be read.
     """
 
-    def __init__(self, context: Context, sessions: Sessions, projects: Projects, retention: Retention) -> None:
-        self._context = context
+    def __init__(self, disk: Disk, sessions: Sessions, projects: Projects, retention: Retention) -> None:
+        self._disk = disk
         self._sessions = sessions
         self._projects = projects
         self._retention = retention
@@ -319,10 +351,10 @@ class Maintenance:
         await self.look()
 
     async def look(self) -> None:
-        self._context.disk.forget_others({session.id for session in self._sessions})
-        await asyncio.to_thread(self._context.disk.measure)
-        self._context.disk.look()
-        if self._context.disk.too_much:
+        self._disk.forget_others({session.id for session in self._sessions})
+        await asyncio.to_thread(self._disk.measure)
+        self._disk.look()
+        if self._disk.too_much:
             await asyncio.to_thread(self._projects.make_room)
         for project in await self._projects.read_again():
             logger.info("the project in %s can be read again", project.id)
@@ -354,4 +386,4 @@ class Maintenance:
                 counted(dropped, "file"),
                 first,
             )
-            self._context.disk.now(session.id, str(session.path), session.history.size)
+            self._disk.now(session.id, str(session.path), session.history.size)

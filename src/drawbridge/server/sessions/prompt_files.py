@@ -31,7 +31,7 @@ from drawbridge.text.counts import size
 logger = logging.getLogger("drawbridge.server")
 
 ALTOGETHER: Final = 500_000_000
-"""The maximum total size of one session's files, in bytes. The oldest ones are removed first, except files of queued
+"""The maximum total size of one project's files, in bytes. The oldest ones are removed first, except files of queued
 and running prompts."""
 
 EMBEDDED: Final = 20_000_000
@@ -51,7 +51,7 @@ misleading."""
 
 
 class PromptFiles:
-    """The stored files of one session. ``directory`` belongs to this object and to the agent. All methods read or write
+    """The stored files of one project. ``directory`` belongs to this object and to the agent. All methods read or write
     the disk, so they must not be called on the event loop's thread."""
 
     def __init__(self, directory: Path) -> None:
@@ -61,7 +61,7 @@ class PromptFiles:
         self, attachments: Sequence[Attachment], embeds: Callable[[Attachment], bool], in_use: Collection[str]
     ) -> tuple[tuple[Attachment, ...], tuple[PromptFile, ...]]:
         """Stores the attachments that the agent does not embed, or for which the prompt has no room. Returns all
-        attachments, the stored ones with their paths, and the stored files for the history.
+        attachments (the stored ones with their paths), and the stored files for the history.
 
         ``in_use``: the ids of the files of queued and running prompts. Raises ``ClientError`` without storing anything.
         """

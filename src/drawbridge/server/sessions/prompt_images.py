@@ -1,4 +1,5 @@
-"""The images that people have sent with prompts, as files beside the history: its records contain only their ids.
+"""The images that people have sent with prompts, as files beside the history: its records contain only their ids, media
+types, sizes and names.
 
 They are removed with the records that name them, or earlier if they take up too much room. What is sent to an agent
 does not depend on these files.
@@ -46,7 +47,7 @@ class _Prompt(Struct):
 
 
 class PromptImages:
-    """The stored images of one session. ``directory`` belongs to this object alone. All methods read or write the disk,
+    """The stored images of one project. ``directory`` belongs to this object alone. All methods read or write the disk,
     so they must not be called on the event loop's thread."""
 
     def __init__(self, directory: Path) -> None:

@@ -125,7 +125,8 @@ class Memory(Struct):
     """Whether the review belongs to all terminal sessions in a directory. Its comments are then not derived from this
     session's records."""
     elsewhere: dict[str, str] = {}
-    """Runs in which the agent worked in a directory other than the project's → that directory, newest last."""
+    """Runs in which the agent worked outside the project, or in another work tree inside it → the directory in which it
+    worked, newest last."""
     usage_complete: bool = False
     """Whether ``usage`` contains the runs of the whole history: an earlier version did not count them."""
 
@@ -197,8 +198,8 @@ class Memory(Struct):
 
     @property
     def session_key(self) -> str:
-        """The id of the current session for clients: the agent's, or one from the history if the agent has not reported
-        one."""
+        """The id of the current session for clients: the agent's, or one made from ``begun`` if the agent has not
+        reported any."""
         return self.session_id or f"log_{self.begun}"
 
     def _begins(self, title: str) -> None:

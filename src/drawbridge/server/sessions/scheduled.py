@@ -14,8 +14,8 @@ class Scheduled:
 
     def __init__(self) -> None:
         self._last: float | None = None
-        """The time of the last turn that the agent has scheduled; None if it has scheduled nothing, or all of it has
-        begun."""
+        """The time of the last turn that the agent has scheduled; None if it has scheduled nothing, or if all scheduled
+        turns have begun."""
         self._delayed_to: float | None = None
         """The end of the run that was active at the time ``_last``: the turn can't begin before the run ends. None if
         no run was active."""

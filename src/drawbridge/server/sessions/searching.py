@@ -44,7 +44,8 @@ class Searching:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self._failed: set[str] = set()
-        """Sessions whose index could not be written the last time, so that the failure is logged only once."""
+        """The ids of sessions whose index could not be updated the last time, so that the failure is logged only
+        once."""
 
     async def round(self) -> None:
         """Indexes all records that are not indexed yet. Called every ``INDEXING_SECONDS``. The histories take turns, so

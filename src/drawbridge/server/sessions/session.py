@@ -1,7 +1,8 @@
-"""One session: a conversation of an agent, managed by the server or started by a person in a terminal.
+"""What managed sessions and terminal sessions share.
 
-``Session`` contains what both kinds share: identity, history, store, approvals, and what clients see. The kinds are
-``ManagedSession`` and ``terminal_sessions.session.TerminalSession``. ``Sessions`` is the list of all sessions.
+``Session`` contains the identity, the history, the store, the approval requests, and what clients see. A
+``ManagedSession`` belongs to a project, and its history contains the project's conversations, one after the other. A
+``terminal_sessions.session.TerminalSession`` is one conversation. ``Sessions`` is the list of all sessions.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ from drawbridge.server.protocol.replies import Review
 from drawbridge.server.reviews.reviews import Wish
 from drawbridge.server.sessions import metadata, records
 from drawbridge.server.sessions.ceilings import day_of
-from drawbridge.server.sessions.context import Context
+from drawbridge.server.sessions.disk import Disk
 from drawbridge.server.sessions.metadata import instant
+from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store.lines import timestamp
 from drawbridge.server.store.log import History, Page, rebuild
 from drawbridge.server.store.search import FILE, Index
@@ -61,18 +63,20 @@ TERMINAL_PREFIX: Final = "desk_"
 class Session(ABC):
     """A session of either kind. Its methods are called on the event loop's thread."""
 
-    def __init__(self, directory: Path, data: metadata.Metadata, history: History, context: Context) -> None:
-        """``directory`` contains its metadata and its logs."""
+    def __init__(
+        self, directory: Path, data: metadata.Metadata, history: History, surfaces: Surfaces, disk: Disk
+    ) -> None:
+        """``directory`` contains its metadata, its history and its search index."""
         self.id = data.id
         self.path = Path(data.path)
         self.data = data
         self.history = history
         self.index = Index(str(directory / FILE), history)
-        self.store = SessionStore(directory, data, history, context)
+        self.store = SessionStore(directory, data, history, surfaces, disk)
         self.approvals = Approvals(
-            self.id, data.path, self.store.write, self.store.record, data.memory.verdicts, context.editors, self.decide
+            self.id, data.path, self.store.write, self.store.record, data.memory.verdicts, surfaces.editors, self.decide
         )
-        self._context = context
+        self._disk = disk
         self._holds_state = False
         """Whether ``publish_state`` does nothing, because the state will be published after something that has to come
         first."""
@@ -127,7 +131,7 @@ class Session(ABC):
     @abstractmethod
     async def decide_review(self, wish: Wish, asker: Subscriber) -> Answer[Review]:
         """Applies a decision to a part of the review; it is recorded and published like every event. During a run,
-        hunks can only be kept. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or
+        changes can only be kept. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or
         OSError."""
 
     @abstractmethod
@@ -321,14 +325,17 @@ class Session(ABC):
 
 
 class SessionStore:
-    """Records and publishes events and saves the metadata. ``directory`` contains the metadata and the logs."""
+    """Records and publishes events, and saves the metadata in ``directory``."""
 
-    def __init__(self, directory: Path, data: metadata.Metadata, history: History, context: Context) -> None:
+    def __init__(
+        self, directory: Path, data: metadata.Metadata, history: History, surfaces: Surfaces, disk: Disk
+    ) -> None:
         self.data = data
         self.history = history
         self._directory = directory
         self._path = Path(data.path)
-        self._context = context
+        self._surfaces = surfaces
+        self._disk = disk
 
     @property
     def memory(self) -> records.Memory:
@@ -351,7 +358,7 @@ class SessionStore:
 
     def has_room(self, more: int) -> bool:
         """Whether the owner's limits leave room for this many more bytes from an agent."""
-        return self._context.disk.refusal(self.data.id, more) is None
+        return self._disk.refusal(self.data.id, more) is None
 
     def check_there(self) -> None:
         """Raises ``ClientError`` if the session has been deleted, or the server is shutting down."""
@@ -365,7 +372,7 @@ class SessionStore:
         direction, message = events.written(event)
         is_line = isinstance(event, AgentLine)
         record = self.history.append(direction, message, is_json=is_line)
-        self._context.disk.now(self.data.id, self.data.path, self.history.size)
+        self._disk.now(self.data.id, self.data.path, self.history.size)
         if is_line:  # most records are lines, which change nothing but the number
             self.memory.seq = record.seq
         else:
@@ -402,9 +409,9 @@ class SessionStore:
         return self._publish(stored)
 
     def _publish(self, stored: Stored) -> int | None:
-        self._context.publish(stored)
+        self._surfaces.publish(stored)
         asker = stored.asker
-        return None if asker and self._context.audience.is_catching_up(self.data.id, asker) else stored.seq
+        return None if asker and self._surfaces.audience.is_catching_up(self.data.id, asker) else stored.seq
 
     def announce(
         self, event: Event, asker: Subscriber | None = None, *, quiet: bool = False, moment: datetime | None = None
@@ -413,7 +420,7 @@ class SessionStore:
         happened, for an event that could not be written."""
         if not self.history.closed:
             asked_by = asker.id if asker is not None else ""
-            self._context.publish(Announced(self.data.id, self._path, event, asked_by, quiet, instant(moment)))
+            self._surfaces.publish(Announced(self.data.id, self._path, event, asked_by, quiet, instant(moment)))
 
     async def read(self, **where: Any) -> Page:
         """Like ``History.read``, in a thread. Raises ``ClientError`` if the session has been deleted in the
@@ -438,12 +445,12 @@ class SessionStore:
             self.save()
 
     def shares_review(self, other: SessionStore) -> None:
-        """Takes over the review's counts from another session in the same directory, since a directory has only
-        one review."""
+        """Takes over the review's counts from another terminal session in the same directory, since all terminal
+        sessions in a directory share one review."""
         self.data.review = other.data.review
 
     def catch_up(self) -> None:
-        """After a restart, updates the state with the records that the metadata does not contain yet."""
+        """After a restart, updates the state with the records that the metadata does not cover yet."""
         for record in self.history.after(self.memory.seq):
             try:
                 seq, moment, event = events.read(record.line)
@@ -517,8 +524,8 @@ class Sessions:
     sessions, each kind in the order in which they were added.
     """
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
         self._sessions: dict[str, Session] = {}
         self._tasks = BackgroundTasks(logger)
 
@@ -538,12 +545,12 @@ class Sessions:
 
     def add(self, session: Session) -> None:
         self._sessions[session.id] = session
-        self._context.disk.now(session.id, str(session.path), session.history.size)
+        self._disk.now(session.id, str(session.path), session.history.size)
 
     def remove(self, session: Session) -> None:
         """Removes the session from the list. Another session may get its id later."""
         del self._sessions[session.id]
-        self._context.disk.gone(session.id)
+        self._disk.gone(session.id)
 
     def rebuild(self) -> None:
         """Rebuilds the lost indexes of all histories in the background."""

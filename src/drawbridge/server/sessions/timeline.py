@@ -51,7 +51,8 @@ class Stretch(Struct, frozen=True):
 
 class _Position(Struct, frozen=True):
     """A position in a conversation. ``stretch``: the number of the stretch, from 0; ``before``: the number of the
-    record, or the offset in the agent's file, that follows the position; None for the end of the stretch."""
+    record that follows the position or, in the agent's own transcript, an ``Earlier.before``; None for the end of the
+    stretch."""
 
     stretch: int
     before: int | None = None

@@ -25,8 +25,8 @@ from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint
 from drawbridge.server.sessions import conversations as sessions
-from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.places import identity
+from drawbridge.server.sessions.processes import AgentProcesses
 from drawbridge.server.sessions.records import Memory
 from drawbridge.server.sessions.run import Outcome, Run, State
 from drawbridge.server.sessions.scheduled import Scheduled
@@ -125,18 +125,18 @@ class Worker:
         self,
         project_id: str,
         directory: str,
-        context: Context,
+        processes: AgentProcesses,
         checkpoints: Checkpoints,
         files: Path,
         open_in_terminal: Callable[[str], bool],
         report: Callable[[Report], None],
     ) -> None:
-        """``files``: the directory of the files that were sent with prompts. ``open_in_terminal``: whether a
-        conversation is open in a terminal. ``report`` receives the events, in order."""
+        """``files``: the directory of the files that were sent with prompts. ``open_in_terminal`` returns whether a
+        terminal session has a conversation open now. ``report`` receives the events, in order."""
         self.id = project_id
         self._directory = directory
         self._files = files
-        self._context = context
+        self._processes = processes
         self._open_in_terminal = open_in_terminal
         self._report = report
         self._process: base.AgentProcess | None = None
@@ -166,7 +166,7 @@ class Worker:
         """The last checkpoint in the background: after a run, or before a run that the agent began without a prompt.
         The next checkpoint waits for it."""
         self._changing = asyncio.Lock()
-        """Held while a run is begun or a process is ended: one of these at a time, however long it takes."""
+        """Held while a run is begun or an idle process is ended: one of these at a time, however long it takes."""
 
     def begin(
         self,
@@ -185,7 +185,7 @@ class Worker:
         self.spawn(beginning, "beginning a run", lambda _: self._begin_failed(run))
 
     def _take(self, run: Run) -> None:
-        self._context.idle.forget(self)
+        self._processes.idle.forget(self)
         self._run = run
         self._asked_since, self._asked_seconds = None, 0.0
 
@@ -226,8 +226,9 @@ class Worker:
 
     async def _check_unused(self, agent: str, session_id: str) -> None:
         """Raises ``AgentUnusable`` if another process, for example in a terminal, has opened the idle process's
-        conversation: both would write to the same file. The start of a process includes this check."""
-        found = self._context.agents.get(agent)
+        conversation: both would write to the same file. When a process is started, the agent's driver
+        does this check, if it can."""
+        found = self._processes.agents.get(agent)
         if found is None or found.sessions is None:
             return
         users = await asyncio.to_thread(sessions.used_by, found, session_id, self.pids)
@@ -237,7 +238,7 @@ class Worker:
     async def _conversation(self, agent: str, memory: Memory) -> str:
         """The id of the conversation to resume; empty if there is no conversation, or if the agent ended before it
         stored the one that it had begun."""
-        found = self._context.agents.get(agent)
+        found = self._processes.agents.get(agent)
         if not memory.unproven or found is None or found.sessions is None:
             return memory.session_id
         is_kept = await asyncio.to_thread(found.sessions.known, Path(self._directory), memory.session_id)
@@ -270,16 +271,16 @@ class Worker:
             resume=resume,
             fork_from=continued.fork_from,
             options=options,
-            confinement=self._context.limits.confinement,
+            confinement=self._processes.limits.confinement,
             state=kept if resume else None,
             files=str(self._files.resolve()),
         )
         self._had_files = self._files.is_dir()
-        if agent not in self._context.agents:
+        if agent not in self._processes.agents:
             raise base.AgentUnusable("AGENT_NOT_FOUND", f"The server has no agent named {agent}.")
         self.agent = agent
-        self._listener = listener = _Listener(self, partial(self._context.running.ended, launch.mark))
-        self._process = await self._context.start(agent, launch, listener.receive)
+        self._listener = listener = _Listener(self, partial(self._processes.running.ended, launch.mark))
+        self._process = await self._processes.start(agent, launch, listener.receive)
         if listener.exited is not None:
             self._process = self._listener = None
             text = _last_words(listener.exited.code, listener.exited.stderr)
@@ -334,7 +335,7 @@ class Worker:
         self._process = self._kind = self._listener = None
         self._unscheduled()
         self._report(ModeSet(None))
-        self._context.idle.forget(self)
+        self._processes.idle.forget(self)
         run, self._given = self._given, None
         if run is not None:  # a run that was not given its prompt yet gets another process
             self._ended(run, "failed", error={"code": "EXECUTION_FAILED", "message": _last_words(code, stderr)})
@@ -356,7 +357,7 @@ class Worker:
         self._scheduled.run_ended(now - (time.monotonic() - run.started_at), now)
         self._look_at_schedule()
         if self._process is not None:
-            self._context.idle.keep(self)
+            self._processes.idle.keep(self)
         self._start_checkpoint(run.id, "after")
         self._report(RunEnded(run, outcome, cost_usd, error, tokens))
 
@@ -370,7 +371,7 @@ class Worker:
         """Takes a checkpoint, unless the owner has disabled checkpoints; a failure is logged. First waits for the
         ``previous`` one, so that checkpoints are taken in order, and the one after a run contains nothing that the next
         run changes."""
-        if not self._context.limits.checkpoints:
+        if not self._processes.limits.checkpoints:
             return
         if previous is not None:
             await asyncio.wait([previous])
@@ -480,7 +481,7 @@ class Worker:
         self.spawn(self._end(self._let_go()), "ending an idle process")
 
     async def _end_if_idle(self) -> None:
-        """Ends the process unless it has begun a turn in the meantime."""
+        """Ends the process unless a run has begun in the meantime."""
         if self._run is None:
             await self.end()
 
@@ -495,7 +496,7 @@ class Worker:
         process = self._process
         if process is not None:
             self._leaving.append(process)
-        self._context.idle.forget(self)
+        self._processes.idle.forget(self)
         if self._listener is not None:
             self._listener.worker = None
         self._process = self._kind = self._listener = None
@@ -553,7 +554,7 @@ class Worker:
     def cool(self) -> None:
         """Ends the idle process, or keeps it if it is working in the background."""
         if self._process is not None and self._process.busy:
-            self._context.idle.retain(self)
+            self._processes.idle.retain(self)
             return
         self.spawn(self._end_if_idle(), "ending an idle process")
 
@@ -596,7 +597,7 @@ class Worker:
         if self._run is not run or self._asked_since is not None:
             return
         now = time.monotonic()
-        idle, total = self._context.limits.idle_seconds, self._context.limits.total_seconds
+        idle, total = self._processes.limits.idle_seconds, self._processes.limits.total_seconds
         left, why = (
             idle - (now - self._last_output),
             f"The agent produced no output for {counted(idle, 'second')} and was stopped.",

@@ -1,10 +1,11 @@
-"""The history of one session. Each record is stored once, has a number, and is in a file before it is published. The
-history is read in pages.
+"""The history of a project or of a terminal session. Each record is stored once, has a number, and is in a file before
+it is published. The history is read in pages.
 
 A history is a directory of files with one JSON line for each record (``lines``), and an index of the files (``index``).
 A record begins a new file if it is the first one of a day (UTC), if the newest file would exceed 100 MiB or already
-contains 10,000 records, if records were removed, or if another program has changed the newest file. ``latest.jsonl`` is
-a symbolic link to the newest file; on file systems without links, ``latest.txt`` contains its name.
+contains 10,000 records, if records were removed, or if the newest file can't be continued: only its ends have been read
+so far, or another program has damaged its end or given it a second name. ``latest.jsonl`` is a symbolic link to the
+newest file; on file systems without links, ``latest.txt`` contains its name.
 
 A record's number (``seq``) is one more than the last number that was assigned, and is never used again while the
 directory exists. Only one process writes: the server locks its data directory.
@@ -117,8 +118,8 @@ def read_page(
     """Reads at most ``limit`` matching records, and at most ``max_bytes`` of lines (None: no limit), but at least one
     record, if any matches. Raises ``Stale`` or OSError.
 
-    ``report``: called with the file name, and the offset and length in bytes, of each damaged stretch. ``scanned``:
-    scans a file of which only the ends have been read so far, if it has to be read.
+    ``report``: called for each damaged stretch, with the name of its file, and its offset and length in bytes.
+    ``scanned``: scans a file of which only the ends have been read so far; called if the file has to be read.
     """
     records: list[Record] = []
     size = 0
@@ -211,8 +212,8 @@ class Tail:
 
 
 class History:
-    """The history of one session, opened with ``History.open``. Its methods may be called from any thread: none waits
-    for a page to be read.
+    """The history of a project or of a terminal session, opened with ``History.open``. Its methods may be called from
+    any thread: none waits for a page to be read.
 
     Between calls, it keeps at most one file open: the one that records are added to.
     """
@@ -229,8 +230,8 @@ class History:
         self._records_unsaved = self._bytes_unsaved = 0
         self._scans_unsaved = False
         self._complete = ""
-        """The name of a file to which no more records are added, although it may be the newest; empty without such a
-        file."""
+        """The name of a file to which no more records are added, although it may be the newest; empty if there is no
+        such file."""
         self._rewritten = 0
         """How often a file was replaced. Pages that were being read meanwhile have to be read again."""
 
@@ -340,8 +341,8 @@ class History:
             syncing.syncer.now(each)
 
     def _settle(self) -> None:
-        """Opens the newest file for writing, if no other program has changed it. Otherwise, no file is open, and the
-        next record begins a new one."""
+        """Opens the newest file for writing. If another program has changed it, it is read again first. If it still
+        does not match the index, or has a second name, no file is open, and the next record begins a new one."""
         if self._tail is not None:
             if self._tail.undisturbed():
                 return

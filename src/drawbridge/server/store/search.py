@@ -259,7 +259,7 @@ class Index:
 
     @property
     def _name(self) -> str:
-        """The id of the session, for the log."""
+        """The id of the project or terminal session, for the log."""
         return os.path.basename(os.path.dirname(self._path))
 
     def _check_damage(self, error: sqlite3.DatabaseError, damage: Collection[int]) -> None:

@@ -175,7 +175,7 @@ def content(line: bytes) -> Content:
 
 
 def clean(text: str) -> str:
-    """The text with "\\n" instead of "\\r\\n", and a space instead of any other control character except tabs."""
+    """The text with "\\n" instead of "\\r\\n", and a space instead of each control character except "\\n" and tabs."""
     return _CONTROLS.sub(" ", text.replace("\r\n", "\n"))
 
 

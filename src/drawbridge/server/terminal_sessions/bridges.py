@@ -3,8 +3,7 @@ editors.
 
 Claude Code's hook reports the approval request. The diff that Claude Code's bridge shows is a second surface of the
 same approval request, whichever of the two arrives first; they are matched by the agent's process, the path and the
-text.
-Gemini CLI has no such hook: its bridge's proposal is the question.
+text. Gemini CLI has no such hook: its bridge's proposal is the question.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reads a terminal session's approval requests from its history after a restart: the open ones, and how the latest of
 the others ended.
 
-The agent kept running while the server was down, and its hook still waits for the answer: it reconnects and reports the
-same question.
+If the agent kept running while the server was down, its hook or bridge still waits for the answer: it reconnects and
+reports the same question.
 """
 
 from __future__ import annotations

@@ -21,11 +21,13 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
+from drawbridge.agents.memory import MemoryWatch
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import make_private_directory, write_private
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.checkpoints.checkpoints import Checkpoints, When
 from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.unsaved import FindUnsaved
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer, Subscriber
@@ -33,7 +35,8 @@ from drawbridge.server.protocol.replies import Review as ReviewReply
 from drawbridge.server.reviews.places import Placed
 from drawbridge.server.reviews.reviewing import Reviewing
 from drawbridge.server.reviews.reviews import Review, Wish
-from drawbridge.server.sessions.context import Context
+from drawbridge.server.sessions.grants import Grants
+from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.session import SessionStore
 from drawbridge.server.terminal_sessions.shared_comments import NAME as COMMENTS
 from drawbridge.server.terminal_sessions.shared_comments import SharedComments
@@ -62,24 +65,33 @@ class ReviewedDirectory:
     checkpoint.
     """
 
-    def __init__(self, path: Path, folder: Path, context: Context, removing: asyncio.Task[None] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        folder: Path,
+        grants: Grants,
+        limits: Limits,
+        memory: MemoryWatch,
+        find_unsaved: FindUnsaved,
+        removing: asyncio.Task[None] | None = None,
+    ) -> None:
         """``removing``: the task that removes what was in ``folder`` before, if any."""
         self.path = path
         self._removing = removing
         self.folder = folder
-        self._context = context
+        self._grants = grants
+        self._limits = limits
         self._review = Review(folder.name)
-        limits = context.limits
         kept = folder if limits.checkpoints else None
         self.checkpoints = Checkpoints(
             path,
             folder.name,
             limits.confinement,
-            context.memory,
+            memory,
             kept,
             self._extend_review,
             self._active,
-            find_unsaved=context.find_unsaved,
+            find_unsaved=find_unsaved,
         )
         self._stores: dict[str, SessionStore] = {}
         """The stores of the sessions in the directory, by session id."""
@@ -100,7 +112,7 @@ class ReviewedDirectory:
         """Held while a decision is applied, or kept changes are committed."""
         self.comments = SharedComments(folder / COMMENTS, self._stores)
         self._reviewing = Reviewing(
-            str(path), self._review, self.checkpoints, self.comments, self._stores, lambda: context.ceilings
+            str(path), self._review, self.checkpoints, self.comments, self._stores, lambda: grants.ceilings
         )
         self._sending: asyncio.Future[str] | None = None
         """The last submission of comments: done once the agent has started on it, or the submission has failed."""
@@ -185,7 +197,7 @@ class ReviewedDirectory:
         return list(dict.fromkeys([*self._runs.values(), *self._expected.values()]))
 
     def _update(self) -> None:
-        if not self._context.limits.checkpoints:
+        if not self._limits.checkpoints:
             return
         active = self._active()
         if not all(run in self._begun for run in active):
@@ -218,7 +230,7 @@ class ReviewedDirectory:
 
     async def _checkpoint(self, run: str, when: When) -> bool:
         """Takes a checkpoint. Returns whether it was taken; a failure is logged."""
-        problem = await asyncio.to_thread(self._context.places.problem, self.path)
+        problem = await asyncio.to_thread(self._grants.places.problem, self.path)
         try:
             if problem is None:
                 await self._prepare()
@@ -365,7 +377,7 @@ class ReviewedDirectory:
         if not await asyncio.to_thread(self.folder.exists):
             return
         try:
-            if await asyncio.to_thread(self._context.places.problem, self.path) is None:
+            if await asyncio.to_thread(self._grants.places.problem, self.path) is None:
                 await self.checkpoints.remove()
         except (GitFailed, NoCheckpoint, OSError) as error:
             logger.warning("could not remove the checkpoints in %s: %s", self.path, error)
@@ -375,9 +387,14 @@ class ReviewedDirectory:
 class Directories:
     """The directories of all terminal sessions."""
 
-    def __init__(self, data: Path, context: Context) -> None:
+    def __init__(
+        self, data: Path, grants: Grants, limits: Limits, memory: MemoryWatch, find_unsaved: FindUnsaved
+    ) -> None:
         self._folder = data / "directories"
-        self._context = context
+        self._grants = grants
+        self._limits = limits
+        self._memory = memory
+        self._find_unsaved = find_unsaved
         self._directories: dict[Path, ReviewedDirectory] = {}
         self._removals = BackgroundTasks(logger)
         self._removing: dict[str, asyncio.Task[None]] = {}
@@ -391,8 +408,11 @@ class Directories:
         if found is None:
             folder = self._folder / _id(path)
             removing = self._removing.get(folder.name)
-            found = self._directories[path] = ReviewedDirectory(path, folder, self._context, removing)
+            found = self._directories[path] = self._reviewed(path, folder, removing)
         return found
+
+    def _reviewed(self, path: Path, folder: Path, removing: asyncio.Task[None] | None = None) -> ReviewedDirectory:
+        return ReviewedDirectory(path, folder, self._grants, self._limits, self._memory, self._find_unsaved, removing)
 
     def leave(self, directory: ReviewedDirectory, session: str) -> None:
         """Removes a session from its directory. With its last session, the directory's checkpoints and review are
@@ -419,7 +439,7 @@ class Directories:
             except OSError:
                 shutil.rmtree(folder, ignore_errors=True)
             else:
-                self._remove(ReviewedDirectory(path, folder, self._context))
+                self._remove(self._reviewed(path, folder))
 
     async def close(self) -> None:
         """Closes all directories, because the server is shutting down."""

@@ -1,5 +1,5 @@
-"""Reviews in editors: a bridge requests reviews, decides on them and comments on them with the same commands as
-clients, under the name of its editor."""
+"""Reviews in editors: a bridge (or the VS Code extension, which connects like one) requests reviews, decides on them
+and comments on them with the same commands as clients, under the name of its editor."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class EditorReviews:
 
     async def _found(self, line: wire.ReviewRequest, person: Person) -> tuple[Session, Answer[replies.Review]]:
         """The first session whose review has files, otherwise the first session, with its review. Sessions whose review
-        fails are skipped. Raises ``ClientError`` if none is left."""
+        can't be read are skipped. Raises ``ClientError`` if none is left."""
         first: tuple[Session, Answer[replies.Review]] | None = None
         problem: ClientError | None = None
         for session in self._candidates(line):

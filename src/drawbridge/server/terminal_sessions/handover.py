@@ -81,7 +81,7 @@ class Handover:
     def leave(
         self, prompt: str, review: Submission, asker: Subscriber, request_id: str | None, allowed: Callable[[], bool]
     ) -> Answer[Accepted]:
-        """Leaves ``prompt``, which consists of the comments in ``review``, with the session. Raises ``ClientError``,
+        """Leaves ``prompt``, which contains the comments in ``review``, with the session. Raises ``ClientError``,
         ``NotPrivate`` or OSError without changing anything."""
         if len(prompt) > LONGEST:
             raise ClientError("NOT_SUPPORTED", TOO_LONG)

@@ -2,8 +2,8 @@
 file in another format is ignored.
 
 It shows what no hook reports: that the user has moved the conversation to the background (the left arrow key in
-``claude``), and that the agent waits for a prompt although its turn did not end. Esc before the first words of an
-answer puts the prompt back into the box, and leaves no line in the conversation's file.
+``claude``), and that the agent waits for a prompt although its turn did not end. Pressing Esc before the first words of
+an answer puts the prompt back into the prompt box, and leaves no line in the conversation's file.
 """
 
 from __future__ import annotations

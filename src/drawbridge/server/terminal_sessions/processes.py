@@ -31,7 +31,7 @@ class Processes:
         self.latest = msgspec.convert(facts, ProcessFacts, from_attributes=True)
         """The process that reported last."""
         self._others = list(facts.others)
-        """The other processes; the one that reported last is at the end."""
+        """The other processes, in the order of their last reports."""
         self._running = {one.pid: _process(one.pid, one.began) for one in self.all if one.pid is not None}
         """The processes by PID; None if the process was gone, or another program had its PID, when it was looked up.
         Unlike ``began``, a ``psutil.Process`` does not depend on the clock, which may be set while the server is

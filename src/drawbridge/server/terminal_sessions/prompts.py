@@ -137,7 +137,7 @@ class Terminals:
 
 class Sent(Struct, frozen=True):
     """A prompt from a client. ``by``: the client's name. ``turn``: the id of the agent's turn, once it has begun; empty
-    before. ``review``: the comments that the prompt consists of, if any."""
+    before. ``review``: the comments that the prompt contains, if any."""
 
     text: str
     by: str
@@ -194,7 +194,8 @@ class Prompts:
 
     @property
     def possible(self) -> bool:
-        """Whether clients can send prompts now."""
+        """Whether clients can send prompts to this session: its agent runs in a terminal of a connected editor. A
+        prompt is still refused while the agent is busy."""
         return not self._session.ended and self._terminals.contain(self._session.pid)
 
     @property
@@ -222,8 +223,8 @@ class Prompts:
 
     async def known(self, request_id: str | None, text: str) -> Answer[Accepted] | None:
         """Returns the reply to a request that was made before, once its result is known; None if the request is new.
-        ``text``: the prompt, or the key of the comments that it consists of. Raises ``ClientError`` if the request has
-        failed, or its result can't be determined."""
+        ``text``: the prompt, or the key of the submission if it contains comments. Raises ``ClientError`` if the
+        request has failed, or its result can't be determined."""
         key = request_key(request_id, text) if request_id else None
         known = self.sent if self.sent is not None and self.sent.key == key is not None else None
         turn = self._session.memory.run_of(request_id or "", text) or (known.turn if known else "")

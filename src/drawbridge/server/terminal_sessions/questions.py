@@ -89,7 +89,7 @@ class Questions:
         """The timers that hand over subagents' approval requests to the terminal, by the requests' ids."""
         self._decided_at = 0.0
         self._undelivered: dict[str, PendingApproval] = {}
-        """Questions that were answered before their hook had reconnected after a restart."""
+        """Questions that were answered before their hook or bridge had reconnected after a restart."""
 
     def ask(self, question: Question, surface: Surface) -> PendingApproval:
         """Opens an approval request for a question from the agent. ``surface``: where it was asked."""
@@ -105,8 +105,8 @@ class Questions:
 
     def restore(self, approvals: Iterable[PendingApproval], works: int | None, latest: int | None) -> None:
         """Restores approval requests from the history. Open ones wait for a decision and for their surface to
-        reconnect. They are not published again. ``works``: as in ``Facts``; ``latest``: the PID of the agent's process,
-        if ``works`` is not known."""
+        reconnect. They are not published again. ``works``: as in ``Facts``; ``latest``: the PID of the process that
+        reported last, which is used if ``works`` is None."""
         session = self._session
         is_single = not session.processes.has_others
         for approval in approvals:
@@ -148,7 +148,7 @@ class Questions:
         self._session.withdraw(approval, IN_TERMINAL)
         self._session.changed()
 
-    # Hooks that reconnect after a restart.
+    # Hooks and bridges that reconnect after a restart.
 
     def known(self, question: str) -> PendingApproval | None:
         """The approval request for a question that a hook or bridge identifies by ``question``; None if it is new."""
@@ -196,8 +196,9 @@ class Questions:
     # How questions end.
 
     def closed(self, approval: PendingApproval, asked_by: Surface | None) -> bool:
-        """Notes that an approval request was resolved or withdrawn. ``asked_by``: the surface that asked, if a client
-        or the user in an editor has decided. Returns whether there is a decision, whose effect is then awaited."""
+        """Notes that an approval request was resolved or withdrawn. ``asked_by``: the surface that delivers the
+        decision to the agent; None if the request was withdrawn. Returns whether there is a decision, whose effect is
+        then awaited."""
         if held := self._held.pop(approval.id, None):
             held.cancel()
         if asked_by is None or approval.decision is None:
@@ -210,8 +211,8 @@ class Questions:
         return True
 
     def disconnect(self, surface: Surface) -> None:
-        """Removes a surface that can no longer reach the agent, because the agent's dialog is closed or its program has
-        ended. If the surface is the one that asked, the approval request is withdrawn."""
+        """Removes a surface that can no longer reach the agent, for example because the agent's dialog is closed or its
+        program has ended. If the surface is the one that asked, the approval request is withdrawn."""
         alive = surface.pid is None or process_alive(surface.pid)
         approvals = self._session.approvals
         for approval in approvals:

@@ -39,9 +39,11 @@ from drawbridge.server.protocol.replies import Accepted, Review
 from drawbridge.server.reviews.commenting import submission_key
 from drawbridge.server.reviews.reviews import Wish
 from drawbridge.server.sessions import metadata
-from drawbridge.server.sessions.context import Context
+from drawbridge.server.sessions.disk import Disk
+from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.metadata import instant, now
 from drawbridge.server.sessions.session import SHOWN_PROMPT, Session
+from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store.log import History
 from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions.activities import Activities, Activity
@@ -88,14 +90,17 @@ class TerminalSession(Session):
         directory: Path,
         data: metadata.Metadata,
         history: History,
-        context: Context,
+        surfaces: Surfaces,
+        disk: Disk,
+        grants: Grants,
         facts: Facts,
         terminals: Terminals,
         reviewed: ReviewedDirectory,
     ) -> None:
         """``facts``: what was stored before a restart. ``terminals``: the terminals of connected editors. ``reviewed``:
         the directory in which the agent works."""
-        super().__init__(directory, data, history, context)
+        super().__init__(directory, data, history, surfaces, disk)
+        self._grants = grants
         self.memory.shares_comments = True
         self.reviewed = reviewed
         self.checkpoints = reviewed.checkpoints
@@ -119,7 +124,7 @@ class TerminalSession(Session):
         """Whether the session was closed. Changes to its state are then no longer saved for the next start of the
         server."""
         self._carried_turn = ""
-        """The id of the turn that was active when the server was restarted; empty if none was."""
+        """The id of the turn that was active at the last restart and continued after it; empty if there was none."""
         self._is_copy = False
         """Whether the conversation is a copy of another one, and its file has no new prompt yet."""
         self._copys_prompt = ""
@@ -131,7 +136,7 @@ class TerminalSession(Session):
             self._past[run] = None
         self.questions = Questions(
             self,
-            lambda: self._context.audience.can_decide(self.id, self.path),
+            lambda: surfaces.audience.can_decide(self.id, self.path),
             is_unattended=facts.is_unattended,
         )
         self._calls: Latest[str, transcript.Call] = Latest()
@@ -244,7 +249,7 @@ class TerminalSession(Session):
         return await self.reviewed.push(command, asker, self.id)
 
     async def comment(self, command: commands.ReviewComment, asker: Subscriber) -> Answer[messages.ReviewCommented]:
-        self._context.disk.check(self.id)
+        self._disk.check(self.id)
         return await self.reviewed.comment(command, asker, self.id)
 
     async def submit_review(
@@ -284,15 +289,15 @@ class TerminalSession(Session):
         return self.turn is not None and self.turn.has(turn)
 
     def within_limits(self, mode: str | None = None) -> bool:
-        """Whether a client could have started a run in this agent's mode. ``mode``: the mode that it reports now; None
-        for the last one that it has reported. If a client could not have, returns False or raises ``ClientError`` with
-        the reason."""
+        """Whether a client could have started a run in this agent's mode. ``mode``: the mode that the agent reports
+        now; None for the last one that it has reported. If a client could not have started one, returns False or raises
+        ``ClientError`` with the reason."""
         mode = mode or self.permission_mode
-        if mode is None and not self._context.ceilings.skip_permissions:
+        if mode is None and not self._grants.ceilings.skip_permissions:
             raise ClientError("PERMISSION_DENIED", UNKNOWN_MODE)
         path, asked = str(self.path), Options(permission_mode=mode or BYPASS)
-        is_usable = self._context.places.usable(path)
-        return is_usable and self._context.within(asked, self.data.agent) == self._context.granted(path, asked)
+        is_usable = self._grants.places.usable(path)
+        return is_usable and self._grants.within(asked, self.data.agent) == self._grants.granted(path, asked)
 
     def submitted(self, review: messages.Submission, turn: str, by: str) -> None:
         self.reviewed.submitted(review, turn, by)
@@ -404,7 +409,7 @@ class TerminalSession(Session):
         self.questions.left(pid)
         self.activities.ended(pid)
         if self.turn is not None and self.turn.process in (pid, None):
-            self._finish(outcome, quiet=quiet)  # the next hook of another process at work begins a new run
+            self._finish(outcome, quiet=quiet)  # the next hook of another process that is working begins a new run
         self.changed()
 
     def end(self) -> None:
@@ -481,9 +486,9 @@ class TerminalSession(Session):
     def _begin(
         self, turn: str, prompt: str = "", *, follows: bool = False, recorded: bool = True, reported: bool = True
     ) -> None:
-        """Begins a run for a turn of the agent, unless that turn is already running. ``follows``: it belongs to the
-        current turn. ``recorded``, ``reported``: as in ``Turn``. If the agent continues a turn that was over, a new run
-        begins, because each run ends only once.
+        """Begins a run for a turn of the agent, unless that turn is already running. ``follows``: whether it continues
+        the current turn, if there is one. ``recorded``, ``reported``: as in ``Turn``. If the agent continues a turn
+        that was over, a new run begins, because each run ends only once.
         """
         if self.turn is not None and (not turn or follows or self.turn.has(turn)):
             self.turn.take(turn or self.turn.id)
@@ -702,7 +707,7 @@ class TerminalSession(Session):
                 self._prompted(entry)
             case transcript.Message():
                 self._keep(AgentLine(entry.data, self.memory.session_id))
-                # Text before a call is not the agent's last text, even if the two are equal.
+                # Text before a call is not the agent's last text, even if the last text has the same words.
                 self.last_text = "" if entry.calls or entry.results else entry.text or self.last_text
                 if entry.foreign:
                     return
@@ -728,7 +733,8 @@ class TerminalSession(Session):
             self._is_over("failed", quiet=quiet, error=error, code=code)
 
     def _handed(self, entry: transcript.Context) -> None:
-        """Records the comments that a hook has handed over to the agent, if this entry of the transcript contains them."""
+        """Records the comments that a hook has handed over to the agent, if this entry of the transcript contains
+        them."""
         left = self.handover.confirmed(entry)
         if left is None:
             return

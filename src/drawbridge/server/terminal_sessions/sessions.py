@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from drawbridge.agents.memory import MemoryWatch
 from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable, NotPrivate
 from drawbridge.core.private_files import make_private_directory
 from drawbridge.core.tasks import BackgroundTasks
@@ -25,9 +26,12 @@ from drawbridge.server.protocol.client_errors import no_project
 from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.sessions import metadata
-from drawbridge.server.sessions.context import Context
+from drawbridge.server.sessions.disk import Disk
+from drawbridge.server.sessions.grants import Grants
+from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.metadata import now
 from drawbridge.server.sessions.session import TERMINAL_PREFIX, Sessions
+from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store.log import History
 from drawbridge.server.store.syncing import FsyncPolicy
 from drawbridge.server.terminal_sessions import hook_events
@@ -58,15 +62,27 @@ class TerminalSessions:
     """Restores, adds and removes terminal sessions, and iterates over those in ``sessions`` in the order in which they
     were added."""
 
-    def __init__(self, data: Path, context: Context, fsync: FsyncPolicy, sessions: Sessions) -> None:
+    def __init__(
+        self,
+        data: Path,
+        surfaces: Surfaces,
+        disk: Disk,
+        grants: Grants,
+        limits: Limits,
+        memory: MemoryWatch,
+        fsync: FsyncPolicy,
+        sessions: Sessions,
+    ) -> None:
         self.terminals = Terminals()
         self.closed = False
         """Whether the server is shutting down: hooks and bridges that connect now wait for the next server."""
         self._directory = data / "desk"
-        self._context = context
+        self._surfaces = surfaces
+        self._disk = disk
+        self._grants = grants
         self._fsync = fsync
         self._sessions = sessions
-        self._directories = Directories(data, context)
+        self._directories = Directories(data, grants, limits, memory, surfaces.find_unsaved)
         self._reports: dict[TerminalSession, Reports] = {}
         self._removals = BackgroundTasks(logger)
         self._unreadable: set[str] = set()
@@ -167,7 +183,9 @@ class TerminalSessions:
 
     def _new(self, directory: Path, data: metadata.Metadata, history: History, facts: Facts) -> TerminalSession:
         reviewed = self._directories.of(Path(data.path))
-        return TerminalSession(directory, data, history, self._context, facts, self.terminals, reviewed)
+        return TerminalSession(
+            directory, data, history, self._surfaces, self._disk, self._grants, facts, self.terminals, reviewed
+        )
 
     def _follow(self, session: TerminalSession) -> None:
         session.reviewed.join(session.id, session.store)
@@ -257,7 +275,7 @@ class TerminalSessions:
         except OSError:
             forgotten = session.directory
         gone = ProjectGone(session.id, str(session.path))
-        self._context.publish(Announced(session.id, session.path, gone))
+        self._surfaces.publish(Announced(session.id, session.path, gone))
         return self._remove(closed, forgotten)
 
     def _close(self, session: TerminalSession, reason: str) -> asyncio.Task[None]:

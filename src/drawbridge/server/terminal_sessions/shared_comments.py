@@ -91,7 +91,8 @@ class SharedComments:
 
     @property
     def handover(self) -> Handover | None:
-        """``left`` as clients receive it; None if nothing is left, or once all its comments have been sent."""
+        """``left`` as clients receive it; None if ``left`` is None, or once all its comments have been sent or
+        removed."""
         left = self.left
         if left is None or not self._unsent(left.review):
             return None

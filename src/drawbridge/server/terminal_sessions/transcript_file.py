@@ -11,10 +11,12 @@ from typing import Final
 from drawbridge.agents.claude.sessions import ID
 
 BEGIN_BYTES: Final = 512 * 1024
-"""The number of bytes at the end of a transcript that are read at first, if the file is longer."""
+"""The number of bytes at the end of a transcript that are read at first if the file is longer, and the line that was
+read last is not known or not found."""
 
 SEARCHED_BYTES: Final = 64 * 1024 * 1024
-"""The number of bytes at the end of the file that are searched, after a restart, for the line that was read last."""
+"""The number of bytes at the end of the file that are searched for the line that was read last, after a restart or
+after the file has moved."""
 
 PORTION: Final = 1024 * 1024
 

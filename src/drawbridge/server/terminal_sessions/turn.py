@@ -31,8 +31,8 @@ MOST_TASKS: Final = 100
 
 
 class Turn:
-    """One turn of an agent. ``prompt``: the prompt that began it. ``resting``: when the agent stopped while its own
-    tasks were running (``time.monotonic``); None if it is working.
+    """One turn of an agent. ``prompt``: the prompt that began it. ``resting``: when the agent stopped while its
+    background tasks were running (``time.monotonic``); None if it is working.
 
     ``age``: seconds since it began.
 

@@ -9,8 +9,8 @@ import pytest
 
 from drawbridge.agents.claude import transcript
 from drawbridge.agents.memory import MB
-from drawbridge.server.sessions.context import Limits
 from drawbridge.server.sessions.disk import Sizes
+from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.projects import Maintenance, Retention
 from drawbridge.server.store import log as history_module
 from drawbridge.server.terminal_sessions.session import TerminalSession
@@ -40,12 +40,12 @@ async def test_a_removed_terminal_session_no_longer_counts(tmp_path: Path) -> No
         says(session, 150_000)
         for _ in range(2):
             await server.core.maintenance.look()
-            assert not server.core.context.disk.too_much
+            assert not server.core.disk.too_much
         await server.does(phone, "project_delete", session.id)
         another = begun(server)
         says(another, 150_000)
         await server.core.maintenance.look()
-        assert not server.core.context.disk.too_much
+        assert not server.core.disk.too_much
         says(another, 120_000)
         assert another.history.size < 200_000, "together they exceed the limit"
 
@@ -77,8 +77,8 @@ async def test_records_above_the_owners_limit_are_dropped(tmp_path: Path, monkey
         for _ in range(34):
             says(session, 100)
         core = server.core
-        await Maintenance(core.context, core.all_sessions, core.projects, Retention()).clean()
+        await Maintenance(core.disk, core.all_sessions, core.projects, Retention()).clean()
         assert session.history.first_seq == 1
-        await Maintenance(core.context, core.all_sessions, core.projects, Retention(bytes=3_000)).clean()
+        await Maintenance(core.disk, core.all_sessions, core.projects, Retention(bytes=3_000)).clean()
         assert session.history.first_seq > 10
         assert session.history.size < 3_000

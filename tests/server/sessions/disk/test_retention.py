@@ -104,9 +104,7 @@ async def test_a_client_sees_where_the_history_begins(tmp_path: Path, monkeypatc
         for number in range(35):
             project.history.append("claude", message(number), datetime.now(UTC) - timedelta(days=39 - number, hours=23))
         assert "first_seq" not in (await server.does(phone, "project_list"))["data"]["projects"][0]
-        await Maintenance(
-            server.core.context, server.core.all_sessions, server.core.projects, Retention(days=15)
-        ).clean()
+        await Maintenance(server.core.disk, server.core.all_sessions, server.core.projects, Retention(days=15)).clean()
         (shown,) = (await server.does(phone, "project_list"))["data"]["projects"]
         assert (shown["first_seq"], shown["last_seq"], shown["message_count"]) == (26, 35, 10)
         page = (await server.does(phone, "get_messages", id, after_seq=2, limit=3))["data"]

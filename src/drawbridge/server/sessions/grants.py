@@ -1,0 +1,73 @@
+"""What the owner allows now: the ceilings, the directories and the budgets, applied to the server's agents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from drawbridge.agents.base import Agent, Options
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.ceilings import Budgets, Ceilings, check_hours, mode_fits, reported_mode_fits, within
+from drawbridge.server.sessions.places import Places
+
+
+class Grants:
+    """What the owner allows for the server's agents. ``agents``: the agents by name."""
+
+    def __init__(self, agents: Mapping[str, Agent], ceilings: Ceilings, places: Places) -> None:
+        self.agents = agents
+        self.ceilings = ceilings
+        self.places = places
+        self.budgets = Budgets(ceilings.project_budget_usd, ceilings.day_budget_usd)
+
+    def asks(self, agent: str) -> bool:
+        """Whether the agent with that name can ask for approval; True if the server does not have that agent."""
+        return agent not in self.agents or self.agents[agent].asks
+
+    def allows(self, mode: str, agent: str) -> bool:
+        """Whether the owner allows the mode that the agent reports."""
+        return reported_mode_fits(self.ceilings, mode, own_modes=self.has_own_modes(agent))
+
+    def offers(self, mode: str, agent: str) -> bool:
+        """Whether clients may choose that mode for the agent."""
+        return mode_fits(self.ceilings, mode, own_modes=self.has_own_modes(agent))
+
+    def has_own_modes(self, agent: str) -> bool:
+        return agent in self.agents and self.agents[agent].own_modes
+
+    def within(self, options: Options, agent: str) -> Options:
+        """Applies the owner's ceilings to options for the agent with that name. Raises ``ClientError``."""
+        own_modes = self.has_own_modes(agent)
+        return within(self.ceilings, options, datetime.now(), self.places.usable, own_modes=own_modes)
+
+    def granted(self, directory: str, options: Options) -> Options:
+        """The options with which a run may begin now: their budget is at most what is left of the owner's budgets.
+        Raises ``ClientError`` if no run may begin in this directory or at this hour, or if a budget is used up."""
+        self.check_place(Path(directory))
+        now = datetime.now()
+        check_hours(self.ceilings, now)
+        left = self.budgets.left(directory, now)
+        if left is None:
+            return options
+        asked = options.max_budget_usd
+        return msgspec.structs.replace(options, max_budget_usd=left if asked is None else min(asked, left))
+
+    def check_place(self, path: Path) -> None:
+        """Raises ``ClientError`` if the project's directory may not be used now."""
+        problem = self.places.problem(path)
+        if problem is not None:
+            raise ClientError("INVALID_PATH", problem)
+
+    def spend(self, directory: str, amount: float) -> ClientError | None:
+        """Counts the cost of a run that has ended. Returns the error with which all active runs have to be stopped if
+        the day's budget is used up; otherwise None."""
+        now = datetime.now()
+        self.budgets.spend(directory, amount, now)
+        try:
+            self.budgets.left("", now)
+        except ClientError as error:
+            return error
+        return None

@@ -27,6 +27,7 @@ from drawbridge.server.protocol.messages import Answer, Frame, Subscriber, encod
 from drawbridge.server.sessions.audience import Broadcast
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.places import Places
 from tests.server.schema import check_said
 from tests.waiting import until
 
@@ -271,7 +272,7 @@ class Server:
         self.blobs = Blobs()
         self.core = Core(
             folder / "data",
-            [self.root.resolve()],
+            Places([self.root.resolve()], folder / "data"),
             {"claude": self.agent},
             self.blobs,
             limits or QUIET,

@@ -68,7 +68,7 @@ class UnaskedWrites:
         began, seen, seen_at = clock(), before, clock()
         while seen != before or clock() - began < WRITE_SECONDS:
             await asyncio.sleep(LOOK_SECONDS)
-            now = signature(path)
+            now = await asyncio.to_thread(signature, path)
             if now != seen:
                 seen, seen_at = now, clock()
             elif seen != before and clock() - seen_at >= SETTLED_SECONDS:

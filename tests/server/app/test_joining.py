@@ -398,11 +398,13 @@ async def _acts(what: str, server: Server, client: Client, project: str) -> None
 
 
 async def _comes_to_rest(server: Server, project: str) -> None:
-    for _ in range(50):
+    def has_ended() -> bool:
         if server.agent.latest.turn_open:
             server.agent.latest.ends()
-        await settled(turns=20)
-    assert not server.core.projects.get(project).busy
+        return not server.core.projects.get(project).busy
+
+    await until(has_ended, "the end of all runs")
+    await settled()
 
 
 async def test_a_client_that_catches_up_learns_what_changed_meanwhile(tmp_path: Path) -> None:

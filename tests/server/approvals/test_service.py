@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from msgspec import Raw
 
@@ -43,7 +45,7 @@ class Service:
         self.recorded: list[Recorded] = []
         self.full = False
         self.approvals = Approvals(
-            "p1", "/p", lambda event, by: self.record(event), self.record, {}, Editors(), self.decided_in_an_editor
+            "p1", "/p", lambda event, by: self.record(event), self.record, {}, Editors(Path), self.decided_in_an_editor
         )
         self.asking, self.other = Surface(), Surface()
 

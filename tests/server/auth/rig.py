@@ -29,6 +29,7 @@ from drawbridge.server.auth.scopes import Scope
 from drawbridge.server.serve import terms
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.places import Places
 from drawbridge.transport.http_server import HttpServer
 from tests.server.wire_client import WireClient, connected
 
@@ -54,7 +55,7 @@ class Server:
         writers = Writers()
         self.core = Core(
             self.data,
-            [self.roots],
+            Places([self.roots], self.data),
             {"demo": Demo()},
             blobs,
             limits,

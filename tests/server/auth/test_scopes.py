@@ -310,9 +310,9 @@ async def test_a_confined_device_reaches_only_its_own_projects(
 
 def test_directories_with_a_common_prefix_are_separate() -> None:
     device = Identity(name="phone", scope="view", device_id="1", projects=("/code/site",))
-    assert [device.sees(Path(path)) for path in ("/code/site", "/code/site/inner")] == [True, True]
+    assert [device.sees(Path(path), Path) for path in ("/code/site", "/code/site/inner")] == [True, True]
     others = ("/code/site2", "/code/site-old", "/code/site.d/x", "/code", "/code/sit", "/", "/x/code/site")
-    assert [path for path in others if device.sees(Path(path))] == []
+    assert [path for path in others if device.sees(Path(path), Path)] == []
 
 
 async def test_a_confined_device_sees_no_sibling(server: Server, owner: WireClient) -> None:

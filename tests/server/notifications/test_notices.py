@@ -173,7 +173,9 @@ def notifier(
     host: str = "me.example",
     review_seconds: float = 0.0,
 ) -> Notifier:
-    return Notifier(Subscriptions(data), Devices(data), webhook, [], host, sender, sender, patience, review_seconds)
+    return Notifier(
+        Subscriptions(data), Devices(data), Path, webhook, [], host, sender, sender, patience, review_seconds
+    )
 
 
 async def test_the_webhook_gets_the_format_of_ntfy(tmp_path: Path, sender: Sender) -> None:
@@ -452,7 +454,7 @@ async def test_a_silent_push_service_does_not_delay_the_webhook(tmp_path: Path) 
     """Ten subscriptions use a service that accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as deaf, Service().up() as ntfy:
         told = Notifier(
-            Subscriptions(tmp_path), Devices(tmp_path), ntfy.url, [], "vm", patience=0.0, review_seconds=0.0
+            Subscriptions(tmp_path), Devices(tmp_path), Path, ntfy.url, [], "vm", patience=0.0, review_seconds=0.0
         )
         try:
             for number in range(10):

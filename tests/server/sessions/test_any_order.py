@@ -109,13 +109,13 @@ class World:
         self.server.agent.may_start.set()
         if self._slot_back is not None:
             self.busy_elsewhere()
-        for _ in range(100):
-            if not self.project.busy:
-                return
+
+        def has_ended() -> bool:
             if self.process is not None and self.process.turn_open:
                 self.process.ends()
-            await settled(turns=5)
-        raise AssertionError(f"{self.project.run.state} forever")
+            return not self.project.busy
+
+        await until(has_ended, "the end of all runs")
 
 
 async def step(what: str, world: World) -> None:

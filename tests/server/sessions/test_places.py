@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions import places
+from drawbridge.server.sessions import projects
+from drawbridge.server.sessions.places import GONE, Places
+from drawbridge.server.sessions.work_trees import is_elsewhere
 from tests.server import processes
 from tests.server.core_rig import Client, Server, records, serving, settled
+from tests.waiting import PATIENCE
 
 
 @contextlib.asynccontextmanager
@@ -204,7 +208,52 @@ async def test_a_restart_with_less_allowed_runs_nothing_outside(tmp_path: Path) 
     assert (data / "projects" / project).is_dir()
 
 
+def test_where_a_directory_led_is_known_until_it_is_examined_again(tmp_path: Path) -> None:
+    places = Places([tmp_path.resolve()], tmp_path / "data")
+    at, elsewhere = tmp_path.resolve() / "at", tmp_path.resolve() / "elsewhere"
+    at.mkdir()
+    elsewhere.mkdir()
+    assert (places.leads_to(at), places.last_problem(at)) == (at, None)
+    at.rmdir()
+    at.symlink_to(elsewhere)
+    assert places.leads_to(at) == at
+    assert places.problem(at) is None
+    assert places.leads_to(at) == elsewhere
+    elsewhere.rmdir()
+    assert places.last_problem(at) is None
+    assert places.problem(at) == places.last_problem(at) == GONE
+
+
+async def test_a_disk_that_does_not_respond_hides_no_other_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second project's directory is on such a disk."""
+    monkeypatch.setattr(projects, "EXAMINING_SECONDS", 0.05)
+    asked, may_respond = threading.Event(), threading.Event()
+    phone = Client()
+    async with serving(tmp_path) as server:
+        first = await server.project(phone)
+        second = await server.project(phone, "two")
+        silent, problem = server.root / "two", Places.problem
+
+        def examined(places: Places, path: Path) -> str | None:
+            if path == silent:
+                asked.set()
+                may_respond.wait(PATIENCE)
+            return problem(places, path)
+
+        monkeypatch.setattr(Places, "problem", examined)
+        try:
+            for _ in range(20):  # more often than there are threads
+                listed = (await server.does(phone, "project_list"))["data"]["projects"]
+                assert {one["id"] for one in listed} == {first, second}
+            assert asked.is_set()
+            (await server.running(phone, first)).ends()
+        finally:
+            may_respond.set()
+
+
 def test_a_directory_with_a_name_that_is_too_long_is_in_the_project(tmp_path: Path) -> None:
     """The check must not fail for such a name, because an agent may report any directory as its working directory."""
-    assert not places.is_elsewhere(str(tmp_path / ("x" * 300)), tmp_path)
-    assert places.is_elsewhere(str(tmp_path.parent / ("x" * 300)), tmp_path)
+    assert not is_elsewhere(str(tmp_path / ("x" * 300)), tmp_path)
+    assert is_elsewhere(str(tmp_path.parent / ("x" * 300)), tmp_path)

@@ -44,7 +44,6 @@ from drawbridge.server.sessions.current_offers import CurrentOffers
 from drawbridge.server.sessions.disk import Disk
 from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.metadata import instant, instant_of, now
-from drawbridge.server.sessions.places import is_elsewhere
 from drawbridge.server.sessions.processes import AgentProcesses
 from drawbridge.server.sessions.prompt_files import PromptFiles
 from drawbridge.server.sessions.prompt_images import PromptImages
@@ -53,6 +52,7 @@ from drawbridge.server.sessions.run import Order, Outcome, Run, RunQueue, State
 from drawbridge.server.sessions.runs import Runs
 from drawbridge.server.sessions.session import SHOWN_PROMPT, Session, SessionStore
 from drawbridge.server.sessions.surfaces import Surfaces
+from drawbridge.server.sessions.work_trees import is_elsewhere
 from drawbridge.server.sessions.worker import DEFECT, NOBODY_ASKED, ModeSet, PromptGiven, Report, RunEnded, Worker
 from drawbridge.server.store.log import History
 from drawbridge.server.store.search import Part
@@ -148,6 +148,7 @@ class ManagedSession(Session):
         self._resets = 0
         """How many times the agent's process has been reset to an allowed mode."""
         self._elsewhere: str | None = None
+        self._known_problem = grants.places.last_problem(self.path)
         """The directory in which the agent works, if changes in it are not changes to the project."""
         self.offers = offers
         self._choosing = asyncio.Lock()
@@ -205,8 +206,15 @@ class ManagedSession(Session):
             "cost_usd": self.memory.cost_usd,
             "continues_at": instant_of(self.continuing.at),
             "scheduled_until": instant_of(self._worker.scheduled_until),
-            "problem": self._grants.places.problem(self.path),
+            "problem": self._grants.places.last_problem(self.path),
         }
+
+    def place_examined(self) -> None:
+        """Publishes the project's state if agents can no longer run in its directory, or can again."""
+        problem = self._grants.places.last_problem(self.path)
+        if problem != self._known_problem:
+            self._known_problem = problem
+            self.publish_state()
 
     def _of_agent(self) -> dict[str, Any]:
         offers = self.offers.known
@@ -683,7 +691,7 @@ class ManagedSession(Session):
         options = run.order.options or self.usual_options(agent)
         try:
             self._disk.check(self.id)
-            options = self._grants.granted(str(self.path), self._grants.within(options, agent))
+            options = self._grants.granted(str(self.path), self._grants.still_within(options, agent))
         except ClientError as error:
             # The run was allowed when its prompt was accepted, but it has waited since. A run that continues
             # automatically has the options that were allowed before, perhaps by an earlier server. The run is ended in

@@ -25,13 +25,13 @@ import psutil
 from msgspec import Struct
 
 from drawbridge.agents import process_tree
-from drawbridge.agents.base import Agent, AgentProcess, AgentUnusable, Event, Launch
+from drawbridge.agents.base import Agent, AgentProcess, AgentUnusable, Event, Launch, Options
 from drawbridge.agents.environment import MARK
 from drawbridge.agents.memory import MemoryWatch
 from drawbridge.core.errors import NotPrivate
 from drawbridge.core.private_files import write_private
 from drawbridge.server.sessions.limits import Limits
-from drawbridge.server.sessions.places import Places
+from drawbridge.server.sessions.places import ADDITIONAL_NOT_HERE, Places
 
 FILE: Final = "running.json"
 
@@ -271,11 +271,24 @@ class AgentProcesses:
         self.memory = MemoryWatch(limits.memory_bytes)
         self.idle = IdlePool(limits.warm_processes, limits.warm_seconds)
 
+    async def check_directories(self, directory: str, options: Options) -> None:
+        """Raises ``AgentUnusable`` if agents may not run in ``directory`` now, or may not be given one of the
+        additional directories in ``options``: directories may have been moved or replaced since the run was accepted.
+        """
+
+        def problem() -> str | None:
+            found = self._places.problem(Path(directory))
+            if found is None and not all(map(self._places.usable, options.add_dirs)):
+                return ADDITIONAL_NOT_HERE
+            return found
+
+        found = await asyncio.to_thread(problem)
+        if found is not None:
+            raise AgentUnusable("INVALID_PATH", found)
+
     async def start(self, agent: str, launch: Launch, report: Callable[[Event], None]) -> AgentProcess:
         """Starts an agent process, records it in case of a crash, and watches its memory. When the process has exited,
-        the caller has to call ``running.ended``. Raises ``AgentUnusable`` if the agent can't be started, or may not run
-        in the directory: the directory may have been moved or replaced since the run was accepted."""
-        problem = self._places.problem(Path(launch.directory))
-        if problem is not None:
-            raise AgentUnusable("INVALID_PATH", problem)
+        the caller has to call ``running.ended``. Raises ``AgentUnusable`` if the agent can't be started, or as
+        ``check_directories`` does."""
+        await self.check_directories(launch.directory, launch.options)
         return await self.running.start(partial(self.memory.start, self.agents[agent]), launch, report)

@@ -50,6 +50,7 @@ TRASH_SECONDS = 7 * 24 * 60 * 60
 MAINTENANCE_SECONDS: Final = 10.0
 """Seconds between two rounds of maintenance."""
 
+EXAMINING_SECONDS: Final = 2.0
 CLEANING_SECONDS: Final = 3600.0
 """Seconds between two cleanups of the trash and of old history."""
 
@@ -87,6 +88,7 @@ class Projects:
         self._open_in_terminal = open_in_terminal
         self._fsync = fsync
         self._unreadable: set[str] = set()
+        self._examining: asyncio.Task[list[str | None]] | None = None
         self._adding = asyncio.Lock()
         """Held while a project is added, so that no two get the same directory."""
 
@@ -160,13 +162,24 @@ class Projects:
                 found.append(self._add(project))
         return found
 
+    async def examine(self) -> None:
+        """Examines the directories of all sessions, for ``Places.last_problem`` and ``Places.leads_to``. Returns after
+        ``EXAMINING_SECONDS`` at the latest: a disk that does not respond must not hide the other sessions."""
+        if self._examining is None or self._examining.done():
+            paths = {session.path for session in self._sessions}
+            examined = asyncio.to_thread(lambda: [self._grants.places.problem(path) for path in paths])
+            self._examining = asyncio.create_task(examined)
+        await asyncio.wait([self._examining], timeout=EXAMINING_SECONDS)
+        for project in self:
+            project.place_examined()
+
     def problems(self) -> list[str]:
         """What is wrong with projects, as human-readable sentences without paths."""
         return [
             *(
                 f"{problem} No agent can run in project {one.id}."
                 for one in self
-                if (problem := self._grants.places.problem(one.path))
+                if (problem := self._grants.places.last_problem(one.path))
             ),
             *(
                 f"The project in {name} can't be read at present; the server will try again."
@@ -354,6 +367,7 @@ class Maintenance:
         self._disk.forget_others({session.id for session in self._sessions})
         await asyncio.to_thread(self._disk.measure)
         self._disk.look()
+        await self._projects.examine()
         if self._disk.too_much:
             await asyncio.to_thread(self._projects.make_room)
         for project in await self._projects.read_again():

@@ -191,16 +191,21 @@ class Worker:
 
     async def _begin(self, run: Run, agent: str, options: base.Options, continued: _Continued) -> None:
         try:
+            await self._processes.check_directories(self._directory, options)
+        except base.AgentUnusable as error:
+            # There is no checkpoint: the directory may be a link to one that the server may not touch.
+            return self._ended(run, "failed", error={"code": error.code, "message": str(error)}, checkpoint=False)
+        try:
             async with self._changing:
                 await self._checkpoint(run.id, "before", self._last_checkpoint)
                 if self._run is not run:  # it has ended in the meantime, for example because it was killed
                     return None
                 # Claude Code counts a budget from the start of its process (2.1.329): each run needs its own process.
                 budgeted = options.max_budget_usd is not None
-                place = identity(self._directory)
+                place = await asyncio.to_thread(identity, self._directory)
                 same = self._kind == (agent, options) and self._place == place
                 if self._process is not None and not self._had_files and not self._process.busy:
-                    same = same and not self._files.is_dir()
+                    same = same and not await asyncio.to_thread(self._files.is_dir)
                 if self._process is None or not same or continued.fork_from or budgeted:
                     self._warn_of_schedule()
                     await self._leave(self._let_go())
@@ -265,6 +270,7 @@ class Worker:
         resume = bool(session_id) and continued.fork_from is None
         # What was in progress has ended with its process.
         kept = msgspec.structs.replace(continued.state, tasks=(), retry=None, compacting=False)
+        files, had_files = await asyncio.to_thread(lambda: (str(self._files.resolve()), self._files.is_dir()))
         launch = base.Launch(
             directory=self._directory,
             session_id=session_id or str(uuid.uuid4()),
@@ -273,9 +279,9 @@ class Worker:
             options=options,
             confinement=self._processes.limits.confinement,
             state=kept if resume else None,
-            files=str(self._files.resolve()),
+            files=files,
         )
-        self._had_files = self._files.is_dir()
+        self._had_files = had_files
         if agent not in self._processes.agents:
             raise base.AgentUnusable("AGENT_NOT_FOUND", f"The server has no agent named {agent}.")
         self.agent = agent
@@ -347,6 +353,8 @@ class Worker:
         cost_usd: float | None = None,
         error: dict[str, Any] | None = None,
         tokens: base.Tokens | None = None,
+        *,
+        checkpoint: bool = True,
     ) -> None:
         if self._run is not run:
             return
@@ -358,7 +366,8 @@ class Worker:
         self._look_at_schedule()
         if self._process is not None:
             self._processes.idle.keep(self)
-        self._start_checkpoint(run.id, "after")
+        if checkpoint:
+            self._start_checkpoint(run.id, "after")
         self._report(RunEnded(run, outcome, cost_usd, error, tokens))
 
     def _start_checkpoint(self, run_id: str, when: Literal["before", "after"]) -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import shutil
 from hashlib import blake2b
 from pathlib import Path
@@ -403,7 +402,7 @@ class Directories:
     def of(self, path: Path) -> ReviewedDirectory:
         """The directory that ``path`` resolves to. A session has to join the directory before anything else is done
         with it."""
-        path = Path(os.path.realpath(path))
+        path = self._grants.places.leads_to(path)
         found = self._directories.get(path)
         if found is None:
             folder = self._folder / _id(path)

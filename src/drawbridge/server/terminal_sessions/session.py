@@ -295,9 +295,10 @@ class TerminalSession(Session):
         mode = mode or self.permission_mode
         if mode is None and not self._grants.ceilings.skip_permissions:
             raise ClientError("PERMISSION_DENIED", UNKNOWN_MODE)
-        path, asked = str(self.path), Options(permission_mode=mode or BYPASS)
-        is_usable = self._grants.places.usable(path)
-        return is_usable and self._grants.within(asked, self.data.agent) == self._grants.granted(path, asked)
+        asked = Options(permission_mode=mode or BYPASS)
+        is_usable = self._grants.places.last_problem(self.path) is None
+        granted = self._grants.granted(str(self.path), asked)
+        return is_usable and self._grants.within(asked, self.data.agent) == granted
 
     def submitted(self, review: messages.Submission, turn: str, by: str) -> None:
         self.reviewed.submitted(review, turn, by)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import Mapping
@@ -31,16 +32,21 @@ def environment(base: Mapping[str, str], directory: str, mark: str) -> dict[str,
     return passed_on | {"NO_COLOR": "1", "PWD": directory, MARK: mark}
 
 
-def program(name: str, path: str, environment: Mapping[str, str], install: str = "") -> str:
+async def program(name: str, path: str, environment: Mapping[str, str], install: str = "") -> str:
     """The absolute path of an agent's program. ``path``: its name or path. ``install``: what to install if it is
     missing, for an agent whose program ``--agent-path`` can set.
 
     Raises ``AgentUnusable`` (AGENT_NOT_FOUND).
     """
-    found = shutil.which(path, path=environment.get("PATH"))
+    found = await asyncio.to_thread(_found, path, environment.get("PATH"))
     if found is None:
         where = f"at {path}" if os.sep in path else f"as `{path}` on PATH"
         text = f"The `{name}` agent can't run: its program was not found {where} on the server's machine."
         remedy = f"Install {install} there, or start the server with --agent-path {name}=PATH."
         raise AgentUnusable("AGENT_NOT_FOUND", f"{text} {remedy if install else 'Install it there.'}")
-    return os.path.abspath(found)
+    return found
+
+
+def _found(path: str, places: str | None) -> str | None:
+    found = shutil.which(path, path=places)
+    return None if found is None else os.path.abspath(found)

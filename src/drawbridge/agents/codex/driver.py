@@ -62,7 +62,7 @@ class Codex:
 
     async def start(self, launch: Launch, emit: Callable[[Event], None]) -> process.Process:
         words = list(arguments(launch))
-        command = [program(self.name, self._path or ROW.program, self._environment, ROW.title), *words]
+        command = [await program(self.name, self._path or ROW.program, self._environment, ROW.title), *words]
         variables = environment(self._environment, launch.directory, launch.mark)
         return await process.start(
             ROW.title,

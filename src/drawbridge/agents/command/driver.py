@@ -39,7 +39,7 @@ class Command:
                 raise AgentUnusable("VALIDATION_FAILED", f"options.{option}: {self.name} does not support options.")
         if launch.fork_from is not None:
             raise AgentUnusable("NOT_SUPPORTED", f"{self.name} can't fork a conversation.")
-        command = [program(self.name, self._command[0], self._environment), *self._command[1:]]
+        command = [await program(self.name, self._command[0], self._environment), *self._command[1:]]
         variables = environment(self._environment, launch.directory, launch.mark)
         if launch.resume:
             variables[SESSION] = launch.session_id

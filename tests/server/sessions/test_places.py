@@ -222,6 +222,9 @@ def test_where_a_directory_led_is_known_until_it_is_examined_again(tmp_path: Pat
     elsewhere.rmdir()
     assert places.last_problem(at) is None
     assert places.problem(at) == places.last_problem(at) == GONE
+    at.unlink()
+    at.symlink_to(at)
+    assert places.problem(at) == GONE
 
 
 async def test_a_disk_that_does_not_respond_hides_no_other_session(

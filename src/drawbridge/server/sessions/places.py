@@ -132,7 +132,7 @@ class Places:
         A project may have been created while the owner allowed more, and its directory may have become a link since.
         """
         real = Path(os.path.realpath(path))
-        if not real.is_dir():
+        if not os.path.isdir(real):
             problem: str | None = GONE
         else:
             problem = None if allowed(real, self.roots) and not self.is_own(real) else OUTSIDE

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions import projects
-from drawbridge.server.sessions.places import GONE, Places
+from drawbridge.server.sessions import places
+from drawbridge.server.sessions.places import GONE, SILENT, Places
 from drawbridge.server.sessions.work_trees import is_elsewhere
 from tests.server import processes
 from tests.server.core_rig import Client, Server, records, serving, settled
@@ -231,7 +231,7 @@ async def test_a_disk_that_does_not_respond_hides_no_other_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second project's directory is on such a disk."""
-    monkeypatch.setattr(projects, "EXAMINING_SECONDS", 0.05)
+    monkeypatch.setattr(places, "EXAMINING_SECONDS", 0.02)
     asked, may_respond = threading.Event(), threading.Event()
     phone = Client()
     async with serving(tmp_path) as server:
@@ -247,13 +247,16 @@ async def test_a_disk_that_does_not_respond_hides_no_other_session(
 
         monkeypatch.setattr(Places, "problem", examined)
         try:
-            for _ in range(20):  # more often than there are threads
+            for _ in range(40):  # more often than there are threads
                 listed = (await server.does(phone, "project_list"))["data"]["projects"]
-                assert {one["id"] for one in listed} == {first, second}
+                assert {one["id"]: one.get("problem") for one in listed} == {first: None, second: SILENT}
+                with pytest.raises(ClientError, match="does not respond"):
+                    await server.does(phone, "execute", second, prompt="go")
             assert asked.is_set()
             (await server.running(phone, first)).ends()
         finally:
             may_respond.set()
+        (await server.running(phone, second)).ends()
 
 
 def test_a_directory_with_a_name_that_is_too_long_is_in_the_project(tmp_path: Path) -> None:

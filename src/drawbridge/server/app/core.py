@@ -211,7 +211,7 @@ class Core:
         among them or does not exist."""
         path = self.path_of(project_id)
         if identity.projects is not None and path is not None:
-            await asyncio.to_thread(self.grants.places.problem, path)
+            await self.grants.places.examine(path)
         if not self.sees(identity, project_id):
             raise ClientError("PROJECT_NOT_FOUND", "The project does not exist.", "project_id")
 

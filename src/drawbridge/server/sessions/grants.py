@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -64,7 +63,7 @@ class Grants:
 
     async def check_place(self, path: Path) -> None:
         """Raises ``ClientError`` if the project's directory may not be used now."""
-        problem = await asyncio.to_thread(self.places.problem, path)
+        problem = await self.places.examine(path)
         if problem is not None:
             raise ClientError("INVALID_PATH", problem)
 

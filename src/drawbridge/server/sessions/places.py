@@ -3,6 +3,7 @@ A project can't be inside another project."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections import deque
@@ -15,6 +16,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 
 LONGEST = 4096
 
+EXAMINING_SECONDS: Final = 2.0
 SEARCH_SECONDS: Final = 1.0
 MOST_SEARCHED: Final = 20_000
 """The maximum number of directory entries that the search for repositories examines."""
@@ -99,6 +101,7 @@ def usable(given: str, roots: Iterable[Path]) -> bool:
 ADDITIONAL_NOT_HERE = "An additional directory was not found, or this server does not allow it."
 OUTSIDE = "This project is outside the directories that the owner allows (--allow)."
 GONE = "The directory of this project does not exist."
+SILENT = "The disk that contains the directory of this project does not respond."
 
 
 class _Seen(NamedTuple):
@@ -113,13 +116,15 @@ class Places:
     the server's own data directory.
 
     A disk may be slow or not respond at all, so the event loop never examines a directory: whoever is about to use one
-    calls ``problem`` in a thread, and everything else uses what was found then.
+    calls ``examine``, and everything else uses what was found then.
     """
 
     def __init__(self, roots: Iterable[Path], data: Path) -> None:
         self.roots = tuple(roots)
         self.data = data
         self._seen: dict[Path, _Seen] = {}
+        self._examining: dict[Path, asyncio.Task[str | None]] = {}
+        self._examining_all: asyncio.Task[None] | None = None
 
     def is_own(self, path: Path) -> bool:
         """Whether a path belongs to the server's data: tokens, histories and the audit log. No agent runs there."""
@@ -141,13 +146,45 @@ class Places:
         self._seen[path] = _Seen(real, problem)
         return problem
 
+    async def examine(self, path: Path) -> str | None:
+        """Returns what ``problem`` returns. If the disk does not respond, returns ``SILENT`` after
+        ``EXAMINING_SECONDS``; at most one thread waits for each directory."""
+        examining = self._examining.get(path)
+        if examining is None:
+            examining = self._examining[path] = asyncio.create_task(asyncio.to_thread(self.problem, path))
+            examining.add_done_callback(lambda _: self._examining.pop(path))
+        await asyncio.wait([examining], timeout=EXAMINING_SECONDS)
+        return examining.result() if examining.done() else self._silent(path)
+
+    async def examine_all(self, paths: Iterable[Path]) -> None:
+        """Examines these directories, except those that are being examined already. Returns after
+        ``EXAMINING_SECONDS`` at the latest; immediately if an earlier call is still waiting for a disk."""
+        if self._examining_all is not None and not self._examining_all.done():
+            return
+        waiting = [path for path in paths if path not in self._examining]
+
+        def examine() -> None:
+            while waiting:
+                self.problem(waiting[-1])
+                waiting.pop()
+
+        self._examining_all = asyncio.create_task(asyncio.to_thread(examine))
+        await asyncio.wait([self._examining_all], timeout=EXAMINING_SECONDS)
+        if not self._examining_all.done() and waiting:
+            self._silent(waiting[-1])
+
+    def _silent(self, path: Path) -> str:
+        seen = self._seen.get(path)
+        self._seen[path] = _Seen(path if seen is None else seen.leads_to, SILENT)
+        return SILENT
+
     def last_problem(self, path: Path) -> str | None:
-        """What ``problem`` returned for this directory when it was last called. Blocking if that was never."""
+        """Why agents could not run in a session's directory when it was last examined, as ``problem`` returns it.
+        Blocking if it was never examined."""
         return self._last(path).problem
 
     def leads_to(self, path: Path) -> Path:
-        """The canonical path of a session's directory when ``problem`` was last called for it. Blocking if that was
-        never."""
+        """The canonical path of a session's directory when it was last examined. Blocking if it never was."""
         return self._last(path).leads_to
 
     def _last(self, path: Path) -> _Seen:

@@ -275,16 +275,12 @@ class AgentProcesses:
         """Raises ``AgentUnusable`` if agents may not run in ``directory`` now, or may not be given one of the
         additional directories in ``options``: directories may have been moved or replaced since the run was accepted.
         """
-
-        def problem() -> str | None:
-            found = self._places.problem(Path(directory))
-            if found is None and not all(map(self._places.usable, options.add_dirs)):
-                return ADDITIONAL_NOT_HERE
-            return found
-
-        found = await asyncio.to_thread(problem)
-        if found is not None:
-            raise AgentUnusable("INVALID_PATH", found)
+        problem = await self._places.examine(Path(directory))
+        for path in options.add_dirs:
+            if problem is None and not await asyncio.to_thread(self._places.usable, path):
+                problem = ADDITIONAL_NOT_HERE
+        if problem is not None:
+            raise AgentUnusable("INVALID_PATH", problem)
 
     async def start(self, agent: str, launch: Launch, report: Callable[[Event], None]) -> AgentProcess:
         """Starts an agent process, records it in case of a crash, and watches its memory. When the process has exited,

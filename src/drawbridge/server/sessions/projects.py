@@ -50,7 +50,6 @@ TRASH_SECONDS = 7 * 24 * 60 * 60
 MAINTENANCE_SECONDS: Final = 10.0
 """Seconds between two rounds of maintenance."""
 
-EXAMINING_SECONDS: Final = 2.0
 CLEANING_SECONDS: Final = 3600.0
 """Seconds between two cleanups of the trash and of old history."""
 
@@ -88,7 +87,6 @@ class Projects:
         self._open_in_terminal = open_in_terminal
         self._fsync = fsync
         self._unreadable: set[str] = set()
-        self._examining: asyncio.Task[list[str | None]] | None = None
         self._adding = asyncio.Lock()
         """Held while a project is added, so that no two get the same directory."""
 
@@ -163,13 +161,8 @@ class Projects:
         return found
 
     async def examine(self) -> None:
-        """Examines the directories of all sessions, for ``Places.last_problem`` and ``Places.leads_to``. Returns after
-        ``EXAMINING_SECONDS`` at the latest: a disk that does not respond must not hide the other sessions."""
-        if self._examining is None or self._examining.done():
-            paths = {session.path for session in self._sessions}
-            examined = asyncio.to_thread(lambda: [self._grants.places.problem(path) for path in paths])
-            self._examining = asyncio.create_task(examined)
-        await asyncio.wait([self._examining], timeout=EXAMINING_SECONDS)
+        """Examines the directories of all sessions (``Places.examine_all``)."""
+        await self._grants.places.examine_all({session.path for session in self._sessions})
         for project in self:
             project.place_examined()
 
@@ -306,7 +299,7 @@ class Projects:
         """Removes the checkpoints of a deleted project, unless its directory no longer exists or is no longer allowed.
         A failure is logged."""
         path = Path(project.path)
-        if await asyncio.to_thread(self._grants.places.problem, path) is not None:
+        if await self._grants.places.examine(path) is not None:
             return
         checkpoints = Checkpoints(path, project.id, self._processes.limits.confinement, self._processes.memory)
         try:

@@ -229,7 +229,7 @@ class ReviewedDirectory:
 
     async def _checkpoint(self, run: str, when: When) -> bool:
         """Takes a checkpoint. Returns whether it was taken; a failure is logged."""
-        problem = await asyncio.to_thread(self._grants.places.problem, self.path)
+        problem = await self._grants.places.examine(self.path)
         try:
             if problem is None:
                 await self._prepare()
@@ -376,7 +376,7 @@ class ReviewedDirectory:
         if not await asyncio.to_thread(self.folder.exists):
             return
         try:
-            if await asyncio.to_thread(self._grants.places.problem, self.path) is None:
+            if await self._grants.places.examine(self.path) is None:
                 await self.checkpoints.remove()
         except (GitFailed, NoCheckpoint, OSError) as error:
             logger.warning("could not remove the checkpoints in %s: %s", self.path, error)

@@ -45,13 +45,13 @@ the checkpoint after the run."""
 
 TIMEOUT: Final = 10.0
 WAITING: Final = 100
-"""The maximum number of notifications that wait for one of the threads."""
+"""The maximum number of notifications that wait for each thread."""
 
 TEST_SECONDS: Final = 15.0
 """The maximum number of seconds that a user waits for the result of a test."""
 
 TEST_PAUSE: Final = 5.0
-"""The minimum number of seconds between two tests of a device."""
+"""The minimum number of seconds between the end of a device's test and its next test."""
 
 GONE: Final = (404, 410)
 """HTTP statuses that mean that the subscription has ended."""

@@ -335,8 +335,8 @@ class Review:
         return trees, await self._between(git, trees, await self._decided(git, trees))
 
     async def _trees(self, git: Git) -> _Trees | None:
-        """The review's commits. None if the project has had no run, or if another program has removed the refs or set
-        them to something else."""
+        """The review's commits. None if no run has had a checkpoint yet, or if another program has removed the refs or
+        set them to something else."""
         if git in self._trees_in:
             return self._trees_in[git]
         names = ("refname:lstrip=-1", "objecttype", "objectname", "tree", "contents")

@@ -40,7 +40,7 @@ class Grants:
 
     def within(self, options: Options, agent: str) -> Options:
         """Applies the owner's ceilings to options for the agent with that name. Raises ``ClientError``. Blocking if
-        they contain additional directories."""
+        the options contain additional directories."""
         own_modes = self.has_own_modes(agent)
         return within(self.ceilings, options, datetime.now(), self.places.usable, own_modes=own_modes)
 

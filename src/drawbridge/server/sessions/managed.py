@@ -2,8 +2,8 @@
 with it.
 
 One thing happens at a time, on the event loop's thread. Events that belong to the history are written to it before they
-are published. Apart from writing to the history and the metadata, only methods that are documented as blocking block:
-what takes time is done in tasks and threads.
+are published. Apart from writing to the history and the metadata, and examining a directory that the agent has changed
+to, only methods that are documented as blocking block: what takes time is done in tasks and threads.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ class ManagedSession(Session):
         self.images = PromptImages(directory / "images")
         self.files = PromptFiles(directory / "files")
         self.storing = asyncio.Lock()
-        """Held from storing a prompt's files until the prompt is accepted: the size limit is for all files together."""
+        """Held from storing a prompt's files until the prompt is accepted or refused: the size limit is for all files
+        together."""
         self._shown_queue: tuple[messages.RunInfo, ...] = ()
         """The queue as clients last received it."""
         review = Review(data.id)
@@ -149,7 +150,8 @@ class ManagedSession(Session):
         """How many times the agent's process has been reset to an allowed mode."""
         self._elsewhere: str | None = None
         self._known_problem = grants.places.last_problem(self.path)
-        """The directory in which the agent works, if changes in it are not changes to the project."""
+        """Why agents can't run in the project's directory, as last published; None if they can. ``_elsewhere``: the
+        directory in which the agent works, if changes in it are not changes to the project."""
         self.offers = offers
         self._choosing = asyncio.Lock()
         """Held while options are changed: one change after the other, in the order in which they were requested."""
@@ -727,7 +729,7 @@ class ManagedSession(Session):
         """Begins a run for a turn that the agent has begun without a prompt, so that people can follow and stop it like
         any other. If a prompt is on its way, the turn is part of that prompt's run.
         """
-        # A queued run waits for its slot; the agent's turn needs none, and may ask for approval at once.
+        # A queued run waits for its slot; the agent's turn needs none, and may ask for approval immediately.
         if self.run is not None and self.run.state is State.QUEUED:
             self._give_up_slot()
             self.queue.add(self.run, first=True)

@@ -28,7 +28,8 @@ LONGEST_FILE_NAME: Final = 255
 """The maximum length of a file name, in bytes."""
 
 MOST_REMEMBERED: Final = 10_000
-"""The maximum number of directories for which it is remembered where they led: more than a server has sessions."""
+"""The maximum number of directories for which the last examination is remembered: more than a server has
+sessions."""
 
 NOT_HERE = "The directory was not found, or this server does not allow it."
 
@@ -184,7 +185,7 @@ class Places:
         return self._last(path).problem
 
     def leads_to(self, path: Path) -> Path:
-        """The canonical path of a session's directory when it was last examined. Blocking if it never was."""
+        """The canonical path of a session's directory when it was last examined. Blocking if it was never examined."""
         return self._last(path).leads_to
 
     def _last(self, path: Path) -> _Seen:

@@ -261,7 +261,8 @@ class IdlePool:
 
 
 class AgentProcesses:
-    """Starts the ``agents``, by their names. ``data``: the directory with the record of the processes."""
+    """Starts agent processes. ``agents``: the agents by name. ``data``: the directory with the record of the
+    processes."""
 
     def __init__(self, agents: Mapping[str, Agent], places: Places, limits: Limits, data: Path) -> None:
         self.agents = agents

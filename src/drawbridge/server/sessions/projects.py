@@ -336,8 +336,8 @@ class Retention(Struct, frozen=True):
 
 
 class Maintenance:
-    """The regular maintenance of the server's data: measures the disk use of all ``sessions``, deletes their old
-    history, empties the trash, and retries projects that could not be read.
+    """The regular maintenance of the server's data: measures the disk use of all ``sessions``, examines their
+    directories, deletes their old history, empties the trash, and retries projects that could not be read.
     """
 
     def __init__(self, disk: Disk, sessions: Sessions, projects: Projects, retention: Retention) -> None:

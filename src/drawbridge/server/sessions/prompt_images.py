@@ -1,8 +1,8 @@
 """The images that people have sent with prompts, as files beside the history: its records contain only their ids, media
 types, sizes and names.
 
-They are removed with the records that name them, or earlier if they take up too much room. What is sent to an agent
-does not depend on these files.
+The images are removed with the records that name them, or earlier if they take up too much room. What is sent to an
+agent does not depend on these files.
 """
 
 from __future__ import annotations

@@ -252,6 +252,9 @@ async def test_a_disk_that_does_not_respond_hides_no_other_session(
                 assert {one["id"]: one.get("problem") for one in listed} == {first: None, second: SILENT}
                 with pytest.raises(ClientError, match="does not respond"):
                     await server.does(phone, "execute", second, prompt="go")
+            with pytest.raises(ClientError, match="does not respond"):
+                await server.does(phone, "review_get", second)
+            assert phone.updates("review_changed") == []
             assert asked.is_set()
             (await server.running(phone, first)).ends()
         finally:

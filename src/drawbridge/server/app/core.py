@@ -617,7 +617,8 @@ class Core:
         try:
             await self._check_place(session)
         except ClientError:
-            session.review_is_gone()
+            if self.grants.places.last_problem(session.path) != places.SILENT:
+                session.review_is_gone()
             raise
         try:
             return await session.review()

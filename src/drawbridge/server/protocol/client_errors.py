@@ -62,7 +62,8 @@ CODES: Final[Mapping[str, Kind]] = {
     # projects
     "INVALID_PATH": Kind(
         "The path can't be used or listed: it has to be absolute, exist and be inside an allowed root. "
-        "For a project: its directory no longer exists or is now outside of `--allow`, so nothing runs there."
+        "For a project: its directory no longer exists, is now outside of `--allow`, or is on a disk that does not respond, "
+        "so nothing runs there."
     ),
     "PROJECT_NOT_FOUND": Kind("No project has this ID."),
     "PROJECT_EXISTS": Kind("The directory is already a project."),

@@ -354,8 +354,9 @@ class Reviews:
 
 
 async def _wait_for_write(path: str, before: tuple[int, ...] | None, expected: str | None) -> str | None:
-    """Waits for the file to change and returns its text: ``expected`` at once, any other text once it is stable. None
-    if it was not written in time.
+    """Waits for the file to change and returns its new text: immediately if its lines are those of ``expected``,
+    otherwise once the file is stable. ``expected``: the accepted text; None if no text was accepted. Returns None if no
+    text was written in time.
     """
     clock = asyncio.get_running_loop().time
     deadline, seen, seen_at = clock() + FOLLOW_SECONDS, before, 0.0

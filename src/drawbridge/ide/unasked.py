@@ -25,7 +25,7 @@ SETTLED_SECONDS: Final = 0.2
 """Seconds without a change after which a file is considered to be complete."""
 
 WATCH_LIMIT: Final = 20
-"""The maximum number of files that are watched at once."""
+"""The maximum number of files that are watched at the same time."""
 
 # Neovim shows only one line of a message, even in `:messages`: the first sentence fits on it.
 WHY: Final = (

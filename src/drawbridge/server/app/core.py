@@ -156,7 +156,7 @@ class Core:
         self.audience.gone(client)
 
     def follow(self, topics: Sequence[commands.Topic], client: Subscriber) -> None:
-        """Sends ``client`` events about these topics from now on ("stats" is handled elsewhere)."""
+        """Subscribes ``client`` to events about these topics ("stats" is handled elsewhere)."""
         self.audience.follow(topics, client)
 
     def unfollow(self, topics: Sequence[commands.Topic], client: Subscriber) -> None:
@@ -202,8 +202,8 @@ class Core:
         await self.projects.examine()
 
     def sees(self, identity: Identity, project_id: str) -> bool:
-        """Whether the client may see the session, by where its directory last led. If the session does not exist, only
-        a client that may see all projects may."""
+        """Whether the client may see the session, by where the session's directory last led. If the session does not
+        exist, True only for a client that may see all projects."""
         return identity.sees(self.path_of(project_id), self.leads_to)
 
     async def check_sees(self, identity: Identity, project_id: str) -> None:

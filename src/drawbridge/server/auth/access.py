@@ -233,8 +233,8 @@ class Access:
         return self.identify(given.strip())
 
     def identify(self, token: str) -> Identity:
-        """The identity of a token, which is compared in constant time. If no token is required, it is always the
-        owner's. Raises ``ClientError`` if the token is not valid."""
+        """The identity of a token. The token is compared in constant time. If no token is required, the identity is
+        always the owner's. Raises ``ClientError`` if the token is not valid."""
         if self._token is None or same(token, self._token):
             return owner("")
         notified = self._notified(token)

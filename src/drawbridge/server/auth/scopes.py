@@ -66,9 +66,9 @@ class Identity(Struct, frozen=True, kw_only=True):
         return self.device is None
 
     def sees(self, path: Path | None, leads_to: Callable[[Path], Path]) -> bool:
-        """Whether it may see a project at ``path``. If the path is not known (None), only a client that may see all
-        projects may. ``leads_to`` returns the canonical path, which is checked too, because the directory may have been
-        replaced by a link to a directory that the client may not see."""
+        """Whether the client may see a project at ``path``. If the path is not known (None), True only for a client
+        that may see all projects. ``leads_to`` returns the canonical path, which is checked too, because the directory
+        may have been replaced by a link to a directory that the client may not see."""
         if self.projects is None:
             return True
         return path is not None and self._includes(path) and self._includes(leads_to(path))

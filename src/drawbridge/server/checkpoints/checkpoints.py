@@ -362,7 +362,7 @@ class Checkpoints:
         return _Collected(filtered, digest, self._before.ignoring, None)
 
     def _digest(self, git: Git) -> bytes | None:
-        """The digest of the user's index; None if only git can read that. Blocking."""
+        """The digest of the user's index; None if only git can read the index. Blocking."""
         file = git.repository.own / "index"
         version = versions([str(file)])
         if self._theirs[0] != version:

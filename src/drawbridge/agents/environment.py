@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import shutil
 from collections.abc import Mapping
 from typing import Final
 
 from drawbridge.agents import catalog
-from drawbridge.agents.base import AgentUnusable
 
 MARK: Final = "DRAWBRIDGE_AGENT"
 """The environment variable that marks an agent process of the server and everything that the agent starts. Its value is
@@ -30,23 +26,3 @@ def environment(base: Mapping[str, str], directory: str, mark: str) -> dict[str,
     for row in catalog.ROWS:
         passed_on |= row.environment
     return passed_on | {"NO_COLOR": "1", "PWD": directory, MARK: mark}
-
-
-async def program(name: str, path: str, environment: Mapping[str, str], install: str = "") -> str:
-    """The absolute path of an agent's program. ``path``: its name or path. ``install``: what to install if it is
-    missing, for an agent whose program ``--agent-path`` can set.
-
-    Raises ``AgentUnusable`` (AGENT_NOT_FOUND).
-    """
-    found = await asyncio.to_thread(_found, path, environment.get("PATH"))
-    if found is None:
-        where = f"at {path}" if os.sep in path else f"as `{path}` on PATH"
-        text = f"The `{name}` agent can't run: its program was not found {where} on the server's machine."
-        remedy = f"Install {install} there, or start the server with --agent-path {name}=PATH."
-        raise AgentUnusable("AGENT_NOT_FOUND", f"{text} {remedy if install else 'Install it there.'}")
-    return found
-
-
-def _found(path: str, places: str | None) -> str | None:
-    found = shutil.which(path, path=places)
-    return None if found is None else os.path.abspath(found)

@@ -23,7 +23,7 @@ from drawbridge.agents.base import (
     check_options,
 )
 from drawbridge.agents.codex.shown import Shown
-from drawbridge.agents.environment import environment, program
+from drawbridge.agents.environment import environment
 from drawbridge.agents.one_shot import OneShot, Turn
 from drawbridge.agents.output import session_id_of
 from drawbridge.agents.results import NO_SESSION, Failure, not_logged_in
@@ -62,7 +62,7 @@ class Codex:
 
     async def start(self, launch: Launch, emit: Callable[[Event], None]) -> process.Process:
         words = list(arguments(launch))
-        command = [await program(self.name, self._path or ROW.program, self._environment, ROW.title), *words]
+        command = [await process.program(self.name, self._path or ROW.program, self._environment, ROW.title), *words]
         variables = environment(self._environment, launch.directory, launch.mark)
         return await process.start(
             ROW.title,

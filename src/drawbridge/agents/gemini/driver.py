@@ -14,7 +14,6 @@ from drawbridge.agents import catalog, process
 from drawbridge.agents.acp import opening
 from drawbridge.agents.acp.driver import Acp, usable
 from drawbridge.agents.base import AgentUnusable, Event, Launch
-from drawbridge.agents.environment import program
 from drawbridge.agents.gemini.sessions import GeminiSessionFiles, spare
 
 ROW: Final = catalog.AGENTS["gemini"]
@@ -33,7 +32,10 @@ class Gemini(Acp):
 
     async def start(self, launch: Launch, emit: Callable[[Event], None]) -> process.Process:
         opening.check(launch.options, self.title)
-        command = [await program(self.name, self._command[0], self._environment, self.title), *self._command[1:]]
+        command = [
+            await process.program(self.name, self._command[0], self._environment, self.title),
+            *self._command[1:],
+        ]
         for directory in launch.options.add_dirs:
             if "," in directory:
                 raise AgentUnusable(

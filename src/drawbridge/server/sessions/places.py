@@ -124,8 +124,8 @@ class Places:
         self.roots = tuple(roots)
         self.data = data
         self._seen: dict[Path, _Seen] = {}
-        self._examining: dict[Path, asyncio.Task[str | None]] = {}
-        self._examining_all: asyncio.Task[None] | None = None
+        self._examining: dict[Path, asyncio.Future[str | None]] = {}
+        self._examining_all: asyncio.Future[None] | None = None
 
     def is_own(self, path: Path) -> bool:
         """Whether a path belongs to the server's data: tokens, histories and the audit log. No agent runs there."""
@@ -152,7 +152,8 @@ class Places:
         ``EXAMINING_SECONDS``; at most one thread waits for each directory."""
         examining = self._examining.get(path)
         if examining is None:
-            examining = self._examining[path] = asyncio.create_task(asyncio.to_thread(self.problem, path))
+            examining = asyncio.get_running_loop().run_in_executor(None, self.problem, path)
+            self._examining[path] = examining
             examining.add_done_callback(lambda _: self._examining.pop(path))
         await asyncio.wait([examining], timeout=EXAMINING_SECONDS)
         return examining.result() if examining.done() else self._silent(path)
@@ -169,7 +170,7 @@ class Places:
                 self.problem(waiting[-1])
                 waiting.pop()
 
-        self._examining_all = asyncio.create_task(asyncio.to_thread(examine))
+        self._examining_all = asyncio.get_running_loop().run_in_executor(None, examine)
         await asyncio.wait([self._examining_all], timeout=EXAMINING_SECONDS)
         if not self._examining_all.done() and waiting:
             self._silent(waiting[-1])

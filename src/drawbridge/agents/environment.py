@@ -1,4 +1,4 @@
-"""The program and the environment with which an agent is started."""
+"""The environment in which an agent is started."""
 
 from __future__ import annotations
 

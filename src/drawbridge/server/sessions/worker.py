@@ -486,7 +486,8 @@ class Worker:
         await self._end(self._let_go())
 
     def end_soon(self) -> None:
-        """Like ``end``, but does not wait until the process has exited. A turn that it begins now is ignored."""
+        """Like ``end``, but logs no warning about a schedule, and does not wait until the process has exited. A turn
+        that the process begins now is ignored."""
         self.spawn(self._end(self._let_go()), "ending an idle process")
 
     async def _end_if_idle(self) -> None:
@@ -550,8 +551,9 @@ class Worker:
 
     @property
     def scheduled_until(self) -> float | None:
-        """When the last turn that the agent has scheduled begins, in seconds since 1970. The time may have passed a
-        moment ago; None if it passed earlier, or if nothing is scheduled."""
+        """The earliest time at which the last turn that the agent has scheduled can begin, in seconds since 1970. It
+        may have passed less than ``scheduled.LATE_SECONDS`` ago. None if it passed earlier, or if nothing is
+        scheduled."""
         return self._scheduled.until if self.is_scheduled else None
 
     @property
@@ -582,7 +584,7 @@ class Worker:
     def spawn(
         self, work: Coroutine[Any, Any, None], what: str, failed: Callable[[Exception], None] | None = None
     ) -> asyncio.Task[None]:
-        """Starts a task of this session with ``BackgroundTasks.start``, and returns it."""
+        """Starts one of this worker's tasks with ``BackgroundTasks.start``, and returns it."""
         return self.tasks.start(work, f"{self.id}: {what}", failed)
 
     def stop_soon(self, run: Run) -> None:
@@ -600,7 +602,7 @@ class Worker:
 
     def _look(self, run: Run) -> None:
         """Stops the run if it has been silent or active for too long; otherwise, checks again at the earliest time when
-        that can be the case. Does nothing while a person is being asked."""
+        that can be the case. Checks nothing while a person is being asked, or if the run has ended."""
         if self._watch is not None:
             self._watch.cancel()
         if self._run is not run or self._asked_since is not None:

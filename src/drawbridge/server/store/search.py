@@ -125,7 +125,8 @@ class Deadline:
         self._until = time.monotonic() + SEARCH_SECONDS
 
     def end(self) -> None:
-        """Stops the request, whose result is no longer needed. May be called from any thread."""
+        """Ends the time immediately, so that a search that is still running for the request stops. May be called from
+        any thread."""
         self._until = 0.0
 
     @property

@@ -43,12 +43,12 @@ from drawbridge.server.terminal_sessions.shared_comments import SharedComments
 logger = logging.getLogger("drawbridge.server")
 
 READY_SECONDS: Final = 5.0
-"""Seconds that a tool's hook waits for the checkpoint before the run. After that, or after a git error, the agent
-continues without waiting for it."""
+"""The maximum number of seconds that a tool's hook waits for the checkpoint before the run. After that, or after a git
+error, the agent continues without it."""
 
 CLOSE_SECONDS: Final = 3.0
-"""Seconds for which the shutdown waits for checkpoints in progress. The review of a run begins with the checkpoint
-before the run, which can't be taken later because the agent continues in the meantime."""
+"""The maximum number of seconds that the shutdown waits for checkpoints in progress. The review of a run begins with
+the checkpoint before the run, which can't be taken later because the agent continues in the meantime."""
 
 AT_WORK: Final = "An agent is working in this directory. Try again when it has finished."
 

@@ -79,7 +79,7 @@ class Processes:
 
     def reported(self, process: Process, path: str, *, is_ended: bool) -> bool:
         """Notes that a hook of this process has reported, with the path of the conversation's file. ``is_ended``:
-        whether the process that reported before it has closed the conversation."""
+        whether the session has ended, so that the process that reported last no longer has the conversation open."""
         former, known = self.latest, next((one for one in self.all if one.pid == process.pid), None)
         if known is None or (process_alive(process.pid) and not self.is_alive(process.pid)):  # its PID was reused
             # It may have been started in another mode, which it has yet to report.

@@ -247,8 +247,8 @@ class Prompts:
         return self._sending
 
     def begin(self, sent: Sent, allowed: Callable[[], bool]) -> asyncio.Future[str]:
-        """Starts typing a prompt. Returns a future for the turn that the agent starts with it. Raises ``ClientError``
-        before anything is typed."""
+        """Starts typing a prompt. Returns a future for the turn that the agent starts with it; the future fails if the
+        prompt does. Raises ``ClientError``, and types nothing, if the prompt is refused now."""
         if self._sending is not None and not self._sending.done():
             raise ClientError(
                 "PROCESS_ACTIVE", "Another prompt is being typed in this terminal. Try again in a moment."

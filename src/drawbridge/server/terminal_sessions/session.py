@@ -162,7 +162,7 @@ class TerminalSession(Session):
 
     @property
     def pid(self) -> int | None:
-        """The PID of the agent's process; None if it is not known."""
+        """The PID of the agent's process that reported last; None if it is not known."""
         return self.processes.latest.pid
 
     @property
@@ -176,7 +176,7 @@ class TerminalSession(Session):
         return self.processes.latest.permission_mode
 
     def _set_mode(self, pid: int | None, mode: str | None) -> None:
-        """Sets the mode as ``Processes.set_mode`` does, and saves it at once, because prompts depend on it."""
+        """Sets the mode as ``Processes.set_mode`` does, and saves it immediately, because prompts depend on it."""
         if self.processes.set_mode(pid, mode):
             self.save()
 
@@ -330,7 +330,8 @@ class TerminalSession(Session):
     ) -> PendingApproval | None:
         """Applies a hook's event. Returns the approval request if the event is a question that waits for an answer.
         ``surface``: the hook, if it waits for an answer. ``proposal``: the change that the question is about.
-        ``handed``: the comments that the hook has handed over to the agent. ``pid``: the agent's process."""
+        ``handed``: the comments that the hook has handed over to the agent. ``pid``: the PID of the agent's process;
+        ``surface``, if given, names it instead."""
         self._reporting = surface.pid if surface is not None else pid
         if event.is_new_process and not event.permission_mode and self.processes.forget_mode(self._reporting):
             # The conversation's file still contains the mode of the previous process.
@@ -394,7 +395,7 @@ class TerminalSession(Session):
         return self.activities.of(self._reporting)
 
     def _goes_on(self) -> None:
-        """Notes that a process has the conversation open, so that the session has not ended."""
+        """Notes that a process has the conversation open: a session that had ended continues."""
         if self.ended:
             self.ended, self.continued_in = False, None
             self.save()
@@ -682,7 +683,7 @@ class TerminalSession(Session):
     def expect_prompt(self, entries: Iterable[transcript.Entry | None]) -> None:
         """Finds the first new prompt of a copy among the entries that are passed to ``add_entry`` next: the last one
         with the same words as the current turn's prompt, because an earlier prompt may have the same words. A copy's
-        file is written at once, and the first read reaches its end."""
+        file is written in one go, and the first read reaches its end."""
         if self._is_copy:
             prompts = [one for one in entries if isinstance(one, transcript.Prompt) and not one.foreign]
             same = [prompt.uuid for prompt in prompts if self._is_same(prompt)]
@@ -781,7 +782,7 @@ class TerminalSession(Session):
         return last_state(lines, session_id)
 
     def publish_reports(self) -> None:
-        """Publishes the state after lines of the conversation's file were added."""
+        """Publishes the state after lines of the conversation's file were processed."""
         self._keep_working()
         self._publish_about()
         self.publish_state()

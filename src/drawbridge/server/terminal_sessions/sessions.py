@@ -264,7 +264,7 @@ class TerminalSessions:
         """
         reason = "it was removed from the list"
         self._sessions.remove(session)
-        self._reports[session].process_all()  # a hook whose question waits for its turn is answered, too
+        self._reports[session].process_all()  # a hook whose question has not been processed yet is answered, too
         session.withdraw_all(reason)
         closed = self._close(session, reason)
         self._directories.leave(session.reviewed, session.id)

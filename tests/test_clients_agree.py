@@ -179,7 +179,7 @@ console.log(JSON.stringify({
 """
 
 
-def test_the_vs_code_extension_has_the_words_of_the_other_clients() -> None:
+def test_vs_code_describes_reviews_like_the_other_clients() -> None:
     files = [{**FILE, **one} for one in FILES]
     asked = json.dumps({"files": files, "gone": GONE, "hunks": HUNKS, "refused": REFUSED})
     command = [
@@ -219,7 +219,7 @@ def test_a_suggestion_is_the_same_text() -> None:
 
 
 @pytest.mark.parametrize("file", SENTENCES)
-def test_the_page_has_the_sentences_about_comments_commits_and_pushes(file: str) -> None:
+def test_the_web_ui_has_the_sentences_of_the_other_clients(file: str) -> None:
     """These texts are in functions that need a browser, so the test looks for them in the source."""
     source = "".join((ROOT / "web" / "src" / "review" / file).read_text().split())
     missing = [words for words in SENTENCES[file] if "".join(words.split()) not in source]

@@ -171,7 +171,8 @@ async def test_the_output_of_a_command_is_its_answer(project: Path) -> None:
     assert [event["delta"]["text"] for event in passing[1:]] == ["You said Hello, größer\n", "Done.\n"]
 
 
-async def test_json_lines_of_a_command_pass_untouched_and_may_name_its_conversation(project: Path) -> None:
+async def test_a_command_can_name_its_conversation_in_json_lines(project: Path) -> None:
+    """The lines are passed on byte for byte, and the next process receives the id in ``DRAWBRIDGE_SESSION_ID``."""
     script = """
 import os, sys
 sys.stdin.read()

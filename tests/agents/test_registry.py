@@ -60,7 +60,7 @@ def install(path: Path) -> Path:
     return path
 
 
-def test_programs_are_found_on_path_and_where_installers_put_them(alone: Path) -> None:
+def test_programs_are_found_on_path_and_in_install_directories(alone: Path) -> None:
     assert programs(Named()) == {name: Program(None) for name in ("claude", "gemini", "codex")}
     assert missing(Named()) == {name: name for name in ("claude", "gemini", "codex")}
     in_path, in_place = install(alone / "bin" / "codex"), install(alone / ".local" / "bin" / "claude")

@@ -72,7 +72,7 @@ async def test_a_server_that_is_killed_takes_its_agent_with_it(tmp_path: Path, p
         await eventually(lambda: not lives(killed.agent), "the end of the agent")
 
 
-async def test_an_agent_that_waits_for_a_decision_does_not_continue_without_its_server(tmp_path: Path) -> None:
+async def test_a_waiting_agent_does_not_continue_without_its_server(tmp_path: Path) -> None:
     """The agent must not treat the end of its input as an answer."""
     async with server("ask-and-continue", tmp_path) as killed:
         await killed.die()
@@ -83,7 +83,7 @@ async def test_an_agent_that_waits_for_a_decision_does_not_continue_without_its_
 @pytest.mark.parametrize(
     "prompt", ["child", pytest.param("escape", marks=linux), pytest.param("escape-and-die", marks=linux)]
 )
-async def test_a_server_that_is_killed_takes_with_it_what_its_agent_has_started(tmp_path: Path, prompt: str) -> None:
+async def test_killing_the_server_ends_what_its_agent_has_started(tmp_path: Path, prompt: str) -> None:
     async with server(prompt, tmp_path) as killed:
         assert lives(killed.child) or prompt == "escape-and-die"
         await killed.die()
@@ -104,7 +104,7 @@ async def test_a_supervisor_ends_as_soon_as_its_agent_does(tmp_path: Path, stopp
 
 @linux
 @pytest.mark.parametrize("words", ["escape", "child"])
-async def test_a_supervisor_that_is_killed_leaves_an_agent_that_can_be_ended(tmp_path: Path, words: str) -> None:
+async def test_an_agent_ends_when_its_supervisor_is_killed(tmp_path: Path, words: str) -> None:
     """Child processes that still have the agent's environment are found through it and ended. The owner has to end the
     others."""
     async with session(bad_agent(), tmp_path) as agent:

@@ -55,7 +55,7 @@ def test_the_agent_confirms_or_overrules_a_decision_once(approval: Approval[str]
 
 
 @given(st.lists(st.sampled_from(list(Step)), max_size=12))
-def test_in_any_order_of_steps_only_those_of_the_table_take_effect(steps: list[Step]) -> None:
+def test_in_any_order_only_the_steps_in_the_table_take_effect(steps: list[Step]) -> None:
     approval: Approval[str] = Approval("1")
     effective = []
     for step in steps:

@@ -164,7 +164,8 @@ async def test_several_in_one_directory_have_a_socket_each(folder: Path, sockets
         assert await one.person.lua("return vim.fn.getpid()") != await other.person.lua("return vim.fn.getpid()")
 
 
-async def test_nobody_else_may_connect_and_files_are_made_as_the_umask_says(nvim: Path, folder: Path) -> None:
+async def test_the_socket_is_private_and_the_umask_is_kept(nvim: Path, folder: Path) -> None:
+    """Only the user may connect, and Neovim creates files with the umask that the user has set."""
     before = os.umask(0)
     try:
         async with started(cwd=folder) as neovim:

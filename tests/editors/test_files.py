@@ -67,7 +67,7 @@ class TestReading:
             file.write(b"text")
         assert read_text(os.fsdecode(path)) == "text"
 
-    def test_a_file_as_large_as_the_limit_is_read_and_a_larger_one_is_not(self, tmp_path: Path) -> None:
+    def test_only_a_file_above_the_size_limit_is_refused(self, tmp_path: Path) -> None:
         file = tmp_path / "large.txt"
         file.write_text("x" * 1000)
         assert read_text(str(file), limit=1000) == "x" * 1000
@@ -82,7 +82,7 @@ class TestReading:
         with pytest.raises(UnusableFile, match=f"{FILE_LIMIT:,}"):
             check_text_file(str(tmp_path / "huge"))
 
-    def test_a_file_that_understates_its_size_is_held_to_the_limit_too(self) -> None:
+    def test_the_limit_applies_to_a_file_that_understates_its_size(self) -> None:
         assert read_text("/proc/self/status")
         with pytest.raises(UnusableFile, match="the limit is 10"):
             read_text("/proc/self/status", limit=10)
@@ -209,7 +209,8 @@ class TestUris:
     def test_what_is_meant_is_found(self, given: str, path: str) -> None:
         assert from_uri(given) == path
 
-    def test_a_name_that_looks_encoded_is_taken_as_it_stands_where_only_that_file_exists(self, tmp_path: Path) -> None:
+    def test_a_percent_sign_is_literal_if_only_that_file_exists(self, tmp_path: Path) -> None:
+        """If a file with the decoded name exists too, that file is meant."""
         (tmp_path / "a%20b").touch()
         assert from_uri(f"file://{tmp_path}/a%20b") == f"{tmp_path}/a%20b"
         (tmp_path / "a b").touch()

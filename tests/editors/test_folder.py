@@ -233,7 +233,7 @@ class TestWhatIsDrawn:
             await rig.reject("1")
             assert not re.search(r"\x1b\[[\d;]*m", rig.terminal.screen)
 
-    async def test_a_terminal_draws_text_in_the_order_in_which_it_is_written(self, tmp_path: Path) -> None:
+    async def test_a_terminal_draws_text_in_the_order_it_was_written(self, tmp_path: Path) -> None:
         """This applies to right-to-left text too, until the bridge ends."""
         async with folder_in_a_terminal(tmp_path) as rig:
             await rig.editor.show(proposal(tmp_path / "file.txt", OLD, NEW))
@@ -323,7 +323,8 @@ class TestWhatCountsAsAnAnswer:
         await rig.reject("1")
         assert rig.decisions == [("1", Rejected())]
 
-    async def test_half_an_answer_to_a_withdrawn_proposal_is_none_to_the_next(self, rig: FolderRig) -> None:
+    async def test_a_half_typed_answer_is_dropped_with_its_proposal(self, rig: FolderRig) -> None:
+        """It does not count as an answer to the next proposal."""
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW, id="first"))
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, "other\n", id="second"))
         await rig.until_asked()
@@ -349,7 +350,8 @@ class TestWhatCountsAsAnAnswer:
             proposals = [proposal(tmp_path / "file.txt", OLD, NEW, id=id) for id in "123"]
             assert await at.decided(*proposals) == [Accepted(NEW), Rejected(), Accepted(NEW)]
 
-    async def test_without_more_answers_proposals_are_rejected_and_the_reason_is_reported(self, tmp_path: Path) -> None:
+    async def test_each_proposal_after_the_end_of_input_is_rejected(self, tmp_path: Path) -> None:
+        """This applies to input from a pipe, and the reason is reported each time."""
         async with piped(tmp_path, b"y\n") as at:
             proposals = [proposal(tmp_path / "file.txt", OLD, NEW, id=id) for id in "123"]
             assert await at.decided(*proposals) == [Accepted(NEW), Rejected(), Rejected()]
@@ -513,9 +515,10 @@ class TestEditing:
         await rig.accept("1")
         assert rig.decisions == [("1", Accepted("one\nzwei\nthree\nfour\n"))]
 
-    async def test_the_editor_gets_a_private_file_of_the_same_name_that_is_gone_afterwards(
+    async def test_the_editor_gets_a_private_copy_with_the_same_name(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        """The copy and its directory are removed after the editor has ended."""
         seen = tmp_path / "seen"
         self.editor(monkeypatch, f'cp "$1" {seen}; stat -c %a "$(dirname "$1")" > {seen}.mode; echo "$1" > {seen}.path')
         async with piped(tmp_path, b"e\ny\n") as at:

@@ -71,7 +71,7 @@ async def test_a_link_to_a_file_is_that_file(rig: Workstation) -> None:
     assert await rig.editor.status(str(rig.folder / "real" / "new.txt")) == BufferStatus(modified=False, untitled=True)
 
 
-async def test_a_file_that_is_not_open_has_no_status_and_no_unsaved_text(rig: Workstation) -> None:
+async def test_an_unopened_file_has_no_status_and_no_unsaved_text(rig: Workstation) -> None:
     path = rig.file("a.txt", OLD)
     assert await rig.editor.status(str(path)) is None
     assert await rig.editor.unsaved_text(str(path)) is None
@@ -157,7 +157,8 @@ async def test_what_cannot_be_saved_is_refused_with_the_reason(rig: Workstation,
     assert await unchanged(rig) == before
 
 
-async def test_a_file_that_changed_on_disk_is_not_overwritten_and_not_asked_about(rig: Workstation) -> None:
+async def test_saving_never_overwrites_a_file_that_changed_on_disk(rig: Workstation) -> None:
+    """The save is refused, and Neovim does not prompt the user."""
     path = await rig.opened("a.txt", OLD)
     await rig.person.types("x")
     path.write_text("something else entirely\n")
@@ -168,7 +169,7 @@ async def test_a_file_that_changed_on_disk_is_not_overwritten_and_not_asked_abou
     assert await unchanged(rig) == before
 
 
-async def test_a_new_file_that_someone_else_made_meanwhile_is_not_overwritten(rig: Workstation) -> None:
+async def test_saving_a_new_file_never_overwrites_one_made_meanwhile(rig: Workstation) -> None:
     path = rig.folder / "new.txt"
     await rig.person.edits(path)
     await rig.person.types("imine<Esc>")
@@ -234,7 +235,8 @@ PASSAGES = [
 """The start text, the end text and ``to_end``; then whether the start text is found, and the text that is selected."""
 
 
-async def test_text_is_selected_from_the_first_match_to_the_first_behind_it(rig: Workstation) -> None:
+async def test_a_passage_is_selected_by_its_start_and_end_text(rig: Workstation) -> None:
+    """The selection begins at the first match of the start text and ends at the next match of the end text."""
     path = rig.file("a.txt", "one\ntwo three\none \u00e9t\u00e9 two\n")
     for start, end, to_end, found, selected in PASSAGES:
         opened = await rig.editor.open_file(OpenRequest(str(path), True, start, end, to_end))
@@ -312,7 +314,8 @@ async def accepted(rig: Workstation, path: Path, old: str, new: str, *, id: str 
     path.write_text(new)
 
 
-async def test_an_unmodified_buffer_shows_what_was_written_and_nothing_else_moves(rig: Workstation) -> None:
+async def test_an_unmodified_buffer_is_updated_and_nothing_else_moves(rig: Workstation) -> None:
+    """Windows, folds and cursors stay in place, and one undo restores the previous text."""
     text = "".join(f"line {number}\n" for number in range(100))
     path = await rig.opened("a.txt", text)
     await rig.person.types(":20,30fold<CR>60Gzt3l<C-w>s<C-w>k5G")
@@ -340,7 +343,8 @@ async def test_the_text_of_before_can_be_had_back_however_long(rig: Workstation)
     assert await rig.person.lua("return vim.o.undoreload") == 10_000
 
 
-async def test_unsaved_work_that_was_part_of_the_proposal_gives_way_and_can_be_undone(rig: Workstation) -> None:
+async def test_undo_restores_unsaved_work_that_a_proposal_replaced(rig: Workstation) -> None:
+    """The proposal included the unsaved work, so the buffer counts as saved once the proposal is written."""
     path = await rig.opened("a.txt", OLD)
     await rig.person.types("ggOmine<Esc>")
     await accepted(rig, path, "mine\n" + OLD, "mine\n" + NEW)
@@ -365,7 +369,7 @@ async def test_work_that_came_after_the_proposal_is_left_alone(rig: Workstation,
     assert (await rig.person.call("nvim_get_mode"))["blocking"] is False
 
 
-async def test_a_new_file_that_the_agent_wrote_appears_in_its_open_buffer(rig: Workstation) -> None:
+async def test_a_new_file_from_the_agent_appears_in_its_open_buffer(rig: Workstation) -> None:
     path = rig.folder / "new.c"
     await rig.person.edits(path)
     await accepted(rig, path, "", "import os\n")
@@ -430,7 +434,8 @@ async def test_diagnostics_count_columns_in_utf_16(rig: Workstation) -> None:
     assert (hint.range.start.line, hint.range.start.character) == (3, 5)
 
 
-async def test_a_file_without_problems_has_an_empty_entry_and_all_files_only_those_with_some(rig: Workstation) -> None:
+async def test_a_file_without_problems_has_an_empty_entry(rig: Workstation) -> None:
+    """The diagnostics of all files include only files with problems."""
     first = await rig.opened("a.txt", "one\ntwo\n\n\tfour\n")
     await rig.person.lua(PROBLEMS)
     second = await rig.opened("b.txt", OLD)

@@ -259,9 +259,10 @@ async def test_the_notice_is_on_every_tab_page(screen: ScreenRig) -> None:
     await sees(pane, NOTICE, r"\[No Name\]")
 
 
-async def test_a_screen_that_asks_for_enter_hangs_the_call_and_opens_nothing_later(
+async def test_a_proposal_at_a_hit_enter_prompt_never_opens_later(
     screen: ScreenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The call raises ``EditorHung`` instead, and the next one works as soon as the prompt is answered."""
     rig, pane = screen
     before = await rig.picture()
     await asyncio.to_thread(pane.type, ":echo 'a\nb'".replace("\n", "'.\"\\n\".'"))

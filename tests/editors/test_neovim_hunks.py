@@ -66,7 +66,7 @@ async def marked(rig: Workstation, expected: dict[str, Any]) -> None:
         assert time.monotonic() < deadline, f"{await marks(rig)} instead of {expected}"
 
 
-async def test_the_inline_view_marks_what_is_added_and_shows_what_is_removed(rig: Workstation) -> None:
+async def test_the_inline_view_marks_added_and_shows_removed_lines(rig: Workstation) -> None:
     await shown(rig, "inline")
     assert await marks(rig) == {"added": [0, 2, 5], "removed": {2: ["two"], 4: ["four"]}}
 

@@ -122,7 +122,7 @@ TERMINAL = "vim.cmd('botright new') vim.fn.termopen({ 'cat' }) vim.cmd('wincmd p
 
 
 @pytest.mark.parametrize("way", ["<C-w>j", "<C-w>ji", ":<C-u>wincmd j<CR>"])
-async def test_a_selection_survives_the_way_into_a_terminal_however_quick(rig: Workstation, way: str) -> None:
+async def test_a_selection_survives_a_quick_move_into_a_terminal(rig: Workstation, way: str) -> None:
     await rig.opened("a.txt", TEXT)
     await rig.person.lua(TERMINAL)
     await selects(rig, "gg0")
@@ -170,7 +170,8 @@ async def test_another_file_in_front_is_told(rig: Workstation) -> None:
 
 
 @pytest.mark.parametrize("line", ["x" * 99 + "\n", "\U0001f600" * 24 + "abc\n", "y" * 3_000_000 + "\n"])
-async def test_the_text_of_a_huge_selection_is_cut_and_its_range_is_not(rig: Workstation, line: str) -> None:
+async def test_only_the_text_of_a_huge_selection_is_cut(rig: Workstation, line: str) -> None:
+    """Its range still covers everything that is selected."""
     text = line * max(3_000_000 // len(line.encode()), 1)
     await rig.opened("huge.txt", text)
     selection = await selects(rig, "ggVG$")

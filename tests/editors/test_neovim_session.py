@@ -50,7 +50,7 @@ async def test_an_editor_without_the_plugin_gets_the_bridges_own_half(rig: Works
     assert rig.editor.name == "Neovim"
 
 
-async def test_a_project_with_files_of_the_plugins_name_runs_nothing_in_the_editor(tmp_path: Path) -> None:
+async def test_project_files_named_like_the_plugin_are_never_run(tmp_path: Path) -> None:
     (tmp_path / "drawbridge").mkdir()
     for name in ("drawbridge.lua", "drawbridge/link.lua", "drawbridge/init.lua"):
         (tmp_path / name).write_text("vim.g.foreign = 1")  # the current directory is on Lua's path
@@ -82,7 +82,7 @@ async def test_a_second_bridge_is_refused_while_the_first_lives(rig: Workstation
     await third.close()
 
 
-async def test_a_neovim_that_is_kept_busy_hangs_one_call_and_serves_the_next(
+async def test_a_busy_neovim_fails_one_call_and_answers_the_next(
     rig: Workstation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     end = tmp_path / "end"
@@ -283,7 +283,8 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("program", each_nvim())
-async def test_a_child_of_neovim_talks_over_stdin_and_stdout_and_ends_with_it(program: Path, tmp_path: Path) -> None:
+async def test_a_bridge_started_by_neovim_ends_with_it(program: Path, tmp_path: Path) -> None:
+    """It communicates with Neovim over stdin and stdout."""
     script = tmp_path / "bridge.py"
     script.write_text(BRIDGE)
     async with headless(program) as person:

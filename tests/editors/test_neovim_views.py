@@ -28,9 +28,7 @@ async def laid_out(rig: Workstation, layout: str, place: str = "tab") -> None:
 
 @anyhow
 @anywhere
-async def test_writing_the_proposed_text_accepts_it_and_leaves_no_trace(
-    rig: Workstation, layout: str, place: str
-) -> None:
+async def test_writing_the_proposal_accepts_it_and_leaves_no_trace(rig: Workstation, layout: str, place: str) -> None:
     path = await rig.opened("hello.txt", OLD)
     await laid_out(rig, layout, place)
     before = await rig.picture()
@@ -82,9 +80,8 @@ async def test_closing_the_view_by_any_means_rejects_once(rig: Workstation, clos
 
 
 @pytest.mark.parametrize("closing", [":q<CR>", ":tabclose<CR>"])
-async def test_the_tab_page_the_person_came_from_is_in_front_again_even_if_it_is_not_the_next_one(
-    rig: Workstation, closing: str
-) -> None:
+async def test_closing_a_view_returns_to_the_users_own_tab_page(rig: Workstation, closing: str) -> None:
+    """This holds even if that is not the next tab page."""
     path = await rig.opened("hello.txt", OLD)
     await rig.person.lua("vim.cmd('tabnew') vim.cmd('tabprevious')")
     before = await rig.picture()
@@ -132,7 +129,8 @@ async def test_folds_made_by_hand_are_as_they_were(rig: Workstation, place: str)
 
 
 @anyhow
-async def test_a_withdrawn_view_closes_without_a_decision_and_nothing_else_does(rig: Workstation, layout: str) -> None:
+async def test_withdrawing_a_proposal_closes_only_its_view(rig: Workstation, layout: str) -> None:
+    """No decision is reported."""
     path = await rig.opened("hello.txt", OLD)
     await laid_out(rig, layout)
     before = await rig.picture()
@@ -148,7 +146,7 @@ async def test_a_withdrawn_view_closes_without_a_decision_and_nothing_else_does(
     assert rig.decisions == []
 
 
-async def test_a_withdrawn_view_that_is_not_in_front_leaves_the_person_where_they_are(rig: Workstation) -> None:
+async def test_withdrawing_a_background_view_does_not_move_the_user(rig: Workstation) -> None:
     path = await rig.opened("hello.txt", OLD)
     await rig.shows(proposal(path, OLD, NEW))
     await rig.person.lua(
@@ -252,7 +250,7 @@ async def test_odd_names_of_files_are_names(rig: Workstation) -> None:
         assert await rig.picture() == before, name
 
 
-async def test_a_proposal_for_a_file_that_is_not_open_compares_with_a_copy(rig: Workstation) -> None:
+async def test_an_unopened_file_is_compared_as_a_read_only_copy(rig: Workstation) -> None:
     path = rig.file("hello.txt", OLD)
     before = await rig.picture()
     await rig.shows(proposal(path, OLD, NEW))
@@ -283,7 +281,7 @@ async def test_unsaved_work_stays_as_it_is_and_is_the_left_side(rig: Workstation
     assert await rig.person.lua("return {vim.bo.modified, vim.api.nvim_buf_line_count(0)}") == [True, 4]
 
 
-async def test_no_event_of_files_fires_and_no_plugin_of_a_file_type_runs(rig: Workstation) -> None:
+async def test_no_file_events_fire_and_no_filetype_plugins_run(rig: Workstation) -> None:
     path = await rig.opened("hello.lua", "return 1\n")
     await rig.person.lua(
         """
@@ -307,7 +305,8 @@ async def test_a_file_that_is_not_open_has_its_colours_too(rig: Workstation) -> 
     assert await rig.person.lua("return { vim.bo.syntax, vim.bo.filetype }") == ["c", ""]
 
 
-async def test_a_text_that_cannot_be_shown_is_refused_before_anything_opens(rig: Workstation) -> None:
+async def test_a_text_that_cannot_be_shown_opens_nothing(rig: Workstation) -> None:
+    """The proposal is refused with an ``UnusableFile``."""
     path = await rig.opened("hello.txt", OLD)
     before = await rig.picture()
     for text in ("nul \0\n", "lone \ud800\n"):
@@ -381,7 +380,7 @@ async def test_a_proposal_under_the_cursor_goes_before_the_newest(rig: Workstati
     assert rig.decisions == [("2", Rejected()), ("1", Accepted(NEW))]
 
 
-async def test_a_proposal_nobody_has_seen_is_opened_before_it_is_accepted(rig: Workstation) -> None:
+async def test_accepting_an_unseen_proposal_opens_it_first(rig: Workstation) -> None:
     path = await rig.opened("a.txt", OLD)
     await rig.options("{ idle_ms = 60000 }")
     await rig.person.types("j")
@@ -418,7 +417,8 @@ async def test_edits_are_not_thrown_away_by_a_slip(rig: Workstation) -> None:
     assert await rig.decided() == Rejected()
 
 
-async def test_a_line_of_the_persons_own_above_the_window_is_theirs_again(rig: Workstation) -> None:
+async def test_the_users_own_winbar_is_restored(rig: Workstation) -> None:
+    """In a Neovim without a window bar, this applies to the status line."""
     path = await rig.opened("a.txt", OLD)
     option = await rig.person.lua("return vim.fn.exists('+winbar') == 1 and 'winbar' or 'statusline'")
     own = f"return vim.api.nvim_get_option_value('{option}', {{ scope = 'local' }})"

@@ -62,9 +62,10 @@ def at(line: int, character: int, end_line: int, end_character: int) -> Range:
 
 class TestProposals:
     @each_text
-    async def test_an_accepted_one_is_reported_once_with_its_text_byte_for_byte(
+    async def test_an_accepted_proposal_is_reported_once_byte_for_byte(
         self, editor_rig: Rig, old: str, new: str, edited: str
     ) -> None:
+        """The editor does not write the file."""
         path = a_file(editor_rig, "file.txt", old)
         await editor_rig.editor.show(proposal(path, old, new))
         await editor_rig.accept("1")
@@ -155,7 +156,7 @@ class TestProposals:
         await editor_rig.editor.withdraw("1")
         assert editor_rig.decisions == [("1", Accepted(NEW))]
 
-    async def test_one_that_is_open_when_the_bridge_lets_go_reports_nothing(self, editor_rig: Rig) -> None:
+    async def test_disconnecting_with_an_open_proposal_reports_nothing(self, editor_rig: Rig) -> None:
         path = a_file(editor_rig, "file.txt", OLD)
         await editor_rig.editor.show(proposal(path, OLD, NEW))
         await editor_rig.until_asked()
@@ -245,7 +246,7 @@ class TestFiles:
         await editor_rig.type(path, NEW)
         assert await editor_rig.editor.status(str(path)) == BufferStatus(modified=True, untitled=True)
 
-    async def test_a_file_that_is_not_open_has_no_status_and_no_unsaved_text(self, editor_rig: Rig) -> None:
+    async def test_an_unopened_file_has_no_status_and_no_unsaved_text(self, editor_rig: Rig) -> None:
         path = a_file(editor_rig, "file.txt", OLD)
         assert await editor_rig.editor.status(str(path)) is None
         assert await editor_rig.editor.unsaved_text(str(path)) is None
@@ -258,7 +259,8 @@ class TestFiles:
         assert path.read_text() == OLD
 
     @having(BUFFERS)
-    async def test_a_file_that_cannot_be_written_is_not_saved_and_keeps_its_changes(self, editor_rig: Rig) -> None:
+    async def test_a_file_that_cannot_be_written_keeps_its_changes(self, editor_rig: Rig) -> None:
+        """The save is refused, and the error names the file."""
         path = a_file(editor_rig, "folder/file.txt", OLD)
         await editor_rig.open(path)
         await editor_rig.type(path, NEW)
@@ -341,7 +343,7 @@ class TestWhatTheAgentWrote:
         assert await editor_rig.editor.status(str(path)) == BufferStatus(modified=False, untitled=False)
 
     @having(BUFFERS)
-    async def test_unsaved_changes_that_were_part_of_the_proposal_become_saved(self, editor_rig: Rig) -> None:
+    async def test_unsaved_changes_in_the_proposal_become_saved(self, editor_rig: Rig) -> None:
         path = a_file(editor_rig, "file.txt", OLD)
         await editor_rig.open(path)
         await editor_rig.type(path, "unsaved\n" + OLD)
@@ -371,7 +373,8 @@ class TestWhatTheAgentWrote:
 
 
 class TestDiagnostics:
-    async def test_a_file_without_any_has_one_empty_entry_and_is_not_among_all(self, editor_rig: Rig) -> None:
+    async def test_a_file_without_diagnostics_has_one_empty_entry(self, editor_rig: Rig) -> None:
+        """It is left out when the diagnostics of all files are requested."""
         path = a_file(editor_rig, "file.txt", OLD)
         assert await editor_rig.editor.diagnostics(str(path)) == [FileDiagnostics(str(path), ())]
         assert await editor_rig.editor.diagnostics(None) == []

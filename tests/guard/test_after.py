@@ -58,7 +58,8 @@ def test_after_a_read_no_editor_is_asked(guard: Guard) -> None:
     assert neovim.asked == []
 
 
-def test_unsaved_changes_that_came_meanwhile_are_left_and_both_are_told(guard: Guard) -> None:
+def test_unsaved_changes_made_meanwhile_are_kept_and_reported(guard: Guard) -> None:
+    """Both the agent and the user are notified."""
     neovim = guard.neovim({A: KEPT}, answers={"refresh_buffer": STILL})
     told = context(guard.say(edited()))
     assert told == (
@@ -235,7 +236,8 @@ def test_a_change_is_merged_into_the_unsaved_text(guard: Guard, project: Path) -
     assert neovim.told == ["Claude Code's change to a.py was merged into yours: u undoes it"]
 
 
-def test_where_both_changed_a_line_nothing_is_touched_and_both_are_told(guard: Guard, project: Path) -> None:
+def test_a_merge_conflict_leaves_the_unsaved_text_untouched(guard: Guard, project: Path) -> None:
+    """Both changed the same line; the agent and the user are notified."""
     buffer = Merging(project, "one\nmine\nthree\nfour\nfive\n")
     neovim = guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
     told = context(write_and_tell(guard, buffer.file, "one\ntheirs\nthree\nfour\nfive\n"))

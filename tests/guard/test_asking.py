@@ -59,7 +59,7 @@ def test_an_answer_of_vs_code_is_read_however_it_is_sent(guard: Guard, manner: e
 
 
 @pytest.mark.parametrize("manner", [editors.plainly, editors.byte_by_byte, editors.between_notifications])
-def test_a_neovim_that_was_never_asked_before_is_given_the_lua_first(guard: Guard, manner: editors.Manner) -> None:
+def test_a_neovim_gets_the_lua_code_with_its_first_request(guard: Guard, manner: editors.Manner) -> None:
     neovim = guard.neovim({A: KEPT}, manner=manner, fresh=True)
     assert guard.denial(edit())
     assert neovim.methods[0] == "snapshot"
@@ -161,7 +161,8 @@ def test_an_editor_at_a_prompt_costs_less_than_the_deadline(guard: Guard) -> Non
         assert guard.say(edit(), deadline=5_000) == {}
 
 
-def test_three_hung_editors_cost_one_deadline_and_the_living_are_heard(guard: Guard) -> None:
+def test_three_hung_editors_cost_one_deadline_in_total(guard: Guard) -> None:
+    """The editor that answers is still taken into account."""
     hung = [guard.neovim(manner=manner) for manner in (editors.silent, editors.deaf, editors.busy)]
     guard.neovim({A: KEPT}, pid=1)
     with between(DEADLINE / 1000, 2.5 * DEADLINE / 1000):
@@ -195,7 +196,7 @@ def test_an_answer_of_megabytes_is_read_whole(guard: Guard) -> None:
     assert answers[0].result["open"] == list(files)
 
 
-def test_an_editor_at_work_on_a_reload_is_waited_for_a_hung_one_is_not(guard: Guard) -> None:
+def test_the_guard_waits_for_a_reload_but_not_a_hung_editor(guard: Guard) -> None:
     """A Neovim that was stopped with Ctrl-Z must not cost seconds after every tool call."""
     for manner in (editors.silent, editors.deaf, editors.at_a_prompt):
         guard.neovim(manner=manner)
@@ -208,7 +209,8 @@ def test_an_editor_at_work_on_a_reload_is_waited_for_a_hung_one_is_not(guard: Gu
     assert "/ws/a.py is on disk as written, but has unsaved changes" in told["hookSpecificOutput"]["additionalContext"]
 
 
-def test_a_hung_editor_costs_one_deadline_after_a_patch_of_many_files(guard: Guard) -> None:
+def test_a_hung_editor_costs_one_deadline_however_many_files(guard: Guard) -> None:
+    """The other editor is still asked to reload every file of the patch."""
     guard.neovim(manner=editors.silent)
     living = guard.neovim()
     patched = recorded("codex", "PostToolUse", "apply_patch")
@@ -256,9 +258,8 @@ def test_nothing_is_saved_when_the_unknown_is_denied(guard: Guard, tmp_path: Pat
 
 
 @pytest.mark.parametrize("answer", ["save", "merge"])
-def test_the_person_is_asked_about_the_unknown_once_the_known_is_safe(
-    guard: Guard, tmp_path: Path, answer: str
-) -> None:
+def test_the_user_is_asked_about_an_editor_that_did_not_answer(guard: Guard, tmp_path: Path, answer: str) -> None:
+    """The unsaved work in another editor is safe: it was saved, or the change can be merged into it."""
     file = tmp_path / "a.py"
     file.write_text("one\n")
     stuck_beside(guard, {str(file): KEPT}, answers={"buffer_text": {"text": "mine\n", "version": 1}})

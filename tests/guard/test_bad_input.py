@@ -87,9 +87,10 @@ def test_a_patch_of_nothing_is_no_opinion(guard: Guard) -> None:
 
 
 @pytest.mark.parametrize(("data", "problem"), BAD.values(), ids=BAD.keys())
-def test_with_fail_closed_it_is_denied_where_there_may_be_something_to_deny(
+def test_fail_closed_denies_input_that_cannot_be_checked(
     guard: Guard, data: bytes | dict[str, Any], problem: str
 ) -> None:
+    """``PreCompact`` is the exception: there is nothing to deny at this event."""
     answer = guard.say(data, fail="closed")
     if data == BAD["another event"][0]:
         assert answer == {}
@@ -188,9 +189,9 @@ def test_no_internal_error_lets_a_known_overwrite_through(
     assert guard.denial(edit()) == hook.KEPT
 
 
-def test_closed_stays_closed_where_not_even_the_failure_can_be_told(
-    guard: Guard, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fail_closed_denies_even_if_the_failure_handler_fails(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a call, or if ``fail`` is not ``closed``, the guard has no opinion."""
+
     def broken(*_: object, **__: object) -> None:
         raise MemoryError
 
@@ -281,7 +282,7 @@ def test_another_users_state_directory_is_left_alone(guard: Guard) -> None:
 
 
 @pytest.mark.parametrize("log_file", ["/missing/directory/guard.log", "/", "/dev/full", "a\0b"])
-def test_a_log_file_that_cannot_be_written_does_not_open_what_is_closed(guard: Guard, log_file: str) -> None:
+def test_fail_closed_works_without_a_writable_log_file(guard: Guard, log_file: str) -> None:
     assert "not JSON" in guard.denial(b"hello", fail="closed", log_file=log_file)
 
 
@@ -319,14 +320,13 @@ def test_a_bad_settings_file_never_stops_an_agent(guard: Guard, home: Path) -> N
         assert problem in guard.log[-1]
 
 
-def test_what_was_set_to_be_closed_stays_closed_beside_a_bad_setting(guard: Guard) -> None:
+def test_fail_closed_applies_despite_another_invalid_setting(guard: Guard) -> None:
     ended = processes.run(processes.command("--fail", "closed", "--deadline", "soon"), edit())
     assert "--deadline must be" in decision(ended.answer, "deny")
 
 
-def test_a_name_of_a_setting_in_the_environment_that_is_wrong_is_reported(
-    guard: Guard, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_invalid_setting_in_the_environment_is_reported(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log names the valid values, and the edit is not denied."""
     monkeypatch.setenv("DRAWBRIDGE_HOOK_POLICY", "all")
     assert processes.run(processes.command(), edit()).answer == {}
     assert "DRAWBRIDGE_HOOK_POLICY must be one of current, visible, any, not all" in guard.log[0]

@@ -179,7 +179,8 @@ def test_restoring_without_a_copy_is_refused(kept: Path, tmp_path: Path, which: 
     assert errors.count("\n") == 1
 
 
-def test_a_place_that_cannot_be_written_is_reported_and_nothing_lost(kept: Path, tmp_path: Path) -> None:
+def test_a_copy_is_kept_if_its_file_cannot_be_written(kept: Path, tmp_path: Path) -> None:
+    """The message names the file, the reason and the path of the copy."""
     (tmp_path / "file").write_text("x")
     copy = copied(kept, tmp_path / "file" / "a.py", "then\n")
     code, output, errors = restore("1", socket_dir=str(tmp_path))

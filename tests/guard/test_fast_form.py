@@ -122,7 +122,7 @@ def test_the_command_says_the_same_as_the_fast_form(guard: Guard, home: Path, ag
     assert fast.answer == slow.answer != {}
 
 
-def test_a_directory_with_modules_of_the_same_names_is_not_looked_at(guard: Guard, home: Path, tmp_path: Path) -> None:
+def test_modules_in_the_working_directory_are_not_imported(guard: Guard, home: Path, tmp_path: Path) -> None:
     """An agent's working directory is full of other people's files, which the guard must not import."""
     for name in ("select", "_socket", "posix", "drawbridge", "re", "os"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit(17)")

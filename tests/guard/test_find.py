@@ -97,9 +97,8 @@ def test_sockets_with_other_names_are_ignored(home: Path, listen: Callable[[Path
     assert found_in(place) == {}
 
 
-def test_the_usual_places_are_tmp_and_those_that_the_environment_names(
-    home: Path, listen: Callable[[Path], str]
-) -> None:
+def test_sockets_are_found_in_tmpdir_and_xdg_runtime_dir(home: Path, listen: Callable[[Path], str]) -> None:
+    """Without these two variables, their directories are not searched."""
     here = [listen(home.parent / "tmp" / "nvim.1.0"), listen(home.parent / "run" / "nvim.1.0")]
     environ = {b"TMPDIR": os.environb[b"TMPDIR"] + b"/", b"XDG_RUNTIME_DIR": os.environb[b"XDG_RUNTIME_DIR"]}
     found = [path for path, _ in find.sockets(None, environ) if path.startswith(str(home.parent))]
@@ -114,16 +113,15 @@ def test_a_place_that_is_named_twice_is_looked_at_once(home: Path, listen: Calla
     assert [found for found, _ in find.sockets(None, environ) if found.endswith("/tmp/nvim.1.0")] == [path]
 
 
-def test_the_neovim_in_whose_terminal_the_agent_runs_is_found_wherever_it_is(
-    home: Path, listen: Callable[[Path], str]
-) -> None:
+def test_the_neovim_that_runs_the_agent_is_found_at_any_path(home: Path, listen: Callable[[Path], str]) -> None:
+    """``NVIM`` contains the path of its socket; any value that is not the path of a socket is ignored."""
     path = listen(home / "elsewhere" / "any name")
     assert found_in(home.parent / "tmp", NVIM=path) == {path: find.NEOVIM}
     for no_path in ("127.0.0.1:6666", "any name", "", f"{path}x", str(home)):
         assert found_in(home.parent / "tmp", NVIM=no_path) == {}
 
 
-def test_a_neovim_of_another_configuration_is_found_by_its_own_name(
+def test_a_neovim_with_its_own_app_name_is_found(
     home: Path, listen: Callable[[Path], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With ``NVIM_APPNAME=my.vim``, the socket's name begins with "my.vim". Other programs' sockets are left alone."""
@@ -218,7 +216,7 @@ def test_what_a_killed_editor_left_is_swept(guard: Guard, kind: str) -> None:
     assert guard.log == []
 
 
-def test_only_our_own_form_is_swept_and_only_if_the_process_is_gone(guard: Guard) -> None:
+def test_sockets_of_running_or_other_programs_are_not_swept(guard: Guard) -> None:
     """A process that is alive may be about to listen, and sockets with other names belong to other programs."""
     kept = [
         dead(guard.sockets / name)

@@ -124,5 +124,6 @@ def test_tuples_are_lists_and_half_pairs_survive() -> None:
     assert json_text.parse(b'"\\udce9"') == "\udce9"
 
 
-def test_a_number_too_large_for_a_float_is_infinite_as_json_has_it() -> None:
+def test_a_number_too_large_for_a_float_is_infinity() -> None:
+    """The ``json`` package does the same."""
     assert math.isinf(json_text.parse(b"1e999"))

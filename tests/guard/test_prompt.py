@@ -197,7 +197,7 @@ def test_a_link_to_the_project_leads_there(
 # Files with unsaved changes.
 
 
-def test_files_with_unsaved_changes_are_listed_once_with_all_their_editors(
+def test_an_unsaved_file_is_listed_once_with_all_its_editors(
     guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]
 ) -> None:
     a, b = str(project / "a.py"), str(project / "b.py")
@@ -282,7 +282,7 @@ def test_prompts_of_other_agents_carry_the_selection(
     assert "Selected by the user" in ask(recorded(agent, event), agent=agent)["additionalContext"]
 
 
-def test_a_hung_editor_keeps_no_prompt_waiting_and_is_not_mentioned(
+def test_a_prompt_lists_unsaved_files_despite_a_hung_editor(
     guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]
 ) -> None:
     guard.neovim(manner=lambda *_: iter(()))

@@ -180,7 +180,7 @@ def test_a_tool_does_not_wait_for_a_server_that_hangs(guard: Guard, monkeypatch:
         assert guard.say(edit()) == {}
 
 
-def test_a_tool_does_not_wait_long_for_a_server_that_is_not_ready(
+def test_a_tool_call_waits_a_limited_time_for_the_checkpoint(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(report, "CHECKPOINT_SECONDS", 0.1)
@@ -276,7 +276,7 @@ def test_a_subagents_question_never_waits_long(
     assert server.asked.wait(PATIENCE)
 
 
-def test_the_question_of_a_workflows_subagent_waits_like_the_main_agents(
+def test_a_workflow_subagents_request_has_no_time_limit(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The subagent's dialog is already in the terminal."""
@@ -430,7 +430,8 @@ def question_to(listener: socket.socket, *, last_words: bytes = b"") -> dict[str
 @pytest.mark.parametrize(
     "last_words", [b"", b'{"decision": {"behavi'], ids=["without a word", "in the middle of its answer"]
 )
-def test_a_question_whose_server_ends_is_the_same_one_at_the_next(guard: Guard, home: Path, last_words: bytes) -> None:
+def test_a_request_whose_server_ends_goes_to_the_next_server(guard: Guard, home: Path, last_words: bytes) -> None:
+    """The next server receives the same message with the same id, and its decision counts."""
     with waiting(guard, home) as process:
         with private_socket.listening() as listener:
             first = question_to(listener, last_words=last_words)

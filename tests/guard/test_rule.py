@@ -14,7 +14,8 @@ MODIFIED_HIDDEN = {"modified": True}
 MODIFIED_BESIDE = {"modified": True, "visible": True}
 
 
-def test_a_file_that_the_person_works_on_is_denied_with_the_reason(guard: Guard) -> None:
+def test_an_edit_of_a_file_with_unsaved_work_is_denied(guard: Guard) -> None:
+    """The agent receives the reason, and the editor notifies the user."""
     neovim = guard.neovim({A: KEPT | {"lines": 120}})
     reason = guard.denial(edit())
     assert reason.startswith(
@@ -67,7 +68,7 @@ def test_every_editor_with_unsaved_work_is_named(guard: Guard) -> None:
     assert without.told == []
 
 
-def test_an_editor_that_knows_the_file_by_another_name_is_told_too(guard: Guard) -> None:
+def test_an_editor_with_another_name_for_the_file_is_notified(guard: Guard) -> None:
     """One editor has the file open through a link, while VS Code resolves links in every name."""
     guard.neovim({A: KEPT | {"name": "/link/a.py"}}, pid=1)
     clean = guard.vscode({A: {}, "/ws/b.py": {}}, pid=2)
@@ -98,14 +99,14 @@ def test_one_tool_may_have_a_policy_of_its_own(guard: Guard) -> None:
     assert guard.say(recorded("claude", "PreToolUse", "NotebookEdit", notebook_path=A), **stricter) == {}
 
 
-def test_an_editor_that_is_reached_by_two_sockets_is_named_and_told_once(guard: Guard) -> None:
+def test_an_editor_with_two_sockets_is_named_and_notified_once(guard: Guard) -> None:
     """A VS Code with two folders has two sockets."""
     one, other = guard.vscode({A: KEPT}, pid=5), guard.vscode({A: KEPT}, pid=5)
     assert guard.denial(edit()).count("unsaved changes in") == 1
     assert len(one.told + other.told) == 1
 
 
-def test_every_file_of_a_patch_counts_and_all_that_is_kept_is_named(guard: Guard) -> None:
+def test_a_denied_patch_names_every_file_with_unsaved_work(guard: Guard) -> None:
     patch = recorded("codex", "PreToolUse", "apply_patch")
     guard.neovim({"/ws/b.py": KEPT, "/ws/sub/d.py": KEPT, A: {}})
     reason = guard.denial(patch, agent="codex", policy="any")

@@ -73,9 +73,7 @@ def test_an_editor_that_hangs_meanwhile_has_not_saved(guard: Guard, monkeypatch:
 
 
 @pytest.mark.parametrize("saves", [True, False])
-def test_an_editor_that_is_closed_meanwhile_has_saved_if_the_file_says_so(
-    guard: Guard, tmp_path: Path, saves: bool
-) -> None:
+def test_a_closed_editor_has_saved_only_if_the_file_changed(guard: Guard, tmp_path: Path, saves: bool) -> None:
     """Neovim ends with ``:wq``, or is killed: then the unsaved text is only in its swap file."""
     file = tmp_path / "a.py"
     file.write_text("one\n")

@@ -222,7 +222,8 @@ def test_a_long_command_is_read_to_its_end(guard: Guard) -> None:
 # What the guard does about the command.
 
 
-def test_a_command_that_names_a_kept_file_is_asked_about_and_the_editor_told(guard: Guard) -> None:
+def test_a_command_that_names_unsaved_work_needs_approval(guard: Guard) -> None:
+    """The editor notifies the user. A file with unsaved changes that is not in front is not protected."""
     neovim = guard.neovim({A: KEPT, "/ws/b.py": {"modified": True}})
     reason = decision(guard.say(bash("rm a.py b.py")), "ask")
     assert reason.startswith("/ws/a.py has unsaved changes in Neovim 0.12.4")
@@ -232,7 +233,7 @@ def test_a_command_that_names_a_kept_file_is_asked_about_and_the_editor_told(gua
     assert guard.log == ["claude: Bash: the command names /ws/a.py; asked"]
 
 
-def test_every_editor_that_has_the_file_open_is_told_of_a_command(guard: Guard) -> None:
+def test_only_editors_with_the_file_are_notified_of_a_command(guard: Guard) -> None:
     guard.neovim({A: KEPT}, pid=1)
     clean, without = guard.vscode({A: {"name": "/link/a.py"}}, pid=2), guard.neovim({"/ws/b.py": {}}, pid=3)
     assert decision(guard.say(bash("rm a.py")), "ask")
@@ -253,7 +254,7 @@ def test_a_command_that_names_no_unsaved_file_is_let_through(guard: Guard) -> No
     assert guard.log == []
 
 
-def test_an_editor_that_does_not_answer_is_no_reason_to_ask_about_a_command(guard: Guard) -> None:
+def test_a_silent_editor_is_not_a_reason_to_ask_about_commands(guard: Guard) -> None:
     """Otherwise, every command would be asked about. The log records that the editor did not answer."""
     neovim = guard.neovim(manner=lambda *_: iter(()))
     assert guard.say(bash("rm a.py"), unknown="deny", deadline=50) == {}

@@ -112,7 +112,8 @@ async def test_folders_that_were_set_stay(folder: Path, tmp_path: Path) -> None:
         assert rig.lock["workspaceFolders"] == [str(tmp_path)]
 
 
-async def test_a_selection_travels_to_every_agent_and_a_secret_one_to_none(folder: Path) -> None:
+async def test_a_selection_reaches_every_agent_unless_it_is_secret(folder: Path) -> None:
+    """A selection in ``.env`` is sent to none of them."""
     async with open_bridge(folder) as rig, claude(rig) as one, claude(rig) as two:
         rig.editor.select(str(folder / "poem.txt"), cursor(0, 3))
         for agent in (one, two):

@@ -47,7 +47,8 @@ def answer(
     return wire.ReviewAnswer(id=id, project="p1", directory="/ws", review=Raw(msgspec.json.encode(review)))
 
 
-def test_a_hunk_is_at_its_new_lines_or_above_the_line_that_follows() -> None:
+def test_a_removal_is_shown_at_the_line_that_follows_it() -> None:
+    """A hunk with added lines is shown at the first of them."""
     removed = HUNK | {"id": "h2", "old_start": 5, "new_start": 4, "removed": "five\n", "added": ""}
     review, _ = read(answer(FILE | {"hunks": [HUNK, removed]}))
     [file] = review.files
@@ -325,7 +326,8 @@ async def test_a_refused_comment_has_the_servers_reason(desk: Desk) -> None:
         await desk.shows()
 
 
-async def test_a_stored_comment_is_added_even_if_the_review_cannot_be_read(desk: Desk) -> None:
+async def test_adding_a_comment_is_confirmed_if_the_review_fails(desk: Desk) -> None:
+    """The server has stored the comment, but can't read the review at that moment; the next request succeeds."""
     server = Served()
     unread = wire.ReviewAnswer(id="", code="CHECKPOINT_NOT_FOUND", text="git failed.", done=True)
     server.answers = [answer(FILE), unread, answer(FILE, comments=[comment()])]
@@ -338,7 +340,8 @@ async def test_a_stored_comment_is_added_even_if_the_review_cannot_be_read(desk:
         assert [text for text, _ in desk.editor.told] == ["1 file +1 −1 to review.", "Draft added."]
 
 
-async def test_submitted_comments_are_done_even_if_the_review_cannot_be_read(desk: Desk) -> None:
+async def test_submitting_is_confirmed_even_if_the_review_fails(desk: Desk) -> None:
+    """The server has submitted the comments, but can't read the review any more; the user then sees the reason."""
     server = Served()
     unread = wire.ReviewAnswer(id="", code="CHECKPOINT_NOT_FOUND", text="git failed.", done=True)
     still = wire.ReviewAnswer(id="", code="CHECKPOINT_NOT_FOUND", text="git failed.")
@@ -352,7 +355,7 @@ async def test_submitted_comments_are_done_even_if_the_review_cannot_be_read(des
         assert desk.editor.reviews[-1] is None
 
 
-async def test_a_directory_that_is_gone_closes_the_review_with_the_reason(desk: Desk) -> None:
+async def test_a_missing_directory_closes_the_review_with_a_reason(desk: Desk) -> None:
     server = Served()
     gone = wire.ReviewAnswer(id="", code="INVALID_PATH", text="The directory is missing.")
     server.answers = [answer(FILE), gone]

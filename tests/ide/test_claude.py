@@ -159,7 +159,7 @@ async def test_a_slow_client_gets_only_the_last_selection(rig: ClaudeRig) -> Non
     assert [heard["selection"]["end"]["character"] for heard in slow.heard("selection_changed")] == [3]
 
 
-async def test_a_slow_client_is_not_told_of_a_selection_that_has_passed(rig: ClaudeRig) -> None:
+async def test_a_slow_client_does_not_get_an_outdated_selection(rig: ClaudeRig) -> None:
     agent = rig.agent()
     rig.clients.select(selection(end=1))
     agent.socket.congested = True
@@ -310,7 +310,7 @@ async def test_a_cancelled_call_gets_no_answer_and_its_view_goes(rig: ClaudeRig,
     assert agent.answers(id) == []
 
 
-async def test_a_call_that_is_cancelled_in_the_same_breath_leaves_nothing_behind(rig: ClaudeRig, file: Path) -> None:
+async def test_a_call_canceled_at_once_leaves_nothing_behind(rig: ClaudeRig, file: Path) -> None:
     agent = rig.agent()
     for _ in range(CALL_LIMIT + 1):
         id = agent.ask("getOpenEditors")

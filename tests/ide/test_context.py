@@ -44,7 +44,8 @@ def after(*paths: str) -> Recent:
     return recent
 
 
-def test_the_file_in_front_is_active_and_has_the_cursor_counted_from_1() -> None:
+def test_the_file_in_front_is_active_and_has_a_cursor() -> None:
+    """The cursor's line and character are counted from 1."""
     recent = after("/a", "/b")
     selected = selection("/b", "two", line=1, character=3)
     assert files(recent.context(selected, ["/a", "/b"])) == [

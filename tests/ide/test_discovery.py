@@ -102,7 +102,7 @@ def test_once_removed_it_does_not_come_back(directory: Path, lock: LockFile) -> 
     lock.remove()
 
 
-def test_a_directory_that_cannot_be_made_is_named_with_the_reason(tmp_path: Path) -> None:
+def test_an_unusable_directory_is_reported_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "claude").write_text("a file")
     with pytest.raises(NotPrivate, match=r"claude/ide can't be made a private directory: not a directory"):
         LockFile(str(tmp_path / "claude" / "ide"), PORT, "t").write(1, "Neovim", ["/"])
@@ -171,9 +171,8 @@ def test_a_lock_that_is_no_file_is_never_touched(
     assert len(os.listdir(directory)) == 3
 
 
-def test_a_link_goes_with_the_file_that_it_leads_to_and_a_foreign_one_stays(
-    directory: Path, dead_pid: int, closed_port: int
-) -> None:
+def test_a_stale_link_is_swept_with_its_file(directory: Path, dead_pid: int, closed_port: int) -> None:
+    """A link to another program's file is not removed."""
     stale = put(directory, f"gemini-ide-server-1-{closed_port}", ours(dead_pid), suffix=".json")
     (directory / "workspace-00000001-latest.json").symlink_to(stale)
     (directory / "workspace-00000002-latest.json").symlink_to(directory / "of-somebody-else.json")

@@ -101,7 +101,7 @@ async def test_the_verdict_goes_to_the_session_that_asked(rig: BridgeRig) -> Non
         assert (await two_hears.message())["params"] == {"filePath": rig.path("song.txt")}
 
 
-async def test_an_emptied_file_is_a_rejection_and_the_person_is_told_why(rig: BridgeRig) -> None:
+async def test_a_proposal_that_the_user_emptied_counts_as_rejected(rig: BridgeRig) -> None:
     """The real CLI takes an empty text to mean "not edited", and would write its own text."""
     async with connected(rig) as (cli, stream):
         rig.editor.decide(await propose(rig, cli), Accepted(""))
@@ -120,7 +120,8 @@ async def test_an_empty_text_that_was_proposed_is_accepted(rig: BridgeRig) -> No
 # decided elsewhere
 
 
-async def test_closing_gives_the_text_as_the_person_has_made_it_and_no_verdict(rig: BridgeRig) -> None:
+async def test_closing_a_proposal_returns_the_users_edited_text(rig: BridgeRig) -> None:
+    """No decision on it is sent."""
     async with connected(rig) as (cli, stream):
         proposal = await propose(rig, cli)
         rig.editor.edit(proposal, "EINS\ntwo\n")
@@ -186,7 +187,8 @@ async def test_a_proposal_that_waits_for_another_agents_can_be_closed(rig: Bridg
         assert await two_hears.receive("ide/diffRejected")
 
 
-async def test_two_agents_wait_for_each_other_at_one_file_and_not_at_two(rig: BridgeRig) -> None:
+async def test_two_agents_take_turns_only_on_the_same_file(rig: BridgeRig) -> None:
+    """The second proposal is shown after the first one is written, and is based on the new text."""
     poem = Path(rig.path())
     poem.write_text("one\ntwo\nthree\n")
     address, headers = f"ws://127.0.0.1:{rig.port}/", {TOKEN_HEADER: rig.token}
@@ -264,7 +266,8 @@ async def test_a_proposal_without_a_valid_path_is_not_shown(rig: BridgeRig, path
         assert (await stream.message())["params"] == {"filePath": rig.path()}, "the first that is said"
 
 
-async def test_a_proposal_on_unsaved_work_is_not_shown_and_the_work_stays(rig: BridgeRig) -> None:
+async def test_a_proposal_over_unsaved_work_is_not_shown(rig: BridgeRig) -> None:
+    """The buffer keeps its text, and the editor notifies the user."""
     rig.editor.open(rig.path())
     rig.editor.type(rig.path(), "uno\ntwo\n")
     async with connected(rig) as (cli, _):
@@ -324,7 +327,8 @@ async def test_more_proposals_than_one_agent_may_have_are_not_shown(rig: BridgeR
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-async def test_a_bridge_that_is_ended_rejects_what_is_open_before_it_goes(folder: Path, number: int) -> None:
+async def test_a_signal_makes_the_bridge_reject_open_proposals(folder: Path, number: int) -> None:
+    """Gemini CLI receives the rejection before its stream ends, and the file is not changed."""
     async with bridge("--folder", folder) as running:
         cli = await Cli(running.port, running.token).greet()
         async with await cli.listen() as stream:

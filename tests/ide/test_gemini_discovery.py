@@ -182,14 +182,15 @@ def test_other_companions_files_are_never_touched(directory: Path) -> None:
 # a real bridge
 
 
-def test_a_directory_that_cannot_be_used_is_named_with_the_reason(directory: Path, file: GeminiFile) -> None:
+def test_an_unusable_directory_is_reported_with_the_reason(directory: Path, file: GeminiFile) -> None:
     directory.parent.write_text("a file")
     with pytest.raises(NotPrivate, match=r"gemini/ide can't be made a private directory: not a directory"):
         file.write(1, "Neovim", ["/"])
     assert file.path == ""
 
 
-async def test_it_is_there_while_the_bridge_is_and_the_ready_line_names_it(tmp_path: Path) -> None:
+async def test_the_discovery_file_exists_only_while_the_bridge_runs(tmp_path: Path) -> None:
+    """The ready line of the bridge contains the path of the file."""
     async with bridge("--folder", tmp_path) as running:
         file = Path(running.ready["discovery_file"])
         assert file == Path(gemini_directory()) / f"gemini-ide-server-{running.process.pid}-{running.port}.json"

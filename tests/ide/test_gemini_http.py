@@ -124,7 +124,8 @@ async def test_gemini_is_not_served_if_only_claude_is(folder: Path) -> None:
 # messages
 
 
-async def test_the_greeting_names_the_session_and_speaks_the_clients_version(rig: BridgeRig, stranger: Cli) -> None:
+async def test_initialize_opens_a_session_in_the_clients_version(rig: BridgeRig, stranger: Cli) -> None:
+    """Each session has its own id."""
     params = {"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "streamable-http-client"}}
     answer = await stranger.say(id=0, method="initialize", params=params)
     assert answer.status == 200
@@ -244,7 +245,7 @@ async def test_64_mb_are_taken_and_a_byte_more_is_refused_unread(rig: BridgeRig,
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_a_session_ends_with_its_client_and_takes_its_proposals_along(rig: BridgeRig) -> None:
+async def test_when_a_client_is_gone_its_session_and_proposals_end(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, _):
         await cli.open_diff(rig.path(), "ONE\n")
         await rig.shown()
@@ -255,7 +256,7 @@ async def test_a_session_ends_with_its_client_and_takes_its_proposals_along(rig:
     assert Path(rig.path()).read_text() == "one\ntwo\n"
 
 
-async def test_a_session_that_never_listened_lives_on_as_long_as_it_speaks(
+async def test_a_session_without_a_stream_lasts_ten_silent_minutes(
     rig: BridgeRig, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gemini, "GRACE_SECONDS", 0.0)
@@ -277,7 +278,7 @@ async def test_a_farewell_ends_the_session_for_good(rig: BridgeRig) -> None:
     assert sessions(rig) == 0
 
 
-async def test_a_bridge_that_was_restarted_with_its_token_knows_its_sessions_again(
+async def test_a_bridge_restarted_with_its_token_keeps_its_sessions(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_gemini_bridge(folder) as rig, connected(rig) as (cli, stream):

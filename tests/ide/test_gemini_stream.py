@@ -88,7 +88,8 @@ async def test_secrets_and_what_is_not_on_disk_are_never_told(rig: BridgeRig) ->
         assert [file["path"] for file in last] == [rig.path("song.txt"), rig.path("poem.txt")]
 
 
-async def test_without_context_nothing_is_told_and_proposals_are_still_decided(folder: Path) -> None:
+async def test_without_context_decisions_are_still_sent(folder: Path) -> None:
+    """The context is empty, and selections are not sent."""
     async with open_gemini_bridge(folder, context=False) as rig:
         cli = await Cli(rig.port, rig.token).greet()
         async with await cli.listen() as stream:
@@ -141,7 +142,7 @@ async def test_a_second_stream_replaces_the_first(rig: BridgeRig) -> None:
         assert len(rig.bridge.gemini._sessions) == 1
 
 
-async def test_a_verdict_that_falls_into_a_gap_is_delivered_after_it_and_once(rig: BridgeRig) -> None:
+async def test_a_decision_made_between_streams_is_delivered_once(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         await decide(rig, cli, "ONE\n")
         await stream.receive("ide/diffAccepted")
@@ -168,7 +169,7 @@ async def test_without_a_valid_last_event_id_all_verdicts_are_sent(
         assert await stream.files() == []
 
 
-async def test_an_old_verdict_is_never_taken_for_the_answer_to_a_new_question(rig: BridgeRig, cli: Cli) -> None:
+async def test_an_old_decision_never_answers_a_new_proposal(rig: BridgeRig, cli: Cli) -> None:
     """A CLI that reconnects without a last event ID matches decisions to its proposals by their path alone."""
     await decide(rig, cli, "ONE\n")
     await until(lambda: not rig.bridge.reviews._open)

@@ -37,7 +37,7 @@ def test_each_agents_token_opens_its_own_half_only(rig: ClaudeRig) -> None:
     assert site.admit(plain(), True) is BAD_TOKEN
 
 
-def test_an_agent_that_is_not_served_is_told_so_only_with_its_token(rig: ClaudeRig) -> None:
+def test_only_the_token_reveals_that_an_agent_is_not_served(rig: ClaudeRig) -> None:
     assert agents(rig, "gemini").admit(head(), True) is NOT_SERVED
     assert agents(rig, "claude").admit(plain(), False) is NOT_SERVED
     assert agents(rig, "gemini").admit(plain(), True) is BAD_TOKEN
@@ -54,7 +54,7 @@ def test_without_the_exact_token_nothing_is_asked_further(
     assert site.admit(plain(method, target, authorization=authorization), False) is BAD_TOKEN
 
 
-def test_whether_it_is_up_may_be_asked_without_a_token_but_not_by_a_web_page(rig: ClaudeRig) -> None:
+def test_health_needs_no_token_but_is_closed_to_web_pages(rig: ClaudeRig) -> None:
     site = agents(rig, "claude", "gemini")
     assert site.admit(plain("GET", "/health", authorization=""), False) is None
     assert site.admit(plain("GET", "/health", authorization="", origin="https://evil.example"), False) is FOREIGN_ORIGIN

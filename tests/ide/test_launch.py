@@ -149,7 +149,8 @@ async def test_a_port_that_is_taken_gives_way_to_the_next(folder: Path) -> None:
 # the bridge can't start
 
 
-async def test_a_lock_directory_that_cannot_be_written_is_named_with_the_reason(folder: Path, tmp_path: Path) -> None:
+async def test_an_unusable_lock_directory_is_reported_on_one_line(folder: Path, tmp_path: Path) -> None:
+    """The line contains the reason, and the exit code is 3."""
     (tmp_path / "file").write_text("x")
     code, output, errors = await run("ide", "--folder", folder, CLAUDE_CONFIG_DIR=str(tmp_path / "file"))
     assert code == 3
@@ -238,7 +239,7 @@ async def test_a_second_signal_changes_nothing(folder: Path, locks: Path) -> Non
         assert os.listdir(locks) == []
 
 
-async def test_what_a_killed_bridge_left_is_swept_by_the_next_one_and_nothing_else(folder: Path, locks: Path) -> None:
+async def test_a_new_bridge_sweeps_only_what_a_killed_one_left(folder: Path, locks: Path) -> None:
     async with bridge("--folder", folder) as living:
         async with bridge("--folder", folder) as killed:
             await killed.end(signal.SIGKILL)
@@ -261,7 +262,8 @@ def hung_editor(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.thorough
-async def test_an_editor_that_hangs_from_the_start_is_not_waited_for_forever(hung_editor: Path, locks: Path) -> None:
+async def test_the_bridge_gives_up_on_an_editor_that_hangs_at_start(hung_editor: Path, locks: Path) -> None:
+    """It exits with code 3, reports the limit of 5 seconds, and leaves no lock file behind."""
     code, output, errors = await run("ide", "--nvim", hung_editor)
     assert code == 3
     assert json.loads(output)["event"] == "ready"
@@ -321,7 +323,7 @@ async def test_the_log_tells_what_was_refused_and_never_the_token(folder: Path, 
 # parts of the bridge
 
 
-def test_a_free_port_is_found_in_the_range_that_the_spec_asks_for() -> None:
+def test_a_port_is_chosen_from_the_range_in_the_specification() -> None:
     with listen(None) as listener:
         host, port = listener.getsockname()
         assert host == "127.0.0.1"
@@ -346,7 +348,7 @@ def test_behind_the_last_port_comes_the_first(monkeypatch: pytest.MonkeyPatch) -
             assert port - 50 <= listener.getsockname()[1] < port
 
 
-def test_a_token_that_was_handed_over_does_not_reach_child_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_processes_do_not_inherit_the_given_token(monkeypatch: pytest.MonkeyPatch) -> None:
     given = "0123456789abcdef0123456789abcdef"
     monkeypatch.setenv("DRAWBRIDGE_TOKEN", given)
     assert _token() == given

@@ -83,7 +83,7 @@ async def test_the_person_sees_the_change_and_whose_it_is(editor: Watched, revie
 
 
 @pytest.mark.parametrize("linked", ["the file", "its directory"])
-async def test_a_path_that_leads_through_a_link_is_reported_with_its_target(
+async def test_a_path_through_a_link_is_shown_with_its_target(
     editor: Watched, reviews: Reviews, tmp_path: Path, linked: str
 ) -> None:
     elsewhere = tmp_path.resolve() / "else\nwhere"
@@ -327,9 +327,10 @@ async def test_an_unwritten_proposal_delays_the_next_one_only_briefly(
 
 
 @pytest.mark.parametrize("turns", range(6))
-async def test_an_agent_that_goes_takes_its_view_along_whenever_it_goes(
+async def test_a_canceled_proposal_closes_its_view_at_any_moment(
     editor: Watched, reviews: Reviews, file: Path, turns: int
 ) -> None:
+    """A proposal from another agent stays open."""
     task = propose(reviews, file)
     staying = propose(reviews, file, owner="staying")
     for _ in range(turns):
@@ -400,9 +401,7 @@ async def test_a_file_that_is_no_text_is_refused(editor: Watched, reviews: Revie
     assert reviews.withdraw_all("claude") == 0
 
 
-async def test_an_editor_that_hangs_is_an_error_and_later_it_works_again(
-    editor: Watched, reviews: Reviews, file: Path
-) -> None:
+async def test_an_editor_that_hangs_is_an_error_and_can_recover(editor: Watched, reviews: Reviews, file: Path) -> None:
     editor.hung = True
     with pytest.raises(EditorHung):
         await propose(reviews, file)
@@ -426,9 +425,7 @@ async def test_a_view_that_came_up_after_all_is_taken_down(editor: Watched, revi
     await until(lambda: not editor.shown)
 
 
-async def test_a_decision_made_while_the_editor_still_says_shown_counts(
-    editor: Watched, reviews: Reviews, file: Path
-) -> None:
+async def test_a_decision_counts_even_before_the_show_call_ends(editor: Watched, reviews: Reviews, file: Path) -> None:
     show = editor.show
 
     async def show_slowly(proposal: Proposal) -> None:
@@ -443,9 +440,7 @@ async def test_a_decision_made_while_the_editor_still_says_shown_counts(
 # unsaved work
 
 
-async def test_unsaved_work_elsewhere_in_the_file_is_kept_and_the_person_is_told(
-    editor: Watched, reviews: Reviews, file: Path
-) -> None:
+async def test_unsaved_work_in_other_lines_is_kept_with_a_note(editor: Watched, reviews: Reviews, file: Path) -> None:
     editor.open(str(file))
     editor.type(str(file), TEXT.replace("five", "FIVE, unsaved"))
     task = propose(reviews, file)
@@ -506,7 +501,7 @@ async def test_a_merge_keeps_line_ends_mark_and_final_newline(
 # what the agent writes
 
 
-async def test_the_editor_is_told_when_the_agent_has_written_the_accepted_text(
+async def test_the_editor_shows_the_accepted_text_once_it_is_written(
     editor: Watched, reviews: Reviews, file: Path
 ) -> None:
     editor.open(str(file))
@@ -520,9 +515,7 @@ async def test_the_editor_is_told_when_the_agent_has_written_the_accepted_text(
     assert editor.buffers[str(file)].text == "mine\n"
 
 
-async def test_a_file_that_is_half_written_is_not_mistaken_for_the_result(
-    editor: Watched, reviews: Reviews, file: Path
-) -> None:
+async def test_a_half_written_file_is_not_taken_for_the_result(editor: Watched, reviews: Reviews, file: Path) -> None:
     text = "€uro\n" * 1_000
     task = propose(reviews, file, text)
     proposal = await shown(editor)
@@ -537,9 +530,8 @@ async def test_a_file_that_is_half_written_is_not_mistaken_for_the_result(
     assert editor.writes == [(text, proposal.id)]
 
 
-async def test_when_the_agent_wrote_something_else_the_editor_shows_that(
-    editor: Watched, reviews: Reviews, file: Path
-) -> None:
+async def test_the_editor_shows_what_the_agent_wrote_instead(editor: Watched, reviews: Reviews, file: Path) -> None:
+    """The agent has written another text than the user accepted."""
     editor.open(str(file))
     task = propose(reviews, file)
     editor.decide((await shown(editor)).id, Accepted(PROPOSED))

@@ -85,7 +85,7 @@ def test_what_is_offered_is_what_the_official_extension_offers() -> None:
 
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
-def test_every_schema_is_an_object_as_the_official_extension_writes_it(tool: Any) -> None:
+def test_every_schema_has_the_form_of_the_official_extension(tool: Any) -> None:
     entry = tool.entry()
     assert list(entry) == ["name", "description", "inputSchema"]
     schema = entry["inputSchema"]
@@ -140,9 +140,10 @@ async def test_an_unknown_tool_is_named(agent: Agent, name: str) -> None:
         ("executeCode", {}, "code"),
     ],
 )
-async def test_a_missing_or_mistyped_argument_is_named_and_nothing_happens(
+async def test_a_missing_or_invalid_argument_is_named(
     rig: ClaudeRig, agent: Agent, tool: str, arguments: dict[str, Any], name: str
 ) -> None:
+    """Nothing is opened or shown in the editor."""
     error = (await agent.call(tool, **arguments))["error"]
     assert error["code"] == -32602
     assert error["message"].startswith(f"{name}: ")
@@ -155,7 +156,7 @@ async def test_arguments_that_a_newer_agent_may_send_are_ignored(agent: Agent) -
     assert await agent.texts("close_tab", tab_name="t", path="/a") == ["TAB_CLOSED"]
 
 
-async def test_null_for_what_may_be_left_out_is_the_same_as_leaving_it_out(agent: Agent) -> None:
+async def test_null_for_an_optional_argument_is_like_leaving_it_out(agent: Agent) -> None:
     assert await agent.body("getDiagnostics", uri=None) == []
 
 
@@ -169,9 +170,10 @@ async def test_open_file_in_front(rig: ClaudeRig, agent: Agent, project: Path) -
     assert rig.editor.active == path
 
 
-async def test_open_file_behind_says_what_it_is_and_leaves_the_person_alone(
+async def test_open_file_in_the_background_keeps_the_active_file(
     rig: ClaudeRig, agent: Agent, project: Path, other: Path
 ) -> None:
+    """The answer contains the file's language and its number of lines."""
     (other / "active.txt").write_text("x")
     rig.editor.open(str(other / "active.txt"))
     path = str(project / "main.py")
@@ -187,9 +189,10 @@ async def test_open_file_selects_from_the_one_text_to_the_other(rig: ClaudeRig, 
     assert (await agent.body("getCurrentSelection"))["text"] == "import os\n\nprint('ü')"
 
 
-async def test_open_file_says_when_the_text_is_not_there_and_opens_all_the_same(
+async def test_open_file_opens_the_file_even_if_the_text_is_missing(
     rig: ClaudeRig, agent: Agent, project: Path
 ) -> None:
+    """The answer reports that the text was not found."""
     path = str(project / "main.py")
     [said] = await agent.texts("openFile", filePath=path, startText="no such text")
     assert said.startswith(f"Opened file: {path} ")
@@ -287,18 +290,15 @@ async def test_open_diff_of_an_empty_text_and_of_a_new_file(rig: ClaudeRig, agen
     assert not (project / "new.txt").exists()
 
 
-async def test_open_diff_of_what_is_no_text_is_a_failure_and_shows_nothing(
-    rig: ClaudeRig, agent: Agent, project: Path
-) -> None:
+async def test_open_diff_of_anything_but_text_fails(rig: ClaudeRig, agent: Agent, project: Path) -> None:
+    """Nothing is shown in the editor."""
     (project / "binary").write_bytes(b"a\0b")
     for arguments in [diff("binary"), diff("."), diff("main.py", "a\0b"), diff("main.py", "\ud800"), diff("")]:
         assert failure(await agent.call("openDiff", **arguments))
     assert rig.editor.shown == {}
 
 
-async def test_open_diff_over_unsaved_work_on_the_same_line_is_a_failure(
-    rig: ClaudeRig, agent: Agent, project: Path
-) -> None:
+async def test_open_diff_on_a_line_with_unsaved_work_fails(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     path = project / "main.py"
     rig.editor.open(str(path))
     rig.editor.type(str(path), "import sys\n\nprint('ü')\n")
@@ -307,9 +307,8 @@ async def test_open_diff_over_unsaved_work_on_the_same_line_is_a_failure(
     assert rig.editor.shown == {}
 
 
-async def test_close_tab_of_an_unknown_name_is_no_error_and_closes_nothing(
-    rig: ClaudeRig, agent: Agent, project: Path
-) -> None:
+async def test_close_tab_with_an_unknown_name_closes_nothing(rig: ClaudeRig, agent: Agent, project: Path) -> None:
+    """The answer is ``TAB_CLOSED``, even for the name of a file that is open."""
     path = str(project / "main.py")
     await agent.call("openFile", filePath=path)
     for name in ["main.py", path, "no such tab", ""]:
@@ -351,9 +350,7 @@ async def test_selections(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     assert await agent.body("getLatestSelection") == expected
 
 
-async def test_a_selection_with_undecodable_bytes_is_reported_as_far_as_it_can_be(
-    rig: ClaudeRig, agent: Agent, project: Path
-) -> None:
+async def test_undecodable_bytes_in_a_selection_are_replaced(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     path = str(project / "main.py")
     rig.editor.open(path)
     rig.editor.type(path, "gr\udcfc\udcdfe\n")
@@ -456,7 +453,8 @@ async def test_diagnostics(rig: ClaudeRig, agent: Agent, project: Path) -> None:
         assert await agent.body("getDiagnostics", uri=spelling) == [{"uri": spelling, "diagnostics": listed}]
 
 
-async def test_a_file_without_problems_or_that_is_not_there_has_an_empty_list(agent: Agent, project: Path) -> None:
+async def test_a_file_without_problems_has_an_empty_list(agent: Agent, project: Path) -> None:
+    """The same applies to a file that does not exist."""
     for uri in [f"file://{project}/main.py", f"file://{project}/missing.py", "missing.py"]:
         assert await agent.body("getDiagnostics", uri=uri) == [{"uri": uri, "diagnostics": []}]
 
@@ -526,9 +524,10 @@ async def test_code_that_fails_says_how(rig: ClaudeRig, agent: Agent) -> None:
     assert "ZeroDivisionError" in await run_code(rig, agent, "1/0")
 
 
-async def test_code_that_prints_without_end_is_cut_and_costs_bounded_memory(
+async def test_the_output_of_code_is_cut_at_the_limit(
     rig: ClaudeRig, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The answer ends with the number of bytes that were left out."""
     monkeypatch.setattr(tool_context, "CODE_OUTPUT_LIMIT", 10)
     assert await run_code(rig, agent, "print('0123456789abc')") == "0123456789\n[4 more bytes]"
 

@@ -157,9 +157,10 @@ async def test_a_guard_that_cannot_run_is_reported_loudly(folder: Path, breaks: 
         ("gemini", ".gemini/settings.json", {"hooksConfig": {"disabled": ["drawbridge"]}}),
     ],
 )
-async def test_a_switch_in_any_settings_file_that_turns_it_off_is_found(
+async def test_hooks_turned_off_in_any_settings_file_are_reported(
     folder: Path, agent: str, file: str, key: dict[str, Any]
 ) -> None:
+    """The problem names the switch and the file."""
     await set_up(agent)
     add(folder / file, **key)
     found = (await guards(folder, code=3))[agent]
@@ -174,7 +175,7 @@ async def test_codex_can_be_told_to_run_no_hooks(folder: Path) -> None:
     assert "features.hooks" in (await guards(folder, code=3))["codex"]["problem"]
 
 
-async def test_settings_that_are_not_valid_are_named_with_line_and_column(folder: Path) -> None:
+async def test_invalid_settings_are_reported_with_line_and_column(folder: Path) -> None:
     (Path.home() / ".gemini").mkdir()
     (Path.home() / ".gemini/settings.json").write_text('{\n  // fine here\n  "a": }')
     (Path.home() / ".claude").mkdir()

@@ -228,7 +228,7 @@ async def test_vs_code_with_a_selection_of_states(folder: Path) -> None:
 # Sockets
 
 
-async def test_an_editor_that_does_not_answer_is_silent_and_never_waited_for_long(folder: Path) -> None:
+async def test_an_editor_that_does_not_answer_is_shown_as_silent(folder: Path) -> None:
     path = f"{launcher.socket_prefix(str(folder))}{os.getpid()}.sock"
     with mute(path):
         said = await report(folder, DRAWBRIDGE_HOOK_DEADLINE="50")
@@ -303,7 +303,7 @@ async def test_a_file_with_the_name_of_a_socket_is_not_ours(folder: Path) -> Non
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a socket away")
-async def test_another_users_socket_is_not_ours_and_nobody_speaks_to_it(folder: Path) -> None:
+async def test_another_users_socket_is_not_ours_and_is_left_alone(folder: Path) -> None:
     path = f"{launcher.socket_prefix(str(folder))}4711.sock"
     with mute(path):
         os.lchown(path, 65_534, -1)
@@ -314,9 +314,10 @@ async def test_another_users_socket_is_not_ours_and_nobody_speaks_to_it(folder: 
     assert os.path.exists(path)
 
 
-async def test_editors_where_the_guard_does_not_look_are_a_thing_to_mend(
+async def test_an_editor_outside_the_guards_directories_is_a_problem(
     folder: Path, tmp_path: Path, sockets: Path
 ) -> None:
+    """The report shows the setting that makes the guard find it."""
     with mute(f"{launcher.socket_prefix(str(folder))}4711.sock"):
         said = await report(folder, code=3, DRAWBRIDGE_HOOK_SOCKET_DIR=str(tmp_path))
         shown = await screen(folder, code=3, DRAWBRIDGE_HOOK_SOCKET_DIR=str(tmp_path))
@@ -464,7 +465,7 @@ async def test_a_terminal_without_unicode_gets_ascii(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("colorless", [False, pytest.param(True, marks=pytest.mark.thorough)])
-def test_on_eighty_columns_no_line_is_too_long_and_colour_is_a_choice(folder: Path, colorless: bool) -> None:
+def test_output_fits_80_columns_and_respects_no_color(folder: Path, colorless: bool) -> None:
     deep = folder / ("directory-with-quite-a-name/" * 4) / "ein-日本語のファイル.txt"
     lock_file(2, pid=1, workspaceFolders=[str(deep)] * 3, ideName="An IDE of some renown")
     short_name = {

@@ -53,7 +53,7 @@ class TestStarting:
         editor.says(":DrawbridgeStart: the bridge is already running (listening)")
         assert [bridge["argv"][:3] for bridge in starts()] == [["ide", "--nvim", "stdio"]]
 
-    def test_setup_in_the_configuration_starts_it_once_neovim_has_started(self) -> None:
+    def test_setup_in_a_config_starts_the_bridge_after_startup(self) -> None:
         init = f"require('drawbridge').setup({bridge_options()}); early = require('drawbridge').status().state"
         with neovim(programs.nvim(), init=init) as editor:
             wait_for_state(editor, "listening")
@@ -87,7 +87,8 @@ class TestStarting:
         assert starts()[0]["argv"] == ["ide", "--nvim", "stdio"]
         assert starts()[0]["environment"].keys() <= os.environ.keys()
 
-    def test_a_switch_that_is_off_wins_over_the_bridges_settings_file(self, editor: Neovim) -> None:
+    def test_options_that_are_false_are_passed_to_the_bridge(self, editor: Neovim) -> None:
+        """Otherwise, the bridge's settings file could turn them on."""
         start(editor, more="server = { execute_code = false, single_client = false, context = true }")
         environment = starts()[0]["environment"]
         assert environment["DRAWBRIDGE_EXECUTE_CODE"] == "false"
@@ -168,7 +169,7 @@ class TestWithoutThePythonSide:
         editor.command("DrawbridgeInstall")
         editor.says(":DrawbridgeInstall: not installed: needs Python 3.11")
 
-    def test_a_bridge_that_is_asked_for_the_impossible_is_not_tried_again(self, editor: Neovim) -> None:
+    def test_a_bridge_that_refuses_its_options_is_not_restarted(self, editor: Neovim) -> None:
         editor.setup(bridge_options("refuses"))
         editor.says("drawbridge: bridge not started: --port must be")
         assert editor.status()["state"] == "failed"
@@ -190,7 +191,8 @@ class TestDying:
         assert editor.messages == [], "what mends itself is no news"
 
     @pytest.mark.thorough
-    def test_a_bridge_that_dies_again_and_again_is_given_up_until_it_is_started_again(self, newest: Neovim) -> None:
+    def test_a_bridge_that_keeps_exiting_is_not_restarted_forever(self, newest: Neovim) -> None:
+        """It is started six times at most. After that, ``:DrawbridgeStart`` starts it again."""
         assert newest.setup(bridge_options("dies"))
         newest.says("drawbridge: the bridge keeps exiting: the chains broke")
         assert newest.status()["state"] == "failed"
@@ -250,7 +252,8 @@ class TestStopping:
         editor.command("DrawbridgeRestart")
         editor.says(":DrawbridgeRestart: the bridge listens on port 41998")
 
-    def test_a_bridge_that_does_not_listen_to_its_stdin_is_ended_by_a_signal(self, newest: Neovim) -> None:
+    def test_stop_ends_a_bridge_that_ignores_its_closed_stdin(self, newest: Neovim) -> None:
+        """The plugin ends it with a signal."""
         start(newest, "deaf")
         pid = starts()[0]["pid"]
         newest.command("DrawbridgeStop")

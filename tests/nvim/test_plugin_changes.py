@@ -220,7 +220,7 @@ async def test_the_changes_of_a_run_are_listed_and_marked(desk: Desk) -> None:
     desk.shows_signs()
 
 
-async def test_decisions_at_the_cursor_reach_the_server_and_the_other_clients(desk: Desk) -> None:
+async def test_decisions_at_the_cursor_reach_the_server_and_clients(desk: Desk) -> None:
     await desk.run(change_poem)
     desk.asks()
     desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
@@ -248,7 +248,8 @@ async def test_decisions_at_the_cursor_reach_the_server_and_the_other_clients(de
 
 
 @pytest.mark.thorough
-async def test_what_is_decided_elsewhere_disappears_and_is_not_decided_twice(desk: Desk) -> None:
+async def test_a_change_decided_elsewhere_cannot_be_decided_again(desk: Desk) -> None:
+    """It disappears from the review in Neovim. After a late decision, the user sees who made the first one."""
     await desk.run(change_poem)
     desk.asks()
     desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
@@ -309,7 +310,8 @@ async def test_unsaved_changes_are_not_lost(newest: Desk) -> None:
     desk.shows_signs("+line 11b")
 
 
-async def test_an_open_file_is_reloaded_after_a_decision_although_the_review_is_not_shown(desk: Desk) -> None:
+async def test_a_change_undone_elsewhere_reloads_the_open_file(desk: Desk) -> None:
+    """This applies even if Neovim does not show the review."""
     await desk.run(change_poem)
     desk.editor.command("checktime")
     desk.shows_lines(*CHANGED.splitlines())

@@ -93,7 +93,7 @@ def test_all_is_well(editor: Neovim, tmp_path: Path) -> None:
     assert "ERROR" not in report
 
 
-def test_a_missing_python_side_is_an_error_with_the_command_to_run(editor: Neovim) -> None:
+def test_a_missing_drawbridge_command_is_reported_with_the_fix(editor: Neovim) -> None:
     editor.setup("{ command = '/nowhere/drawbridge' }")
     report = health(editor)
     assert "ERROR" in report

@@ -107,7 +107,8 @@ def test_nothing_is_typed_where_the_agent_shows_no_empty_box(editor: Neovim) -> 
     assert received() == b""
 
 
-def test_what_does_not_stand_there_alone_is_not_sent_but_taken_back(editor: Neovim) -> None:
+def test_a_prompt_pasted_into_other_text_is_not_sent(editor: Neovim) -> None:
+    """It can be withdrawn from the prompt box. Before Neovim 0.10, it is not even pasted."""
     agent_shows(editor, "b", "half|typed")  # the cursor is inside
     if not keeps_blanks(editor):
         assert asked(editor, "paste", text="Do it")["code"] == "REFUSED"

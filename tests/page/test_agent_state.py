@@ -148,9 +148,10 @@ def test_s1_7_a_queued_prompt_is_edited_moved_and_removed(browser: Browser, addr
         assert person.reads(".toast") == []
 
 
-async def test_a_prompt_that_somebody_else_removed_is_told_to_its_author(
+async def test_a_user_sees_when_someone_else_removes_their_prompt(
     browser: Browser, server: Server, directory: Path
 ) -> None:
+    """They can edit the prompt and send it again."""
     project = await project_in(server, directory)
     with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
         person.prompts("/slow 600")
@@ -169,7 +170,7 @@ async def test_a_prompt_that_somebody_else_removed_is_told_to_its_author(
 
 
 @pytest.mark.parametrize("is_closed", [True, False])
-async def test_a_prompt_that_was_removed_while_its_author_was_elsewhere_is_told_on_return(
+async def test_a_user_who_returns_sees_that_their_prompt_was_removed(
     browser: Browser, server: Server, directory: Path, is_closed: bool
 ) -> None:
     """The author is in another view, or has closed the web UI. Later records must not hide the notice."""

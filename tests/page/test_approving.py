@@ -499,9 +499,7 @@ def test_nothing_of_an_input_is_hidden(browser: Browser, address: str, name: str
         assert [given for given, card in zip(calls, cards, strict=True) if EVIL not in card] == []
 
 
-def test_nothing_is_hidden_that_the_diff_of_a_proposal_does_not_draw(
-    browser: Browser, address: str, directory: Path
-) -> None:
+def test_input_that_the_diff_leaves_out_is_shown_as_well(browser: Browser, address: str, directory: Path) -> None:
     cell: dict[str, Any] = {
         "cell_type": "code",
         "id": "c",
@@ -626,7 +624,7 @@ def test_no_word_of_a_plan_is_left_out(browser: Browser, address: str) -> None:
         assert person.runs(f"document.querySelectorAll('{CARD} .plan ol li').length") == 2  # not raw text
 
 
-def test_a_cell_is_not_left_out_because_its_letters_are_drawn_elsewhere(browser: Browser, address: str) -> None:
+def test_an_extra_cell_is_shown_even_if_its_text_is_elsewhere(browser: Browser, address: str) -> None:
     """The letters are also in the name of a reference, in a link's address that is shown, or in a list number."""
     more = "| a | b |\n|---|---|\n| 1 | {} | {} |"
     rows = [

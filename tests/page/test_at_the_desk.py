@@ -122,9 +122,10 @@ async def test_its_questions_are_answered_in_the_page(
 
 
 @pytest.mark.thorough
-async def test_what_is_answered_at_the_desk_goes_from_the_page_and_the_session_goes_on_there(
+async def test_requests_answered_in_the_terminal_leave_the_web_ui(
     browser: Browser, rig: ServedWorkstation, rig_server: Server
 ) -> None:
+    """Afterwards, a copy of the session continues in the web UI and knows the conversation."""
     new, unwanted = rig.project / "new.txt", rig.project / "unwanted.txt"
     turns = [
         touch("made"),
@@ -167,9 +168,10 @@ async def test_what_is_answered_at_the_desk_goes_from_the_page_and_the_session_g
 
 
 @pytest.mark.thorough
-async def test_what_claude_shows_in_neovim_is_answered_in_the_page_or_there(
+async def test_claudes_proposals_are_decided_in_neovim_or_the_web_ui(
     browser: Browser, rig: ServedWorkstation, rig_server: Server
 ) -> None:
+    """The first one is accepted with edits in the web UI, the second in Neovim. A decision closes both views."""
     poem = rig.file("poem.txt", POEM)
     rig.set_up()
     neovim = rig.neovim(poem)
@@ -197,9 +199,10 @@ async def test_what_claude_shows_in_neovim_is_answered_in_the_page_or_there(
 
 
 @pytest.mark.thorough
-async def test_what_gemini_shows_in_neovim_is_answered_in_the_page_or_there(
+async def test_geminis_proposals_are_decided_in_neovim_or_the_web_ui(
     browser: Browser, geminis: gemini_workstation.Workstation, home: Path
 ) -> None:
+    """The first one is accepted with edits in the web UI, the second in Neovim. A decision closes both views."""
     poem = geminis.file("poem.txt", POEM)
     async with serving(home / "data", "--no-tls") as server:
         with browser.person(f"{page_of(server)}#token={server.token}") as person:

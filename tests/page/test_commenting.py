@@ -172,7 +172,7 @@ async def test_what_is_half_typed_survives_a_reload_and_an_update(
 
 
 @pytest.mark.thorough
-async def test_a_decision_of_somebody_else_keeps_the_comment_being_written(
+async def test_a_decision_elsewhere_keeps_a_half_written_comment(
     browser: Browser, server: Server, project: str
 ) -> None:
     with browser.person(address_of(server, project), width=1280, height=1000) as person:

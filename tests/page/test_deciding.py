@@ -18,9 +18,10 @@ SIGN = "getComputedStyle(document.querySelector('.approval .line.added'), '::bef
 """The sign before an added line, with its text for screen readers."""
 
 
-def test_a_person_opens_the_page_adds_a_project_and_accepts_a_change(
+def test_a_first_visit_leads_from_sign_in_to_an_accepted_change(
     browser: Browser, own_server: Server, directory: Path
 ) -> None:
+    """A wrong token is reported, a project is added and the browser sends requests to no other server."""
     with browser.person(page_of(own_server)) as person:
         person.fills("#token", "wrong")
         person.clicks("text=Connect")
@@ -57,9 +58,10 @@ def test_a_person_opens_the_page_adds_a_project_and_accepts_a_change(
 
 
 @pytest.mark.thorough
-async def test_a_change_of_code_is_shown_in_colours_in_two_columns_where_there_is_room(
+async def test_a_code_change_is_highlighted_and_fits_a_narrow_window(
     browser: Browser, server: Server, directory: Path
 ) -> None:
+    """A narrow window shows the diff in one column. What the user edits and accepts there is written."""
     code = directory / "bridge.py"
     code.write_text("def toll(carts):\n    return carts * 2  # coppers\n")
     (directory / "notes.md").unlink()
@@ -101,9 +103,10 @@ after the last mention of the round."""
         pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(600)]),
     ],
 )
-def test_two_browsers_answer_in_the_same_moment_and_one_of_them_counts(
+def test_only_one_of_two_simultaneous_decisions_counts(
     browser: Browser, address: str, directory: Path, rounds: int
 ) -> None:
+    """Both users see the same decision, and the file matches it."""
     with browser.person(address) as ada, browser.person(address) as bob:
         for name, person in (("Ada", ada), ("Bob", bob)):
             person.runs(f"localStorage.setItem('drawbridge.name', '{name}')")

@@ -66,9 +66,7 @@ def test_the_first_approval_waits_and_ctrl_c_leaves_nothing(browser: Browser, de
 
 
 @pytest.mark.thorough
-def test_the_page_is_opened_by_a_file_that_nobody_else_reads_and_a_signal_leaves_nothing(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_the_token_is_not_in_the_arguments_and_sigterm_cleans_up(browser: Browser, tmp_path: Path) -> None:
     """All users of a machine can read the arguments of a process, so they must not contain the token."""
     opened, program = tmp_path / "opened", tmp_path / "browser"
     program.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}.part && mv {opened}.part {opened}\n')

@@ -258,7 +258,7 @@ async def test_a_message_whose_upload_failed_comes_back_to_its_session(
         person.until(f"{BOX} === 'Look at this' && {IMAGES} === 1")
 
 
-def test_an_image_that_is_read_slowly_goes_to_the_box_that_is_shown(browser: Browser, address: str) -> None:
+def test_a_visit_to_the_settings_keeps_an_image_being_read(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.sees(".chip.mode")
         person.runs(SLOW_IMAGES)

@@ -137,9 +137,10 @@ NO_KEYBOARD = "(() => { delete visualViewport.height; visualViewport.dispatchEve
 
 
 @pytest.mark.parametrize("cover", ["zoom", "keyboard"])
-def test_what_the_screen_does_not_show_of_an_editor_is_not_in_view(
+def test_text_hidden_by_zoom_or_a_keyboard_counts_as_unread(
     browser: Browser, address: str, directory: Path, cover: str
 ) -> None:
+    """An edited change can be accepted only after all of the editor's text was visible on the screen."""
     with browser.person(address, height=600) as person:
         asks(person, write(directory / "long.py", LONG))
         person.clicks(EDIT)

@@ -70,9 +70,10 @@ def scrolls_up_to(person: Person, seq: int, *, steps: int = 200) -> None:
 @pytest.mark.parametrize(
     "count", [pytest.param(500, marks=pytest.mark.thorough), pytest.param(100_000, marks=pytest.mark.slow)]
 )
-async def test_a_long_history_is_scrolled_with_only_a_part_of_it_in_the_page(
+async def test_a_long_history_scrolls_with_only_part_of_it_rendered(
     browser: Browser, tmp_path: Path, directory: Path, count: int
 ) -> None:
+    """The page contains at most 100 records, and new records below do not move what the user reads."""
     messages = (says(number) for number in range(1, count + 1))
     async with serving_history(tmp_path, directory, messages) as (server, project):
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
@@ -96,9 +97,10 @@ async def test_a_long_history_is_scrolled_with_only_a_part_of_it_in_the_page(
 
 
 @pytest.mark.thorough
-async def test_a_message_too_large_for_the_wire_is_shown_whole_on_demand_and_a_full_disk_is_reported(
+async def test_a_huge_message_is_shown_whole_when_the_user_asks(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:
+    """A warning also appears when the history is near its size limit."""
     text = "a long text " * 100_000 + "and its end"
     another = {"type": "assistant", "message": {"content": [{"type": "text", "text": "x" * 450_000}]}}
     long = {"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}}
@@ -116,7 +118,7 @@ async def test_a_message_too_large_for_the_wire_is_shown_whole_on_demand_and_a_f
 
 
 @pytest.mark.thorough
-async def test_where_the_beginning_is_not_kept_any_more_the_page_says_so(
+async def test_a_divider_shows_that_earlier_messages_were_deleted(
     browser: Browser, tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "MOST_RECORDS", 10)

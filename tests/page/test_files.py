@@ -240,7 +240,7 @@ async def test_a_tool_row_opens_its_file(browser: Browser, server: Server, files
         person.sees(".viewer .cm-activeLine", "def step50() -> int:")
 
 
-async def test_a_file_that_is_opened_without_a_connection_is_shown_once_there_is_one(
+async def test_a_file_opened_while_offline_loads_after_reconnecting(
     browser: Browser, server: Server, files: Path
 ) -> None:
     project = await project_in(server, files)

@@ -55,7 +55,7 @@ def presses_until(person: Person, key: str, code: str) -> None:
     raise AssertionError(f"{key} never led to {code}")
 
 
-def test_the_first_view_offers_a_folder_an_agent_and_a_first_message(
+def test_the_keyboard_is_enough_to_start_the_first_session(
     browser: Browser, own_server: Server, directory: Path
 ) -> None:
     """Findings S3-25, S3-32, S3-33: keys alone lead from an empty list of sessions to an accepted change."""
@@ -101,9 +101,10 @@ def test_folders_are_found_by_typing_and_by_arrow_keys(browser: Browser, own_ser
         assert person("value", css="#path") == "/nowhere/at/all"
 
 
-def test_that_no_folder_matches_is_reported_only_while_it_is_true(
+def test_the_no_match_hint_disappears_once_a_folder_matches(
     browser: Browser, own_server: Server, directory: Path
 ) -> None:
+    """It also disappears when the user creates a folder."""
     hint = ".start section [role=status]"
     with browser.person(f"{page_of(own_server)}#token={own_server.token}") as person:
         person.sees("#folders [role=option]")

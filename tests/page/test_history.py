@@ -279,7 +279,7 @@ def test_all_that_is_read_can_be_copied(reader: Person, directory: Path) -> None
     copies(reader, f"{opened('src/gate.py')} [aria-label='Copy lines']", "class Gate:")
 
 
-async def test_a_very_long_output_is_shown_without_the_codes_of_its_colors(
+async def test_a_very_long_output_is_shown_without_color_codes(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:
     """The colors of such a long output would take too long to draw."""

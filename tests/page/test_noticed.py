@@ -109,9 +109,8 @@ async def test_a_page_that_nobody_looks_at_tells_and_rings(browser: Browser, ser
 
 
 @pytest.mark.thorough
-async def test_a_browser_asks_to_be_told_while_the_page_is_closed_and_takes_it_back_or_says_that_it_cannot(
-    browser: Browser, server: Server
-) -> None:
+async def test_push_notifications_can_be_turned_on_and_off(browser: Browser, server: Server) -> None:
+    """If the browser cannot subscribe, the settings show the reason and the switch stays off."""
     with browser.person(page_of(server) + f"#token={server.token}") as person:
         person.sees(".side .empty", "No projects yet")
         person("allow", what=["notifications"], url=page_of(server))
@@ -249,7 +248,7 @@ BREAKS = """(() => {
     ],
     ids=["before it", "after it"],
 )
-def test_a_notification_says_that_an_answer_may_not_have_been_recorded(
+def test_a_notification_reports_that_an_answer_may_be_lost(
     browser: Browser, server: Server, last: str, reason: str
 ) -> None:
     """The connection is lost before the answer is sent, or afterwards, before the result arrives."""

@@ -47,9 +47,10 @@ async def test_what_an_acp_agent_says_is_shown(browser: Browser, serves_others: 
         person.sees(".said", "It is open, I think.")
 
 
-async def test_a_call_of_an_acp_agent_is_shown_with_its_approval_and_its_change(
+async def test_an_acp_call_shows_its_approval_and_its_change(
     browser: Browser, serves_others: Server, directory: Path
 ) -> None:
+    """The approval has no row of its own."""
     with browser.person(await address(serves_others, directory, "official")) as person:
         person.prompts(f"change {directory / 'notes.md'}|# Notes|# Remarks")
         person.sees(CARD)

@@ -33,9 +33,10 @@ async def pushing(browser: Browser, tmp_path: Path, directory: Path) -> Any:
 
 
 @pytest.mark.thorough
-async def test_what_was_kept_is_committed_pushed_and_becomes_a_pull_request(
+async def test_kept_changes_become_a_commit_and_a_pull_request(
     browser: Browser, pushing: Server, repository: Path, tmp_path: Path
 ) -> None:
+    """The user chooses the files, writes the commit message and edits the description of the pull request."""
     remote = tmp_path / "remote.git"
     add_remote(repository, remote, GITHUB)
     project = await is_kept(pushing, repository)

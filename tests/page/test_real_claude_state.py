@@ -48,9 +48,10 @@ async def test_a_conversation_is_compacted(browser: Browser, tmp_path: Path, dir
 
 
 @pytest.mark.thorough
-async def test_a_wrong_key_is_reported_while_it_is_retried_and_at_its_end(
+async def test_a_wrong_api_key_is_reported_during_and_after_retries(
     browser: Browser, tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The Retry button runs the prompt again."""
     monkeypatch.setenv("CLAUDE_CODE_MAX_RETRIES", "2")
     async with working(browser, tmp_path / "data", directory) as (person, model):
         model.will_say(failure(401, "authentication_error", "invalid x-api-key"))

@@ -196,9 +196,10 @@ async def test_keeping_what_has_not_been_in_view_asks(browser: Browser, server: 
 
 
 @pytest.mark.thorough
-async def test_a_file_changed_on_disk_since_it_was_shown_is_not_touched(
+async def test_undo_does_not_touch_a_file_changed_since_it_was_shown(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
+    """Undoing all changes does not touch the other files of the review either."""
     with browser.person(address_of(server, project), width=1280, height=1800) as person:
         opens(person, project)
         person.sees(in_hunk("Line 5", ".line.added"), "LINE 5")
@@ -655,9 +656,10 @@ async def test_a_review_without_git_says_why(browser: Browser, tmp_path: Path, d
 
 
 @pytest.mark.thorough
-async def test_a_review_of_a_directory_that_is_gone_is_closed_with_the_reason(
+async def test_a_review_of_a_missing_directory_shows_the_reason(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
+    """When the directory exists again, the review can be loaded again, and an unfinished edit is kept as a draft."""
     away = repository.with_name("blog elsewhere")
     with browser.person(address_of(server, project), width=1280, height=800) as person:
         opens(person, project)
@@ -696,9 +698,10 @@ async def test_a_review_of_200_files_and_2000_hunks(browser: Browser, server: Se
 
 
 @pytest.mark.thorough
-async def test_a_renamed_file_is_one_file_and_its_name_is_decided_by_itself(
+async def test_a_rename_and_an_edit_of_a_file_are_decided_separately(
     browser: Browser, server: Server, repository: Path
 ) -> None:
+    """The review lists the renamed file only once."""
     project = await project_in(server, repository)
     await runs(server, project, {"poem.txt": None, "verses/song.txt": poem(line_5="LINE 5")})
     with browser.person(address_of(server, project), width=1440, height=900) as person:

@@ -391,7 +391,7 @@ def test_a_notebook_is_shown_whole_if_its_cells_hide_text(
 
 
 @pytest.mark.thorough
-def test_what_the_button_that_leads_to_the_end_covers_is_not_in_view(browser: Browser, address: str) -> None:
+def test_what_the_jump_button_covers_counts_as_unread(browser: Browser, address: str) -> None:
     """Each part of the second request is on the screen once, but the button covers some of it."""
     second = f"{CARD}:nth-of-type(2)"
     with browser.person(address, width=900, height=600) as person:
@@ -535,7 +535,8 @@ def test_a_key_on_the_button_that_leads_on_never_accepts(browser: Browser, addre
 
 
 @pytest.mark.thorough
-def test_what_is_beyond_the_edges_of_a_zoomed_page_is_not_in_view(browser: Browser, address: str) -> None:
+def test_what_is_outside_a_zoomed_view_counts_as_unread(browser: Browser, address: str) -> None:
+    """The card asks the user to zoom out, and then the accept button appears."""
     with browser.person(address, **SMALL) as person:
         person.sees("#prompt")
         person("zoom", factor=2)
@@ -606,7 +607,8 @@ FLASH = """(async () => {
 
 
 @pytest.mark.thorough
-def test_what_scrolled_back_before_its_frame_was_drawn_was_not_in_view(browser: Browser, address: str) -> None:
+def test_what_was_scrolled_past_before_a_frame_counts_as_unread(browser: Browser, address: str) -> None:
+    """The browser never draws those parts of the command, so the user has not seen them."""
     with browser.person(address, **SMALL) as person:
         sends(person, bash(f"{STEPS} && {TAIL}"))
         person.sees(READS)

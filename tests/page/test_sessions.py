@@ -44,7 +44,8 @@ def has_two_sessions(person: Person) -> None:
     person.sees(".finished")
 
 
-def test_sessions_are_grouped_by_folder_with_title_state_and_last_line(browser: Browser, address: str) -> None:
+def test_sessions_are_grouped_by_folder_with_their_last_line(browser: Browser, address: str) -> None:
+    """Each session also shows its title and its state."""
     with browser.person(address) as person:
         person.prompts('/say "All the carts have crossed."')
         person.sees(".finished")

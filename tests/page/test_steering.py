@@ -68,9 +68,8 @@ def test_a_run_that_fails_says_why(browser: Browser, address: str) -> None:
 
 
 @pytest.mark.thorough
-def test_a_run_that_its_account_s_limit_has_stopped_goes_on_by_itself_unless_a_person_says_no(
-    browser: Browser, address: str
-) -> None:
+def test_resuming_after_an_account_limit_can_be_canceled(browser: Browser, address: str) -> None:
+    """Until then, the session shows the time at which its run resumes."""
     lifted = datetime.now(UTC) + timedelta(hours=2)
     with browser.person(address) as person:
         person.prompts(f"/limit {lifted.timestamp()}")
@@ -165,9 +164,8 @@ def test_a_removed_project_leaves_its_directory(
     assert (directory / "notes.md").exists()
 
 
-def test_a_directory_that_cannot_be_a_project_is_reported_and_the_dialog_stays(
-    browser: Browser, server: Server, address: str
-) -> None:
+def test_a_directory_that_cannot_be_a_project_is_reported(browser: Browser, server: Server, address: str) -> None:
+    """The dialog stays open with the path in its field."""
     with browser.person(address) as person:
         person.sees("h2", "blog")
         person.clicks(".side .add")
@@ -279,9 +277,8 @@ def test_pictures_are_chosen_left_out_and_shown(browser: Browser, address: str, 
 
 
 @pytest.mark.thorough
-async def test_a_prompt_that_the_server_does_not_take_comes_back_into_the_box(
-    browser: Browser, tmp_path: Path, directory: Path
-) -> None:
+async def test_a_refused_prompt_returns_to_the_message_box(browser: Browser, tmp_path: Path, directory: Path) -> None:
+    """The server refuses it because the queue is full."""
     async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent, "--max-queue", "1") as server:
         project = await project_in(server, directory)
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:

@@ -71,7 +71,7 @@ def test_the_message_box_works_before_messages_can_be_drawn(browser: Browser, ad
         person.sees(".approval h3")
 
 
-def test_messages_are_plain_text_where_their_part_cannot_be_loaded(browser: Browser, address: str) -> None:
+def test_messages_are_plain_text_if_markdown_cannot_be_loaded(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.sees("h2", "blog")
         person.prompts('/say "**strong** words"')

@@ -153,7 +153,7 @@ def test_the_message_right_after_the_token_may_be_large() -> None:
     assert len(connection.receive(sent(b'{"type": "auth"}') + sent(b"a" * (LIMIT - 100)))) == 2
 
 
-def test_a_compressed_frame_that_was_not_agreed_ends_the_connection() -> None:
+def test_compression_without_agreement_ends_the_connection() -> None:
     connection, _ = opened()
     assert connection.receive(sent(b"a")) == [Closed(1002)]
 

@@ -238,7 +238,7 @@ def let_in(data: bytes, *, limit: int = MESSAGE_LIMIT) -> tuple[HttpConnection, 
     return connection, list(connection.read_body())
 
 
-def test_requests_on_one_connection_are_answered_one_after_the_other() -> None:
+def test_requests_on_one_connection_are_answered_in_order() -> None:
     connection, [body] = let_in(post(b"one") + post(b"two"))
     assert isinstance(body, Body)
     [asked] = connection.answer(200, b"first")
@@ -385,7 +385,8 @@ def test_messages_right_after_the_handshake_are_not_lost() -> None:
     assert connection.receive(text("two")[4:]) == [Message("two")]
 
 
-def test_a_large_message_right_behind_the_handshake_is_not_part_of_the_head() -> None:
+def test_a_message_after_the_handshake_may_exceed_the_head_limit() -> None:
+    """The message arrives together with the handshake."""
     long = "x" * (3 * HEAD_LIMIT)
     connection, _ = ask(request(body=text(long)))
     assert connection.accept_websocket() == [Message(long)]
@@ -399,7 +400,7 @@ def test_text_and_binary_are_messages_alike() -> None:
     assert connection.receive(text("grün") + frame(Opcode.BINARY, "🌉".encode())) == [Message("grün"), Message("🌉")]
 
 
-def test_fragments_become_one_message_also_in_the_middle_of_a_character() -> None:
+def test_a_character_may_be_split_between_fragments() -> None:
     euro = "€".encode()
     connection = open_websocket()
     assert connection.receive(text(euro[:1], fin=False) + more(euro[1:2], fin=False)) == []

@@ -71,7 +71,8 @@ def test_params_that_are_not_an_object_are_refused(params: object) -> None:
     assert (asked.id, asked.code) == (1, INVALID_PARAMS)
 
 
-def test_a_notification_is_never_answered_not_even_one_with_bad_params() -> None:
+def test_a_notification_with_bad_params_is_not_answered() -> None:
+    """It is read as a notification without params."""
     assert decode(message(method="ide_connected", params=[1])) == Notification("ide_connected", {})
 
 

@@ -28,7 +28,7 @@ def own_logging() -> Iterator[None]:
     logging.captureWarnings(False)
 
 
-def test_a_log_file_is_begun_anew_when_it_is_full_and_the_oldest_goes(
+def test_a_full_log_file_is_rotated_and_the_oldest_is_deleted(
     tmp_path: Path, own_logging: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "FILE_BYTES", 2_000)

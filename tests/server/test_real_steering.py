@@ -51,7 +51,8 @@ async def test_an_edited_plan_is_what_the_model_reads(poem: Path, model: Message
         assert "In capitals." in json.dumps(model.requests[-1].body["messages"])
 
 
-async def test_a_message_goes_into_the_run_and_a_late_client_knows_the_state(poem: Path, model: MessagesStub) -> None:
+async def test_a_message_sent_during_a_run_reaches_the_model(poem: Path, model: MessagesStub) -> None:
+    """It joins the same run, and a client that joins later receives the agent's state."""
     model.will_say([text("Hello"), HOLD, text("there")], text("And tests."))
     async with at_work(poem, model) as (server, client, project):
         run = (await client.ask("execute", {"prompt": "Say hello"}, project))["data"]["run_id"]

@@ -179,7 +179,8 @@ async def test_everything_in_the_data_directory_is_the_owners_alone(data: Path, 
         await client.ask("project_delete", project_id=project)
 
 
-async def test_without_settings_it_is_in_the_platforms_place_and_the_home_is_allowed(home: Path) -> None:
+async def test_by_default_projects_in_the_home_directory_are_allowed(home: Path) -> None:
+    """Its hidden directories are not, and the data is stored in the platform's data directory."""
     (home / "code").mkdir()
     (home / ".config" / "x").mkdir(parents=True)
     place = home / ".local" / "share" / "drawbridge"
@@ -223,7 +224,7 @@ async def test_on_loopback_tls_and_token_are_optional(data: Path) -> None:
             assert (await client.ask("health_check"))["data"]["status"] == "ok"
 
 
-async def test_everything_that_is_wrong_is_reported_at_once_and_nothing_is_started(data: Path, tmp_path: Path) -> None:
+async def test_all_problems_are_reported_at_once_and_nothing_starts(data: Path, tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text('[serve]\nlog_level = "loud"\nprot = 5\n')
     code, said = await refused(
@@ -444,7 +445,7 @@ async def test_a_second_signal_ends_the_server_at_once(data: Path, code: Path) -
 # the log
 
 
-async def test_its_log_can_be_json_with_correlation_ids_and_holds_no_secret(data: Path, code: Path) -> None:
+async def test_the_json_log_has_correlation_ids_and_no_secrets(data: Path, code: Path) -> None:
     arguments = ("--allow", code.parent, "--log-format", "json", "--log-level", "debug")
     async with serving(data, *arguments) as server:
         async with server.client() as client:

@@ -123,9 +123,10 @@ async def test_data_of_a_newer_server_are_refused_and_not_touched(
     assert everything_below(data) == before
 
 
-async def test_one_project_of_a_newer_server_is_left_alone_and_the_others_served(
+async def test_a_project_from_a_newer_server_is_left_unchanged(
     data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """The other projects are served, and the log contains the reason."""
     file = data / "projects" / BLOG / "metadata.json"
     file.write_text(json.dumps(metadata(data, BLOG) | {"version": VERSION + 1, "new": "thing"}))
     before = everything_below(data / "projects" / BLOG)

@@ -75,7 +75,8 @@ def test_by_default_a_server_listens_on_localhost_port_8443(home: Path) -> None:
     assert (in_force.max_queue, in_force.fsync, in_force.spec_env) == (20, "second", False)
 
 
-def test_the_file_goes_before_the_defaults_the_environment_before_it_and_flags_before_all(file: Path) -> None:
+def test_flags_override_the_environment_which_overrides_the_file(file: Path) -> None:
+    """The file overrides the defaults."""
     file.write_text('[ide]\nport = 20001\nmention = "all"\nlog_level = "debug"\nworkspace = ["/a", "/b"]\n')
     in_force = settings(file, "--port", "20003", "--workspace", "/c", PORT="20002", MENTION="recent")
     assert in_force.port == 20003

@@ -95,7 +95,8 @@ def test_the_users_settings_are_kept_byte_for_byte(agent: str, text: str, setup:
 
 
 @pytest.mark.parametrize("agent", AGENT_NAMES)
-def test_a_second_time_there_is_nothing_to_change_and_nothing_is_written(agent: str, setup: Setup) -> None:
+def test_a_second_setup_changes_nothing(agent: str, setup: Setup) -> None:
+    """It reports that the agent is already set up, and a second removal that there is nothing to remove."""
     settings_file(agent).write_text(PERSONS["two spaces"])
     setup(agent)
     before = {name: Path.home() / name for name in everything_below(Path.home())}
@@ -121,9 +122,10 @@ def test_a_dry_run_shows_every_line_and_does_nothing(agent: str, setup: Setup) -
 
 
 @pytest.mark.parametrize("agent", AGENT_NAMES)
-def test_the_guard_is_called_with_the_words_that_the_settings_hold(
+def test_the_command_in_the_agents_settings_starts_the_guard(
     agent: str, setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The guard's path contains quotes and spaces, and the environment is empty."""
     log = tmp_path / "log of guard"
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / 'it\'s "here" & there'))
     setup(agent, "--policy", "any", "--log-file", log)
@@ -143,14 +145,16 @@ def test_the_guard_is_called_with_the_words_that_the_settings_hold(
 
 
 @pytest.mark.parametrize("agent", AGENT_NAMES)
-def test_every_tool_and_event_that_is_hooked_is_one_that_the_guard_knows(agent: str) -> None:
+def test_the_guard_knows_every_tool_and_event_that_setup_hooks(agent: str) -> None:
     assert set(AGENTS[agent].events) == set(calls.dialect(agent).EVENTS)
     tools = {tool for matcher in AGENTS[agent].events.values() for tool in (matcher or "").strip("^()$").split("|")}
     assert tools - {""} <= set(calls.dialect(agent).TOOLS)
 
 
 @pytest.mark.parametrize(("agent", "unit"), [("claude", 1), ("gemini", 1000), ("codex", 1)])
-def test_an_agent_waits_as_long_as_the_guard_may_take_in_its_own_unit(agent: str, unit: int, setup: Setup) -> None:
+def test_an_agent_waits_as_long_as_the_guard_may_take(agent: str, unit: int, setup: Setup) -> None:
+    """The timeout is in the agent's own unit: milliseconds for Gemini CLI, seconds for the others."""
+
     def timeouts() -> list[int]:
         return [handler["timeout"] for event, (handler,) in handlers(agent).items() if event != "PermissionRequest"]
 
@@ -265,9 +269,8 @@ BAD = {
 
 @pytest.mark.parametrize("agent", AGENT_NAMES)
 @pytest.mark.parametrize(("text", "problem"), BAD.values(), ids=BAD.keys())
-def test_settings_that_are_not_right_are_untouched_and_the_place_is_reported(
-    agent: str, text: str, problem: str, setup: Setup
-) -> None:
+def test_invalid_settings_are_reported_and_left_unchanged(agent: str, text: str, problem: str, setup: Setup) -> None:
+    """The error names the file and what is wrong in it."""
     path = settings_file(agent)
     path.write_text(text, errors="surrogateescape")
     before = everything_below(Path.home())
@@ -324,7 +327,8 @@ def test_comments_stay_where_the_agent_takes_them(setup: Setup) -> None:
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
-def test_comments_are_reported_where_the_agent_would_pass_over_the_whole_file(agent: str, setup: Setup) -> None:
+def test_comments_are_reported_if_the_agent_does_not_allow_them(agent: str, setup: Setup) -> None:
+    """The agent would ignore a settings file with comments, so setup leaves it unchanged."""
     settings_file(agent).write_text(COMMENTED)
     said = setup(agent)
     assert said.code == 2
@@ -374,9 +378,10 @@ def test_two_scopes_live_side_by_side_and_that_is_reported(setup: Setup) -> None
     assert handlers("claude")
 
 
-def test_settings_of_the_hook_come_from_its_file_environment_and_flags(
+def test_the_guard_is_set_up_with_settings_from_all_sources(
     setup: Setup, monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
+    """The sources are the configuration file, the environment and flags; an invalid value changes nothing."""
     config = home / "config.toml"
     config.write_text('[hook]\nanswer = "ask"\nsocket_dir = ["sockets"]\n')
     monkeypatch.setenv("DRAWBRIDGE_CONFIG", str(config))

@@ -18,7 +18,7 @@ def mode(path: Path) -> int:
 
 
 @pytest.mark.parametrize(("theirs", "copy"), [(0o644, 0o600), (0o600, 0o600), (0o400, 0o400)])
-def test_a_file_keeps_its_mode_and_its_copy_is_for_the_person_alone(theirs: int, copy: int, tmp_path: Path) -> None:
+def test_a_file_keeps_its_mode_and_its_backup_is_private(theirs: int, copy: int, tmp_path: Path) -> None:
     file = tmp_path / "settings.json"
     file.write_bytes(b"old")
     file.chmod(theirs)

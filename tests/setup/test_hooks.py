@@ -71,7 +71,8 @@ def test_a_hook_that_only_looks_like_ours_is_the_users() -> None:
         assert not hooks.is_guard_hook(handler, "claude")
 
 
-def test_new_groups_come_last_so_that_the_others_keep_their_places() -> None:
+def test_new_hook_groups_are_added_after_the_existing_ones() -> None:
+    """The existing groups therefore keep their positions."""
     theirs = {"matcher": "X", "hooks": [{"type": "command", "command": "x"}]}
     after = hooks.add(Document(json.dumps({"hooks": {"Pre": [theirs]}})), WANTED, "claude", ())
     assert after.get(("hooks", "Pre")) == [theirs, WANTED["Pre"]]

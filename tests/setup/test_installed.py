@@ -42,7 +42,8 @@ def test_everything_that_the_guard_imports_is_in_the_copy() -> None:
     assert {modules()[module].relative_to(package) for module in needed} <= in_copy
 
 
-def test_the_real_guard_answers_from_its_copy_with_nothing_of_ours_around(setup: Setup, tmp_path: Path) -> None:
+def test_the_real_guard_runs_from_its_copy_alone(setup: Setup, tmp_path: Path) -> None:
+    """Python runs without site packages and imports the guard from the copy, which contains bytecode."""
     setup("claude", "--socket-dir", tmp_path)
     payload = {"hook_event_name": "PreToolUse", "tool_name": "Edit", "tool_input": {"file_path": "/a"}, "cwd": "/"}
     assert run(installed.fast_command("claude"), payload) == "{}\n"
@@ -127,7 +128,7 @@ PATCH = EDIT | {"tool_name": "apply_patch", "tool_input": {"command": "*** Delet
 @pytest.mark.parametrize(
     ("agent", "call"), [("claude", EDIT), ("gemini", EDIT | {"hook_event_name": "BeforeTool"}), ("codex", PATCH)]
 )
-def test_a_damaged_copy_gives_the_agent_an_answer_and_no_traceback(
+def test_a_damaged_guard_answers_the_agent_without_a_traceback(
     agent: str, call: dict[str, object], setup: Setup, guard: Path
 ) -> None:
     """With ``fail = "closed"``, the exit code is 2: each agent then denies the call, with stderr as the reason."""
@@ -178,9 +179,8 @@ def test_what_was_left_unfinished_is_removed(setup: Setup, guard: Path) -> None:
 
 
 @pytest.mark.parametrize("module", ["hook", "seldom_used"])
-def test_a_guard_that_does_not_run_is_not_installed_and_the_settings_stay(
-    module: str, setup: Setup, guard: Path
-) -> None:
+def test_a_guard_that_does_not_run_is_not_installed(module: str, setup: Setup, guard: Path) -> None:
+    """Setup reports the reason and does not write the agent's settings."""
     (guard / "guard" / f"{module}.py").write_text("import nowhere\n")
     before = everything_below(Path.home())
     said = setup("claude")
@@ -228,7 +228,8 @@ def test_the_fast_form_is_printed_for_a_shell(
     assert stub("codex").read_text() == text, "printing the command changes nothing"
 
 
-def test_the_interpreter_is_the_one_below_all_environments_and_links() -> None:
+def test_the_interpreter_is_outside_of_virtual_environments() -> None:
+    """Its path contains no symbolic links."""
     found = choose()
     assert os.path.realpath(found.path) == found.path
     assert "venv" not in found.path

@@ -103,7 +103,7 @@ def test_claude_tells_of_files_that_the_guard_has_it_watch(setup: Setup, guard: 
 
 
 @pytest.mark.thorough
-def test_claude_holds_an_edit_back_where_the_guard_is_gone_if_that_is_wanted(
+def test_claude_writes_nothing_if_a_closed_guard_cannot_start(
     setup: Setup, guard: Path, poem: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "bin").mkdir()
@@ -209,9 +209,8 @@ async def test_codex_is_denied_what_would_overwrite_unsaved_work(
 
 
 @pytest.mark.usefixtures("guard")
-def test_codex_calls_nothing_before_the_person_has_trusted_it_as_setup_says(
-    setup: Setup, home: Path, poem: Path, log: Path
-) -> None:
+def test_codex_does_not_call_the_guard_before_it_is_trusted(setup: Setup, home: Path, poem: Path, log: Path) -> None:
+    """The output of setup mentions this condition."""
     programs.codex()
     assert "only after you have trusted it" in setup("codex", "--log-file", log).output
     with ResponsesStub(apply_patch(PATCH), text("Done.")) as model:

@@ -195,7 +195,7 @@ class TestWhatAPersonSees:
             +  1
             +}""")
 
-    def test_changes_far_apart_have_their_own_headers_and_near_ones_share_one(self) -> None:
+    def test_close_changes_share_a_header_and_distant_ones_do_not(self) -> None:
         old = [str(number) for number in range(1, 31)]
         new = [{2: "two", 5: "five", 20: "twenty"}.get(number, str(number)) for number in range(1, 31)]
         rows = list(unified(old, new, diff(old, new)))
@@ -250,7 +250,7 @@ class TestMerge:
         st.lists(st.text("xyz", max_size=2), min_size=20, max_size=20),
     )
     @example(["ours", "theirs"], [""] * 20)
-    def test_changes_with_an_unchanged_line_between_them_are_both_made(self, plan: list[str], words: list[str]) -> None:
+    def test_changes_separated_by_an_unchanged_line_are_both_made(self, plan: list[str], words: list[str]) -> None:
         base, ours, theirs, both = [], [], [], []
         for number, (side, word) in enumerate(zip(plan, words, strict=False)):
             fence, line = f"unchanged {number}", f"line {number}"

@@ -140,7 +140,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.thorough
-def test_a_wheel_contains_the_page_and_the_licences_of_its_packages(built: Path) -> None:
+def test_a_wheel_contains_the_web_ui_and_its_licenses(built: Path) -> None:
     names = zipfile.ZipFile(next(built.glob("*.whl"))).namelist()
     assert {f"drawbridge/page/{file.name}" for file in page.PAGE.iterdir()} <= set(names)
     assert "drawbridge/page/licences.txt" in names

@@ -69,7 +69,7 @@ def test_the_tests_run_on_the_versions_that_people_get() -> None:
 
 
 @pytest.mark.parametrize("kind", ["runtime", "dev"])
-def test_every_locked_package_is_held_by_hashes_and_has_no_address(kind: str) -> None:
+def test_every_locked_package_has_a_hash_and_no_url(kind: str) -> None:
     entries = re.split(r"^(?=[a-z])", bootstrap.LOCK_FILES[kind].read_text(), flags=re.MULTILINE)[1:]
     assert len(entries) == len(locked(kind))
     assert [entry for entry in entries if "--hash=sha256:" not in entry or "://" in entry] == []

@@ -178,9 +178,10 @@ async def test_a_slow_first_request_is_served_despite_a_crowd(rig: ServerRig, mo
         assert (await client.head()).startswith(b"HTTP/1.1 101 ")
 
 
-async def test_a_crowd_of_new_connections_at_one_address_keeps_nobody_out(
+async def test_new_connections_from_one_address_keep_nobody_out(
     rig: ServerRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """All are within ``GRACE_SECONDS``, but at most ``GRACE_PLACES`` connections from one address are protected."""
     monkeypatch.setattr(door_module, "GRACE_SECONDS", 3_600)
     monkeypatch.setattr(door_module, "GRACE_PLACES", 2)
     rig.server.options = ServerOptions(connections=4)
@@ -289,7 +290,7 @@ async def test_a_connection_that_does_not_end_gives_way(rig: ServerRig, monkeypa
     await rig.websocket()
 
 
-async def test_the_log_reports_that_the_limit_of_connections_is_reached(
+async def test_reaching_the_connection_limit_is_logged(
     rig: ServerRig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(door_module, "REPORT_SECONDS", 0.0)
@@ -390,9 +391,8 @@ async def test_a_large_message_is_received_and_echoed(rig: ServerRig) -> None:
         (giant_frame_head(2**63), 1009),
     ],
 )
-async def test_a_broken_frame_ends_that_connection_with_its_code_and_no_other(
-    rig: ServerRig, data: bytes, code: int
-) -> None:
+async def test_a_broken_frame_only_ends_its_own_connection(rig: ServerRig, data: bytes, code: int) -> None:
+    """The close code depends on what is wrong with the frame."""
     other = await rig.websocket()
     client = await rig.websocket()
     client.send(data)
@@ -579,14 +579,14 @@ async def test_a_fault_in_the_site_harms_that_connection_alone(
 # plain requests
 
 
-async def test_requests_are_answered_one_after_the_other_on_one_connection(rig: ServerRig) -> None:
+async def test_requests_on_one_connection_are_answered_in_order(rig: ServerRig) -> None:
     client = await rig.raw(plain("/echo", b"one") + plain("/echo", b"two"))
     for body in (b"one", b"two"):
         assert (await client.head()).startswith(b"HTTP/1.1 200 ")
         assert await client.reader.readexactly(3) == body
 
 
-async def test_thousands_of_requests_behind_each_other_are_answered_in_order(rig: ServerRig) -> None:
+async def test_thousands_of_pipelined_requests_are_answered_in_order(rig: ServerRig) -> None:
     client = await rig.raw(b"".join(plain("/echo", b"%04d" % number) for number in range(3_000)))
     for number in range(3_000):
         assert (await client.head()).startswith(b"HTTP/1.1 200 ")

@@ -96,7 +96,8 @@ async def test_the_bridges_peers_are_never_pinged() -> None:
 # limits
 
 
-async def test_a_message_over_the_limit_ends_with_1009_however_it_is_cut() -> None:
+async def test_a_message_over_the_limit_ends_the_connection_with_1009() -> None:
+    """It does not matter whether the message arrives in one frame or in fragments."""
     async with serving(ServerOptions(message_bytes=1_000)) as rig:
         for data in (text("x" * 1_001), text("x" * 600, fin=False) + more("x" * 600)):
             client = await rig.websocket()

@@ -179,7 +179,7 @@ async def test_a_rule_is_remembered_once_all_of_it_was_on_the_screen(width: int,
         assert [answer.remember for answer in app.given] == [True]
 
 
-async def test_a_rule_without_room_for_its_button_is_read_in_the_request() -> None:
+async def test_a_rule_is_readable_even_without_room_for_its_button() -> None:
     app = Alone(bash(command="true") | {"suggestions": [rule("ls w000x")]}, may_remember=True)
     async with alone(app, 100, 4) as pilot:
         shown = app.text
@@ -522,7 +522,8 @@ def test_no_word_of_a_message_is_left_out(words: str, width: int) -> None:
     ],
     ids=["no reference", "code", "a number", "no letters", "no letters in a quote"],
 )
-async def test_a_cell_is_not_left_out_because_its_letters_are_elsewhere(plan: str) -> None:
+async def test_an_extra_cell_is_shown_even_if_its_text_is_elsewhere(plan: str) -> None:
+    """Markdown drops the cells of a table row that has more cells than the table has columns."""
     app = Alone({"tool_name": "ExitPlanMode", "input": {"plan": plan}})
     async with alone(app, 80, height=60):
         assert plan.rstrip("\n").rpartition("\n")[2] in app.text
@@ -623,7 +624,7 @@ async def test_nothing_of_an_input_is_hidden(form: str, given: dict[str, Any]) -
     ],
     ids=str,
 )
-async def test_nothing_is_hidden_that_the_diff_of_a_proposal_does_not_draw(tool: str, given: dict[str, Any]) -> None:
+async def test_input_that_the_diff_of_a_proposal_omits_is_shown(tool: str, given: dict[str, Any]) -> None:
     proposal = {"path": "/x/a", "old_text": "a", "new_text": "b"}
     app = Alone({"tool_name": tool, "input": given, "proposal": proposal})
     async with alone(app, height=40):

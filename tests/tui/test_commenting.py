@@ -158,7 +158,8 @@ async def test_comments_are_written_changed_removed_and_sent(server: Server, rep
 
 
 @pytest.mark.thorough
-async def test_comments_on_a_terminal_session_wait_and_can_be_withdrawn(home: Path) -> None:
+async def test_comments_on_a_terminal_session_can_be_withdrawn(home: Path) -> None:
+    """They wait until the agent stops, and are drafts again once they are withdrawn."""
     (home / "blog").mkdir()
     directory = make_repository(home / "blog")
     async with serving(home / "data", "--no-tls", "--allow", home) as server:
@@ -276,7 +277,7 @@ async def test_a_comment_is_kept_until_it_is_added_or_discarded(server: Server, 
 
 
 @pytest.mark.thorough
-async def test_a_decision_of_somebody_else_keeps_the_comment_being_written(server: Server, repository: Path) -> None:
+async def test_someone_elses_decision_keeps_an_unfinished_comment(server: Server, repository: Path) -> None:
     async with reviewing(server, repository) as (person, project):
         await person.presses("j", "j")
         await is_at(person, "poem.txt: LINE 30")
@@ -407,7 +408,7 @@ async def test_two_people_comment_on_one_review(server: Server, repository: Path
 
 
 @pytest.mark.thorough
-async def test_without_a_connection_nothing_typed_is_lost_and_all_is_done_once(tmp_path: Path) -> None:
+async def test_nothing_typed_offline_is_lost_or_sent_twice(tmp_path: Path) -> None:
     directory = make_directory(tmp_path / "work" / "blog")
     make_repository(directory)
     git(directory, "config", "user.name", "Ada")
@@ -674,7 +675,7 @@ def test_a_choice_moves_over_the_lines_as_they_are_shown() -> None:
     assert review_comments.quote_of(shown, review_comments.Place("new", 3, 4)) is None
 
 
-def test_a_comment_that_is_sent_again_has_the_same_id_unless_its_words_are_others() -> None:
+def test_a_comment_keeps_its_request_id_until_its_text_changes() -> None:
     one = review_comments.begun(PART, review_comments.Place("new", 5, 5), "z\r\n")
     one.text = "Why?"
     wish = one.wish(one.place(PART.hunk), None)

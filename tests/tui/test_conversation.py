@@ -69,7 +69,7 @@ def test_pages_and_live_records_never_leave_a_gap(steps: list[str]) -> None:
         assert conversation.cursor == newest
 
 
-def test_what_came_before_the_snapshot_does_not_open_a_question_again() -> None:
+def test_a_request_withdrawn_before_a_snapshot_is_not_reopened() -> None:
     asked = {"approval_id": "a", "tool_name": "Bash", "input": {}, "created_at": ""}
     conversation = Conversation("p")
     conversation.join(SNAPSHOT, restart=True)
@@ -114,7 +114,7 @@ def test_partial_text_grows_and_gives_way_to_what_is_kept() -> None:
     assert (conversation.live, texts(conversation)) == ("", ["Hello"])
 
 
-def test_a_run_and_its_cost_are_followed_and_the_queue_grows_shorter() -> None:
+def test_a_run_leaves_the_queue_and_its_cost_is_known_at_the_end() -> None:
     conversation = joined(queue=[{"run_id": "r", "position": 1, "prompt": "x"}])
     conversation.take(event(1, "run_started", run_id="r"))
     began = conversation.run
@@ -192,7 +192,7 @@ def test_a_client_that_joins_sees_a_waiting_prompt_once() -> None:
     assert read(conversation) == IN_ORDER
 
 
-def test_a_prompt_that_was_removed_from_the_queue_is_shown_with_that() -> None:
+def test_a_prompt_removed_from_the_queue_is_shown_as_removed() -> None:
     conversation = joined()
     removed = event(4, "run_finished", run_id="b", outcome="interrupted", removed_by="Ben")
     for record in [*TWO_RUNS[:3], removed]:
@@ -212,7 +212,8 @@ def test_a_prompt_that_was_edited_is_shown_as_it_was_sent(cut: int) -> None:
     assert read(conversation) == ["a", "end of a", "better"]
 
 
-def test_a_message_into_a_run_and_a_prompt_without_one_are_shown_at_once() -> None:
+def test_a_prompt_that_does_not_wait_is_shown_at_once() -> None:
+    """Such a prompt is sent into the current run, or has no run."""
     conversation = joined()
     for record in [*TWO_RUNS[:2], prompt(3, "a", "and quickly", steer=True), prompt(4, None, "hello")]:
         conversation.take(record)
@@ -317,7 +318,8 @@ def test_what_waits_is_counted_once_and_until_it_is_settled() -> None:
     assert found.waiting == 0
 
 
-def test_a_project_s_state_replaces_the_one_before_and_a_deleted_one_goes() -> None:
+def test_a_new_project_state_replaces_the_previous_one() -> None:
+    """A deleted project is removed from the list."""
     found = known(project("a", "/a", desk={"state": "working"}))
     found.take(
         {"type": "update", "project_id": "a", "data": {"update_type": "project_state", "data": project("a", "/a")}}
@@ -350,7 +352,7 @@ def test_a_second_line_with_the_id_of_a_call_completes_it() -> None:
 
 
 @pytest.mark.parametrize(("call", "is_rejected"), [("1", True), ("2", False)])
-def test_a_rejected_call_of_the_agent_client_protocol_is_known_by_its_id(call: str, is_rejected: bool) -> None:
+def test_a_rejected_acp_call_is_recognized_by_its_id(call: str, is_rejected: bool) -> None:
     conversation = joined()
     request = {"approval_id": "p", "tool_name": "execute", "form": "acp", "input": {"toolCallId": "1"}}
     conversation.take(event(1, "permission_request", **request))

@@ -28,7 +28,7 @@ async def test_a_person_accepts_a_change(server: Server, directory: Path) -> Non
     assert (directory / "notes.md").read_text().endswith("> You said: Say that it rains\n")
 
 
-async def test_what_a_person_edits_is_what_is_shown_and_what_is_written(server: Server, directory: Path) -> None:
+async def test_an_edited_proposal_is_shown_and_written_as_edited(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("Something")
         card = await person.is_asked("Something")
@@ -96,7 +96,7 @@ async def test_a_question_is_answered_in_ones_own_words(server: Server, director
 
 
 @pytest.mark.thorough
-async def test_who_comes_second_keeps_what_they_wrote_and_sees_who_was_first(server: Server, directory: Path) -> None:
+async def test_the_second_user_keeps_their_text_and_sees_who_was_first(server: Server, directory: Path) -> None:
     async with attached(server, directory, name="Ada") as ada, attached(server, directory, name="Bob") as bob:
         await ada.prompts("Something")
         await ada.is_asked("Something")

@@ -52,9 +52,10 @@ async def test_the_server_of_this_machine_is_found_without_an_argument(secured: 
 
 
 @pytest.mark.thorough
-async def test_a_server_that_says_nothing_of_itself_is_where_its_settings_are(
+async def test_without_server_json_the_server_settings_are_used(
     secured: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The client connects to the port that is set for ``drawbridge serve``."""
     (secured.data / "server.json").unlink()
     with pytest.raises(NoServer, match=r"No server answers at wss://127.0.0.1:8443/ws"):
         await connects(Finder())
@@ -62,7 +63,8 @@ async def test_a_server_that_says_nothing_of_itself_is_where_its_settings_are(
     await connects(Finder(), "blog")
 
 
-async def test_a_server_with_another_data_directory_is_found_if_it_is_the_only_one(tmp_path: Path) -> None:
+async def test_the_only_server_is_found_in_any_data_directory(tmp_path: Path) -> None:
+    """If several servers are running, the user must choose one with ``--url``."""
     directory = make_directory(tmp_path / "work" / "blog")
     async with serving(tmp_path / "one", "--allow", directory.parent) as one:
         await make_project(one, directory)
@@ -91,7 +93,8 @@ async def test_a_project_is_meant_by_name_path_or_id(secured: Server, tmp_path: 
         await connects(Finder(), "nowhere")
 
 
-async def test_the_page_s_address_is_as_good_and_a_fingerprint_is_enough(secured: Server) -> None:
+async def test_the_address_of_the_web_ui_can_be_used_to_connect(secured: Server) -> None:
+    """The certificate can be verified by its fingerprint or with a CA file."""
     page = secured.url.replace("wss:", "https:").removesuffix("ws")
     token = str(secured.data / "token")
     await connects(Finder(page))
@@ -164,12 +167,13 @@ async def test_a_token_that_is_not_taken_is_reported(secured: Server, tmp_path: 
         ({"ca": "/nowhere.pem"}, "/nowhere.pem does not contain a PEM certificate"),
     ],
 )
-def test_flags_that_can_t_be_right_are_reported_before_anything_is_sent(flags: dict[str, str], words: str) -> None:
+def test_invalid_flags_are_reported_before_anything_is_sent(flags: dict[str, str], words: str) -> None:
     with pytest.raises(BadSetting, match=words):
         Finder(**flags, elsewhere=False).find()
 
 
-async def test_where_nothing_or_something_else_listens_one_line_says_so() -> None:
+async def test_an_address_without_a_drawbridge_server_is_reported() -> None:
+    """Nothing listens on the port, or another program does."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]

@@ -25,9 +25,8 @@ async def test_an_empty_list_shows_its_keys(lasting: Server, directory: Path) ->
         await person.comes(lambda: not person.app.is_running, "the end")
 
 
-async def test_an_empty_list_says_how_a_device_without_the_scope_gets_a_project(
-    lasting: Server, tmp_path: Path
-) -> None:
+async def test_an_empty_list_shows_the_scope_that_the_device_lacks(lasting: Server, tmp_path: Path) -> None:
+    """It also shows the command that adds a project."""
     token = tmp_path / "token"
     token.write_text(await device_token(lasting, "run"))
     async with attached(lasting, None, token_file=str(token)) as person:

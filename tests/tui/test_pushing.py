@@ -33,9 +33,8 @@ async def pushing(tmp_path: Path) -> AsyncIterator[tuple[Server, Path]]:
 
 
 @pytest.mark.thorough
-async def test_what_was_kept_is_committed_pushed_and_becomes_a_pull_request(
-    pushing: tuple[Server, Path], tmp_path: Path
-) -> None:
+async def test_kept_changes_can_become_a_pull_request(pushing: tuple[Server, Path], tmp_path: Path) -> None:
+    """They are committed and pushed first, and the pull request has the words of the commit message."""
     server, directory = pushing
     remote = tmp_path / "remote.git"
     add_remote(directory, remote, GITHUB)

@@ -193,7 +193,7 @@ async def test_a_run_is_decided_hunk_by_hunk(server: Server, repository: Path) -
 
 
 @pytest.mark.thorough
-async def test_what_is_decided_in_a_review_is_followed_by_the_conversation(server: Server, repository: Path) -> None:
+async def test_a_decision_in_a_review_is_shown_in_the_conversation(server: Server, repository: Path) -> None:
     """The server does not report a decision to the client that made it, but the records after it must be shown."""
     async with reviewing(server, repository) as (person, _):
         await is_at(person, "old.txt: ")
@@ -539,7 +539,8 @@ async def test_why_there_is_no_review_is_shown(server: Server, repository: Path)
 
 
 @pytest.mark.thorough
-async def test_a_review_of_a_directory_that_is_gone_is_closed_with_the_reason(server: Server, repository: Path) -> None:
+async def test_the_review_of_a_missing_directory_closes_with_a_reason(server: Server, repository: Path) -> None:
+    """A drafted edit is still there once the directory exists again."""
     async with reviewing(server, repository) as (person, _):
         await person.presses("j", "e")
         field = person.app.screen.query_one(PlainTextArea)

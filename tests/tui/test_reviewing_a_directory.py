@@ -86,7 +86,8 @@ def asks(pane: Pane) -> None:
 
 
 @pytest.mark.thorough
-async def test_without_a_server_the_review_is_decided_by_one_of_its_own(home: Path, blog: Path) -> None:
+async def test_without_a_server_the_review_command_starts_its_own(home: Path, blog: Path) -> None:
+    """That server ends with the command."""
     async with serving(home / "data", "--no-tls") as server:
         await work(server, blog)
 

@@ -39,7 +39,7 @@ async def test_a_question_fits(server: Server, directory: Path, size: tuple[int,
 
 
 @pytest.mark.thorough
-async def test_a_window_that_changes_its_size_keeps_the_reader_at_the_end(server: Server, directory: Path) -> None:
+async def test_resizing_the_window_keeps_the_reader_at_the_end(server: Server, directory: Path) -> None:
     async with attached(server, directory, size=(100, 40)) as person:
         await person.prompts("/lines 50")
         await person.sees("Line 50", "Ready")

@@ -17,7 +17,8 @@ from .conftest import make_project
 from .rig import Person, attached
 
 
-async def test_projects_are_chosen_from_a_list_and_those_that_wait_come_first(server: Server, directory: Path) -> None:
+async def test_projects_that_need_the_user_come_first_in_the_list(server: Server, directory: Path) -> None:
+    """A project is opened from the list, and a key returns to it."""
     (directory.parent / "garden").mkdir(exist_ok=True)
     await make_project(server, directory.parent / "garden")
     async with server.client() as owner, attached(server, None) as person:
@@ -47,9 +48,8 @@ async def test_what_is_being_said_is_seen_word_by_word_and_stopped(server: Serve
 
 
 @pytest.mark.thorough
-async def test_what_a_limit_of_the_account_has_stopped_goes_on_by_itself_unless_a_person_says_no(
-    server: Server, directory: Path
-) -> None:
+async def test_the_automatic_resume_after_a_limit_can_be_canceled(server: Server, directory: Path) -> None:
+    """The time at which the run resumes is shown until the user cancels it."""
     lifted = datetime.now() + timedelta(hours=2)
     async with attached(server, directory) as person:
         await person.prompts(f"/limit {lifted.timestamp()}")
@@ -163,7 +163,8 @@ async def test_tool_calls_are_folded_until_somebody_wants_to_see_them(server: Se
 
 
 @pytest.mark.thorough
-async def test_all_of_a_long_history_is_reached_and_only_a_part_is_kept(server: Server, directory: Path) -> None:
+async def test_all_of_a_long_history_can_be_reached_in_parts(server: Server, directory: Path) -> None:
+    """The client keeps only a part of it in memory."""
     async with server.client() as owner:
         project = (await owner.ask("project_list"))["data"]["projects"][0]["id"]
         await owner.send("project_join", project_id=project)
@@ -200,9 +201,7 @@ async def test_the_reader_stays_where_they_are_while_more_arrives(server: Server
         assert "G: latest" in person.screen
 
 
-async def test_a_project_that_somebody_removes_is_reported_and_the_list_is_shown(
-    server: Server, directory: Path
-) -> None:
+async def test_a_removed_project_is_reported_and_the_list_is_shown(server: Server, directory: Path) -> None:
     async with server.client() as owner, attached(server, directory) as person:
         project = (await owner.ask("project_list"))["data"]["projects"][0]["id"]
         assert (await owner.ask("project_delete", project_id=project))["type"] == "project_deleted"

@@ -115,7 +115,8 @@ def changes(rig: Workstation, server: AgentServer) -> Iterator[Changes]:
     rig.does("workbench.view.explorer")
 
 
-def test_a_run_fills_the_list_and_a_line_of_it_opens_the_diff_there(changes: Changes) -> None:
+def test_a_run_fills_the_list_and_an_entry_opens_its_diff(changes: Changes) -> None:
+    """The cursor is at the changed line."""
     assert [row.split("+")[0].strip() for row in changes.rows()] == list(ALL)
     assert "deleted" in changes.rows()[0]
     assert "3 −2" in changes.rows()[1]
@@ -150,7 +151,8 @@ def test_undo_of_one_change_restores_these_lines_on_disk(changes: Changes) -> No
     assert changes.poem.read_text() == POEM
 
 
-def test_an_action_at_a_line_that_is_not_there_any_more_changes_nothing(changes: Changes) -> None:
+def test_an_action_without_its_list_entry_changes_nothing(changes: Changes) -> None:
+    """VS Code passes no entry while it reads the list again."""
     changes.opens("Line 3")
     changes.compares(POEM, CHANGED, 2)
     for action in ("undoChange", "undoFile", "keepChange", "keepFile"):

@@ -78,7 +78,7 @@ def test_at_most_twenty_are_told(rig: Workstation, path: Path) -> None:
     assert len(found(rig, path)["new"]) == 20
 
 
-def test_it_is_pending_until_the_server_has_reported_on_the_change(rig: Workstation, path: Path) -> None:
+def test_a_change_is_pending_until_the_language_server_reports(rig: Workstation, path: Path) -> None:
     rig.snapshot(path, remember=True)
     assert found(rig, path) == {"new": [], "pending": False}
     writes(rig, path, "changed\n")

@@ -49,7 +49,7 @@ def test_a_name_in_a_notice_is_no_link(rig: Workstation) -> None:
     assert rig.window.sees(".notification-list-item-message a") == []
 
 
-def test_the_status_says_where_it_listens_and_what_it_has_answered(rig: Workstation) -> None:
+def test_the_status_shows_the_last_call_and_the_protection(rig: Workstation) -> None:
     assert rig.window.sees("#drawbridge\\.drawbridge\\.drawbridge\\.status") != []
     rig.ask("send_message", message="Claude Code was kept from changing a.py, which has unsaved changes")
     rig.ask("get_visual_selection")

@@ -27,7 +27,8 @@ def reloaded(path: Path, backup: Path | None = None) -> dict[str, object]:
     return {"success": True, "reloaded": [{"name": str(path), "backup": backup and str(backup)}], "kept": []}
 
 
-def test_a_clean_file_shows_what_was_written_and_what_it_replaced_is_kept(rig: Workstation, backups: Path) -> None:
+def test_a_clean_file_is_reloaded_and_its_old_text_is_kept(rig: Workstation, backups: Path) -> None:
+    """The copy is private, in a directory that is named after the time and the process."""
     path = rig.opens(rig.file("a.py", "mine\n"))
     before = time.time_ns() // 1_000_000
     path.write_text("theirs\n")
@@ -123,7 +124,7 @@ def test_unsaved_changes_are_left_alone_and_told(rig: Workstation, backups: Path
     assert not backups.exists()
 
 
-def test_unsaved_changes_are_left_alone_that_are_visible_without_the_cursor(rig: Workstation) -> None:
+def test_unsaved_changes_in_another_visible_editor_are_kept(rig: Workstation) -> None:
     """The program that the specification describes reverts these changes."""
     path = rig.opens(rig.file("a.py"))
     rig.opens(rig.file("front.py"), column=2)
@@ -157,7 +158,8 @@ def test_text_typed_during_a_reload_stays(rig: Workstation) -> None:
         wait_until(lambda: not rig.document(path)["dirty"], "the revert")
 
 
-def test_unsaved_changes_of_a_file_that_nobody_wrote_are_not_told(rig: Workstation) -> None:
+def test_a_touched_file_with_unsaved_changes_is_not_reported(rig: Workstation) -> None:
+    """Only its modification time on disk has changed."""
     path = rig.opens(rig.file("a.py"))
     rig.types("mine ")
     os.utime(path)

@@ -78,7 +78,7 @@ def test_the_version_changes_with_every_change(rig: Workstation) -> None:
     assert len({first, second, text_and_version(rig, path)[1]}) == 3
 
 
-def test_there_is_no_text_of_what_is_not_open_as_text_or_too_large(rig: Workstation) -> None:
+def test_the_text_of_a_closed_or_too_large_file_is_not_returned(rig: Workstation) -> None:
     nothing = {"text": None}
     assert rig.ask("buffer_text", file_path=str(rig.file("a.py"))) == nothing
     large = rig.opens(rig.file("large.txt", "x" * 99 + "\n" + ("y" * 99 + "\n") * 41_999))
@@ -97,7 +97,7 @@ def test_unsaved_changes_are_saved_on_request(rig: Workstation) -> None:
     assert rig.ask("save_buffer", file_path=str(path)) == {"saved": True}, "there is nothing left to save"
 
 
-def test_a_file_behind_another_is_saved_without_coming_to_the_front(rig: Workstation) -> None:
+def test_a_file_behind_another_is_saved_without_being_shown(rig: Workstation) -> None:
     path, front = rig.opens(rig.file("a.py")), rig.opens(rig.file("front.py"))
     rig.inserts(path, "mine ")
     assert rig.ask("save_buffer", file_path=str(path)) == {"saved": True}
@@ -167,7 +167,8 @@ def test_a_merged_file_in_another_encoding_keeps_it(rig: Workstation) -> None:
     assert rig.notices() == []
 
 
-def test_a_file_that_is_written_again_after_the_merge_is_not_written_over(rig: Workstation, merged: Path) -> None:
+def test_a_file_written_after_the_merge_is_not_overwritten(rig: Workstation, merged: Path) -> None:
+    """VS Code reports instead that the file on disk is newer."""
     merged.write_text("theirs again\n")
     rig.window.presses("Control+s")
     wait_until(rig.notices, "VS Code's question")

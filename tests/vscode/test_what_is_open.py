@@ -34,7 +34,7 @@ def compare(rig: Workstation, left: Path, right: Path) -> None:
     rig.does("workbench.action.compareEditor.focusPrimarySide")
 
 
-def test_a_file_that_is_typed_into_is_current_and_modified_until_it_is_saved(rig: Workstation) -> None:
+def test_an_edited_file_is_current_and_modified_until_saved(rig: Workstation) -> None:
     path = rig.opens(rig.file("a.py"))
     assert rig.state(path) == {"name": str(path), "lines": 3} | told(False, True, True)
     assert rig.ask("buffer_status", file_path=str(path)) == {"is_current": True, "has_unsaved_changes": False}
@@ -55,7 +55,8 @@ def test_a_file_that_is_not_open_is_neither(rig: Workstation) -> None:
     wait_until(lambda: rig.state(path) is None, "closed")
 
 
-def test_a_modified_file_beside_or_behind_the_current_one_is_told_apart(rig: Workstation) -> None:
+def test_visible_and_hidden_modified_files_are_distinguished(rig: Workstation) -> None:
+    """Neither is the current file."""
     behind, beside, front = (rig.opens(rig.file(name)) for name in ("behind.py", "beside.py", "front.py"))
     rig.opens(beside, column=2)
     rig.opens(front)
@@ -120,7 +121,7 @@ def test_both_files_of_a_diff_are_current(rig: Workstation) -> None:
     ]
 
 
-def test_a_file_in_a_diff_behind_and_as_text_in_front_is_one_file(rig: Workstation) -> None:
+def test_a_file_open_as_text_and_in_a_diff_is_one_file(rig: Workstation) -> None:
     left, right = rig.file("left.py"), rig.file("right.py")
     compare(rig, left, right)
     rig.opens(right, column=2)
@@ -154,7 +155,7 @@ def test_an_editor_of_another_kind_counts(rig: Workstation) -> None:
     assert canvas.read_text() == "drawn"
 
 
-def test_a_terminal_or_a_page_in_front_does_not_unguard_the_file_behind(rig: Workstation) -> None:
+def test_a_modified_file_behind_a_webview_is_still_current(rig: Workstation) -> None:
     other, path = (rig.opens(rig.file(name)) for name in ("other.py", "a.py"))
     rig.types("mine ")
     rig.window.run("kept.panel = vscode.window.createWebviewPanel('agent', 'Agent', vscode.ViewColumn.Active)")
@@ -164,7 +165,7 @@ def test_a_terminal_or_a_page_in_front_does_not_unguard_the_file_behind(rig: Wor
     rig.window.run("kept.panel.dispose()")
 
 
-def test_two_folders_have_a_socket_each_and_both_know_the_whole_window(rig: Workstation) -> None:
+def test_the_sockets_of_both_folders_report_the_whole_window(rig: Workstation) -> None:
     path = rig.opens(rig.file("a.py"))
     rig.types("mine ")
     first, second = rig.window.sockets()

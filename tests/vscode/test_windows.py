@@ -39,7 +39,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def test_there_is_a_private_socket_for_each_folder_where_the_guard_looks(rig: Workstation, vscode: VSCode) -> None:
+def test_each_folder_has_a_private_socket_that_the_guard_finds(rig: Workstation, vscode: VSCode) -> None:
     sockets = rig.window.sockets()
     folders = [vscode.directory / "one", vscode.directory / "two"]
     assert {path.name for path in sockets} == {name(folder, rig.window) for folder in folders}

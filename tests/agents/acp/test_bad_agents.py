@@ -27,7 +27,8 @@ async def test_unsupported_requests_are_refused(project: Path) -> None:
         assert words(warm.heard) == [str([-32601] * 4)]
 
 
-async def test_questions_of_one_id_are_answered_each_on_its_own_and_a_turn_ends_once(project: Path) -> None:
+async def test_requests_that_share_an_id_are_answered_separately(project: Path) -> None:
+    """The agent also reports the end of its turn three times, but the turn ends only once."""
     async with session(bad("same_ids"), project) as warm:
         warm.process.prompt("Go")
         asked = [await warm.asked() for _ in range(3)]

@@ -70,7 +70,7 @@ def test_a_call_is_shown_at_once_and_completed_by_what_follows() -> None:
     ]
 
 
-def test_a_call_that_is_reported_only_at_its_end_is_shown_with_its_result() -> None:
+def test_a_call_first_reported_at_its_end_shows_its_result() -> None:
     fields = {"kind": "edit", "title": "poem.txt", "status": "completed", "content": [DIFF]}
     called, result = shown = Shown().add("s1", "1", fields)
     assert [block["type"] for block in blocks(shown)] == ["tool_use", "tool_result"]
@@ -87,7 +87,7 @@ def test_only_the_latest_open_calls_are_remembered(monkeypatch: pytest.MonkeyPat
     assert [len(shown.add("s1", id, {"title": "Look"})) for id in ("1", "2", "3", "3", "2", "1")] == [1, 1, 1, 0, 0, 1]
 
 
-def test_the_changes_to_several_files_are_in_the_text_of_the_result() -> None:
+def test_the_result_text_shows_the_changes_to_each_file() -> None:
     other = DIFF | {"path": "/p/new.txt", "oldText": None}
     [_, result] = blocks(Shown().add("s1", "1", {"kind": "edit", "status": "completed", "content": [DIFF, other]}))
     assert [block["text"] for block in result["content"]] == [

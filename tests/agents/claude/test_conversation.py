@@ -386,7 +386,7 @@ def test_a_prompt_answered_in_the_agents_own_turn_is_done(named: bool) -> None:
     assert [ended.ok for ended in stream.all(TurnEnded)] == [True]
 
 
-def test_it_is_busy_while_a_command_runs_in_the_background_or_a_question_is_open() -> None:
+def test_a_background_task_or_approval_request_keeps_it_busy() -> None:
     stream = Stream()
     seen = [stream.busy]
 
@@ -420,7 +420,8 @@ def test_a_new_conversation_id_is_reported() -> None:
     assert stream.all(SessionIdentified) == [SessionIdentified(ID), SessionIdentified("other")]
 
 
-def test_a_conversation_can_be_resumed_when_a_turn_of_it_has_ended() -> None:
+def test_a_conversation_can_be_resumed_after_its_first_turn() -> None:
+    """A conversation that was resumed before can be resumed again even if no turn has ended since."""
     new, resumed = Stream(), Stream(resumed=True)
     for stream in (new, resumed):
         stream.prompt()

@@ -92,9 +92,7 @@ async def test_no_process_remains_after_the_end(warm: Session, model: MessagesSt
 
 @pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="a process is not notified of its parent's death there")
-async def test_a_server_that_is_killed_takes_the_agent_and_its_commands_with_it(
-    project: Path, model: MessagesStub
-) -> None:
+async def test_killing_the_server_ends_the_agent_and_its_commands(project: Path, model: MessagesStub) -> None:
     model.will_say(tool_use("Bash", command="touch log; tail -f log", description="d"))
     server = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -117,9 +115,7 @@ async def test_a_server_that_is_killed_takes_the_agent_and_its_commands_with_it(
 
 @pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="a process is not notified of its parent's death there")
-async def test_a_server_that_is_killed_at_a_question_leaves_no_agent_that_continues(
-    project: Path, model: MessagesStub
-) -> None:
+async def test_a_waiting_agent_does_not_continue_without_its_server(project: Path, model: MessagesStub) -> None:
     """The CLI would treat the end of its input as a denial and ask its model how to continue."""
     model.will_say(tool_use("Bash", command="touch log", description="d"), text("Then without."))
     server = await asyncio.create_subprocess_exec(

@@ -80,7 +80,7 @@ async def test_a_message_reaches_the_model_with_the_next_tool_result(
     assert len(warm.heard.all(TurnEnded)) == 1
 
 
-async def test_a_message_that_comes_too_late_is_answered_in_the_same_run(warm: Session, model: MessagesStub) -> None:
+async def test_a_late_message_is_answered_in_the_same_run(warm: Session, model: MessagesStub) -> None:
     model.will_say([text("Hello"), HOLD, text("there")], text("And tests."))
     warm.process.prompt("Say hello")
     await warm.heard.next(AgentLine)

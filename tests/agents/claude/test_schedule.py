@@ -67,7 +67,8 @@ def in_file(tool: str, result: object, *, id: str) -> list[bytes]:
     return [json.dumps(line).encode() + b"\n" for line in (called, answered)]
 
 
-def test_a_process_that_resumes_a_conversation_has_its_jobs_again() -> None:
+def test_resuming_a_conversation_restores_its_scheduled_jobs() -> None:
+    """Jobs that have passed or were deleted are not restored, and neither are wake-ups."""
     lines = [
         *in_file("CronCreate", job("passed", AT - 60), id="toolu_1"),
         *in_file("CronCreate", job("daily", AT, recurring=True), id="toolu_2"),

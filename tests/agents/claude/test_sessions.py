@@ -126,7 +126,8 @@ def test_a_conversation_without_a_directory_is_hidden(tmp_path: Path, written: l
     assert sessions.listed(tmp_path, 10) == []
 
 
-async def test_a_confined_device_reaches_no_conversation_of_another_directory(tmp_path: Path, config: Path) -> None:
+async def test_a_confined_device_cannot_reach_conversations_elsewhere(tmp_path: Path, config: Path) -> None:
+    """It can neither list, resume nor fork a conversation of a directory that it has no access to."""
     mine, other = tmp_path / "work" / "site-a", tmp_path / "work" / "site" / "a"
     for directory, id in ((mine, ONE), (other, TWO)):
         directory.mkdir(parents=True)

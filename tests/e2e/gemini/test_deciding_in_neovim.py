@@ -41,7 +41,7 @@ def test_w_accepts_the_proposal_as_it_is(rig: Workstation) -> None:
     assert neovim.layout == before
 
 
-def test_an_edited_line_is_what_the_cli_writes_and_the_model_is_told(rig: Workstation) -> None:
+def test_an_edited_line_is_written_and_reported_to_the_model(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     gemini = rig.gemini(recorded_as=("accept-edited", "A replace, accepted with :w after the person changed a line."))

@@ -29,7 +29,7 @@ def propose(rig: Workstation, gemini: Gemini, neovim: Neovim, poem: Path) -> Non
 
 
 @pytest.mark.thorough
-def test_a_decision_that_falls_into_a_gap_of_the_event_stream_is_not_lost(rig: Workstation) -> None:
+def test_a_decision_is_not_lost_while_the_event_stream_is_down(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     proxy = rig.proxy("gap", "A replace, accepted with :w while the event stream was down.")

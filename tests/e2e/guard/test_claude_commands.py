@@ -25,9 +25,10 @@ def bash(command: str) -> Block:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("answer", "expected"), [(YES, "appended\n"), (NO, "")])
-def test_a_command_that_names_unsaved_work_is_asked_about_in_claudes_own_dialog(
+def test_claude_asks_before_a_command_that_names_unsaved_work(
     rig: GuardedWorkstation, answer: str, expected: str
 ) -> None:
+    """Claude Code's own dialog asks, even though its settings allow every command."""
     poem = rig.file("poem.txt", POEM)
     neovim = rig.nvim(poem)
     rig.set_up()

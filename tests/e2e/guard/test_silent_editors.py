@@ -73,9 +73,10 @@ def neovim(request: pytest.FixtureRequest, rig: GuardedWorkstation, poem: Path) 
         pytest.param(busy, "did not answer in time", marks=pytest.mark.thorough),
     ],
 )
-def test_an_editor_that_cannot_answer_costs_one_deadline_and_a_line_in_the_log(
+def test_a_silent_editor_costs_one_deadline_and_a_log_line(
     rig: GuardedWorkstation, poem: Path, neovim: Neovim, state: State, why: str
 ) -> None:
+    """The guard has no opinion on the edit: it neither denies nor approves it."""
     rig.set_up("claude", *DEADLINE)
     state(neovim)
 

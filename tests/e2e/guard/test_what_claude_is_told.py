@@ -69,7 +69,7 @@ def test_what_was_selected_is_not_told_once_it_was_worked_on(rig: GuardedWorksta
 
 
 @pytest.mark.thorough
-def test_an_agent_that_has_the_selection_as_an_ide_is_not_told_it_again(rig: GuardedWorkstation) -> None:
+def test_a_selection_known_from_the_ide_is_not_sent_again(rig: GuardedWorkstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.nvim(poem, plugin=True)
     rig.set_up()
@@ -86,7 +86,8 @@ def test_an_agent_that_has_the_selection_as_an_ide_is_not_told_it_again(rig: Gua
 
 
 @pytest.mark.thorough
-def test_unsaved_files_are_named_when_a_session_begins_and_with_a_prompt(rig: GuardedWorkstation) -> None:
+def test_unsaved_files_are_named_at_the_start_and_in_prompts(rig: GuardedWorkstation) -> None:
+    """A file with secrets, such as ``.env``, is not named."""
     poem, secret = rig.file("poem.txt", POEM), rig.file(".env", "KEY=1\n")
     neovim = rig.nvim(secret, poem)
     rig.set_up()
@@ -103,7 +104,7 @@ def test_unsaved_files_are_named_when_a_session_begins_and_with_a_prompt(rig: Gu
 
 
 @pytest.mark.thorough
-def test_a_file_that_is_read_is_reported_as_older_than_what_the_person_sees(rig: GuardedWorkstation) -> None:
+def test_a_read_reports_that_the_user_has_newer_unsaved_text(rig: GuardedWorkstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.nvim(poem)
     rig.set_up()
@@ -147,7 +148,7 @@ def test_an_edit_brings_the_diagnostics_that_are_new(rig: GuardedWorkstation, pr
 
 
 @pytest.mark.thorough
-def test_diagnostics_that_claude_gets_as_an_ide_are_not_told_again(rig: GuardedWorkstation) -> None:
+def test_diagnostics_known_from_the_ide_are_not_sent_again(rig: GuardedWorkstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.nvim(poem, plugin=True)
     neovim.lua(CRITIC)

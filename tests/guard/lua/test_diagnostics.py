@@ -167,7 +167,8 @@ async def test_a_slow_language_server_is_pending_until_it_has_reported(at: Works
     assert [found["line"] for found in answer["new"]] == [3]
 
 
-async def test_a_report_from_before_the_edit_is_not_taken_for_one_on_it(at: Workstation, served: Path) -> None:
+async def test_a_report_from_before_the_edit_does_not_count(at: Workstation, served: Path) -> None:
+    """The diagnostics of the edited text are still pending."""
     await remembers(at, served)
     await reports(at, (0, 1, "of an earlier text"))
     served.write_text("slow\nbad\n")

@@ -93,7 +93,7 @@ async def test_bytes_that_are_no_utf8_survive_the_way(at: Workstation) -> None:
     assert found["text"].encode("utf-8", "surrogateescape") == b"\xff\xe9t\xc3\xa9\xf0\x9f\n"
 
 
-async def test_there_is_no_text_of_a_file_that_is_not_open_or_too_large(at: Workstation) -> None:
+async def test_a_file_that_is_unopened_or_too_large_has_no_text(at: Workstation) -> None:
     large = await at.opened("large.txt", "x" * 79 + "\n" + ("y" * 79 + "\n") * 53_000)
 
     assert await at.asks("buffer_text", file_path=large) == {"text": None}
@@ -172,7 +172,8 @@ async def test_one_undo_gives_back_exactly_what_the_person_had(at: Workstation) 
     assert await at.modified()
 
 
-async def test_undo_back_to_what_was_saved_before_is_no_saved_text_any_more(at: Workstation) -> None:
+async def test_undo_to_the_text_saved_earlier_counts_as_modified(at: Workstation) -> None:
+    """The file on disk has changed since that text was saved."""
     path = await at.opened("a.py", "one\n")
     await at.keys("omine<Esc>")
     path.write_text("agent's\none\n")

@@ -99,7 +99,8 @@ async def test_what_changed_before_the_first_question_is_found_too(at: Workstati
     assert reloaded(await at.asks("refresh_buffer")) == [str(path)]
 
 
-async def test_unsaved_work_is_reported_once_for_each_change_when_no_file_is_named(at: Workstation) -> None:
+async def test_unsaved_work_is_reported_once_for_each_change_on_disk(at: Workstation) -> None:
+    """This applies to requests that name no file; a request that names the file reports it again."""
     path = await at.opened("a.py", "old\n")
     await at.keys("onew<Esc>")
     await at.asks("snapshot", paths=[])
@@ -132,7 +133,8 @@ async def test_a_watched_change_is_reported_again_to_inform_the_agent(
 
 
 @pytest.mark.parametrize("where", ["in front", "hidden", "in another tab page"])
-async def test_a_modified_buffer_is_never_touched_and_w12_is_never_raised(at: Workstation, where: str) -> None:
+async def test_a_modified_buffer_is_kept_and_neovim_never_warns(at: Workstation, where: str) -> None:
+    """Neovim would warn with W12 that both the file and the buffer have changed."""
     await at.ex("set hidden")
     path = await at.opened("a.py", "one\ntwo\n")
     await at.keys("omine<Esc>")
@@ -505,7 +507,7 @@ async def test_a_file_that_is_gone_is_left_as_it_is(at: Workstation) -> None:
     assert (await at.mode(), await at.person.messages()) == ("n", "")
 
 
-async def test_a_new_file_that_is_open_and_empty_is_shown_once_it_is_written(at: Workstation) -> None:
+async def test_an_open_empty_new_file_is_shown_once_it_is_written(at: Workstation) -> None:
     await at.ex("edit new.py")
     path = at.file("new.py", "hello\n")
 
@@ -517,7 +519,7 @@ async def test_a_new_file_that_is_open_and_empty_is_shown_once_it_is_written(at:
     assert path.read_text() == "hello\nmine\n"
 
 
-async def test_a_new_file_with_unsaved_text_is_kept_once_it_is_written_by_an_agent(at: Workstation) -> None:
+async def test_unsaved_text_in_a_new_file_survives_an_agents_write(at: Workstation) -> None:
     await at.ex("edit new.py")
     await at.keys("imine<Esc>")
     await at.asks("snapshot", paths=[])

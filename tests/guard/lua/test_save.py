@@ -98,7 +98,7 @@ async def test_a_newer_file_on_disk_is_not_overwritten(at: Workstation) -> None:
     await refused(at, path, NEWER)
 
 
-async def test_a_newer_file_is_not_overwritten_after_the_person_has_saved(at: Workstation) -> None:
+async def test_a_newer_file_is_not_overwritten_after_an_earlier_save(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     await at.asks("snapshot", paths=[])
     await at.ex("call append(1, 'mine') | silent write | call append(2, 'more')")
@@ -107,7 +107,7 @@ async def test_a_newer_file_is_not_overwritten_after_the_person_has_saved(at: Wo
     await refused(at, path, NEWER)
 
 
-async def test_a_newer_file_is_not_overwritten_by_the_very_first_question(at: Workstation) -> None:
+async def test_the_first_request_does_not_overwrite_a_newer_file(at: Workstation) -> None:
     """None of our code has run in this Neovim before, so only Neovim itself knows what it read."""
     path = await at.opened("a.py", "one\n")
     path.write_text("agent's\n")
@@ -116,7 +116,7 @@ async def test_a_newer_file_is_not_overwritten_by_the_very_first_question(at: Wo
     await refused(at, path, NEWER)
 
 
-async def test_a_file_that_came_to_be_while_a_new_one_was_typed_is_not_overwritten(at: Workstation) -> None:
+async def test_a_file_made_while_a_new_one_is_typed_is_not_overwritten(at: Workstation) -> None:
     await at.ex("edit new.py")
     await at.keys("imine<Esc>")
     path = at.file("new.py", "agent's\n")

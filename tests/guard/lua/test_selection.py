@@ -117,7 +117,7 @@ async def test_a_block_is_what_a_yank_would_take(at: Workstation, inclusive: str
         await is_yanked(at, keys, left=True)
 
 
-async def test_a_tab_or_wide_character_that_a_block_cuts_is_given_whole(at: Workstation) -> None:
+async def test_a_tab_or_wide_character_cut_by_a_block_is_sent_whole(at: Workstation) -> None:
     """A yank would replace the part of a character that it cuts off with spaces."""
     await starts(at, "12345678\n\tin\n1日本語\n")
     await at.ex("set tabstop=4")

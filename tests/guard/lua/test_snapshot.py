@@ -151,7 +151,7 @@ async def next_second(at: Workstation) -> None:
     await at.person.until("return os.time() > ...", await at.person.lua("return os.time()"))
 
 
-async def test_of_several_files_beside_a_terminal_the_last_used_is_current(at: Workstation) -> None:
+async def test_the_last_used_file_beside_a_terminal_is_current(at: Workstation) -> None:
     old, new = await at.opened("old.py"), at.file("new.py")
     await at.ex("split new.py")
     await next_second(at)
@@ -226,7 +226,7 @@ async def test_a_file_is_found_by_any_of_its_names(at: Workstation) -> None:
     assert [file["name"] for file in answer["files"]] == [str(path)] * len(names)
 
 
-async def test_a_file_that_was_opened_by_a_link_is_found_by_its_real_name(at: Workstation) -> None:
+async def test_a_file_opened_through_a_link_is_found_by_its_real_name(at: Workstation) -> None:
     path = at.file("real.py")
     (at.folder / "link.py").symlink_to(path)
     await at.person.edits(at.folder / "link.py")

@@ -49,7 +49,8 @@ async def test_the_right_token_in_the_header_lets_in_at_once(server: Server) -> 
 @pytest.mark.parametrize(
     "shown", ["Bearer wrong", f"Bearer {TOKEN}x", "Bearer ", "", f"Basic {TOKEN}", TOKEN, f"bearer{TOKEN}"]
 )
-async def test_a_wrong_token_in_the_header_is_refused_before_anything_else(server: Server, shown: str) -> None:
+async def test_a_wrong_token_in_the_header_gets_401(server: Server, shown: str) -> None:
+    """The request is refused before it becomes a client."""
     assert await status_of(server, Authorization=shown) == 401
     assert not list(server.clients)
 
@@ -61,7 +62,8 @@ async def test_the_scheme_may_be_written_in_any_case(server: Server) -> None:
 # a token in the first message
 
 
-async def test_a_client_that_cannot_send_a_header_sends_the_token_first(server: Server) -> None:
+async def test_a_client_can_send_its_token_in_the_first_message(server: Server) -> None:
+    """Browsers cannot set a header for a WebSocket."""
     async with connected(server.url) as client:
         answer = await client.ask("auth", {"token": TOKEN, "client": "a browser"})
         assert answer["type"] == "auth"
@@ -90,7 +92,8 @@ async def test_nothing_is_sent_before_the_first_message(server: Server) -> None:
         '{"type":"auth","data":{"token":"' + TOKEN + '"},"x":"' + "é" * (AUTH_BYTES - 200) + '"}',
     ],
 )
-async def test_any_other_first_message_ends_the_connection_and_does_nothing(server: Server, message: str) -> None:
+async def test_any_first_message_but_a_valid_auth_is_refused(server: Server, message: str) -> None:
+    """The connection ends with code 4401, no command runs and the error contains no address."""
     async with connect(server.url, proxy=None) as stranger:
         await stranger.send(message)
         said = await stranger.recv()
@@ -176,7 +179,8 @@ async def test_a_client_with_a_token_has_no_time_limit(server: Server, monkeypat
         assert (await client.ask("project_list"))["type"] == "project_list"
 
 
-async def test_a_later_auth_is_answered_and_a_wrong_one_changes_nothing(server: Server) -> None:
+async def test_a_wrong_token_in_a_later_auth_keeps_the_connection(server: Server) -> None:
+    """The client gets an error, and a valid token is accepted as before."""
     async with connected(server.url, TOKEN) as client:
         assert (await client.ask("auth", {"token": "wrong"}))["data"]["code"] == "UNAUTHORIZED"
         assert (await client.ask("auth", {"token": TOKEN, "client": "pad"}))["data"]["client"] == "pad"
@@ -296,7 +300,7 @@ async def test_without_tokens_host_and_origin_are_still_checked(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "", "http://127.0.0.1", "http://localhost:1"])
-async def test_a_web_page_of_another_place_is_refused_even_with_the_token(server: Server, origin: str) -> None:
+async def test_any_other_origin_is_refused_even_with_the_token(server: Server, origin: str) -> None:
     assert await status_of(server, Origin=origin, Authorization=f"Bearer {TOKEN}") == 403
 
 
@@ -328,7 +332,7 @@ async def test_the_servers_own_names_are_accepted(server: Server) -> None:
         assert await status_of(server, Host=f"{host}:{server.port}") == 101, host
 
 
-def test_addresses_that_this_machine_has_are_its_names_and_no_others() -> None:
+def test_only_this_machines_addresses_count_as_its_names() -> None:
     names = OwnNames()
     for address in {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None)}:
         assert str(address) in names

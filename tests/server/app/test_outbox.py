@@ -302,9 +302,8 @@ async def join_all(server: Server) -> None:
     server.core.subscribers = {one.id: one for one in server.clients}
 
 
-async def test_a_stalled_client_is_closed_with_a_reason_and_nobody_else_notices(
-    server: Server, client: WireClient
-) -> None:
+async def test_a_stalled_client_is_closed_and_others_miss_nothing(server: Server, client: WireClient) -> None:
+    """The stalled client receives the reason when it reads again."""
     stalled = await Slow.of(server)
     await join_all(server)
     assert len(server.core.subscribers) == 2

@@ -215,9 +215,10 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("message", "code", "field"), WRONG, ids=lambda value: str(value)[:60])
-async def test_what_cannot_be_understood_is_reported_with_its_field_and_changes_nothing(
+async def test_an_invalid_message_is_reported_with_its_field(
     server: Server, message: str, code: str, field: str | None
 ) -> None:
+    """The message has no effect, and the error does not repeat all of it."""
     [answer] = await raw(server, message)
     error = answer["data"]
     assert answer["type"] == "error"
@@ -310,9 +311,8 @@ async def test_every_option_of_the_specification_arrives_unchanged(server: Serve
     assert {name: options[name] for name in SPECIFICATIONS_OPTIONS} == SPECIFICATIONS_OPTIONS
 
 
-async def test_a_message_over_the_limit_ends_the_connection_with_1009_and_no_other(
-    server: Server, client: WireClient
-) -> None:
+async def test_an_oversized_message_ends_only_its_own_connection(server: Server, client: WireClient) -> None:
+    """The connection ends with code 1009. A message of exactly the largest size is accepted."""
     async with connect(server.url, additional_headers=HEADERS, proxy=None) as large:
         head = '{"type":"project_create","data":{"path":"'
         await large.send(head + "x" * (MESSAGE_BYTES - len(head) - 3) + '"}}')
@@ -347,9 +347,10 @@ async def test_an_error_of_the_core_is_sent_to_its_client(server: Server, client
     assert answer["data"]["details"] == {"run_id": "r1"}
 
 
-async def test_a_fault_of_ours_tells_nothing_of_the_inside_and_is_in_the_log_under_its_id(
+async def test_an_internal_error_reveals_no_details_to_the_client(
     server: Server, client: WireClient, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """The log contains the details, and the connection stays usable."""
     server.core.fault = FileNotFoundError(2, "No such file", "/secret/path")
     answer = await client.ask("set_mode", {"mode": "x"}, "p1")
     assert answer["data"]["code"] == "INTERNAL_ERROR"

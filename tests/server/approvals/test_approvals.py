@@ -47,7 +47,8 @@ async def test_a_question_shows_what_would_change(tmp_path: Path) -> None:
         server.agent.latest.ends()
 
 
-async def test_the_first_answer_wins_and_the_second_is_told_who_was_first(tmp_path: Path) -> None:
+async def test_a_client_that_decides_late_sees_who_decided_first(tmp_path: Path) -> None:
+    """The agent receives only the first decision."""
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         project = await server.project(phone)

@@ -29,7 +29,8 @@ def test_another_text_is_what_the_tool_writes() -> None:
     assert json.loads(bytes(given.updated_input))["content"] == "mine"
 
 
-def test_a_text_that_the_tool_cannot_write_does_not_allow_the_agents() -> None:
+def test_an_edited_text_that_the_tool_cannot_write_is_denied() -> None:
+    """Otherwise, the agent would write its own text."""
     assert not decision(approval("NotebookEdit"), "mine").allow
 
 

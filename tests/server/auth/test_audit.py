@@ -112,7 +112,8 @@ def test_a_decision_in_an_editor_is_audited(tmp_path: Path) -> None:
     )
 
 
-async def test_who_comes_is_refused_or_sent_away_is_written_down_with_address_and_device(server: Server) -> None:
+async def test_connections_and_refusals_are_in_the_audit_log(server: Server) -> None:
+    """Each entry contains the address and, if it is known, the device."""
     token = server.token("lost")
     async with server.client(token) as phone:
         await phone.ask("project_create", {"path": "/x"})

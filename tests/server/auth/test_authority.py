@@ -106,7 +106,8 @@ def test_only_the_owner_can_read_the_authoritys_key(made: Certificate) -> None:
     assert key.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_new_address_in_a_private_network_needs_no_new_authority(tmp_path: Path, made: Certificate) -> None:
+def test_a_new_private_address_needs_no_new_authority(tmp_path: Path, made: Certificate) -> None:
+    """A subdomain of a host name that the authority covers does not need one either."""
     before = authority(made).pem
     for address in ("192.168.1.20", "10.0.0.9", "172.20.1.1", "100.64.3.2", "fd00::7"):
         own_certificate(tmp_path / "tls", [*NAMES, address])

@@ -160,7 +160,7 @@ BAD: list[tuple[Callable[[Guest], Awaitable[Shown]], str, str, str | None]] = [
 
 
 @pytest.mark.parametrize(("does", "code", "event", "who"), BAD, ids=lambda value: getattr(value, "__name__", ""))
-async def test_each_has_its_code_is_written_down_and_leaves_the_door_open(
+async def test_each_kind_of_bad_input_has_a_code_and_is_recorded(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     does: Callable[[Guest], Awaitable[Shown]],
@@ -168,6 +168,7 @@ async def test_each_has_its_code_is_written_down_and_leaves_the_door_open(
     event: str,
     who: str | None,
 ) -> None:
+    """The log and the audit log contain it without any secret, and the server stays available."""
     caplog.set_level("DEBUG", "drawbridge")
     keys = tmp_path / "authorized_keys"
     keys.write_text(line(ADA))

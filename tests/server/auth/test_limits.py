@@ -453,7 +453,8 @@ async def test_a_connection_is_reserved_during_a_pairing(
 # prompts
 
 
-async def test_a_device_gives_so_many_prompts_in_a_minute_and_another_one_its_own(tmp_path: Path, clock: Clock) -> None:
+async def test_each_device_has_its_own_prompt_limit_per_minute(tmp_path: Path, clock: Clock) -> None:
+    """The error contains the number of seconds until the device can try again."""
     async with serving(tmp_path, crowd=ClientLimits(prompts=2)) as server, server.client() as owner:
         project = await server.project(owner)
         async with server.client(server.token("one", "run")) as one, server.client(server.token("two", "run")) as two:

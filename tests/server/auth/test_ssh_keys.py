@@ -319,7 +319,7 @@ async def test_an_older_client_gets_a_request_to_update(server: Server) -> None:
         assert "Update the client" in refused["data"]["message"]
 
 
-async def test_a_signature_for_another_purpose_or_with_an_old_hash_is_refused(server: Server) -> None:
+async def test_a_signature_for_another_purpose_or_with_sha1_is_refused(server: Server) -> None:
     wrong: list[tuple[PrivateKey, dict[str, Any]]] = [
         (ADA, {"namespace": "git"}),
         (ADA, {"namespace": "file"}),

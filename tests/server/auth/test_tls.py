@@ -143,7 +143,8 @@ def test_a_given_certificate_is_used_or_refused(made: Certificate, tmp_path: Pat
             Certificate(certificate, key).context()
 
 
-def test_a_key_with_a_password_is_refused_without_asking_at_the_terminal(made: Certificate, tmp_path: Path) -> None:
+def test_a_tls_key_that_needs_a_password_is_refused(made: Certificate, tmp_path: Path) -> None:
+    """The server must not ask for the password in the terminal."""
     key = serialization.load_pem_private_key(made.key.read_bytes(), None)
     locked = tmp_path / "locked.pem"
     encryption = serialization.BestAvailableEncryption(b"secret")

@@ -312,7 +312,8 @@ async def test_a_review_that_is_decided_meanwhile_is_not_notified(tmp_path: Path
     ]
 
 
-async def test_a_run_that_ends_before_the_review_of_another_loses_neither(tmp_path: Path, sender: Sender) -> None:
+async def test_two_runs_that_end_before_a_review_are_both_notified(tmp_path: Path, sender: Sender) -> None:
+    """The notification of the second run contains the review."""
     with Service().up() as ntfy:
         told = notifier(tmp_path, sender, ntfy.url, review_seconds=LONG)
         told.published(run_finished("failed"))
@@ -424,7 +425,7 @@ async def test_pushes_work_where_the_host_name_has_no_dot(tmp_path: Path, sender
     assert browser.reads(service.posted[0][1])["title"] == URGENT.title
 
 
-async def test_a_service_that_refuses_pushes_is_a_problem_of_the_server(tmp_path: Path, sender: Sender) -> None:
+async def test_a_push_service_that_refuses_is_reported_as_a_problem(tmp_path: Path, sender: Sender) -> None:
     """For example, Apple's service may refuse a private host name. The problem ends when the subscription expires."""
     told = notifier(tmp_path, sender)
     with Service(403, 410, 201).up() as service:
@@ -717,9 +718,10 @@ FIELDS = st.sampled_from(["command", "description", "timeout", "run_in_backgroun
 )
 @example({"command": "npm test", "description": "Runs it"}, "Bash", None, None)
 @settings(max_examples=500)
-def test_whatever_is_asked_the_actions_of_a_notification_cover_only_what_it_shows(
+def test_a_notification_can_only_decide_what_it_fully_shows(
     given: Any, tool: str, blocked_path: str | None, proposal: Proposal | None
 ) -> None:
+    """It has actions only for a short shell command without characters that could hide a part of it."""
     found = notice_of(shell(given, tool, blocked_path=blocked_path, proposal=proposal))
     assert found is not None
     payload = json.loads(push_payload(found, "token" if found.command else None))

@@ -178,7 +178,7 @@ def test_no_two_hunks_have_the_same_id(old: str, new: str) -> None:
     assert len(set(ids(change))) == len(ids(change))
 
 
-def test_an_equal_hunk_does_not_get_the_id_of_one_that_was_decided() -> None:
+def test_an_equal_hunk_does_not_reuse_a_decided_hunks_id() -> None:
     old, new = "".join(f"{n}\nx\n" for n in range(3)), "".join(f"{n}\ny\n" for n in range(3))
     first = changed("a", version(old), version(new))
     assert len(set(ids(first))) == 3
@@ -285,7 +285,8 @@ def test_a_hunk_that_a_person_undid_by_hand_is_gone() -> None:
         (version("a\n"), version("a\n", "100755")),
     ],
 )
-def test_some_changes_are_decided_as_a_whole_and_cannot_be_edited(old: Version | None, new: Version | None) -> None:
+def test_some_changes_can_only_be_decided_as_a_whole(old: Version | None, new: Version | None) -> None:
+    """For example, a binary file, a deletion and a new file mode, which cannot be edited either."""
     change = changed("a", old, new)
     (hunk,) = change.hunks
     assert hunk.kind in ("file", "mode")

@@ -124,7 +124,8 @@ async def test_a_reused_request_id_with_another_comment_is_new(tmp_path: Path) -
         assert found == [("phone", "Why?"), ("phone", "Shorter"), ("pad", "Why?")]
 
 
-async def test_a_removed_draft_that_is_written_again_is_not_one_that_was_seen(tmp_path: Path) -> None:
+async def test_a_draft_that_is_written_again_counts_as_unseen(tmp_path: Path) -> None:
+    """A request to send the removed draft is refused, even though the new one has the same text and ``request_id``."""
     given: dict[str, Any] = {"path": "poem.txt", "line": 3, "quote": "LINE 3\n", "text": "Why?", "request_id": "1"}
     async with reviewing(tmp_path) as one:
         await one.run(lines_3_and_17)
@@ -395,7 +396,7 @@ async def test_a_sent_comment_is_resolved_and_reopened_but_not_changed(tmp_path:
 # answers
 
 
-async def test_the_hunks_of_the_next_run_name_the_comments_that_they_answer(tmp_path: Path) -> None:
+async def test_hunks_of_the_next_run_name_the_comments_they_answer(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(lines_3_and_17)
         third = await one.write(3, "LINE 3\n")
@@ -472,7 +473,8 @@ async def parts(one: Reviewed) -> list[Part]:
 
 
 @pytest.mark.thorough
-async def test_in_a_part_of_a_repository_paths_are_relative_to_the_project(tmp_path: Path) -> None:
+async def test_comment_paths_are_relative_to_the_project(tmp_path: Path) -> None:
+    """The project is a subdirectory of its repository."""
     async with reviewing(tmp_path, inside="part") as one:
         (one.directory / "a.txt").write_text("".join(f"a {number}\n" for number in range(9)))
         await one.run(
@@ -517,7 +519,7 @@ async def test_a_file_whose_name_is_not_utf_8_gets_comments(tmp_path: Path) -> N
         assert answers == {SHOWN_NAME: [ids[0], ids[2]], f"deep/{SHOWN_NAME}": []}
 
 
-async def test_a_comment_on_a_kept_file_whose_name_is_not_utf_8_stays_at_its_line(tmp_path: Path) -> None:
+async def test_a_comment_stays_on_a_kept_file_with_a_non_utf_8_name(tmp_path: Path) -> None:
     """The review no longer contains the file. The project is a subdirectory of its repository."""
     async with reviewing(tmp_path, inside="part") as one:
         await one.run(lambda directory: (directory / ODD_NAME).write_text(POEM))

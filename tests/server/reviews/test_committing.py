@@ -382,7 +382,8 @@ async def test_a_commit_is_previewed(tmp_path: Path, monkeypatch: pytest.MonkeyP
         (f"{'w' * 15} {'w' * 60}", f"{'w' * 15} {'w' * 56}"),
     ],
 )
-def test_the_message_is_proposed_from_the_first_line_of_the_prompt(prompt: str, subject: str) -> None:
+def test_the_proposed_subject_is_the_prompts_first_line(prompt: str, subject: str) -> None:
+    """A long line is cut to 72 characters, between two words unless too little would be left."""
     assert subject_of(prompt) == subject
 
 

@@ -112,9 +112,11 @@ async def test_the_deciding_client_gets_the_record_too(tmp_path: Path) -> None:
         assert (decided["by"], decided["decision"], decided["hunks"]) == ("phone", "keep", 1)
 
 
-async def test_a_decision_is_recorded_even_if_the_rest_of_the_review_cannot_be_read(
+async def test_a_decision_counts_even_if_the_rest_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The request fails, but the file is changed, and clients are notified of the decision."""
+
     async def fails(*_: object) -> None:
         raise GitFailed("git was killed")
 

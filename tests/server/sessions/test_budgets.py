@@ -172,7 +172,8 @@ async def test_waiting_prompts_do_not_start_outside_of_the_hours(tmp_path: Path)
         assert [one.get("code") for one in phone.updates("run_finished")] == [None, "PERMISSION_DENIED"]
 
 
-async def test_when_the_days_budget_is_used_up_the_other_runs_are_stopped(tmp_path: Path) -> None:
+async def test_a_used_up_daily_budget_stops_the_other_runs(tmp_path: Path) -> None:
+    """Their approval requests are withdrawn."""
     async with serving(tmp_path) as server:
         limited(server, day=1.0)
         phone = Client()

@@ -105,7 +105,7 @@ def test_the_default_mode_is_one_that_is_allowed(modes: tuple[str, ...], mode: s
     assert within(Ceilings(modes=modes), Options(), NOON).permission_mode == mode
 
 
-def test_a_model_name_that_is_not_valid_is_refused_with_an_example() -> None:
+def test_an_invalid_model_name_is_refused_with_an_example() -> None:
     with pytest.raises(ClientError) as refused:
         within(Ceilings(), Options(model="--opus"), NOON)
     assert refused.value.text == 'data.options.model: it must be a model name, such as "opus".'

@@ -24,7 +24,7 @@ from tests.waiting import until
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only there")
 
 
-async def test_an_agent_that_takes_too_much_memory_is_ended_and_no_other(tmp_path: Path) -> None:
+async def test_only_the_agent_that_uses_too_much_memory_is_ended(tmp_path: Path) -> None:
     """The process that takes the memory has its own process session and ignores signals."""
     async with (
         serving(tmp_path / "data", *bad_claude(tmp_path), "--max-memory", "400") as server,

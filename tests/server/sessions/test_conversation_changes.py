@@ -68,7 +68,8 @@ async def entries(server: Server, client: Client, project: str) -> list[tuple[st
 # another agent
 
 
-async def test_the_first_prompt_of_another_agent_is_in_its_own_conversation(tmp_path: Path) -> None:
+async def test_a_prompt_for_another_agent_begins_its_conversation(tmp_path: Path) -> None:
+    """The prompt is that conversation's title, and it can be found until the conversation is deleted."""
     phone = Client()
     async with serving(tmp_path) as server:
         server.core.grants.agents["codex"] = server.agent  # type: ignore[index]

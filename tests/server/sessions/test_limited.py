@@ -206,7 +206,7 @@ def test_the_end_of_a_limit_as_claude_reports_it(limits: object, retry_at: float
     assert ended.error == "The agent reached an account limit: You've hit your limit."
 
 
-async def test_a_run_does_not_continue_in_a_conversation_that_is_being_deleted(
+async def test_a_run_does_not_resume_in_a_conversation_being_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, passed: list[float]
 ) -> None:
     phone = Client()

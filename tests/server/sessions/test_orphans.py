@@ -164,7 +164,7 @@ def test_leftovers_that_cannot_be_ended_are_logged_and_kept(
     assert not lives(pid)
 
 
-async def test_leftovers_of_a_crashed_server_are_ended_at_the_next_start(tmp_path: Path) -> None:
+async def test_a_restart_ends_what_a_crashed_server_left_running(tmp_path: Path) -> None:
     """The agent's child has its own process session and ignores signals, so it can only be found through the file."""
     data, flags = tmp_path / "data", bad_claude(tmp_path)
     async with serving(data, *flags) as server:

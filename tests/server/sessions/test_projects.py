@@ -76,7 +76,7 @@ async def test_two_simultaneous_requests_create_one_project(tmp_path: Path) -> N
         assert len(list((tmp_path / "data" / "projects").iterdir())) == 1
 
 
-async def test_a_project_that_is_being_created_is_closed_with_the_server(tmp_path: Path) -> None:
+async def test_a_project_being_created_is_closed_with_the_server(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         (server.root / "one").mkdir()
         creating = asyncio.create_task(server.does(Client(), "project_create", path=str(server.root / "one")))

@@ -303,7 +303,8 @@ async def test_files_are_removed_with_the_old_history(tmp_path: Path, monkeypatc
         assert stored(server, project) == [new]
 
 
-async def test_on_a_full_disk_the_files_of_deleted_projects_are_removed(tmp_path: Path) -> None:
+async def test_the_data_limit_removes_the_files_of_deleted_projects(tmp_path: Path) -> None:
+    """The files of other projects are kept."""
     phone = Client()
     async with serving(tmp_path) as server:
         project, other = await server.project(phone), await server.project(phone, "other")

@@ -164,7 +164,7 @@ async def test_a_request_that_is_canceled_leaves_no_image(tmp_path: Path, monkey
         assert stored(server, project) == []
 
 
-async def test_on_a_full_disk_the_images_of_deleted_projects_are_removed(tmp_path: Path) -> None:
+async def test_the_data_limit_removes_the_images_of_deleted_projects(tmp_path: Path) -> None:
     """The project's metadata, which contains its cost, is kept."""
     phone = Client()
     async with serving(tmp_path) as server:

@@ -93,7 +93,8 @@ async def test_two_prompts_run_one_after_the_other_in_one_process(tmp_path: Path
         assert len(server.agent.processes) == 1
 
 
-async def test_a_prompt_that_must_not_wait_is_refused_while_the_agent_works(tmp_path: Path) -> None:
+async def test_a_prompt_that_must_not_wait_is_refused_during_a_run(tmp_path: Path) -> None:
+    """The refused prompt is not recorded."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -340,7 +341,7 @@ async def test_an_agent_that_cannot_be_started_is_reported(tmp_path: Path) -> No
         assert (finished["outcome"], finished["code"]) == ("failed", "AGENT_NOT_FOUND")
 
 
-async def test_a_silent_agent_runs_out_of_time_but_not_while_a_person_is_asked(tmp_path: Path) -> None:
+async def test_a_silent_agent_times_out_unless_it_waits_for_a_decision(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path, Limits(idle_seconds=0.4, checkpoints=False)) as server:
         project = await server.project(phone)

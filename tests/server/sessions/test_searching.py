@@ -432,9 +432,8 @@ async def test_a_list_of_sessions_indexes_as_far_as_there_is_time(
         assert ([one["title"] for one in found["sessions"]], "building" in found) == (["walnuts"], False)
 
 
-async def test_an_export_of_a_project_that_is_deleted_meanwhile_reports_that(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_export_reports_that_its_project_was_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The project is deleted while its history is being read."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

@@ -47,7 +47,8 @@ async def test_a_process_that_works_in_the_background_is_kept(tmp_path: Path) ->
         assert (one.ended, two.ended) == (False, True)
 
 
-async def test_a_process_that_begins_a_turn_just_before_its_end_is_kept_for_it(tmp_path: Path) -> None:
+async def test_a_new_turn_keeps_a_process_that_was_about_to_end(tmp_path: Path) -> None:
+    """Later, the other process ends, because it is then the least recently used one."""
     phone = Client()
     async with serving(tmp_path, Limits(warm_processes=1, checkpoints=False)) as server:
         project = await server.project(phone)
@@ -130,7 +131,8 @@ async def test_an_alarm_during_a_run_is_kept_for_the_moment_after_it(tmp_path: P
         await until(lambda: process.ended, "the end of the process after its alarm")
 
 
-async def test_the_list_shows_until_when_an_agent_has_scheduled_something(tmp_path: Path) -> None:
+async def test_the_project_state_shows_when_a_schedule_ends(tmp_path: Path) -> None:
+    """The field ``scheduled_until`` disappears when the agent process exits."""
     phone = Client()
     async with serving(tmp_path, Limits(checkpoints=False)) as server:
         project = await server.project(phone)
@@ -176,7 +178,7 @@ async def test_a_failing_check_of_the_memory_is_repeated(monkeypatch: pytest.Mon
     assert [str(error) for error in errors] == ["odd"]
 
 
-async def test_a_conversation_that_a_terminal_has_opened_is_not_continued(tmp_path: Path) -> None:
+async def test_a_conversation_open_in_a_terminal_is_not_continued(tmp_path: Path) -> None:
     """Otherwise, both processes would write to one file, and neither would notice the other's messages."""
     phone = Client()
     async with serving(tmp_path, Limits(checkpoints=False)) as server:

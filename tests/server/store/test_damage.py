@@ -315,9 +315,7 @@ def test_with_a_good_index_opening_reads_no_file(logs: Path, monkeypatch: pytest
     assert open_history(logs).count == 30
 
 
-def test_after_a_crash_only_what_came_after_the_checkpoint_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_crash_only_unindexed_records_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     open_and_forgotten = open_history(tmp_path)
     fill(open_and_forgotten, 1_500)
     read: list[bytes] = []
@@ -334,7 +332,7 @@ def test_after_a_crash_only_what_came_after_the_checkpoint_is_read(
 # what others do to the directory
 
 
-def test_files_that_a_person_has_deleted_are_missing_and_nothing_else(logs: Path) -> None:
+def test_deleting_a_file_loses_only_the_records_in_it(logs: Path) -> None:
     history = open_history(logs)
     (logs / files(logs)[1]).unlink()
     assert all_seqs(history) == [*range(1, 11), *range(21, 31)]

@@ -258,7 +258,7 @@ def test_a_failed_sync_is_logged(
     assert "may not have reached the disk: Input/output error" in caplog.text
 
 
-def test_a_history_can_be_read_while_its_closing_waits_for_the_disk(
+def test_a_history_can_be_read_while_closing_waits_for_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting, disk = threading.Event(), threading.Event()

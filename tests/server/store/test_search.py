@@ -460,7 +460,8 @@ def test_the_index_of_many_records_is_built_in_little_memory(store: Store) -> No
 # the order of results, the file's mode, and records that are removed with their session
 
 
-def test_results_keep_the_order_of_the_records_when_the_clock_is_set_back(store: Store) -> None:
+def test_a_clock_set_back_does_not_reorder_search_results(store: Store) -> None:
+    """The newest record comes first, and each result still contains the time at which it was written."""
     for seconds in (100, 50, 200):
         store.history.append("client", prompt("walnuts"), at(seconds))
     found = store.find("walnuts")

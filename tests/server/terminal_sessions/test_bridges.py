@@ -221,9 +221,8 @@ async def offered(line: Line) -> Message:
     return said
 
 
-async def test_a_proposal_is_offered_to_the_editors_that_have_its_directory_open(
-    rig: SocketRig, file: Path, tmp_path: Path
-) -> None:
+async def test_a_proposal_is_offered_to_editors_in_its_directory(rig: SocketRig, file: Path, tmp_path: Path) -> None:
+    """An editor that connects later is offered it too; the agent's own editor is not."""
     async with (
         bridge(rig) as here,
         bridge(rig, tmp_path / "elsewhere") as elsewhere,

@@ -69,7 +69,8 @@ def hunk_of(answer: Message) -> str:
     return str(hunk["id"])
 
 
-async def test_an_editor_is_shown_the_review_around_its_file_or_in_its_directory(rig: SocketRig) -> None:
+async def test_an_editor_is_shown_the_review_of_its_file_or_directory(rig: SocketRig) -> None:
+    """The file takes precedence if it belongs to another review than the editor's directory."""
     one, two = await changed(rig, "one"), await changed(rig, "two")
     async with bridge() as line:
         for given, found in (
@@ -171,7 +172,7 @@ async def test_comments_of_an_editor_wait_for_an_agent_elsewhere(rig: SocketRig)
 
 
 @pytest.mark.parametrize("error", [GitFailed("git was killed"), NotPrivate("The folder is not private.")])
-async def test_a_stored_comment_is_done_even_if_the_review_cannot_be_read(
+async def test_a_comment_is_stored_even_if_the_review_cannot_be_read(
     error: GitFailed | DrawbridgeError, rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The user would otherwise write the comment again."""
@@ -237,7 +238,7 @@ async def test_an_editor_keeps_a_whole_review_as_it_was_shown(rig: SocketRig) ->
     assert not (one.place / "old.txt").exists()
 
 
-async def test_an_editor_that_shows_only_reviews_is_offered_no_proposal(rig: SocketRig) -> None:
+async def test_an_editor_that_only_shows_reviews_gets_no_proposals(rig: SocketRig) -> None:
     at = At(rig, rig.folder)
     (rig.folder / "a.txt").write_text("old")
     asked: Message = {"file_path": str(rig.folder / "a.txt"), "content": "new"}

@@ -288,7 +288,8 @@ async def test_only_one_prompt_of_comments_waits_in_a_directory(rig: SocketRig) 
     assert set((await one.states()).values()) == {"draft"}
 
 
-async def test_comments_that_are_too_long_to_be_handed_over_are_refused(rig: SocketRig) -> None:
+async def test_comments_that_are_too_long_to_send_remain_drafts(rig: SocketRig) -> None:
+    """Sending them is refused with the reason."""
     at = await at_work(rig)
     id = await at.write(3, "LINE 3\n", "x" * handover.LONGEST)
     error = await at.not_sent()

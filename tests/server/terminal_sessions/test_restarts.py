@@ -229,7 +229,7 @@ async def test_a_question_survives_the_end_of_another_terminal(
         assert later.questions == []
 
 
-async def test_a_question_of_a_terminal_that_has_left_ends_with_its_run(tmp_path: Path) -> None:
+async def test_the_request_of_an_exited_terminal_ends_with_its_run(tmp_path: Path) -> None:
     """The conversation is also open in another terminal, which does nothing."""
     async with contextlib.AsyncExitStack() as longer:
         async with asked(tmp_path, "killed") as (_, session, _, question):
@@ -777,7 +777,7 @@ async def test_a_turn_begun_while_no_server_ran_ends_once(tmp_path: Path, how: s
         assert ends[1]["run_id"] == second
 
 
-async def test_questions_stored_without_a_kind_are_not_allowed_without_answers(tmp_path: Path) -> None:
+async def test_questions_stored_without_a_kind_still_need_answers(tmp_path: Path) -> None:
     """Earlier versions did not store the kind of an approval request."""
     given: Message = {"questions": [{"question": "Which?"}]}
     async with contextlib.AsyncExitStack() as longer:

@@ -289,7 +289,8 @@ async def test_a_repeated_request_writes_no_second_draft(rig: SocketRig) -> None
     assert [answer["comment_id"] for answer in answers] == [id] * 3
 
 
-async def test_a_removed_draft_that_is_written_again_is_not_one_that_was_seen(rig: SocketRig) -> None:
+async def test_a_draft_that_was_rewritten_is_not_sent_unseen(rig: SocketRig) -> None:
+    """The new draft has the same words as the removed one that the user saw."""
     at = await changed(rig)
     given: Message = {"path": "poem.txt", "line": 3, "quote": "LINE 3\n", "text": "Why?", "request_id": "7"}
     id = (await at.comment(**given))["comment_id"]

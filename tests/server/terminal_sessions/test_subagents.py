@@ -75,7 +75,7 @@ async def test_the_wait_for_a_client_is_bounded(rig: SocketRig, monkeypatch: pyt
     assert standing(rig, session) == {"state": "waiting", "in_terminal": True}
 
 
-async def test_after_a_question_that_nobody_answered_the_next_wait_is_short(
+async def test_after_an_unanswered_request_the_next_wait_is_short(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once a client has answered, the next wait lasts ``HOLD_SECONDS`` again."""

@@ -152,9 +152,10 @@ async def test_an_unreadable_project_is_reported_and_retried(
             process.ends()
 
 
-async def test_an_unreadable_project_that_is_damaged_is_quarantined_once(
+async def test_an_unreadable_damaged_project_is_quarantined_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The project cannot be read when the server starts, and the damage is found later."""
     async with serving(tmp_path) as server:
         id = await server.project(Client())
     metadata = tmp_path / "data" / "projects" / id / "metadata.json"
@@ -242,7 +243,8 @@ async def finished(client: WireClient) -> tuple[str, str | None]:
 
 
 @pytest.mark.thorough
-async def test_a_full_disk_is_reported_and_work_resumes_when_there_is_space(tmp_path: Path, small: Path) -> None:
+async def test_work_resumes_when_a_full_disk_has_space_again(tmp_path: Path, small: Path) -> None:
+    """Until then, prompts and decisions are refused with ``DISK_SPACE_LOW``, and a run that is already active fails."""
     async with really_serving(small / "data", *bad_claude(tmp_path)) as server, server.client() as client:
         id = await opened(server, client, tmp_path)
         await client.ask("execute", {"prompt": "say hello"}, id)

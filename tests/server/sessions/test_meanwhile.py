@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import json
 import shutil
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,13 @@ import pytest
 from drawbridge.agents.base import TurnEnded
 from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.app.outbox import Writers
-from drawbridge.server.sessions import continuing, metadata
+from drawbridge.server.sessions import continuing, metadata, places
 from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.places import Places
 from drawbridge.server.sessions.projects import Projects
 from drawbridge.server.store.log import History
 from tests.server.core_rig import Client, Process, Server, records, serving, settled
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 
 async def at_rest(server: Server, phone: Client, project: str) -> Process:
@@ -108,6 +110,33 @@ async def test_a_mode_chosen_during_a_start_reaches_the_agent(tmp_path: Path) ->
         await settled()
         server.agent.may_start.set()
         await mode
+        assert (server.agent.latest.prompts, server.agent.latest.modes) == (["go"], ["plan"])
+
+
+async def test_a_mode_chosen_while_the_directory_is_examined_reaches_the_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run's process does not exist yet, and its options have been fixed."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        examining, may_end, problem = threading.Event(), threading.Event(), Places.problem
+
+        def examined(own: Places, path: Path) -> str | None:
+            if server.core.projects.get(project).run is not None:
+                examining.set()
+                may_end.wait(PATIENCE)
+            return problem(own, path)
+
+        monkeypatch.setattr(places, "EXAMINING_SECONDS", PATIENCE)
+        monkeypatch.setattr(Places, "problem", examined)
+        await server.does(phone, "execute", project, prompt="go")
+        await until(examining.is_set)
+        mode = asyncio.create_task(server.does(phone, "set_mode", project, mode="plan"))
+        await settled()
+        may_end.set()
+        await mode
+        await until(lambda: bool(server.agent.processes and server.agent.latest.prompts))
         assert (server.agent.latest.prompts, server.agent.latest.modes) == (["go"], ["plan"])
 
 

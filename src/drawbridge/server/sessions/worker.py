@@ -190,13 +190,11 @@ class Worker:
         self._asked_since, self._asked_seconds = None, 0.0
 
     async def _begin(self, run: Run, agent: str, options: base.Options, continued: _Continued) -> None:
-        try:
-            await self._processes.check_directories(self._directory, options)
-        except base.AgentUnusable as error:
-            # There is no checkpoint: the directory may be a link to one that the server may not touch.
-            return self._ended(run, "failed", error={"code": error.code, "message": str(error)}, checkpoint=False)
+        examined = False
         try:
             async with self._changing:
+                await self._processes.check_directories(self._directory, options)
+                examined = True
                 await self._checkpoint(run.id, "before", self._last_checkpoint)
                 if self._run is not run:  # it has ended in the meantime, for example because it was killed
                     return None
@@ -216,9 +214,10 @@ class Worker:
                 if self._run is not run:  # it has ended in the meantime
                     return await self._leave(self._let_go())
         except base.AgentUnusable as error:
-            return self._ended(run, "failed", error={"code": error.code, "message": str(error)})
+            # A directory that may not be used may be a link to one that the server must not touch: no checkpoint there.
+            return self._ended(run, "failed", error={"code": error.code, "message": str(error)}, checkpoint=examined)
         except Exception as error:  # the run ends, the server continues
-            return self._ended(run, "failed", error=self._not_started(error))
+            return self._ended(run, "failed", error=self._not_started(error), checkpoint=examined)
         if run.state is State.STOPPING and self._kind is not None:  # ``stop_run`` clears it to kill the process
             self._ended(run, "interrupted")
         elif run.state in (State.RUNNING, State.ASKING) and self._process is not None:

@@ -52,7 +52,7 @@ type Props = {
   project: any;
   /** The agent’s model and mode, unless chips beside the message box show them. */
   settings: readonly string[];
-  /** What the user may do to the run; each is undefined if it is not possible. */
+  /** What the user can do now; each function is undefined if it is not possible. */
   stop?: () => void;
   /** Replaces `stop` if the agent does not stop. */
   kill?: () => void;

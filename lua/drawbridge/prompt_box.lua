@@ -133,8 +133,8 @@ local function in_time(params)
   end
 end
 
---- Pastes a prompt into the box. Raises an error if the box contains text that the user has typed, if it is not shown,
---- if the CLI is working, or if `before` has passed. Neither windows nor modes change.
+--- Pastes a prompt into the box. Raises an error if the terminal has been closed, if it shows no box or one with text
+--- that the user has typed, if the CLI is working, or if `before` has passed. Neither windows nor modes change.
 ---@param params {pid: integer, text: string, before: number} `before`: the latest time, in Unix seconds.
 function M.paste(params)
   local session = session_of(params.pid)
@@ -150,7 +150,8 @@ function M.paste(params)
   vim.api.nvim_chan_send(session.job, PASTE .. text .. PASTED)
 end
 
---- Presses Enter if the box shows what was pasted and nothing else. Returns whether it did.
+--- Presses Enter if the box shows only the pasted text, or only the placeholder of a paste. Returns whether Enter was
+--- pressed. Raises an error if the terminal has been closed, or if `before` has passed.
 ---@param params {pid: integer, before: number}
 function M.submit(params)
   local session = session_of(params.pid)

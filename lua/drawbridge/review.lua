@@ -136,7 +136,8 @@ local function unwatch_if_idle()
   end
 end
 
---- Removes the proposal with its windows and buffers; if the user is in its view, returns them to where they were before.
+--- Removes the proposal with its windows and buffers; if its view has the focus, the focus returns to where it was
+--- before.
 local function remove(entry, decision)
   local _, index = find(entry.id)
   if not index then

@@ -16,7 +16,7 @@ local VISUAL = { v = 'v', V = 'V', ['\22'] = '\22', s = 'v', S = 'V', ['\19'] = 
 local timer, group
 local reported ---@type table? What was last reported.
 local active ---@type integer? The file buffer that was current most recently.
-local left ---@type table? A selection that ended before it was reported.
+local left ---@type table? The selection that ended since the last report.
 
 local function mode()
   return vim.api.nvim_get_mode().mode

@@ -37,7 +37,7 @@ local function answer_waiting(bridge, problem)
   end
 end
 
---- The port and the token of the bridge; nil until both are known.
+--- The port and the token of the bridge; nil unless it is in phase "ready" and its token is known.
 ---@return drawbridge.Bridge?
 local function known_bridge()
   if state.phase == 'ready' and kept.token then
@@ -54,8 +54,8 @@ local function enter(phase)
   end)
 end
 
---- Gives up and reports it once: to the callers that wait for the bridge or, if no caller waits, to the user, in a message
---- that begins with `what`.
+--- Gives up and reports `problem` once: to the callers that wait for the bridge or, if no caller waits, to the user, in
+--- a message that begins with `what`.
 local function fail(what, problem)
   state.problem = problem
   enter('failed')
@@ -194,7 +194,7 @@ function launch()
   local arguments, environment = program.invocation(config.get(), kept)
   local ok, job = pcall(vim.fn.jobstart, vim.list_extend(vim.deepcopy(words), arguments), {
     rpc = true,
-    -- Neovim would wait for an attached child when it ends; the bridge exits when its stdin closes.
+    -- When Neovim ends, it would wait for an attached child; the bridge exits when its stdin closes.
     detach = true,
     env = next(environment) and environment or vim.empty_dict(),
     on_stderr = line_reader(),

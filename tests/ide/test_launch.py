@@ -160,7 +160,7 @@ async def test_an_unusable_lock_directory_is_reported_on_one_line(folder: Path, 
 
 
 async def test_without_geminis_directory_claude_is_still_served(folder: Path, tmp_path: Path) -> None:
-    """The directory is in /tmp, where any user may create it first."""
+    """The directory is in a temporary directory, by default /tmp, where any user can create it first."""
     (tmp_path / "tmp").mkdir()
     (tmp_path / "tmp" / "gemini").write_text("mine")
     variables = {"TMPDIR": str(tmp_path / "tmp")}

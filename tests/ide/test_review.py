@@ -523,15 +523,15 @@ async def test_a_half_written_file_is_not_taken_for_the_result(editor: Watched, 
     await task
     data = text.encode()
     with file.open("wb", buffering=0) as slow:
-        for at in range(0, len(data), 700):  # some cuts go through the middle of a character
-            slow.write(data[at : at + 700])
+        for at in range(0, len(data), 701):  # some cuts go through the middle of a character
+            slow.write(data[at : at + 701])
             await asyncio.sleep(0.02)
     await until(lambda: editor.writes)
     assert editor.writes == [(text, proposal.id)]
 
 
 async def test_the_editor_shows_what_the_agent_wrote_instead(editor: Watched, reviews: Reviews, file: Path) -> None:
-    """The agent has written another text than the user accepted."""
+    """The agent has written a text that differs from the one that the user accepted."""
     editor.open(str(file))
     task = propose(reviews, file)
     editor.decide((await shown(editor)).id, Accepted(PROPOSED))

@@ -246,7 +246,7 @@ async def test_the_editor_decides_if_the_server_does_not_confirm(
 async def test_a_clients_decision_reaches_the_agent_and_the_editor(
     bridge: Bridge, server: Server, file: Path, text: str | None, decision: Decision
 ) -> None:
-    """The editor closes its view, and does not report that to the server."""
+    """The editor closes its view, and the bridge does not report that to the server."""
     task = bridge.propose(file)
     proposal = await bridge.shown()
     await server.hears(wire.Proposed)

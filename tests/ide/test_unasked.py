@@ -1,4 +1,5 @@
-"""If a connected agent writes a file without a proposal, the editor reloads it and shows why no diff opened."""
+"""If a connected agent writes an open file without a proposal, the editor shows why no diff opened. It reloads the
+file, unless the file has unsaved changes."""
 
 from __future__ import annotations
 

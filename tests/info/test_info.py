@@ -67,7 +67,9 @@ async def report(*arguments: str | Path, code: int = 0, **variables: str) -> dic
 
 
 async def screen(*arguments: str | Path, code: int = 0, **variables: str) -> str:
-    """The output of ``drawbridge info`` when it is redirected, so that no line is cut. ``code`` is the expected exit code."""
+    """The output of ``drawbridge info`` when it is redirected, so that no line is cut. ``code`` is the expected exit
+    code.
+    """
     ended, output, errors = await run("info", *arguments, **variables)
     assert (ended, errors) == (code, "")
     assert "\x1b" not in output
@@ -239,7 +241,7 @@ async def test_an_editor_that_does_not_answer_is_shown_as_silent(folder: Path) -
 
 
 async def test_a_silent_editor_is_waited_for_only_once(folder: Path) -> None:
-    """The report asks the editors twice. Waiting again for one that is silent would double the time that it takes."""
+    """The report asks the editors twice. Waiting again for a silent one would double the time that the report takes."""
     prefix = launcher.socket_prefix(str(folder))
     answer = {"editor": "VS Code", "pid": os.getpid(), "folders": [str(folder)], "open": [str(folder / "a.txt")]}
     answer["files"] = [{"name": str(folder / "a.txt"), "modified": False, "current": True}]
@@ -317,7 +319,7 @@ async def test_another_users_socket_is_not_ours_and_is_left_alone(folder: Path) 
 async def test_an_editor_outside_the_guards_directories_is_a_problem(
     folder: Path, tmp_path: Path, sockets: Path
 ) -> None:
-    """The report shows the setting that makes the guard find it."""
+    """The report shows the setting that makes the guard find the editor."""
     with mute(f"{launcher.socket_prefix(str(folder))}4711.sock"):
         said = await report(folder, code=3, DRAWBRIDGE_HOOK_SOCKET_DIR=str(tmp_path))
         shown = await screen(folder, code=3, DRAWBRIDGE_HOOK_SOCKET_DIR=str(tmp_path))

@@ -45,7 +45,7 @@ for row = place[1], place[1] + vim.fn.winheight(0) - 1 do
 end
 return found
 """
-"""The lines of the window that have a sign, as they are on the screen."""
+"""Returns the lines of the window that have a sign: the first 21 columns of each, as they are on the screen."""
 
 REMOVED = """
 local space, found = vim.api.nvim_get_namespaces().drawbridge_changes, {}
@@ -157,7 +157,7 @@ class Desk:
 
 
 def tells(editor: Neovim, text: str) -> None:
-    """Waits until the log contains a message that is too long for a screen of this size."""
+    """Waits until the log contains ``text``: a screen of this size shows the message only in part."""
     wait_until(lambda: any(text in line for line in editor.log), text, SECONDS)
     assert not editor.is_stuck
 
@@ -262,7 +262,7 @@ async def test_a_change_decided_elsewhere_cannot_be_decided_again(desk: Desk) ->
     desk.editor.says("phone made decisions in this review.")
     await desk.decide("keep", second)
     desk.shows_signs("+line 11b")
-    # As if the key had been pressed just before Neovim received that decision.
+    # As if the user had run `:DrawbridgeUndo` just before Neovim received that decision.
     late = {"decision": "undo", "version": "", "hunk": second}
     desk.editor.lua("require('drawbridge.link').send('review_decided', ...)", late)
     desk.editor.says("phone already kept this change.")
@@ -385,7 +385,7 @@ async def test_while_the_agent_works_changes_are_kept_but_not_undone(newest: Des
     desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
     await desk.client.send("execute", {"prompt": "hello"}, desk.project)
     await desk.client.receive("permission_request", patience=SECONDS)
-    # Its proposal opens in its own tab page.
+    # The demo agent's proposal opens in its own tab page.
     desk.editor.wait("return #vim.api.nvim_list_tabpages() == 2")
     desk.editor.lua("vim.cmd('tabfirst')")
     desk.at(3)

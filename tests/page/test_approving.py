@@ -625,7 +625,8 @@ def test_no_word_of_a_plan_is_left_out(browser: Browser, address: str) -> None:
 
 
 def test_an_extra_cell_is_shown_even_if_its_text_is_elsewhere(browser: Browser, address: str) -> None:
-    """The letters are also in the name of a reference, in a link's address that is shown, or in a list number."""
+    """The cell's letters are also in the name of a character reference or in a link's address that is shown, or the
+    cell contains no letters."""
     more = "| a | b |\n|---|---|\n| 1 | {} | {} |"
     rows = [
         more.format("`&copy;`", "copy"),

@@ -338,7 +338,7 @@ async def test_a_scope_limits_what_can_be_done_with_comments(
 
 @pytest.mark.thorough
 async def test_two_people_comment_on_one_review(browser: Browser, server: Server, project: str) -> None:
-    """Each sees what the other writes, and neither can send comments that they have not seen."""
+    """The web UI shows what the other person writes, removes and sends."""
     with browser.person(address_of(server, project), width=1440, height=900) as person:
         opens(person, project)
         begins(person, "Line 5", "5")
@@ -569,7 +569,7 @@ async def test_a_commit_is_reached_after_everything_was_kept(
 
 @pytest.mark.thorough
 async def test_the_link_to_a_commit_follows_others(browser: Browser, committing: Server, repository: Path) -> None:
-    """Somebody else keeps the last changes, and then commits them."""
+    """Somebody else keeps the remaining changes, and then commits everything that was kept."""
     project = await is_kept(committing, repository)
     with browser.person(address_of(committing, project), width=1280, height=900) as person:
         person.sees(".to-review", "Review 2 files")

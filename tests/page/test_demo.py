@@ -52,7 +52,7 @@ def test_the_first_approval_waits_and_ctrl_c_leaves_nothing(browser: Browser, de
     with browser.person(address_in(demo)) as person:
         person.sees(".approval h3", "README.md")
         person.sees(".approval .line.added", "You said: Add a welcome to README.md")
-        # Finding S3-37 in docs/internals/page.md: the name used to be an address.
+        # Finding S3-37 in docs/internals/page.md: the prompt's author used to be shown as an address.
         person.sees(".prompt .who", "drawbridge demo")
         assert person.runs("document.querySelector('.prompt .who').firstChild.textContent") == "drawbridge demo"
         assert "token" not in person.runs("location.href")

@@ -73,7 +73,7 @@ def scrolls_up_to(person: Person, seq: int, *, steps: int = 200) -> None:
 async def test_a_long_history_scrolls_with_only_part_of_it_rendered(
     browser: Browser, tmp_path: Path, directory: Path, count: int
 ) -> None:
-    """The page contains at most 100 records, and new records below do not move what the user reads."""
+    """The DOM contains at most 100 records, and new records below do not move what the user reads."""
     messages = (says(number) for number in range(1, count + 1))
     async with serving_history(tmp_path, directory, messages) as (server, project):
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:

@@ -123,7 +123,7 @@ def test_the_no_match_hint_disappears_once_a_folder_matches(
 
 
 async def test_home_and_recent_folders_are_offered(browser: Browser, tmp_path: Path, directory: Path) -> None:
-    """Finding S3-33: the home directory is shown as "~", and folders that were used before come first."""
+    """Finding S3-33: "~" in the path field means the home directory, and folders that were used before come first."""
     home = directory.parent
     (home / "books").mkdir()
     (home / "carts" / ".git").mkdir(parents=True)
@@ -185,7 +185,7 @@ def test_a_new_folder_is_created_and_used(browser: Browser, own_server: Server, 
 
 
 def test_an_approval_can_be_answered_on_a_phone_on_its_side(browser: Browser, address: str) -> None:
-    """Finding S2-24: a phone in landscape orientation could not approve."""
+    """Finding S2-24: requests could not be answered on a phone in landscape orientation."""
     with browser.person(address, width=844, height=390) as person:
         person.fills("#prompt", "Something")
         person.clicks(".composer .yes")
@@ -294,7 +294,7 @@ def test_on_a_desk_the_list_folds_and_stays_folded(browser: Browser, address: st
 
 
 def test_forced_colours_show_the_session_and_its_state(browser: Browser, address: str) -> None:
-    """Finding S4: both were invisible."""
+    """Finding S4: the current session and its state were invisible."""
     with browser.person(address, forced=True) as person:
         person.sees(".side [aria-current]")
         style = "getComputedStyle(document.querySelector('{}')).{}"

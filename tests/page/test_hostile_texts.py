@@ -11,7 +11,7 @@ from .history import write_history
 from .rig import Browser
 
 LENGTH = 999_000
-"""The length of the texts: just below the limit for a message, 1,000,000 bytes."""
+"""The approximate length of the longest texts, in bytes: just below the limit for a message, 1,000,000 bytes."""
 
 TEXTS = {
     "a heading and blanks": "# a" + " " * LENGTH + "b",

@@ -629,7 +629,7 @@ async def test_forced_colours_show_the_current_hunk(browser: Browser, server: Se
 
 @pytest.mark.thorough
 async def test_the_place_in_a_review_is_kept(browser: Browser, server: Server, project: str) -> None:
-    """When a hunk above is decided on another device, the hunk that is being read stays in place."""
+    """When another device decides on a hunk above, the hunk that is being read stays in place."""
     with browser.person(address_of(server, project), width=1280, height=640) as person:
         opens(person, project)
         deleted = (await ids(server, project))[0]

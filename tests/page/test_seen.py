@@ -144,7 +144,8 @@ WATCH = r"""(() => {
   };
 })()"""
 """Tracks which parts of each request have been on the screen, independently of the web UI. When a request is accepted,
-records what had not been on it: lines of the card, and words like "q1z" anywhere in the request."""
+records what had not been on the screen: lines of the card, and words like "q1z" anywhere in the request. Also records
+the number of closed parts."""
 
 FAST = """(() => {
   const now = performance.now.bind(performance);
@@ -152,8 +153,8 @@ FAST = """(() => {
   performance.now = () => 5 * now();
   window.setTimeout = (act, delay, ...more) => later(act, delay / 5, ...more);
 })()"""
-"""Makes clocks and timers five times faster, because most of the time was spent waiting for buttons to settle. The
-frame rate stays the same."""
+"""Makes clocks and timers five times faster: otherwise, the tests would spend most of their time waiting for buttons to
+settle. The frame rate stays the same."""
 
 IDLE = (
     f"!document.querySelector('{CARD}:not(:has(.notice[role=alert]))') && !document.querySelector('.run .stop, .queued')"
@@ -536,7 +537,7 @@ def test_a_key_on_the_button_that_leads_on_never_accepts(browser: Browser, addre
 
 @pytest.mark.thorough
 def test_what_is_outside_a_zoomed_view_counts_as_unread(browser: Browser, address: str) -> None:
-    """The card asks the user to zoom out, and then the accept button appears."""
+    """The card asks the user to zoom out. The accept button appears once the user has done so."""
     with browser.person(address, **SMALL) as person:
         person.sees("#prompt")
         person("zoom", factor=2)

@@ -165,7 +165,7 @@ def test_a_removed_project_leaves_its_directory(
 
 
 def test_a_directory_that_cannot_be_a_project_is_reported(browser: Browser, server: Server, address: str) -> None:
-    """The dialog stays open with the path in its field."""
+    """The view for a new session stays open with the path in its field."""
     with browser.person(address) as person:
         person.sees("h2", "blog")
         person.clicks(".side .add")

@@ -220,7 +220,7 @@ def test_a_suggestion_is_the_same_text() -> None:
 
 @pytest.mark.parametrize("file", SENTENCES)
 def test_the_web_ui_has_the_sentences_of_the_other_clients(file: str) -> None:
-    """These texts are in functions that need a browser, so the test looks for them in the source."""
+    """The texts in ``SENTENCES`` are in functions that need a browser, so the test looks for them in the source."""
     source = "".join((ROOT / "web" / "src" / "review" / file).read_text().split())
     missing = [words for words in SENTENCES[file] if "".join(words.split()) not in source]
     assert missing == []

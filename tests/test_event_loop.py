@@ -224,7 +224,7 @@ async def test_the_servers_loop_never_waits_for_a_file(folder: Path, report: Pat
                 line.send(type="hook", pid=os.getpid(), payload=agent | {"hook_event_name": "Stop"})
                 line.end()
                 assert await line.receive() is None
-            # Two editors show the next request; in the agent's own one, it is answered, and its review is requested.
+            # Two editors show the next request. The agent's own editor answers it, and then requests the review.
             async with Line.open() as editor, Line.open() as other, Line.open() as line:
                 editor.send(type="bridge", editor="Neovim", folders=[str(folder)], pids=[os.getpid()], reviews=True)
                 assert await editor.receive() == {"type": "welcome"}

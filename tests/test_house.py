@@ -173,7 +173,7 @@ def test_shared_modules_import_no_job(name: str) -> None:
 
 
 def test_only_commands_import_commands() -> None:
-    """The typed settings are below the jobs, so that no module has to import its command."""
+    """A module that needs a command's settings imports them from ``drawbridge.settings``, not from the command."""
     others = [name for name in modules() if not belongs(name, ("cli", "__main__"))]
     assert [name for name in others if any(belongs(other, ("cli",)) for other in known(name))] == []
 
@@ -334,7 +334,7 @@ def loose_tasks(tree: ast.Module) -> set[str]:
 
 @pytest.mark.parametrize("name", sorted(modules()))
 def test_every_task_has_an_owner(name: str) -> None:
-    """An exception that is no longer needed fails the test as well, and must be removed from the list."""
+    """An entry of ``LOOSE_TASKS`` that the module no longer contains fails the test as well, and must be removed."""
     assert loose_tasks(parsed(modules()[name])) == LOOSE_TASKS.get(name, set())
 
 
@@ -371,7 +371,7 @@ def endless_loops(tree: ast.Module) -> list[int]:
 
 @pytest.mark.parametrize("name", those_in(("server",)))
 def test_periodic_work_of_the_server_survives_an_error(name: str) -> None:
-    """``BackgroundTasks.repeat`` starts the next round after an error. Any other loop would not run until a restart."""
+    """After an error, ``BackgroundTasks.repeat`` starts the next round; any other loop would not run again."""
     assert endless_loops(parsed(modules()[name])) == []
 
 

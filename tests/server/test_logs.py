@@ -1,4 +1,4 @@
-"""The server's log is limited in size, and contains how long runs took."""
+"""The server's log is limited in size, and records how long each run took."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ async def test_an_edited_plan_is_what_the_model_reads(poem: Path, model: Message
 
 
 async def test_a_message_sent_during_a_run_reaches_the_model(poem: Path, model: MessagesStub) -> None:
-    """It joins the same run, and a client that joins later receives the agent's state."""
+    """The message becomes part of the active run. A client that joins later receives the agent's state."""
     model.will_say([text("Hello"), HOLD, text("there")], text("And tests."))
     async with at_work(poem, model) as (server, client, project):
         run = (await client.ask("execute", {"prompt": "Say hello"}, project))["data"]["run_id"]

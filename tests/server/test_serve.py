@@ -180,7 +180,7 @@ async def test_everything_in_the_data_directory_is_the_owners_alone(data: Path, 
 
 
 async def test_by_default_projects_in_the_home_directory_are_allowed(home: Path) -> None:
-    """Its hidden directories are not, and the data is stored in the platform's data directory."""
+    """Projects in the home directory's hidden directories are refused. The data is in the platform's data directory."""
     (home / "code").mkdir()
     (home / ".config" / "x").mkdir(parents=True)
     place = home / ".local" / "share" / "drawbridge"

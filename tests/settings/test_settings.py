@@ -1,4 +1,4 @@
-"""Settings: flags override the environment, which overrides the file. All problems are reported at once."""
+"""Settings: flags override the environment, which overrides the file. All problems are reported together."""
 
 from __future__ import annotations
 

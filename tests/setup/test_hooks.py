@@ -1,4 +1,4 @@
-"""Whatever an agent's settings look like, adding hooks and removing them leaves every byte as it was."""
+"""Whatever an agent's settings look like, adding hooks and then removing them leaves every byte as it was."""
 
 from __future__ import annotations
 

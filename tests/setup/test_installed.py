@@ -229,7 +229,7 @@ def test_the_fast_form_is_printed_for_a_shell(
 
 
 def test_the_interpreter_is_outside_of_virtual_environments() -> None:
-    """Its path contains no symbolic links."""
+    """The interpreter's path contains no symbolic links."""
     found = choose()
     assert os.path.realpath(found.path) == found.path
     assert "venv" not in found.path

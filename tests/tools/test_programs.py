@@ -1,4 +1,4 @@
-"""Real programs are fetched once for each machine. A damaged one is fetched again, and failures are reported."""
+"""Real programs are fetched once for each user. A damaged one is fetched again, and failures are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Before a proof, other programs that use the processors are named, and the proof waits for them to end."""
+"""``make quiet`` reports other programs that keep the processors busy, and waits for them for a limited time."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def test_an_old_python_reports_what_is_missing(name: str, tmp_path: Path) -> Non
 
 
 def test_the_entry_runs_on_the_oldest_pythons() -> None:
-    """It must not use what Python 2.7 or 3.6 lacks, such as annotations, f-strings, ``:=`` and newer modules."""
+    """``tools/dev.py`` uses nothing that Python 2.7 or 3.6 lacks: annotations, f-strings, ``:=`` or newer modules."""
     tree = ast.parse((bootstrap.ROOT / "tools" / "dev.py").read_text(), feature_version=(3, 4))
     new = (ast.JoinedStr, ast.AnnAssign, ast.NamedExpr, ast.AsyncFunctionDef, ast.Starred)
     assert [node for node in ast.walk(tree) if isinstance(node, new)] == []

@@ -15,7 +15,7 @@ from tests import programs
 
 
 def test_make_slow_tries_more_of_any_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It runs the Hypothesis tests with more examples than ``make test`` has time for."""
+    """``make slow`` runs the Hypothesis tests with more examples than ``make test`` has time for."""
     started: list[list[str]] = []
     monkeypatch.setattr(verbs, "replace_process", started.append)
     monkeypatch.setattr(verbs, "try_page", lambda: None)

@@ -71,7 +71,7 @@ def test_an_editable_text_is_unchanged_by_the_edit_field(text: str) -> None:
 
 
 def test_a_diff_counts_skipped_lines_and_marks_changed_words() -> None:
-    """It also has line numbers, and a note if the last line loses its newline."""
+    """The diff also has line numbers, and a note if the last line loses its newline."""
     old = "".join(f"line {number}\n" for number in range(1, 21))
     found = difference(old, old.replace("line 10\n", "line ten\n").replace("line 20\n", "line 20"))
     shown = [(line.kind, line.number, line.text) for line in found.lines]

@@ -159,7 +159,7 @@ async def test_comments_are_written_changed_removed_and_sent(server: Server, rep
 
 @pytest.mark.thorough
 async def test_comments_on_a_terminal_session_can_be_withdrawn(home: Path) -> None:
-    """They wait until the agent stops, and are drafts again once they are withdrawn."""
+    """The comments wait until the agent stops, and are drafts again once they are withdrawn."""
     (home / "blog").mkdir()
     directory = make_repository(home / "blog")
     async with serving(home / "data", "--no-tls", "--allow", home) as server:

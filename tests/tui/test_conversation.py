@@ -213,7 +213,7 @@ def test_a_prompt_that_was_edited_is_shown_as_it_was_sent(cut: int) -> None:
 
 
 def test_a_prompt_that_does_not_wait_is_shown_at_once() -> None:
-    """Such a prompt is sent into the current run, or has no run."""
+    """A prompt that does not wait is sent into the current run, or has no run."""
     conversation = joined()
     for record in [*TWO_RUNS[:2], prompt(3, "a", "and quickly", steer=True), prompt(4, None, "hello")]:
         conversation.take(record)

@@ -26,7 +26,7 @@ async def test_an_empty_list_shows_its_keys(lasting: Server, directory: Path) ->
 
 
 async def test_an_empty_list_shows_the_scope_that_the_device_lacks(lasting: Server, tmp_path: Path) -> None:
-    """It also shows the command that adds a project."""
+    """The empty list also shows the command that adds a project."""
     token = tmp_path / "token"
     token.write_text(await device_token(lasting, "run"))
     async with attached(lasting, None, token_file=str(token)) as person:

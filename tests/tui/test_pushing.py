@@ -34,7 +34,7 @@ async def pushing(tmp_path: Path) -> AsyncIterator[tuple[Server, Path]]:
 
 @pytest.mark.thorough
 async def test_kept_changes_can_become_a_pull_request(pushing: tuple[Server, Path], tmp_path: Path) -> None:
-    """They are committed and pushed first, and the pull request has the words of the commit message."""
+    """The changes are committed and pushed first. The pull request's title and text are those of the commit message."""
     server, directory = pushing
     remote = tmp_path / "remote.git"
     add_remote(directory, remote, GITHUB)

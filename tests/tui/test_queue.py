@@ -118,7 +118,7 @@ async def test_what_the_agent_reports_is_in_the_status_line(server: Server, dire
 
 
 async def test_a_waiting_prompt_is_on_the_screen_once(server: Server, directory: Path) -> None:
-    """It is shown as queued until its run begins, and then as a prompt, after the answers to the earlier prompts."""
+    """The prompt is shown as queued until its run begins, and then in its place after the answers to earlier ones."""
     async with queued(server, directory, "/quick from here") as (person, owner, project):
         await owner.ask("execute", {"prompt": "/quick from the phone"}, project)
         for words in ("/quick from here", "/quick from the phone"):

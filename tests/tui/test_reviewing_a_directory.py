@@ -87,7 +87,7 @@ def asks(pane: Pane) -> None:
 
 @pytest.mark.thorough
 async def test_without_a_server_the_review_command_starts_its_own(home: Path, blog: Path) -> None:
-    """That server ends with the command."""
+    """The server that the command starts ends with it."""
     async with serving(home / "data", "--no-tls") as server:
         await work(server, blog)
 

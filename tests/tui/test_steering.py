@@ -164,7 +164,7 @@ async def test_tool_calls_are_folded_until_somebody_wants_to_see_them(server: Se
 
 @pytest.mark.thorough
 async def test_all_of_a_long_history_can_be_reached_in_parts(server: Server, directory: Path) -> None:
-    """The client keeps only a part of it in memory."""
+    """The client keeps only a part of the history in memory."""
     async with server.client() as owner:
         project = (await owner.ask("project_list"))["data"]["projects"][0]["id"]
         await owner.send("project_join", project_id=project)

@@ -159,7 +159,7 @@ def test_text_typed_during_a_reload_stays(rig: Workstation) -> None:
 
 
 def test_a_touched_file_with_unsaved_changes_is_not_reported(rig: Workstation) -> None:
-    """Only its modification time on disk has changed."""
+    """Only the modification time of the file on disk has changed."""
     path = rig.opens(rig.file("a.py"))
     rig.types("mine ")
     os.utime(path)

@@ -56,7 +56,7 @@ def test_a_file_that_is_not_open_is_neither(rig: Workstation) -> None:
 
 
 def test_visible_and_hidden_modified_files_are_distinguished(rig: Workstation) -> None:
-    """Neither is the current file."""
+    """Neither of the two modified files is the current one."""
     behind, beside, front = (rig.opens(rig.file(name)) for name in ("behind.py", "beside.py", "front.py"))
     rig.opens(beside, column=2)
     rig.opens(front)

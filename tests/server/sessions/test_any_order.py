@@ -253,7 +253,7 @@ def assert_states(person: Client) -> None:
                     state = "EXECUTING"
             case "run_finished":
                 open_runs -= 1
-                if message.get("seq", snapshot + 1) > snapshot:  # an older record is history: a restart clears an error
+                if message.get("seq", snapshot + 1) > snapshot:  # replayed records don't count: restarts clear errors
                     state = "ERROR" if fields["outcome"] in ("failed", "timeout") else "IDLE"
             case "session_reset":
                 state = "IDLE"

@@ -173,7 +173,7 @@ async def test_waiting_prompts_do_not_start_outside_of_the_hours(tmp_path: Path)
 
 
 async def test_a_used_up_daily_budget_stops_the_other_runs(tmp_path: Path) -> None:
-    """Their approval requests are withdrawn."""
+    """The approval requests of the stopped runs are withdrawn."""
     async with serving(tmp_path) as server:
         limited(server, day=1.0)
         phone = Client()
@@ -206,7 +206,7 @@ async def test_costs_of_deleted_projects_are_known_after_a_restart(tmp_path: Pat
 
 
 async def test_projects_deleted_long_ago_do_not_count(tmp_path: Path) -> None:
-    """They do not count even if they are still in the trash when the server starts."""
+    """A deleted project's cost does not count even if the project is still in the trash when the server starts."""
     async with serving(tmp_path) as server:
         phone = Client()
         project = await server.project(phone)

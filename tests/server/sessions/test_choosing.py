@@ -134,7 +134,7 @@ async def test_a_persons_mode_replaces_the_agents(tmp_path: Path) -> None:
 
 
 async def test_a_mode_for_one_session_is_not_used_in_the_next(tmp_path: Path) -> None:
-    """Such a mode is set when a person accepts all edits for this session, for example."""
+    """A mode for one session is set when a person accepts all edits for this session, for example."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -286,8 +286,8 @@ async def test_waiting_prompts_get_a_persons_choice(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("model", ["--x", "-p", "two words", "a\nb", "opus\n", "x" * 200 + "\u00e9"])
 async def test_an_invalid_model_name_is_refused_at_once(tmp_path: Path, model: str) -> None:
-    """The name is refused at once, not when the next run starts: the agent's command line would parse some of these
-    names as options.
+    """The reply to the command refuses the name, so it fails no later run. The agent's command line would parse some of
+    these names as options.
     """
     phone = Client()
     async with serving(tmp_path) as server:

@@ -283,7 +283,7 @@ async def test_deleted_projects_are_removed_after_seven_days(tmp_path: Path) -> 
         for one in (tmp_path / "data" / "trash").iterdir():
             os.utime(one, (0, time.time() - 8 * 24 * 60 * 60))
     async with serving(tmp_path) as server:
-        await server.core.maintenance.round()  # a server runs its first round at once
+        await server.core.maintenance.round()  # a server runs its first round right after its start
         assert list((tmp_path / "data" / "trash").iterdir()) == [], "at a start too"
 
 

@@ -1,5 +1,5 @@
 """When a history whose index is lost is opened, only the first and last lines of large files are read. The rest is read
-when it is needed.
+by ``scan_next``, which the server calls in the background, or when a request needs it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def scanned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of files that were read from their beginning."""
+    """The names of the files that ``index.scan`` has read, in order."""
     names: list[str] = []
     scan = index.scan
 

@@ -139,7 +139,7 @@ class Session:
 
 
 class SocketRig:
-    """The core, a client that follows all projects and approvals, and the directory in which agents work."""
+    """The core, a client that follows all projects and approval requests, and the directory in which agents work."""
 
     def __init__(self, server: Server) -> None:
         self.server = server

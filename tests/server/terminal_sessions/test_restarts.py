@@ -405,7 +405,7 @@ async def test_a_refused_question_is_not_sent_repeatedly(tmp_path: Path, known: 
         assert await hook.receive() == ({"decision": None} if known else None)
 
 
-# the same with a real server and a real hook
+# restarts of a real server, with a real hook
 
 
 async def test_a_real_hook_survives_killed_servers(home: Path) -> None:

@@ -193,7 +193,7 @@ async def test_a_submission_that_would_be_a_command_is_refused(rig: SocketRig) -
 
 
 async def test_drafts_that_two_clients_submit_are_typed_once(rig: SocketRig) -> None:
-    """They are typed once even if they are submitted to different sessions, or twice with the same request id. A prompt
+    """The drafts are typed once even if they are submitted to two sessions, or twice with the same request id. A prompt
     that is being typed does not change.
     """
     one = await changed(rig)

@@ -473,7 +473,7 @@ async def test_the_last_session_of_a_directory_removes_checkpoints(tmp_path: Pat
 
 @pytest.mark.thorough
 async def test_a_directory_without_a_session_is_cleaned_up_at_startup(tmp_path: Path) -> None:
-    """Its checkpoints are removed from the repository, and its folder from the data directory."""
+    """The directory's checkpoints are removed from the repository, and its folder from the server's data."""
     async with socket_rig(tmp_path, Limits()) as rig:
         make_repository(rig.folder / "one")
         at = At(rig, rig.folder / "one")

@@ -65,7 +65,7 @@ export type Context = {
   /** The project's directory. */
   root: string;
   comments?: Comments;
-  /** The input fields that are being edited below. One with parts that have not been opened yet stays in view, too. */
+  /** The input fields that are being edited below. A field stays in view beside its editor while parts are folded. */
   edited?: readonly string[];
 };
 

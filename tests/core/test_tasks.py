@@ -16,7 +16,8 @@ LOGGER = logging.getLogger("tests.tasks")
 
 
 async def test_a_task_survives_garbage_collection() -> None:
-    """The event loop has only weak references to tasks: one may vanish if nothing else refers to what it waits for."""
+    """The event loop has only weak references to tasks: a task can be collected while it waits if nothing else refers
+    to it, or to what it waits for."""
     tasks = BackgroundTasks(LOGGER)
 
     async def work() -> None:

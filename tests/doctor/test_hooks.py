@@ -82,7 +82,7 @@ def test_a_copy_that_is_gone_is_named(doctor: Doctor, set_up: Callable[..., Path
 def test_a_command_that_fails_is_named(
     doctor: Doctor, set_up: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, script: str, reason: str
 ) -> None:
-    """The processes that ``sleep 60 | cat`` has started keep its output open, and are ended as well."""
+    """The processes of ``sleep 60 | cat`` keep the hook's output open, and are ended as well."""
     if "sleep" in script:
         monkeypatch.setattr(guards, "RUN_SECONDS", 0.5)
     set_up("claude")

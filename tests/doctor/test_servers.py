@@ -200,7 +200,8 @@ def test_a_host_name_that_the_server_refuses_is_named(doctor: Doctor, data: Path
 
 @contextmanager
 def refusing() -> Iterator[int]:
-    """Answers every GET request with 403, like a server that does not accept its host name. Yields the port."""
+    """Answers every GET request with 403, like a server that does not accept the request's host name. Yields the
+    port."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:

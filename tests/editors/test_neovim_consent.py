@@ -87,7 +87,7 @@ async def test_a_write_of_the_person_accepts(rig: Workstation, edit: bool) -> No
 
 
 async def test_a_cmd_mapping_accepts_if_neovim_reports_its_keys(rig: Workstation) -> None:
-    """Before Neovim 0.10, which does not report them, a message names ``:DrawbridgeAccept`` instead."""
+    """Neovim before version 0.10 does not report them: there, a message names ``:DrawbridgeAccept`` instead."""
     await shown(rig)
     await rig.person.lua(MAPPINGS)
     await rig.person.types("<Space>c")

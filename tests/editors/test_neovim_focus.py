@@ -74,8 +74,8 @@ async def looks_again(rig: Workstation) -> None:
 
 
 async def is_received(rig: Workstation) -> None:
-    """Returns once Neovim has received what the bridge has sent so far. Neovim answers this call at once, even while it
-    waits for a key."""
+    """Returns once Neovim has received what the bridge has sent so far. Neovim answers this call immediately, even
+    while it waits for a key."""
     await asyncio.sleep(0)
     await rig.editor._session.call("nvim_get_mode")
 
@@ -262,7 +262,7 @@ async def test_the_notice_is_on_every_tab_page(screen: ScreenRig) -> None:
 async def test_a_proposal_at_a_hit_enter_prompt_never_opens_later(
     screen: ScreenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The call raises ``EditorHung`` instead, and the next one works as soon as the prompt is answered."""
+    """Calls raise ``EditorHung`` while the prompt is open, and work again once it is answered."""
     rig, pane = screen
     before = await rig.picture()
     await asyncio.to_thread(pane.type, ":echo 'a\nb'".replace("\n", "'.\"\\n\".'"))

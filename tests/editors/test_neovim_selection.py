@@ -126,7 +126,7 @@ async def test_a_selection_survives_a_quick_move_into_a_terminal(rig: Workstatio
     await rig.opened("a.txt", TEXT)
     await rig.person.lua(TERMINAL)
     await selects(rig, "gg0")
-    # Typed at once, so that nothing can be reported before the focus moves.
+    # Typed in one call, so that nothing can be reported before the focus moves.
     await rig.person.types("ggVj" + way)
     await settled(lambda: reported(rig)[-1].text == "one two\nthr\u00e9e e\u0301x", "the selection")
     await rig.quiet()

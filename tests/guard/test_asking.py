@@ -1,4 +1,4 @@
-"""All editors are asked at once, and none can hold up an agent, even if it hangs, is at a prompt or sends nonsense."""
+"""All editors are asked in parallel. None can hold up an agent, even if it hangs, is at a prompt or sends nonsense."""
 
 from __future__ import annotations
 

@@ -58,8 +58,8 @@ def with_image_input(known: Mapping[str, Agent]) -> list[str]:
 
 
 def missing(named: Named) -> dict[str, str]:
-    """Agent → the name or path of its program, for agents whose program is not installed. It can be installed while the
-    server is running."""
+    """Agent → the name or path of its program, for agents whose program is not installed. The result may change
+    while the server runs, since programs can be installed at any time."""
     return {name: program for name, program in _programs(named).items() if _place(name, program) is None}
 
 

@@ -1,5 +1,5 @@
 """Reads the messages and the remaining jobs of an earlier conversation from Claude Code's own file. Messages are read
-from the end or in order.
+backwards from the end, or forwards.
 
 The lines are interpreted by ``transcript``.
 """

@@ -115,8 +115,8 @@ class _Line(Struct, rename="camel"):
 
 
 class _Outcome(Struct, omit_defaults=True):
-    """What a tool has changed in a file, or the answers to its questions. The rest of its result, such as the whole
-    file, is not read."""
+    """What a tool has changed in a file, or the answers to its questions. The rest of its result, such as the text of a
+    file before the change, is not kept."""
 
     type: str = ""
     structuredPatch: list[Any] = []  # noqa: N815 - the CLI's own name

@@ -65,6 +65,8 @@ export type Context = {
   /** The project's directory. */
   root: string;
   comments?: Comments;
+  /** Called when something that may have been in view is drawn in another form. */
+  redrawn?: () => void;
   /** The input fields that are being edited below. A field stays in view beside its editor while parts are folded. */
   edited?: readonly string[];
 };
@@ -72,7 +74,7 @@ export type Context = {
 const NONE: readonly string[] = [];
 
 /** All of a request except the diff of its proposal. */
-export function Asked({ request, root, comments, whole, edited = NONE }: Context) {
+export function Asked({ request, root, comments, redrawn, whole, edited = NONE }: Context) {
   const { input } = request;
   return (
     <>
@@ -81,15 +83,17 @@ export function Asked({ request, root, comments, whole, edited = NONE }: Context
       {!isObject(input) ? (
         <Value text={asText(input)} />
       ) : isToolCall(request) ? (
-        <Call request={request} root={root} comments={comments} whole={whole} edited={edited} />
+        <Call request={request} root={root} comments={comments} redrawn={redrawn} whole={whole} edited={edited} />
       ) : (
-        <Fields request={request} comments={comments} edited={edited} />
+        <Fields request={request} comments={comments} redrawn={redrawn} edited={edited} />
       )}
     </>
   );
 }
 
-function Fields({ request, comments, edited }: { request: any; comments?: Comments; edited: readonly string[] }) {
+type FieldsProps = Pick<Context, 'request' | 'comments' | 'redrawn'> & { edited: readonly string[] };
+
+function Fields({ request, comments, redrawn, edited }: FieldsProps) {
   const { tool_name: tool, input, proposal } = request;
   const plan = planIn(request);
   const main = typeof input.command === 'string' ? 'command' : '';
@@ -113,7 +117,7 @@ function Fields({ request, comments, edited }: { request: any; comments?: Commen
       )}
       {plan !== undefined && (
         <Replaced isReplaced={isEdited('plan')}>
-          <Plan text={plan} comments={comments} />
+          <Plan text={plan} comments={comments} redrawn={redrawn} />
         </Replaced>
       )}
       <Rest request={request} input={input} drawn={drawn} edited={edited} />
@@ -121,7 +125,7 @@ function Fields({ request, comments, edited }: { request: any; comments?: Commen
   );
 }
 
-function Call({ request, root, comments, whole, edited = NONE }: Context) {
+function Call({ request, root, comments, redrawn, whole, edited = NONE }: Context) {
   const { input, proposal } = request;
   const plan = planIn(request);
   const changes = proposal ? [] : changesIn(request);
@@ -133,7 +137,7 @@ function Call({ request, root, comments, whole, edited = NONE }: Context) {
       <Flags input={input} />
       {raw && <Flags input={raw} />}
       {command && <Value text={command} risks={risksIn(request, 'rawInput.command')} />}
-      {plan !== undefined && <Plan text={plan} comments={comments} />}
+      {plan !== undefined && <Plan text={plan} comments={comments} redrawn={redrawn} />}
       {changes.length > 0 && (
         <Changes changes={changes} root={root} comments={comments} whole={whole} id={request.approval_id} />
       )}

@@ -72,7 +72,14 @@ function Content({ card, version }: CardProps) {
   const asked = useMemo(
     () => (
       <div class="asked">
-        <Asked request={request} root={root} comments={comments} whole={card.isFileWhole} edited={JSON.parse(names)} />
+        <Asked
+          request={request}
+          root={root}
+          comments={comments}
+          redrawn={() => card.redrawn()}
+          whole={card.isFileWhole}
+          edited={JSON.parse(names)}
+        />
       </div>
     ),
     [card, request, root, comments, names],

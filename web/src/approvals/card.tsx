@@ -492,9 +492,20 @@ export class ApprovalCard {
     }
   }
 
-  /** Must be called when the request was replaced: the card now shows something else, which has not been in view. */
+  /** Called when part of the request is drawn in another form, which has not been in view. */
+  redrawn() {
+    this._isUnseen();
+    this._draw();
+  }
+
+  /** Must be called when the request was replaced. */
   _isNew() {
     this.cell = editedCell(this.request);
+    this._isUnseen();
+  }
+
+  /** Must be called when the card shows something else, which has not been in view. */
+  _isUnseen() {
     this.sight = new Sight();
     this.isSeen.value = this.isEditSeen.value = false;
     this.unread.value = undefined;

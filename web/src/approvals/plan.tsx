@@ -21,7 +21,14 @@ const QUOTED = 80;
 /** The name under which comments on a plan are collected. */
 export const PLAN = '';
 
-export function Plan({ text, comments }: { text: string; comments?: Comments }) {
+type PlanProps = {
+  text: string;
+  comments?: Comments;
+  /** Called when part of the plan that may have been in view is drawn in another form. */
+  redrawn?: () => void;
+};
+
+export function Plan({ text, comments, redrawn }: PlanProps) {
   const cut = cutAt(text, MARKDOWN);
   const blocks = useMemo(() => blocksOf(text.slice(0, cut)).filter(({ type }) => type !== 'space'), [text, cut]);
   const [isOpen, setOpen] = useState(false);
@@ -29,7 +36,7 @@ export function Plan({ text, comments }: { text: string; comments?: Comments }) 
   return (
     <div class="plan">
       {blocks.map((block, index) => (
-        <PlanBlock key={index} token={block} number={index + 1} comments={comments} />
+        <PlanBlock key={index} token={block} number={index + 1} comments={comments} redrawn={redrawn} />
       ))}
       {cut < text.length && !isOpen && (
         <ShowAll label={`Show all (${textSize(text)}), the rest as plain text`} onOpen={() => setOpen(true)} />
@@ -88,7 +95,9 @@ function losesCells(token: any): boolean {
   });
 }
 
-function PlanBlock({ token, number, comments }: { token: Token; number: number; comments?: Comments }) {
+type BlockProps = Omit<PlanProps, 'text'> & { token: Token; number: number };
+
+function PlanBlock({ token, number, comments, redrawn }: BlockProps) {
   const [isCommented, setCommented] = useState(() => comments?.get(PLAN, String(number)) !== undefined);
   const place = useRef<HTMLDivElement>(null);
   const [isRaw, setRaw] = useState(false);
@@ -99,7 +108,11 @@ function PlanBlock({ token, number, comments }: { token: Token; number: number; 
     const isHidden = () => losesCells(token) || !isDrawn(token.raw, drawn) || isBeyond(drawn);
     if (isHidden()) return setRaw(true);
     // A table with many columns may fit until the window is made narrower.
-    const resized = new ResizeObserver(() => isBeyond(drawn) && setRaw(true));
+    const resized = new ResizeObserver(() => {
+      if (!isBeyond(drawn)) return;
+      setRaw(true);
+      redrawn?.();
+    });
     resized.observe(drawn);
     return () => resized.disconnect();
   }, [token, isRaw]);

@@ -274,7 +274,7 @@ function M.decide(command, decision, whole)
   })
 end
 
---- The lines of a buffer as they are in its file.
+--- The lines of a buffer as they are in its file, each with its line ending, even if the file's last line has none.
 local function text_of(buffer, first, last)
   local ending = vim.bo[buffer].fileformat == 'dos' and '\r\n' or '\n'
   local text = table.concat(vim.api.nvim_buf_get_lines(buffer, first - 1, last, true), ending) .. ending

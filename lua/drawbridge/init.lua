@@ -75,7 +75,8 @@ function M.install()
   require('drawbridge.install').run()
 end
 
---- `:DrawbridgeRestart`: restarts the bridge with the same port and token, so that agents reconnect automatically.
+--- `:DrawbridgeRestart`: restarts the bridge with the same port and token, so that Claude Code reconnects
+--- automatically.
 function M.restart()
   local server = require('drawbridge.server')
   server.stop()

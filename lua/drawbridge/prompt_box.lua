@@ -11,7 +11,7 @@ local ENTER, UNDO = '\r', '\31'
 -- Older Neovims drop blanks at the ends of a terminal's lines, so any text in the box may be the user's and counts as theirs.
 local CUTS_BLANKS = vim.fn.has('nvim-0.10') == 0
 local LOOKED_AT = 200 -- the maximum number of lines that are read from a screen
-local CHOICES_WITHIN = 40 -- lines above the end of the screen in which a dialog has its choices
+local CHOICES_WITHIN = 40 -- the number of lines at the end of the screen that may contain a dialog's choices
 
 local pasted = {} ---@type table<integer, string> The pasted text until it is submitted, by process ID.
 
@@ -141,7 +141,7 @@ function M.paste(params)
   in_time(params)
   local shown, typed = content(session.buffer)
   if not shown then
-    refuse("The agent can't take a prompt now: its terminal shows something else. Try again later.")
+    refuse("The agent can't receive a prompt now: its terminal shows something else. Try again later.")
   elseif typed then
     refuse('Someone has started to type a prompt there, so yours was not sent. Try again later.')
   end

@@ -39,7 +39,7 @@ local M = {}
 ---@field filled integer? The changedtick of the proposed text when it arrived.
 ---@field windows {proposed: integer, old: integer?}? Only while it is shown.
 ---@field tab integer? Its own tab page.
----@field stacked boolean? Whether its sides are below each other because there is no room to show them side by side.
+---@field stacked boolean? Whether its sides are one above the other because there is no room to show them side by side.
 ---@field screen {[1]: integer, [2]: integer}? The columns and lines of the editor when its sides were last sized.
 ---@field borrowed boolean? Whether the window of the current text belongs to the user and stays open.
 ---@field old_options table? That window's options before diff mode.

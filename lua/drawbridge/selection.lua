@@ -83,7 +83,8 @@ local function characters(buffer, from, to)
   return text, from.column, finish
 end
 
---- The part of a line between two screen columns (from 1, inclusive), with the actual widths of tabs and wide characters.
+--- The part of a line between two screen columns (from 1, inclusive), with the actual widths of tabs and wide
+--- characters: the byte where it begins, from 0, and the byte after its end.
 local function between(line, low, high)
   local first, last
   local width, column = 0, 0

@@ -23,8 +23,8 @@ local state = {
   restarts = {}, ---@type integer[] When it was restarted automatically, in Unix seconds.
   launch_again = false, ---Whether to start the bridge again once phase "stopping" has ended.
 }
--- The token stays the same until Neovim ends, and the port until the `server.port` option changes, so that agents find
--- a restarted bridge automatically.
+-- The token stays the same until Neovim ends, and the port until the `server.port` option changes, so that agents can
+-- reconnect to a restarted bridge.
 local kept = { port = nil, token = nil, asked = nil } -- asked: the `server.port` option at the last start
 local waiting = {} ---@type fun(bridge: drawbridge.Bridge?, problem: string?)[]
 local hooked = false
@@ -223,7 +223,7 @@ local function close_stdin(job)
   pcall(vim.fn.chanclose, job, 'rpc')
 end
 
---- Stops the bridge, which removes its lock file and closes its views. Returns immediately.
+--- Stops the bridge, which removes its discovery files; its views are closed. Returns immediately.
 ---@return boolean was_running
 function M.stop()
   state.launch_again = false

@@ -311,10 +311,11 @@ def test_without_a_neovim_it_says_what_to_do(folder: Path, tmp_path: Path) -> No
     assert "DRAWBRIDGE_NVIM_PROGRAM" in said
 
 
-def test_a_neovim_that_is_too_old_is_not_started(folder: Path, tmp_path: Path) -> None:
-    old = script(tmp_path / "nvim", 'touch "$0.$1"; echo NVIM v0.6.1')
+@pytest.mark.parametrize("version", ["0.6.1", "0.7.1"])
+def test_a_neovim_that_is_too_old_is_not_started(folder: Path, tmp_path: Path, version: str) -> None:
+    old = script(tmp_path / "nvim", f'touch "$0.$1"; echo NVIM v{version}')
     said = refused(3, cwd=folder, PATH=f"{tmp_path}:/usr/bin:/bin")
-    assert f"{old} can't be used: it is Neovim 0.6, and 0.7.2 or newer is required." in said
+    assert f"{old} can't be used: it is Neovim {version}, and 0.7.2 or newer is required." in said
     assert sorted(path.name for path in tmp_path.glob("nvim*")) == ["nvim", "nvim.--version"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -41,6 +42,17 @@ async def test_a_real_client_talks_and_leaves(rig: ServerRig) -> None:
         assert await client.recv() == "hello"
     await until(lambda: rig.app.peers[0].ends == [1000])
     await until(lambda: not rig.server.connections)
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="needs sockets for both IPv4 and IPv6")
+async def test_an_ipv4_client_of_an_ipv6_socket_has_an_ipv4_address() -> None:
+    """``serve --host ::`` listens on one socket for both."""
+    listener = socket.create_server(("::ffff:127.0.0.1", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    rig = ServerRig(listener=listener)
+    async with rig.server:
+        await rig.websocket()
+        assert rig.app.addresses == ["127.0.0.1"]
+        await rig.leave()
 
 
 async def test_a_handshake_may_arrive_byte_by_byte(rig: ServerRig) -> None:

@@ -383,7 +383,7 @@ class Replied(Struct, frozen=True):
 
 
 class Broken(Struct, frozen=True):
-    """This process is unusable and has to be ended. ``fault``: the human-readable reason."""
+    """This process has to be ended, usually because it is unusable. ``fault``: the human-readable reason."""
 
     fault: str
 
@@ -512,8 +512,8 @@ class Remembered(Struct, frozen=True):
 
 
 class EarlierMessage(Struct, frozen=True):
-    """A message in an agent's own transcript: the user's ``prompt``, with the id of its ``turn``, or a ``line`` as it
-    would be in the agent's output. ``uuid``: the agent's id for the message; messages may share one."""
+    """A message in an agent's own transcript: the user's ``prompt``, with the id of its ``turn``, or a ``line`` as the
+    driver would emit it (``AgentLine.raw``). ``uuid``: the agent's id for the message; messages may share one."""
 
     time: datetime
     uuid: str

@@ -107,7 +107,8 @@ def _programs(named: Named) -> dict[str, str]:
 
 
 def _place(name: str, program: str) -> str | None:
-    """The path of an agent's program, searched for on PATH and in ``Row.places``; None if it is not installed."""
+    """The path of an agent's program, searched for on PATH and, unless ``--agent-path`` names another program, in
+    ``Row.places``; None if it is not installed."""
     row = catalog.AGENTS.get(name)
     places = row.places if row is not None and program == row.program else ()
     installed = (place for place in map(os.path.expanduser, places) if os.path.isfile(place))

@@ -282,7 +282,7 @@ test('a group that is split has no key twice', () => {
   assert.equal(new Set(keys).size, 3);
 });
 
-test('days have a rule, but not today', () => {
+test('each day has a rule, unless all rows are from today', () => {
   const at = (seq, timestamp) => ({
     kind: 'item',
     key: `${seq}`,

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidMessage, InvalidStatus
 
-from drawbridge.core.addresses import place
+from drawbridge.core.addresses import place, unmapped
 from drawbridge.protocols.gate import Head
 from drawbridge.server.app import clients as clients_module
 from drawbridge.server.auth import devices, entrance
@@ -616,6 +616,8 @@ def test_who_is_counted_as_one() -> None:
     assert place("192.0.2.7") == place("::ffff:192.0.2.7") == "192.0.2.7"
     assert place("2001:db8::1") == place("2001:db8::2") != place("2001:db8:0:1::1")
     assert place("") == ""
+    assert unmapped("::ffff:192.0.2.7") == "192.0.2.7"
+    assert unmapped("2001:db8::1") == "2001:db8::1"
 
 
 # a crowd

@@ -90,7 +90,7 @@ def test_what_touches_a_line(new: list[str], *, touched: bool) -> None:
     assert bool(touching(differences.diff(old, new), Range(2, 2))) is touched
 
 
-def test_an_empty_range_meets_its_neighbours() -> None:
+def test_an_empty_range_meets_its_neighbors() -> None:
     assert meet(3, 3, 2, 3)
     assert meet(3, 3, 3, 4)
     assert meet(2, 5, 3, 3)

@@ -555,7 +555,7 @@ async def test_the_reason_of_a_question_is_limited_in_length(rig: SocketRig) -> 
         assert (question["reason"], question["blocked_path"]) == ("r" * 2_000, "/" * 4_096)
 
 
-def test_the_processes_file_is_read_with_care(tmp_path: Path) -> None:
+def test_the_process_file_is_read_safely(tmp_path: Path) -> None:
     transcript = tmp_path / "projects" / "-ws" / "x.jsonl"
     sessions = tmp_path / "sessions"
     sessions.mkdir()

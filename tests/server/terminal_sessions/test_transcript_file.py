@@ -32,7 +32,7 @@ def test_a_line_that_is_too_long_is_skipped(tmp_path: Path) -> None:
     assert read(transcript) == [b"one", b"two"]
 
 
-def test_the_first_line_of_another_file_with_the_name_is_read(tmp_path: Path) -> None:
+def test_the_first_line_of_a_rewritten_file_is_read(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_bytes(b"one\n" + b"x" * 300)
     transcript = TranscriptFile(str(file))

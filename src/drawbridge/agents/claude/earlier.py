@@ -43,8 +43,9 @@ def messages(
     path: Path, session_id: str, *, after: datetime, before: datetime, end: int | None, limit: int, size: int
 ) -> Earlier:
     """The last ``limit`` messages, of at most ``size`` bytes in total (or one larger message), that were written
-    between ``after`` and ``before`` and are stored before the offset ``end`` (None for the end of the file). Blocking.
-    Empty if the directory has no such conversation or its file can't be read.
+    between ``after`` and ``before`` and are stored before the offset ``end`` (None for the end of the file). The size
+    of a message is that of its line in the file. Blocking. Empty if the directory has no such conversation or its file
+    can't be read.
     """
     with _opened(path, session_id) as file:
         if file is None:

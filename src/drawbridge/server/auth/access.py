@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import psutil
 
+from drawbridge.core.addresses import unmapped
 from drawbridge.core.errors import BadSetting, DrawbridgeError
 from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory, write_private
 from drawbridge.protocols.gate import Head, Refusal
@@ -210,7 +211,7 @@ class Access:
         found = head.peer
         reported = [_bare(one) for one in head.tokens("x-forwarded-for")]
         while reported and self._is_proxy(found) and is_address(reported[-1]):
-            found = reported.pop()
+            found = unmapped(reported.pop())
         return found
 
     def is_unnamed_proxy(self, head: Head) -> bool:

@@ -146,7 +146,9 @@ async def test_someone_who_goes_on_typing_in_normal_mode_is_left_alone(screen: S
 async def test_the_status_line_counts_what_waits(screen: ScreenRig) -> None:
     rig, pane = screen
     await rig.options("{ idle_ms = 60000 }")
-    await rig.person.lua("vim.o.laststatus, vim.o.statusline = 2, \"waiting:%{v:lua.require'drawbridge.status'.line()}.\"")
+    await rig.person.lua(
+        "vim.o.laststatus, vim.o.statusline = 2, \"waiting:%{v:lua.require'drawbridge.status'.line()}.\""
+    )
     await rig.person.types("j")
     await proposes(rig)
     await sees(pane, "waiting:.*▲1")

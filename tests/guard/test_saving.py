@@ -151,7 +151,7 @@ def test_slow_saves_have_one_deadline_together(guard: Guard, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("answer", "where"), [("save", "the same editor"), ("save", "another editor"), ("wait", "another editor")]
 )
-def test_what_is_typed_while_another_text_is_saved_is_kept_too(guard: Guard, answer: str, where: str) -> None:
+def test_changes_typed_during_a_save_block_the_write(guard: Guard, answer: str, where: str) -> None:
     other = guard.neovim({A: {"current": True}}, pid=2)
 
     def saved(_params: object) -> dict[str, Any]:

@@ -82,7 +82,7 @@ async def test_the_path_comes_back_as_it_was_spelled(rig: BridgeRig, spelling: s
         assert (await stream.receive("ide/diffAccepted"))["filePath"] == spelled
 
 
-async def test_a_new_file_is_proposed_beside_nothing(rig: BridgeRig) -> None:
+async def test_the_old_text_of_a_new_file_is_empty(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         proposal = await propose(rig, cli, "la\n", "new.txt")
         assert rig.editor.shown[proposal].old_text == ""

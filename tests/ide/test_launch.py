@@ -294,7 +294,7 @@ async def test_a_folder_without_a_person_decides_as_it_was_told(folder: Path, de
         assert (folder / "poem.txt").read_text() == "one\ntwo\n"
 
 
-async def test_by_setting_a_bad_token_is_refused_with_1008(folder: Path) -> None:
+async def test_a_bad_token_is_refused_with_1008_if_so_configured(folder: Path) -> None:
     async with bridge("--folder", folder, "--reject", "1008") as running:
         running.token = "wrong"
         async with running.dial() as client:
@@ -304,7 +304,7 @@ async def test_by_setting_a_bad_token_is_refused_with_1008(folder: Path) -> None
             assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1008, "Unauthorized")
 
 
-async def test_the_log_tells_what_was_refused_and_never_the_token(folder: Path, tmp_path: Path) -> None:
+async def test_the_log_contains_the_refusal_but_never_the_token(folder: Path, tmp_path: Path) -> None:
     log = tmp_path / "bridge.log"
     async with bridge("--folder", folder, "--log-level", "debug", "--log-file", log) as running:
         async with running.dial() as client:

@@ -183,7 +183,7 @@ async def test_open_proposals_keep_their_ids_at_the_next_server(bridge: Bridge, 
         assert [await decided(task) for task in tasks] == [Rejected(), Rejected()]
 
 
-async def test_unsaved_work_is_in_the_new_text_but_not_the_agents(bridge: Bridge, server: Server, file: Path) -> None:
+async def test_unsaved_work_is_in_new_text_but_not_in_agent_text(bridge: Bridge, server: Server, file: Path) -> None:
     bridge.editor.open(str(file))
     bridge.editor.type(str(file), f"zero\n{TEXT}")
     task = bridge.propose(file)
@@ -229,7 +229,7 @@ async def test_a_decision_that_comes_too_late_does_not_count(bridge: Bridge, ser
 async def test_the_editor_decides_if_the_server_does_not_confirm(
     bridge: Bridge, server: Server, file: Path, fate: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server hangs or disconnects before it reports whose decision was the first."""
+    """The server hangs or disconnects before it reports whose decision was first."""
     monkeypatch.setattr(server_link, "ACK_SECONDS", 0.1 if fate == "it hangs" else 60.0)
     server.rules = None
     task = bridge.propose(file)

@@ -340,7 +340,7 @@ class TestTheRealOne:
         wait_until(lambda: not is_alive(pid) and not lock.exists(), "process and lock file are gone")
         assert editor.log[-1].endswith(":DrawbridgeStop: the bridge has stopped"), "it went without a complaint"
 
-    def test_it_takes_every_option_the_plugin_has(self, editor: Neovim, tmp_path: Path) -> None:
+    def test_it_accepts_the_options_that_the_plugin_passes(self, editor: Neovim, tmp_path: Path) -> None:
         server = (
             f"{{ port = 42123, workspace = [[{tmp_path}]], agent = 'claude', single_client = false, mention = 'all', "
             f"reject = '1008', log_level = 'warn', log_file = [[{tmp_path}/log]], execute_code = false, context = true, "

@@ -1,4 +1,4 @@
-"""What a person approves was on the screen: keys, commands, fields, plans, several approval requests at once."""
+"""A person can approve only what has been on the screen: keys, commands, fields, plans, several requests."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ class TestWhatAPersonSees:
             ("context", "c", 2, 3),
         ]
 
-    def test_new_and_emptied_files_have_the_headers_of_patch(self) -> None:
+    def test_new_and_emptied_files_have_valid_hunk_headers(self) -> None:
         assert [row.text for row in unified([], ["a", "b"], diff([], ["a", "b"]))] == ["@@ -0,0 +1,2 @@", "a", "b"]
         assert [row.text for row in unified(["a"], [], diff(["a"], []))] == ["@@ -1 +0,0 @@", "a"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import ssl
@@ -61,6 +62,26 @@ async def test_without_server_json_the_server_settings_are_used(
         await connects(Finder())
     monkeypatch.setenv("DRAWBRIDGE_SERVE_PORT", secured.url.split(":")[2].removesuffix("/ws"))
     await connects(Finder(), "blog")
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(errno.ENETUNREACH, "Connect call failed ('2001:db8::1', 443)"), "network is unreachable"),
+        (OSError("Multiple exceptions: [Errno 111] …, [Errno 101] …"), "none of its addresses can be reached"),
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "name or service not known"),
+    ],
+)
+async def test_the_reason_why_no_server_answers_has_no_addresses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, reason: str
+) -> None:
+    async def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setenv("DRAWBRIDGE_SERVE_DATA_DIR", str(tmp_path))
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", fails)
+    with pytest.raises(NoServer, match=rf"No server answers at .*: {reason}\. Start a server"):
+        await connects(Finder())
 
 
 async def test_the_only_server_is_found_in_any_data_directory(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ WHOLE = hunk(kind="file", removed="")
         ),
     ],
 )
-def test_what_is_not_in_the_lines_is_reported(fields: dict[str, Any], part: Any, words: str) -> None:
+def test_changes_that_lines_do_not_show_are_described(fields: dict[str, Any], part: Any, words: str) -> None:
     assert review_words.words(file(**fields), part) == words
 
 

@@ -65,7 +65,7 @@ def may_cancel(person: Person) -> bool:
 
 
 @pytest.mark.thorough
-async def test_a_scheduled_alarm_is_shown_and_can_be_cancelled(server: Server, directory: Path) -> None:
+async def test_a_scheduled_alarm_is_shown_and_can_be_canceled(server: Server, directory: Path) -> None:
     alarm = datetime.now() + timedelta(minutes=30)
     async with attached(server, directory) as person:
         await person.prompts(f"/emit {json.dumps(wake_up(alarm.timestamp()))}")

@@ -97,7 +97,7 @@ def test_a_schedule_ends_with_the_process() -> None:
     "result",
     [None, "x", [], {}, {"id": "a"}, job("", AT), job("a", -1), job("a", 1e300), {"id": "a", "nextFireAt": "soon"}],
 )
-def test_a_result_of_another_shape_schedules_nothing(result: object) -> None:
+def test_a_result_with_an_unexpected_shape_schedules_nothing(result: object) -> None:
     stream = Stream()
     assert call(stream, "CronCreate", result) == []
     assert call(stream, "ScheduleWakeup", result) == []

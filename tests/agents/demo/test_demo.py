@@ -164,7 +164,7 @@ async def test_it_is_interrupted_in_mid_sentence(project: Path) -> None:
         assert (await demo.turn("/quick")).ok
 
 
-async def test_an_interrupt_withdraws_its_question(demo: Session, project: Path) -> None:
+async def test_an_interrupt_withdraws_the_approval_request(demo: Session, project: Path) -> None:
     question = await asked(demo, "Make it shine")
     demo.process.interrupt()
     assert (await demo.heard.next(TurnEnded)).interrupted

@@ -194,7 +194,7 @@ async def test_a_read_only_buffer_is_not_saved(at: Workstation) -> None:
     await refused(at, path, "it is read-only there")
 
 
-async def test_a_file_in_a_directory_that_is_not_there_is_not_saved(at: Workstation) -> None:
+async def test_a_file_in_a_missing_directory_is_not_saved(at: Workstation) -> None:
     await at.ex("edit gone/a.py")
     await at.keys("imine<Esc>")
 

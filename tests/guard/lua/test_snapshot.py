@@ -68,7 +68,7 @@ async def test_agents_that_a_bridge_serves_here(program: Path, tmp_path: Path) -
     assert (now["connected"], now["agents"]) == ([812], ["Claude Code", "Gemini CLI"])
 
 
-async def test_the_lists_are_lists_when_nothing_is_open(at: Workstation) -> None:
+async def test_empty_lists_are_returned_when_nothing_is_open(at: Workstation) -> None:
     answer = await at.asks("snapshot", paths=[], want=["open", "unsaved", "connected", "selection"], session="s")
 
     assert (answer["open"], answer["unsaved"], answer["connected"], answer["agents"]) == ([], [], [], [])

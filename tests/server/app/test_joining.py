@@ -180,7 +180,7 @@ async def test_a_record_written_during_an_empty_page_is_sent(tmp_path: Path, mon
         process.ends()
 
 
-async def test_a_snapshot_fits_a_message_however_much_is_asked(tmp_path: Path) -> None:
+async def test_a_snapshot_with_long_approvals_fits_in_one_message(tmp_path: Path) -> None:
     phone, page = Client(), Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

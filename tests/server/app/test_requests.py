@@ -125,7 +125,7 @@ async def test_the_number_of_slow_requests_is_limited(server: Server, client: Wi
     await until(lambda: len(client.received) == 101)
 
 
-async def test_a_client_that_asks_too_fast_is_not_read_from(server: Server, client: WireClient) -> None:
+async def test_reading_pauses_while_too_many_requests_wait(server: Server, client: WireClient) -> None:
     server.core.go_on.clear()
     for number in range(2_000):
         await client.send("agent_kill", project_id="p1", request_id=str(number))

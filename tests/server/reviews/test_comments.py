@@ -49,7 +49,7 @@ def test_an_equal_line_of_other_code_is_not_the_commented_one() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_followed_comment_is_always_on_equal_lines(seed: int) -> None:
+def test_comments_move_only_to_identical_lines(seed: int) -> None:
     """The changes are random, and some lines are repeated. Text that is only added below never moves a comment."""
     chance = random.Random(seed)
     followed_ones = 0

@@ -1,5 +1,5 @@
-"""The total cost of runs, as the agents report it, is limited. It is known after a restart, and once the limit is
-reached, runs are refused or stopped with an error.
+"""The total cost of runs, as the agents report it, is limited. The total survives a restart. Once the limit
+is reached, runs are refused or stopped with an error.
 """
 
 from __future__ import annotations

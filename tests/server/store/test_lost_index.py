@@ -1,5 +1,5 @@
 """When a history whose index is lost is opened, only the first and last lines of large files are read. The rest is read
-by ``scan_next``, which the server calls in the background, or when a request needs it.
+in the background by ``scan_next``; a file that a request needs is read by that request.
 """
 
 from __future__ import annotations

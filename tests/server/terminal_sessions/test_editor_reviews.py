@@ -1,4 +1,5 @@
-"""Reviews for editors at the private socket: which review an editor is shown, what it may decide, and what it is sent."""
+"""Reviews in editors that are connected to the private socket: which review an editor is shown, what it may decide, and
+what it is sent."""
 
 from __future__ import annotations
 

@@ -717,7 +717,7 @@ async def test_a_turn_that_ended_while_no_server_ran_is_over(tmp_path: Path, how
 
 @HOW
 async def test_a_turn_interrupted_while_no_server_ran_is_over(tmp_path: Path, how: str) -> None:
-    """The turn was interrupted in the dialog of its question. Only the conversation's file shows that."""
+    """The user interrupted the turn in the dialog of an approval request. Only the conversation's file shows that."""
     async with asked(tmp_path, how) as (_, session, _, _):
         session.writes(used("t1", COMMAND))
         await session.reports("Notification")

@@ -160,7 +160,7 @@ export class OpenReview {
   }
 
   /**
-   * Whether the hunk is not among those that had been in view before this visit, or before the last run ended
+   * Whether the hunk had not been in view before this visit or, if a run has ended since, before its end
    * (`_lookedAt`). False if none had been in view.
    */
   isNew({ key, hunk, isGone }: Part): boolean {

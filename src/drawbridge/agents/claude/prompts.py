@@ -38,7 +38,7 @@ def words(told: object, longest: int) -> str | None:
 
 def content(text: str, attachments: tuple[Attachment, ...]) -> str | list[dict[str, Any]]:
     """The content of a user message. Attachments with a ``path`` are referred to by it; the others are embedded. Raises
-    ``BadArgument`` for an attachment without a ``path`` that is not an image, a PDF or text."""
+    ``BadArgument`` if an embedded attachment is not an image, a PDF or text."""
     parts = [one for one in attachments if one.path is None]
     text = with_paths(text, [one for one in attachments if one.path is not None])
     return [*map(_block, parts), {"type": "text", "text": text}] if parts else text

@@ -211,8 +211,8 @@ class Review:
 
     async def decide(self, git: Git, checkpoints: Checkpoints, wish: Wish) -> Outcome:
         """Applies a decision to hunks of the review as it is now. Raises ``HunkGone``, ``ReviewMoved``,
-        ``NotEditable``, ``NoCheckpoint``, ``Changed``, ``UnsavedChanges`` or ``GitFailed`` without changing anything,
-        unless git itself was killed while it was writing the files."""
+        ``NotEditable``, ``NoCheckpoint``, ``Changed`` or ``UnsavedChanges`` without changing anything. Raises
+        ``GitFailed``, possibly after some or all files were written."""
         trees, review = await self._look(git, checkpoints)
         if trees is None:
             raise HunkGone(next(iter(wish.hunks), "")) if wish.hunks else ReviewMoved

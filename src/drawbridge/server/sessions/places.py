@@ -1,5 +1,5 @@
-"""Which directories may be projects: allowed roots and directories inside them, by their absolute and canonical paths.
-A project can't be inside another project."""
+"""Which directories may be projects: allowed roots and directories inside them, identified by their
+canonical paths. A project can't be inside another project."""
 
 from __future__ import annotations
 

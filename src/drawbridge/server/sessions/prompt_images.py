@@ -114,7 +114,7 @@ class PromptImages:
 
 
 def named_in(records: Iterable[bytes]) -> set[str]:
-    """The ids of the images and files that the prompts among these lines of a history name."""
+    """The ids of the images and files that the prompts in ``records`` (lines of a history) refer to."""
     found: set[str] = set()
     for line in records:
         if b'"images"' in line or b'"files"' in line:

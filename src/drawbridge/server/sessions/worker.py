@@ -479,7 +479,7 @@ class Worker:
     async def end(self) -> None:
         """Ends an idle process, if there is one, and waits until it has exited; its events are ignored from now on.
 
-        A process that is still being started, for a run that was killed, is not waited for: it is ended once started.
+        Does not wait for a process that is still starting for a killed run: that process is ended once it has started.
         """
         self._warn_of_schedule()
         await self._end(self._let_go())

@@ -159,7 +159,7 @@ async def test_the_server_lists_it_and_runs_it(tmp_path: Path) -> None:
         assert {"type": "assistant", "fish": "Catch one"} in said
 
 
-def test_its_program_can_be_named() -> None:
+def test_its_program_can_be_set() -> None:
     problems = run(
         "-c",
         "from drawbridge.agents.registry import Named, missing, problems\n"

@@ -51,7 +51,7 @@ async def all_seqs(server: Server, client: Client, id: str, **wanted: Any) -> li
     return [one["seq"] for one in shown]
 
 
-async def test_records_keep_their_order_and_cursors_their_meaning(tmp_path: Path, clock: type[Clock]) -> None:
+async def test_records_stay_in_order_and_cursors_stay_valid(tmp_path: Path, clock: type[Clock]) -> None:
     async with serving(tmp_path) as server:
         phone = Client()
         id = await server.project(phone)

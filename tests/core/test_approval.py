@@ -1,4 +1,4 @@
-"""An approval request takes exactly one decision, however many surfaces show it."""
+"""An approval request accepts exactly one decision, however many surfaces show it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def approval() -> Approval[str]:
     return Approval("1")
 
 
-def test_the_first_answer_wins_and_a_later_one_is_refused(approval: Approval[str]) -> None:
+def test_the_first_decision_wins_and_a_later_one_is_refused(approval: Approval[str]) -> None:
     assert approval.decide("Neovim", "yes")
     assert not approval.decide("phone", "no")
     assert (approval.state, approval.decided_by, approval.decision) == (State.DECIDED, "Neovim", "yes")

@@ -143,7 +143,7 @@ def test_a_reader_never_sees_a_partly_written_file(tmp_path: Path) -> None:
     assert seen <= whole
 
 
-def test_a_failed_write_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_write_is_reported_and_leaves_no_file_behind(tmp_path: Path) -> None:
     (tmp_path / "1.lock").mkdir()
     with pytest.raises(NotPrivate, match=r"1\.lock can't be written: is a directory"):
         write_private(str(tmp_path / "1.lock"), b"x")

@@ -47,7 +47,7 @@ async def test_the_tabs_are_the_listed_buffers_of_files(rig: Workstation) -> Non
     ]
 
 
-async def test_any_name_of_a_file_is_found(rig: Workstation) -> None:
+async def test_a_file_with_special_characters_in_its_name_is_found(rig: Workstation) -> None:
     # This file would be found instead if names were patterns.
     await rig.opened("xx.txt", "")
     for name in ODD_NAMES:
@@ -59,7 +59,7 @@ async def test_any_name_of_a_file_is_found(rig: Workstation) -> None:
         assert path.read_text() == "ne\ntwo\nthree\n", name
 
 
-async def test_a_link_to_a_file_is_that_file(rig: Workstation) -> None:
+async def test_a_file_is_found_through_a_symbolic_link(rig: Workstation) -> None:
     path = await rig.opened("real.txt", OLD)
     link = rig.folder / "link.txt"
     link.symlink_to(path)
@@ -105,7 +105,7 @@ async def test_unsaved_text_is_what_saving_would_write(
     assert await rig.editor.unsaved_text(str(path)) is None
 
 
-async def test_all_lines_deleted_is_an_empty_text(rig: Workstation) -> None:
+async def test_a_buffer_without_lines_is_saved_as_an_empty_file(rig: Workstation) -> None:
     path = await rig.opened("a.txt", OLD)
     await rig.person.types(":%d<CR>")
     assert await rig.editor.unsaved_text(str(path)) == ""
@@ -116,7 +116,7 @@ async def test_all_lines_deleted_is_an_empty_text(rig: Workstation) -> None:
 # Saving
 
 
-async def test_saving_says_nothing_and_moves_nothing(rig: Workstation) -> None:
+async def test_saving_shows_no_message_and_moves_no_window(rig: Workstation) -> None:
     path = await rig.opened("a.txt", OLD)
     await rig.person.types("x")
     await rig.opened("b.txt", OLD)
@@ -146,7 +146,7 @@ async def test_a_new_file_can_be_saved(rig: Workstation) -> None:
         ("vim.cmd('autocmd BufWriteCmd <buffer> let g:written = 1')", "did not save"),
     ],
 )
-async def test_what_cannot_be_saved_is_refused_with_the_reason(rig: Workstation, obstacle: str, reason: str) -> None:
+async def test_an_impossible_save_is_refused_with_the_reason(rig: Workstation, obstacle: str, reason: str) -> None:
     path = await rig.opened("a.txt", OLD)
     await rig.person.types("x")
     await rig.person.lua(obstacle)
@@ -169,7 +169,7 @@ async def test_saving_never_overwrites_a_file_that_changed_on_disk(rig: Workstat
     assert await unchanged(rig) == before
 
 
-async def test_saving_a_new_file_never_overwrites_one_made_meanwhile(rig: Workstation) -> None:
+async def test_saving_a_new_file_never_overwrites_an_existing_one(rig: Workstation) -> None:
     path = rig.folder / "new.txt"
     await rig.person.edits(path)
     await rig.person.types("imine<Esc>")
@@ -179,7 +179,7 @@ async def test_saving_a_new_file_never_overwrites_one_made_meanwhile(rig: Workst
     assert path.read_text() == "theirs\n"
 
 
-async def test_a_directory_that_is_gone_is_a_reason(rig: Workstation) -> None:
+async def test_saving_in_a_deleted_directory_is_refused(rig: Workstation) -> None:
     folder = rig.folder / "gone"
     folder.mkdir()
     path = await rig.opened("gone/a.txt", OLD)
@@ -199,7 +199,7 @@ async def test_a_file_that_is_not_open_cannot_be_saved(rig: Workstation) -> None
 # Opening
 
 
-async def test_a_file_in_the_background_is_loaded_and_nothing_moves(rig: Workstation) -> None:
+async def test_opening_a_file_in_the_background_moves_nothing(rig: Workstation) -> None:
     await rig.opened("a.txt", OLD)
     path = rig.file("b.c", "x = 1\ny = 2\n")
     before = await rig.picture()
@@ -212,7 +212,7 @@ async def test_a_file_in_the_background_is_loaded_and_nothing_moves(rig: Worksta
     assert [tab.path for tab in await rig.editor.tabs() if tab.active] == [str(rig.folder / "a.txt")]
 
 
-async def test_a_file_of_any_name_comes_in_front(rig: Workstation) -> None:
+async def test_a_file_with_any_name_can_be_opened(rig: Workstation) -> None:
     for name in ODD_NAMES:
         path = rig.file(name, "the one\n")
         await rig.editor.open_file(OpenRequest(str(path)))
@@ -269,7 +269,7 @@ async def test_a_terminal_keeps_its_window(rig: Workstation) -> None:
     assert await rig.person.lua("return #vim.api.nvim_tabpage_list_wins(0)") == 2
 
 
-async def test_a_file_does_not_come_in_front_of_someone_who_types(rig: Workstation) -> None:
+async def test_a_file_is_not_shown_while_the_user_is_typing(rig: Workstation) -> None:
     first = await rig.opened("a.txt", OLD)
     path = rig.file("b.txt", "b\n")
     await rig.person.types("i")
@@ -281,7 +281,7 @@ async def test_a_file_does_not_come_in_front_of_someone_who_types(rig: Workstati
     assert await rig.editor.unsaved_text(str(first)) == "typed" + OLD
 
 
-async def test_a_swap_file_of_another_editor_is_no_question(rig: Workstation) -> None:
+async def test_another_editors_swap_file_causes_no_prompt(rig: Workstation) -> None:
     path = rig.file("b.txt", "b\n")
     swap, copy = rig.folder / "b.txt.swp", rig.folder / "copy"
     other = [str(nvim()), "--headless", "--clean", "--cmd", f"set directory={rig.folder}", str(path)]
@@ -296,7 +296,7 @@ async def test_a_swap_file_of_another_editor_is_no_question(rig: Workstation) ->
 
 
 @pytest.mark.parametrize("name", ["absent.txt", "."])
-async def test_what_is_no_file_is_refused_and_nothing_opens(rig: Workstation, name: str) -> None:
+async def test_a_missing_file_or_a_directory_is_not_opened(rig: Workstation, name: str) -> None:
     await rig.opened("a.txt", OLD)
     before = await rig.picture()
     with pytest.raises(UnusableFile):
@@ -332,7 +332,7 @@ async def test_an_unmodified_buffer_is_updated_and_nothing_else_moves(rig: Works
     assert await rig.person.lines() == text.splitlines()
 
 
-async def test_the_text_of_before_can_be_had_back_however_long(rig: Workstation) -> None:
+async def test_undo_restores_even_a_long_previous_text(rig: Workstation) -> None:
     old, new = "old\n" * 20_000, "new\n" * 20_000
     path = await rig.opened("a.txt", old)
     path.write_text(new)
@@ -360,7 +360,7 @@ async def test_undo_restores_unsaved_work_that_a_proposal_replaced(rig: Workstat
 
 
 @pytest.mark.parametrize("proposal_id", ["1", ""])
-async def test_work_that_came_after_the_proposal_is_left_alone(rig: Workstation, proposal_id: str) -> None:
+async def test_unsaved_work_after_the_proposal_is_left_alone(rig: Workstation, proposal_id: str) -> None:
     path = await rig.opened("a.txt", OLD)
     await accepted(rig, path, OLD, NEW)
     await rig.person.types("ggOlater<Esc>")
@@ -383,7 +383,7 @@ async def test_a_new_file_from_the_agent_appears_in_its_open_buffer(rig: Worksta
     assert "W1" not in await rig.person.messages()
 
 
-async def test_a_file_that_is_not_open_stays_so(rig: Workstation) -> None:
+async def test_a_file_that_is_not_open_is_not_opened(rig: Workstation) -> None:
     path = rig.file("a.txt", NEW)
     before = await rig.picture()
     await rig.editor.written(str(path), NEW, "1")
@@ -391,7 +391,7 @@ async def test_a_file_that_is_not_open_stays_so(rig: Workstation) -> None:
 
 
 @pytest.mark.parametrize("autoread", [True, False])
-async def test_the_option_that_rereads_files_is_as_it_was(rig: Workstation, autoread: bool) -> None:
+async def test_the_autoread_option_is_restored(rig: Workstation, autoread: bool) -> None:
     await rig.person.lua("vim.o.autoread = ...", autoread)
     path = await rig.opened("a.txt", OLD)
     local = await rig.person.lua("return vim.fn.execute('setlocal autoread?')")
@@ -444,7 +444,7 @@ async def test_a_file_without_problems_has_an_empty_entry(rig: Workstation) -> N
     assert [file.path for file in await rig.editor.diagnostics(None)] == [str(first)]
 
 
-async def test_thousands_of_problems_are_cut(rig: Workstation) -> None:
+async def test_diagnostics_are_limited_to_1000_for_each_file(rig: Workstation) -> None:
     await rig.opened("a.txt", "one\n" * 3_000)
     await rig.person.lua(
         """

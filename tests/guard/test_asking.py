@@ -44,7 +44,7 @@ def between(least: float, most: float) -> Iterator[None]:
         editors.at_a_short_prompt,
     ],
 )
-def test_an_answer_of_neovim_is_read_however_it_is_sent(
+def test_an_answer_from_neovim_is_read_however_it_is_sent(
     guard: Guard, manner: editors.Manner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ask, "BLOCKED_GRACE", 3)
@@ -53,7 +53,7 @@ def test_an_answer_of_neovim_is_read_however_it_is_sent(
 
 
 @pytest.mark.parametrize("manner", [editors.plainly, editors.byte_by_byte, editors.late])
-def test_an_answer_of_vs_code_is_read_however_it_is_sent(guard: Guard, manner: editors.Manner) -> None:
+def test_an_answer_from_vs_code_is_read_however_it_is_sent(guard: Guard, manner: editors.Manner) -> None:
     guard.vscode({A: KEPT}, manner=manner)
     assert guard.denial(edit())
 
@@ -65,7 +65,7 @@ def test_a_neovim_gets_the_lua_code_with_its_first_request(guard: Guard, manner:
     assert neovim.methods[0] == "snapshot"
 
 
-def test_a_neovim_that_never_has_the_lua_is_given_it_once(guard: Guard) -> None:
+def test_the_lua_code_is_sent_at_most_once(guard: Guard) -> None:
     nothing = msgpack.packb([1, 2, None, None])
     guard.neovim({A: KEPT}, manner=editors.saying(nothing + nothing))
     assert guard.say(edit()) == {}
@@ -109,7 +109,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("manner", "problem"), (HUNG | WRONG).values(), ids=(HUNG | WRONG).keys())
 @pytest.mark.parametrize("unknown", ["allow", "ask", "deny"])
-def test_an_editor_that_gives_no_answer_is_unknown(
+def test_an_editor_without_a_valid_answer_is_unknown(
     guard: Guard, manner: editors.Manner, problem: str, unknown: str
 ) -> None:
     neovim = guard.neovim({A: KEPT}, manner=manner)
@@ -128,7 +128,7 @@ def test_an_editor_that_gives_no_answer_is_unknown(
         assert "could not find out in time whether a.py has unsaved changes: an editor on this machine" in reason
 
 
-def test_several_files_have_unsaved_changes(guard: Guard) -> None:
+def test_the_denial_names_every_file_of_a_patch(guard: Guard) -> None:
     guard.neovim({A: KEPT}, manner=editors.silent)
     patch = "*** Update File: /ws/a.py\n*** Update File: /ws/b.py\n"
     call = recorded("codex", "PreToolUse", "apply_patch", command=patch)
@@ -186,7 +186,7 @@ def test_an_editor_that_accepts_no_connections_is_unknown(guard: Guard) -> None:
     assert "accepts no connections" in guard.log[0]
 
 
-def test_an_answer_of_megabytes_is_read_whole(guard: Guard) -> None:
+def test_an_answer_of_several_megabytes_is_read_completely(guard: Guard) -> None:
     files: dict[str, Any] = {f"/ws/{number:06}{'x' * 500}": {"modified": True} for number in range(6_000)}
     guard.neovim(files)
     path = next(reversed(files))
@@ -248,7 +248,7 @@ def test_editors_with_the_file_show_why_the_agent_waits(guard: Guard, unknown: s
 
 
 @pytest.mark.parametrize("answer", ["ask", "wait", "save", "merge"])
-def test_nothing_is_saved_when_the_unknown_is_denied(guard: Guard, tmp_path: Path, answer: str) -> None:
+def test_nothing_is_saved_for_a_call_that_is_denied(guard: Guard, tmp_path: Path, answer: str) -> None:
     file = tmp_path / "a.py"
     file.write_text("one\n")
     neovim = stuck_beside(guard, {str(file): KEPT})
@@ -267,6 +267,6 @@ def test_the_user_is_asked_about_an_editor_that_did_not_answer(guard: Guard, tmp
     assert "could not find out in time" in decision(said, "ask")
 
 
-def test_what_is_known_is_the_reason_where_both_are_denied(guard: Guard) -> None:
+def test_known_unsaved_changes_take_precedence_as_the_reason(guard: Guard) -> None:
     stuck_beside(guard, {A: KEPT})
     assert "/ws/a.py has unsaved changes" in guard.denial(edit(), unknown="deny")

@@ -38,12 +38,12 @@ BAD: dict[str, tuple[bytes | dict[str, Any], str]] = {
     "an event of another agent": (changed(hook_event_name="BeforeTool"), 'unknown event "BeforeTool"'),
     "no tool": (changed(tool_name=None), "unknown tool (none)"),
     "another tool": (changed(tool_name="mcp__x__y"), 'unknown tool "mcp__x__y"'),
-    "a tool of no text": (changed(tool_name=["Edit"]), "unknown tool (none)"),
+    "a tool name that is not text": (changed(tool_name=["Edit"]), "unknown tool (none)"),
     "no input": (changed(tool_input=None), "tool_input is not an object"),
-    "an input of another kind": (changed(tool_input=["/ws/a.py"]), "tool_input is not an object"),
+    "an input that is not an object": (changed(tool_input=["/ws/a.py"]), "tool_input is not an object"),
     "no path": (changed(tool_input={}), "file_path is missing"),
     "an empty path": (changed(tool_input={"file_path": ""}), "file_path is missing"),
-    "a path of no text": (changed(tool_input={"file_path": 17}), "file_path is missing"),
+    "a path that is not text": (changed(tool_input={"file_path": 17}), "file_path is missing"),
     "no command": (changed(tool_name="Bash", tool_input={}), "command is missing"),
     "another agent's tool": (
         changed(tool_name="apply_patch", tool_input={"command": "x"}),
@@ -67,7 +67,7 @@ def nothing_else_is_written(home: Path) -> Iterator[None]:
 
 @pytest.mark.parametrize(("data", "problem"), BAD.values(), ids=BAD.keys())
 @pytest.mark.usefixtures("nothing_else_is_written")
-def test_bad_input_is_no_opinion_and_one_line_in_the_log(
+def test_bad_input_gets_no_opinion_and_one_line_in_the_log(
     guard: Guard, data: bytes | dict[str, Any], problem: str
 ) -> None:
     neovim = guard.neovim({A: KEPT})
@@ -79,7 +79,7 @@ def test_bad_input_is_no_opinion_and_one_line_in_the_log(
     assert neovim.asked == []
 
 
-def test_a_patch_of_nothing_is_no_opinion(guard: Guard) -> None:
+def test_a_patch_without_a_file_gets_no_opinion(guard: Guard) -> None:
     guard.neovim({A: KEPT})
     assert guard.say(recorded("codex", "PreToolUse", "apply_patch", command="x"), agent="codex") == {}
     [line] = guard.log
@@ -116,7 +116,7 @@ def test_only_events_before_a_call_are_denied(guard: Guard, data: bytes | dict[s
     assert guard.say(data, fail="closed") == {}
 
 
-def test_a_word_in_a_files_text_does_not_open_what_is_closed(guard: Guard) -> None:
+def test_an_event_name_in_the_new_text_does_not_affect_the_event(guard: Guard) -> None:
     data = changed(tool_input={"new_string": 'hooks: {"PostToolUse": []}'})
     assert "file_path is missing" in guard.denial(data, fail="closed")
 
@@ -151,7 +151,7 @@ def test_an_invalid_path_is_denied_for_every_agent_and_tool(guard: Guard, agent:
     assert neovim.asked == []
 
 
-def test_an_internal_error_is_no_opinion_or_a_denial(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_gives_no_opinion_or_a_denial(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("something\n\x1b[31m\ud800")
 
@@ -219,14 +219,14 @@ def words(request: pytest.FixtureRequest, guard: Guard, home: Path) -> Callable[
 
 
 @pytest.mark.parametrize("name", ["no JSON", "a list", "too much", "nested", "no UTF-8", "another tool"])
-def test_a_process_takes_it_as_well(guard: Guard, words: Callable[..., list[str]], name: str) -> None:
+def test_the_guard_as_a_process_handles_bad_input(guard: Guard, words: Callable[..., list[str]], name: str) -> None:
     data, problem = BAD[name]
     assert processes.run(words(), data).answer == {}
     [line] = guard.log
     assert problem in line
 
 
-def test_a_closed_stdin_is_nothing(guard: Guard, words: Callable[..., list[str]]) -> None:
+def test_a_closed_stdin_is_logged_and_gets_no_opinion(guard: Guard, words: Callable[..., list[str]]) -> None:
     assert processes.run(["/bin/sh", "-c", 'exec "$@" <&-', "-", *words()], b"").answer == {}
     assert "started without input: nothing was checked" in guard.log[0]
 
@@ -246,7 +246,7 @@ def test_a_closed_stdout_is_not_an_error(guard: Guard, words: Callable[..., list
         assert (ended.code, ended.output, ended.errors) == (0, b"", "")
 
 
-def test_what_is_too_large_is_read_to_its_end(words: Callable[..., list[str]]) -> None:
+def test_input_that_is_too_large_is_read_to_its_end(words: Callable[..., list[str]]) -> None:
     """Claude Code ignores the answer of a hook that stops reading, so a denial would be lost."""
     with subprocess.Popen(words(fail="closed"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None

@@ -62,7 +62,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("name", "kind"), NAMES.items())
-def test_every_form_of_a_name_is_found(home: Path, listen: Callable[[Path], str], name: str, kind: str) -> None:
+def test_every_form_of_socket_name_is_found(home: Path, listen: Callable[[Path], str], name: str, kind: str) -> None:
     place = home.parent / "tmp"
     path = listen(place / name)
     assert found_in(place) == {path: kind}
@@ -106,7 +106,7 @@ def test_sockets_are_found_in_tmpdir_and_xdg_runtime_dir(home: Path, listen: Cal
     assert not set(here) & set(dict(find.sockets(None, {})))
 
 
-def test_a_place_that_is_named_twice_is_looked_at_once(home: Path, listen: Callable[[Path], str]) -> None:
+def test_a_directory_that_is_given_twice_is_searched_once(home: Path, listen: Callable[[Path], str]) -> None:
     place = os.environb[b"TMPDIR"]
     path = listen(home.parent / "tmp" / "nvim.1.0")
     environ = {b"TMPDIR": place + b"/", b"XDG_RUNTIME_DIR": place}
@@ -145,13 +145,13 @@ def test_a_neovim_with_its_own_app_name_is_found(
     assert stranger not in found
 
 
-def test_the_same_socket_by_two_ways_is_one(home: Path, listen: Callable[[Path], str]) -> None:
+def test_a_socket_found_in_two_ways_is_listed_once(home: Path, listen: Callable[[Path], str]) -> None:
     path = listen(home.parent / "run" / "nvim.1.0")
     assert list(found_in(home.parent / "run", NVIM=path)) == [path]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_another_users_socket_is_not_even_connected_to(guard: Guard) -> None:
+def test_the_guard_never_connects_to_another_users_socket(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT})
     os.chown(neovim.path, 12_345, 12_345)
     assert guard.say(edit(), unknown="deny") == {}
@@ -173,7 +173,7 @@ def test_files_that_are_not_sockets_are_ignored(guard: Guard, listen: Callable[[
     assert sorted(guard.sockets.iterdir()) == before
 
 
-def test_places_that_cannot_be_read_are_empty(home: Path, listen: Callable[[Path], str]) -> None:
+def test_unreadable_directories_are_skipped(home: Path, listen: Callable[[Path], str]) -> None:
     path = listen(home.parent / "run" / "nvim.1.0")
     file = home / "file"
     file.write_text("")
@@ -181,7 +181,7 @@ def test_places_that_cannot_be_read_are_empty(home: Path, listen: Callable[[Path
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_directories_of_other_users_are_no_reason_to_fail(home: Path, listen: Callable[[Path], str]) -> None:
+def test_directories_of_other_users_are_skipped(home: Path, listen: Callable[[Path], str]) -> None:
     """Each Neovim of each user has its own directory in /tmp."""
     place = home.parent / "tmp"
     for directory in (home.parent, place):
@@ -209,14 +209,14 @@ def test_thousands_of_other_files_do_not_hide_one(home: Path, listen: Callable[[
 
 
 @pytest.mark.parametrize("kind", ["", "vscode-"])
-def test_what_a_killed_editor_left_is_swept(guard: Guard, kind: str) -> None:
+def test_the_socket_of_a_killed_editor_is_removed(guard: Guard, kind: str) -> None:
     left = dead(guard.sockets / f"{HASH}-{kind}{GONE}.sock")
     assert guard.say(edit(), unknown="deny") == {}
     assert not left.exists()
     assert guard.log == []
 
 
-def test_sockets_of_running_or_other_programs_are_not_swept(guard: Guard) -> None:
+def test_sockets_of_running_or_other_programs_are_not_removed(guard: Guard) -> None:
     """A process that is alive may be about to listen, and sockets with other names belong to other programs."""
     kept = [
         dead(guard.sockets / name)
@@ -234,7 +234,7 @@ def test_sockets_of_running_or_other_programs_are_not_swept(guard: Guard) -> Non
     assert guard.log == []
 
 
-def test_nothing_but_a_dead_socket_is_ever_removed(guard: Guard) -> None:
+def test_live_sockets_and_other_files_are_never_removed(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT})
     file = guard.socket()
     file.write_text("a person's")
@@ -260,5 +260,5 @@ def test_the_process_id_is_read_from_the_name(name: str, pid: int) -> None:
     assert find.pid_in(name) == pid
 
 
-def test_a_socket_that_vanishes_meanwhile_was_no_editor(guard: Guard) -> None:
+def test_a_socket_that_vanishes_is_ignored(guard: Guard) -> None:
     assert ask.ask([(str(guard.socket()), find.NEOVIM)], "snapshot", {"paths": []}, 100) == []

@@ -37,7 +37,7 @@ async def gone(rig: BridgeRig) -> None:
 # the user decides
 
 
-async def test_a_proposal_is_shown_with_what_it_changes_and_who_asks(rig: BridgeRig) -> None:
+async def test_a_proposal_is_shown_with_its_change_and_its_agent(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, _):
         shown = rig.editor.shown[await propose(rig, cli)]
         assert (shown.agent, shown.path, shown.old_text, shown.new_text) == (
@@ -56,7 +56,7 @@ async def test_an_accepted_text_is_sent_and_the_cli_writes_it(rig: BridgeRig) ->
         assert Path(rig.path()).read_text() == "one\ntwo\n", "the bridge never writes files"
 
 
-async def test_what_the_cli_wrote_is_shown(rig: BridgeRig) -> None:
+async def test_text_written_by_the_cli_is_shown(rig: BridgeRig) -> None:
     rig.editor.open(rig.path())
     async with connected(rig) as (cli, stream):
         rig.editor.decide(await propose(rig, cli), Accepted("ONE\ntwo\n"))
@@ -91,7 +91,7 @@ async def test_the_old_text_of_a_new_file_is_empty(rig: BridgeRig) -> None:
         assert not Path(rig.path("new.txt")).exists()
 
 
-async def test_the_verdict_goes_to_the_session_that_asked(rig: BridgeRig) -> None:
+async def test_the_decision_goes_to_the_session_that_asked(rig: BridgeRig) -> None:
     async with connected(rig) as (one, one_hears), connected(rig) as (two, two_hears):
         first = await propose(rig, one)
         second = await propose(rig, two, "LA\n", "song.txt")
@@ -132,7 +132,7 @@ async def test_closing_a_proposal_returns_the_users_edited_text(rig: BridgeRig) 
 
 
 @pytest.mark.parametrize("arguments", [{}, {"suppressNotification": False}, {"suppressNotification": True}])
-async def test_closing_what_is_not_open_is_an_empty_object(rig: BridgeRig, arguments: dict[str, Any]) -> None:
+async def test_closing_what_is_not_open_returns_an_empty_object(rig: BridgeRig, arguments: dict[str, Any]) -> None:
     async with connected(rig) as (cli, _):
         assert await cli.body("closeDiff", filePath=rig.path(), **arguments) == {}
         await propose(rig, cli)
@@ -140,7 +140,7 @@ async def test_closing_what_is_not_open_is_an_empty_object(rig: BridgeRig, argum
         assert len(rig.editor.shown) == 1
 
 
-async def test_nobody_closes_the_proposal_of_another(rig: BridgeRig) -> None:
+async def test_a_session_cannot_close_another_sessions_proposal(rig: BridgeRig) -> None:
     async with connected(rig) as (one, _), connected(rig) as (two, _):
         await propose(rig, one)
         assert await two.body("closeDiff", filePath=rig.path()) == {}
@@ -148,7 +148,7 @@ async def test_nobody_closes_the_proposal_of_another(rig: BridgeRig) -> None:
         assert len(rig.editor.shown) == 1
 
 
-async def test_the_agent_may_decide_as_the_person_would(rig: BridgeRig) -> None:
+async def test_the_agent_can_accept_or_reject_its_own_proposals(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         rig.editor.edit(await propose(rig, cli), "EINS\n")
         assert await cli.body("acceptDiff", filePath=rig.path()) == {"decided": True}
@@ -161,7 +161,7 @@ async def test_the_agent_may_decide_as_the_person_would(rig: BridgeRig) -> None:
         assert Path(rig.path()).read_text() == "one\ntwo\n"
 
 
-async def test_a_second_proposal_replaces_the_first_without_a_verdict(rig: BridgeRig) -> None:
+async def test_a_second_proposal_replaces_the_first_without_a_decision(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         first = await propose(rig, cli)
         await cli.open_diff(rig.path(), "EINS\n")
@@ -287,7 +287,7 @@ async def test_an_editor_that_hangs_is_a_rejection_after_the_answer(rig: BridgeR
         await propose(rig, cli)
 
 
-async def test_closing_in_an_editor_that_hangs_lets_the_cli_go_on(rig: BridgeRig) -> None:
+async def test_closing_in_a_hung_editor_does_not_block_the_cli(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         await propose(rig, cli)
         rig.editor.hung = True
@@ -340,7 +340,7 @@ async def test_a_signal_makes_the_bridge_reject_open_proposals(folder: Path, num
     assert (folder / "poem.txt").read_text() == "one\ntwo\n"
 
 
-async def test_a_bridge_that_decides_by_itself(folder: Path) -> None:
+async def test_a_bridge_with_decide_accept_accepts_proposals(folder: Path) -> None:
     async with bridge("--folder", folder, "--decide", "accept", "--agent", "gemini") as running:
         cli = await Cli(running.port, running.token).greet()
         async with await cli.listen() as stream:
@@ -349,7 +349,7 @@ async def test_a_bridge_that_decides_by_itself(folder: Path) -> None:
             assert await cli.body("closeDiff", filePath="poem.txt") == {}
 
 
-def test_the_times_fit_the_real_cli() -> None:
+def test_sessions_outlast_the_real_clis_reconnect_delay() -> None:
     assert gemini.GRACE_SECONDS > 2.5, (
         "the CLI reconnects 1 s after the end of a stream, and 1.5 s after a first failure"
     )

@@ -29,7 +29,7 @@ def plain(method: str = "POST", target: str = "/mcp", **headers: str) -> Head:
     return Head(method, target, tuple((name, value) for name, value in given.items() if value))
 
 
-def test_each_agents_token_opens_its_own_half_only(rig: ClaudeRig) -> None:
+def test_each_agents_header_works_only_for_its_own_protocol(rig: ClaudeRig) -> None:
     site = agents(rig, "claude", "gemini")
     assert site.admit(head(), True) is None
     assert site.admit(plain(), False) is None
@@ -47,7 +47,7 @@ def test_only_the_token_reveals_that_an_agent_is_not_served(rig: ClaudeRig) -> N
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS", "HEAD"])
 @pytest.mark.parametrize("target", ["/", "/mcp", "/mcp?token=x", "/events", "/nothing", "/health/", "*"])
 @pytest.mark.parametrize("authorization", ["", TOKEN, f"Basic {TOKEN}", f"bearer {TOKEN}", f"Bearer {TOKEN}x"])
-def test_without_the_exact_token_nothing_is_asked_further(
+def test_without_the_exact_token_every_path_is_refused(
     rig: ClaudeRig, method: str, target: str, authorization: str
 ) -> None:
     site = agents(rig, "claude", "gemini")
@@ -64,7 +64,7 @@ def test_health_needs_no_token_but_is_closed_to_web_pages(rig: ClaudeRig) -> Non
 @pytest.mark.parametrize(
     "headers", [{"content_length": "64000000"}, {"content_length": "0"}, {"transfer_encoding": "chunked"}]
 )
-def test_a_strangers_body_is_never_waited_for(rig: ClaudeRig, headers: dict[str, str]) -> None:
+def test_health_with_a_body_or_as_post_requires_the_token(rig: ClaudeRig, headers: dict[str, str]) -> None:
     site = agents(rig, "claude", "gemini")
     for method in ("GET", "POST"):
         assert site.admit(plain(method, "/health", authorization="", **headers), False) is BAD_TOKEN

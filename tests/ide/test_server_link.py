@@ -203,7 +203,7 @@ async def test_a_canceled_call_leaves_its_proposal_undecided(bridge: Bridge, ser
 
 
 @pytest.mark.parametrize("decision", [Accepted(MINE), Rejected()])
-async def test_the_editors_decision_counts_where_it_is_the_first(
+async def test_the_editors_decision_counts_if_it_is_first(
     bridge: Bridge, server: Server, file: Path, decision: Accepted | Rejected
 ) -> None:
     task = bridge.propose(file)
@@ -294,7 +294,7 @@ async def test_a_proposal_decided_elsewhere_is_closed_without_a_report(
     assert [said for said in server.heard if isinstance(said, wire.OfferAnswered | wire.OfferDeclined)] == []
 
 
-async def test_what_cannot_be_shown_is_declined(bridge: Bridge, server: Server, file: Path) -> None:
+async def test_a_proposal_that_cannot_be_shown_is_declined(bridge: Bridge, server: Server, file: Path) -> None:
     server.says(offer(file, text="a\0b"))
     assert await server.hears(wire.OfferDeclined) == wire.OfferDeclined("appr_1")
 
@@ -308,7 +308,7 @@ async def test_a_servers_proposals_close_when_it_disconnects(bridge: Bridge, ser
     assert await server.hears(wire.Bridge, 2) == ABOUT
 
 
-async def test_other_folders_and_agents_are_told(bridge: Bridge, server: Server) -> None:
+async def test_changes_of_folders_and_agents_are_reported_once(bridge: Bridge, server: Server) -> None:
     bridge.link.changed()
     bridge.about = wire.Bridge("MemoryEditor", ("/ws", "/more"), ())
     bridge.link.changed()

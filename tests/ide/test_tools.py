@@ -79,7 +79,7 @@ def signature(entry: dict[str, Any]) -> str:
     return f"{entry['name']} {', '.join(shown)}"
 
 
-def test_what_is_offered_is_what_the_official_extension_offers() -> None:
+def test_the_tools_are_those_of_the_official_extension() -> None:
     offered = [signature(entry) for entry in Toolbox(execute_code=True).listing]
     assert " ".join(" ".join(offered).split()) == " ".join(OFFERED.split())
 
@@ -96,7 +96,7 @@ def test_every_schema_has_the_form_of_the_official_extension(tool: Any) -> None:
     assert schema["$schema"] == "http://json-schema.org/draft-07/schema#"
 
 
-async def test_the_list_is_what_the_toolbox_holds(rig: ClaudeRig, agent: Agent) -> None:
+async def test_tools_list_returns_the_twelve_tools(rig: ClaudeRig, agent: Agent) -> None:
     agent.say(id="list", method="tools/list")
     assert (await agent.answer("list"))["result"]["tools"] == rig.clients.toolbox.listing
     assert len(rig.clients.toolbox.listing) == 12
@@ -182,7 +182,7 @@ async def test_open_file_in_the_background_keeps_the_active_file(
     assert rig.editor.active == str(other / "active.txt")
 
 
-async def test_open_file_selects_from_the_one_text_to_the_other(rig: ClaudeRig, agent: Agent, project: Path) -> None:
+async def test_open_file_selects_from_start_text_to_end_text(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     path = str(project / "main.py")
     await agent.call("openFile", filePath=path, startText="import", endText="print", selectToEndOfLine=True)
     assert rig.editor.opened == [OpenRequest(path, True, "import", "print", True)]
@@ -208,7 +208,9 @@ async def test_a_relative_path_starts_at_the_first_folder(rig: ClaudeRig, agent:
 
 
 @pytest.mark.parametrize("name", ["a b.txt", "100%.txt", "a#b?c.txt", "ü€🌉.txt", "%41.txt", "~", "-rf", "a:b", "a\nb"])
-async def test_any_name_of_a_file_opens_that_file(rig: ClaudeRig, agent: Agent, project: Path, name: str) -> None:
+async def test_a_path_a_uri_and_a_relative_name_open_the_same_file(
+    rig: ClaudeRig, agent: Agent, project: Path, name: str
+) -> None:
     path = project / name
     path.write_text("x\n")
     for spelling in [str(path), path.as_uri(), name]:
@@ -219,9 +221,7 @@ async def test_any_name_of_a_file_opens_that_file(rig: ClaudeRig, agent: Agent, 
     assert uris == [to_uri(str(path))]
 
 
-async def test_what_cannot_be_opened_is_reported_and_nothing_is_opened(
-    rig: ClaudeRig, agent: Agent, project: Path
-) -> None:
+async def test_a_file_that_cannot_be_opened_is_reported(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     (project / "binary").write_bytes(b"\x89PNG\0\0")
     with (project / "large").open("wb") as large:
         large.truncate(FILE_LIMIT + 1)
@@ -265,7 +265,7 @@ async def test_open_diff_answers_only_when_decided(rig: ClaudeRig, agent: Agent,
     assert (project / "main.py").read_text() == "import os\n\nprint('ü')\n"
 
 
-async def test_open_diff_rejected_says_which(rig: ClaudeRig, agent: Agent, project: Path) -> None:
+async def test_a_rejected_diff_is_named_in_the_answer(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     id = agent.ask("openDiff", **diff(project / "main.py", tab="the tab"))
     [proposal] = await rig.proposals()
     rig.editor.decide(proposal, Rejected())
@@ -460,7 +460,7 @@ async def test_a_file_without_problems_has_an_empty_list(agent: Agent, project: 
         assert await agent.body("getDiagnostics", uri=uri) == [{"uri": uri, "diagnostics": []}]
 
 
-async def test_diagnostics_of_what_is_no_file_are_a_failure(agent: Agent) -> None:
+async def test_diagnostics_fail_for_a_uri_that_is_not_a_file(agent: Agent) -> None:
     assert "not a file: URI" in failure(await agent.call("getDiagnostics", uri="untitled://Untitled-1"))
 
 
@@ -485,7 +485,7 @@ async def test_a_hung_editor_is_a_failure_of_that_call_alone(rig: ClaudeRig, age
 # executeCode
 
 
-async def test_code_is_not_offered_unless_the_person_opted_in(project: Path) -> None:
+async def test_execute_code_is_not_offered_unless_it_is_turned_on(project: Path) -> None:
     async with ClaudeRig(project) as rig:
         agent = rig.agent()
         assert "executeCode" not in [entry["name"] for entry in rig.clients.toolbox.listing]
@@ -502,13 +502,11 @@ async def run_code(rig: ClaudeRig, agent: Agent, code: str, decision: Accepted |
     return said
 
 
-async def test_code_runs_in_the_first_folder_after_the_person_said_yes(
-    rig: ClaudeRig, agent: Agent, project: Path
-) -> None:
+async def test_code_runs_in_the_first_folder_once_it_is_accepted(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     assert await run_code(rig, agent, "import os; print(os.getcwd())") == f"{project}\n"
 
 
-async def test_every_piece_of_code_is_asked_about(rig: ClaudeRig, agent: Agent, project: Path) -> None:
+async def test_rejected_code_does_not_run_even_after_accepted_code(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     await run_code(rig, agent, "print(1)")
     said = await run_code(rig, agent, "open('made', 'w')", Rejected())
     assert said == "The user did not allow this code to run."
@@ -519,7 +517,7 @@ async def test_code_edited_by_the_user_is_what_runs(rig: ClaudeRig, agent: Agent
     assert await run_code(rig, agent, "print('theirs')", Accepted("print('mine')")) == "mine\n"
 
 
-async def test_code_that_fails_says_how(rig: ClaudeRig, agent: Agent) -> None:
+async def test_failed_code_reports_its_exit_code_and_errors(rig: ClaudeRig, agent: Agent) -> None:
     said = await run_code(rig, agent, "print('before', flush=True); raise SystemExit(3)")
     assert said == "before\n\n[exit code 3]"
     assert "ZeroDivisionError" in await run_code(rig, agent, "1/0")
@@ -543,7 +541,7 @@ async def test_code_that_does_not_end_is_ended_with_all_it_started(
     assert time.monotonic() - before < 4
 
 
-async def test_code_of_an_agent_that_goes_is_ended(rig: ClaudeRig, agent: Agent, project: Path) -> None:
+async def test_code_is_ended_when_its_agent_disconnects(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     agent.ask("executeCode", code="import time; open('running', 'w').close(); time.sleep(60)")
     [proposal] = await rig.proposals()
     rig.editor.decide(proposal, Accepted(rig.editor.shown[proposal].new_text))
@@ -552,7 +550,7 @@ async def test_code_of_an_agent_that_goes_is_ended(rig: ClaudeRig, agent: Agent,
     await until(lambda: not agent.peer._calls)
 
 
-async def test_code_in_a_folder_that_is_gone_does_not_run(rig: ClaudeRig, agent: Agent, tmp_path: Path) -> None:
+async def test_code_does_not_run_in_a_missing_folder(rig: ClaudeRig, agent: Agent, tmp_path: Path) -> None:
     rig.workspace.folders = (str(tmp_path / "gone"),)
     id = agent.ask("executeCode", code="print(1)")
     [proposal] = await rig.proposals()

@@ -59,7 +59,7 @@ class TestStarting:
             wait_for_state(editor, "listening")
             assert editor.lua("return early") == "stopped"
 
-    def test_without_auto_start_it_waits_for_the_command(self, editor: Neovim) -> None:
+    def test_without_auto_start_only_the_command_starts_the_bridge(self, editor: Neovim) -> None:
         assert editor.setup(bridge_options(more="auto_start = false"))
         assert editor.status()["state"] == "stopped"
         editor.command("DrawbridgeStart")
@@ -124,14 +124,14 @@ def plugin_alone(editor: Neovim, folder: Path, installer: str) -> None:
 
 
 class TestWithoutThePythonSide:
-    def test_a_command_that_is_not_there_is_reported_once(self, editor: Neovim) -> None:
+    def test_a_missing_command_is_reported_once(self, editor: Neovim) -> None:
         assert editor.setup("{ command = '/nowhere/drawbridge' }")
         editor.says("drawbridge: command: /nowhere/drawbridge can't be run")
         assert editor.status()["state"] == "failed"
         editor.command("DrawbridgeStart")
         editor.says(":DrawbridgeStart: command: /nowhere/drawbridge can't be run")
 
-    def test_a_missing_python_half_shows_what_to_run(self, editor: Neovim, tmp_path: Path) -> None:
+    def test_a_missing_python_side_shows_what_to_run(self, editor: Neovim, tmp_path: Path) -> None:
         plugin_alone(editor, tmp_path, "")
         assert editor.setup("{}")
         editor.says("drawbridge: the bridge is not installed (:DrawbridgeInstall)")
@@ -202,7 +202,7 @@ class TestDying:
         newest.command("DrawbridgeStart")
         newest.says(":DrawbridgeStart: the bridge listens on port")
 
-    def test_its_last_lines_are_in_the_log(self, editor: Neovim) -> None:
+    def test_the_bridges_last_output_is_in_the_log(self, editor: Neovim) -> None:
         editor.setup(bridge_options("refuses"))
         editor.says("drawbridge: bridge not started")
         editor.command("DrawbridgeLog")
@@ -214,7 +214,7 @@ class TestDying:
 
 
 class TestStopping:
-    def test_stop_ends_it_and_it_stays_ended(self, editor: Neovim) -> None:
+    def test_a_stopped_bridge_is_not_restarted(self, editor: Neovim) -> None:
         start(editor)
         lock = Path(editor.status()["lock_file"])
         editor.command("DrawbridgeStop")
@@ -224,7 +224,7 @@ class TestStopping:
         assert not editor.lua("return require('drawbridge.link').attached()")
         assert len(starts()) == 1
 
-    def test_stopping_what_does_not_run_says_so(self, editor: Neovim) -> None:
+    def test_stopping_without_a_running_bridge_is_reported(self, editor: Neovim) -> None:
         editor.command("DrawbridgeStop")
         editor.says(":DrawbridgeStop: the bridge is not running")
 
@@ -298,7 +298,7 @@ class TestLeaving:
         assert any(took() < 1.9 for _ in range(3)), "Neovim's own patience with a child is 2 seconds"
 
     @pytest.mark.parametrize("nvim", programs.each_nvim())
-    def test_a_killed_neovim_takes_the_bridge_along(self, nvim: Path) -> None:
+    def test_the_bridge_ends_when_neovim_is_killed(self, nvim: Path) -> None:
         with neovim(nvim) as editor:
             start(editor)
             pid = starts()[0]["pid"]
@@ -313,7 +313,7 @@ class TestTheRealOne:
     def lock(editor: Neovim) -> dict[str, object]:
         return dict(json.loads(Path(editor.status()["lock_file"]).read_text()))
 
-    def test_it_is_found_and_comes_back_as_the_same_one(self, editor: Neovim, tmp_path: Path) -> None:
+    def test_the_real_bridge_is_found_and_restarted_with_its_port(self, editor: Neovim, tmp_path: Path) -> None:
         editor.lua("vim.cmd('cd ' .. ...)", str(tmp_path))
         assert editor.setup("{}")
         wait_until_attached(editor)
@@ -330,7 +330,7 @@ class TestTheRealOne:
         assert self.lock(editor)["authToken"] == lock["authToken"]
         assert editor.messages == []
 
-    def test_stop_takes_the_lock_file_along(self, editor: Neovim) -> None:
+    def test_stop_removes_the_lock_file(self, editor: Neovim) -> None:
         assert editor.setup("{}")
         wait_until_attached(editor)
         lock, pid = Path(editor.status()["lock_file"]), editor.status()["pid"]
@@ -340,7 +340,7 @@ class TestTheRealOne:
         wait_until(lambda: not is_alive(pid) and not lock.exists(), "process and lock file are gone")
         assert editor.log[-1].endswith(":DrawbridgeStop: the bridge has stopped"), "it went without a complaint"
 
-    def test_it_accepts_the_options_that_the_plugin_passes(self, editor: Neovim, tmp_path: Path) -> None:
+    def test_the_real_bridge_accepts_the_plugins_options(self, editor: Neovim, tmp_path: Path) -> None:
         server = (
             f"{{ port = 42123, workspace = [[{tmp_path}]], agent = 'claude', single_client = false, mention = 'all', "
             f"reject = '1008', log_level = 'warn', log_file = [[{tmp_path}/log]], execute_code = false, context = true, "
@@ -350,6 +350,6 @@ class TestTheRealOne:
         wait_until_attached(editor)
         assert self.lock(editor)["workspaceFolders"] == [str(tmp_path)]
 
-    def test_what_it_refuses_is_reported(self, editor: Neovim) -> None:
+    def test_options_that_the_bridge_refuses_are_reported(self, editor: Neovim) -> None:
         assert editor.setup("{ server = { workspace = '/nowhere' } }")
         editor.says("drawbridge: bridge not started: /nowhere is not a directory")

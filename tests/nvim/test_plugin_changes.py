@@ -270,7 +270,7 @@ async def test_a_change_decided_elsewhere_cannot_be_decided_again(desk: Desk) ->
 
 
 @pytest.mark.thorough
-async def test_a_change_that_is_another_one_now_is_not_decided(newest: Desk) -> None:
+async def test_a_hunk_whose_lines_have_changed_is_not_undone(newest: Desk) -> None:
     desk = newest
     await desk.run(change_poem)
     desk.asks()
@@ -346,7 +346,7 @@ async def test_a_decision_elsewhere_keeps_unsaved_changes(newest: Desk) -> None:
     assert (desk.directory / "poem.txt").read_text() == CHANGED
 
 
-async def test_a_saved_file_is_looked_at_again(newest: Desk) -> None:
+async def test_saving_a_file_updates_its_review(newest: Desk) -> None:
     desk = newest
     await desk.run(change_poem)
     desk.asks()
@@ -359,7 +359,7 @@ async def test_a_saved_file_is_looked_at_again(newest: Desk) -> None:
 
 
 @pytest.mark.thorough
-async def test_a_person_edits_a_change_and_keeps_it(newest: Desk) -> None:
+async def test_a_user_edits_a_change_and_keeps_it(newest: Desk) -> None:
     desk = newest
     await desk.run(change_poem)
     desk.asks()
@@ -397,7 +397,7 @@ async def test_while_the_agent_works_changes_are_kept_but_not_undone(newest: Des
     assert (desk.directory / "poem.txt").read_text() == CHANGED
 
 
-async def test_a_later_run_adds_its_changes_by_itself(newest: Desk) -> None:
+async def test_a_later_runs_changes_appear_automatically(newest: Desk) -> None:
     desk = newest
     desk.editor.command("DrawbridgeChanges")
     desk.editor.says("Nothing to review in")
@@ -449,7 +449,7 @@ async def test_comments_are_drafts_until_they_are_sent(desk: Desk) -> None:
 
 
 @pytest.mark.thorough
-async def test_a_comment_is_on_what_the_file_contains(newest: Desk) -> None:
+async def test_a_comment_requires_the_lines_as_they_were_shown(newest: Desk) -> None:
     desk = newest
 
     def work(directory: Path) -> None:
@@ -474,7 +474,7 @@ async def test_a_comment_is_on_what_the_file_contains(newest: Desk) -> None:
 
 
 @pytest.mark.thorough
-async def test_what_a_comment_needs_is_reported(newest: Desk) -> None:
+async def test_missing_requirements_of_a_comment_are_reported(newest: Desk) -> None:
     desk = newest
     desk.editor.command("DrawbridgeComment Why?")
     desk.editor.says(":DrawbridgeComment: no changes are shown (:DrawbridgeChanges)")
@@ -521,7 +521,7 @@ async def test_when_the_bridge_stops_nothing_is_shown(newest: Desk) -> None:
 
 
 @pytest.mark.thorough
-async def test_what_is_missing_is_reported(tmp_path: Path) -> None:
+async def test_commands_report_a_missing_bridge_or_review(tmp_path: Path) -> None:
     with neovim(programs.nvim(), cwd=tmp_path) as editor:
         for command in ("DrawbridgeChanges", "DrawbridgeKeep"):
             editor.command(command)
@@ -537,7 +537,7 @@ async def test_what_is_missing_is_reported(tmp_path: Path) -> None:
             tells(editor, "No agent has worked in this directory yet")
 
 
-async def test_keys_and_commands_belong_to_changes_alone(newest: Desk) -> None:
+async def test_keys_and_commands_only_work_on_changes(newest: Desk) -> None:
     desk = newest
     await desk.run(change_poem)
     desk.open("old.txt")

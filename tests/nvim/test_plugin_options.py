@@ -27,7 +27,7 @@ def problems(editor: Neovim, given: str) -> list[str]:
     return list(editor.lua(f"return require('drawbridge.config').apply({given})"))
 
 
-def test_without_setup_the_defaults_are_in_force(editor: Neovim) -> None:
+def test_without_setup_the_defaults_apply(editor: Neovim) -> None:
     assert problems(editor, "nil") == []
     found = options(editor)
     assert found["debounce_ms"] == 50

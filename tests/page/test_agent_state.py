@@ -49,7 +49,7 @@ def bubbles(person: Person) -> list[str]:
     return found
 
 
-def test_s2_9_retries_are_told(browser: Browser, address: str) -> None:
+def test_s2_9_retries_are_shown(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         emits(person, INIT, RETRY, HOLD)
         person.sees(".run .state", "Retrying 3 of 10: 401 authentication · next attempt in 3")
@@ -57,7 +57,7 @@ def test_s2_9_retries_are_told(browser: Browser, address: str) -> None:
         late.sees(".run .state", "Retrying 3 of 10: 401 authentication")
 
 
-def test_what_runs_is_told_by_a_verb(browser: Browser, address: str) -> None:
+def test_the_current_activity_is_shown_with_a_verb(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         emits(person, call("t1", "Bash", command="npm test"), HOLD)
         person.until(r"/^Running tests · \d/.test(document.querySelector('.run .state')?.innerText)")
@@ -103,7 +103,7 @@ def test_s2_22_the_context_and_the_cost_are_shown(browser: Browser, address: str
         assert "$" not in person.reads(".side")[0], "the list shows no cost"
 
 
-def test_s1_7_a_queued_prompt_is_drawn_once_and_in_its_place(browser: Browser, address: str) -> None:
+def test_s1_7_a_queued_prompt_is_shown_once_in_the_right_order(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/slow 600")
         person.sees(".live .markdown", "I keep talking")
@@ -202,7 +202,7 @@ async def test_a_user_who_returns_sees_that_their_prompt_was_removed(
         assert person.reads(".toast") == []
 
 
-def test_stop_all_removes_what_waits(browser: Browser, address: str) -> None:
+def test_stop_all_empties_the_queue(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/slow 600")
         person.sees(".live .markdown")
@@ -239,7 +239,7 @@ def test_s3_41_an_agent_that_does_not_stop_is_killed(browser: Browser, address: 
         person.loses(".stop")
 
 
-def test_esc_does_not_stop_a_run_that_waits_for_a_person(browser: Browser, address: str) -> None:
+def test_esc_does_not_stop_a_run_that_waits_for_a_user(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("Something")
         person.sees(".approval")
@@ -294,7 +294,7 @@ def test_s2_23_retry_sends_the_prompt_again(browser: Browser, address: str) -> N
         person.loses(".error-card")
 
 
-def test_s3_31_without_a_connection_nothing_is_ready(browser: Browser, address: str) -> None:
+def test_s3_31_the_state_is_not_ready_while_offline(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.sees(".run .state", "Ready")
         person("offline", on=True)

@@ -63,7 +63,7 @@ def geminis(browser: Browser, home: Path) -> Iterator[gemini_workstation.Worksta
 
 @contextlib.contextmanager
 def watched(browser: Browser, rig: ServedWorkstation, server: Server, *turns: Block) -> Iterator[tuple[Claude, Person]]:
-    """Yields a terminal session whose first prompt was typed, and a person whose web UI shows it."""
+    """Yields a terminal session whose first prompt was typed, and a user whose web UI shows it."""
     rig.model.will_say(*turns)
     with browser.person(f"{page_of(server)}#token={server.token}") as person:
         person.sees(".side .empty", "No projects yet")
@@ -78,7 +78,7 @@ def watched(browser: Browser, rig: ServedWorkstation, server: Server, *turns: Bl
 
 
 @pytest.mark.thorough
-async def test_its_questions_are_answered_in_the_page(
+async def test_a_terminal_sessions_requests_are_answered_in_the_web_ui(
     browser: Browser, rig: ServedWorkstation, rig_server: Server
 ) -> None:
     new = rig.project / "new.txt"

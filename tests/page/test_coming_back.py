@@ -113,9 +113,7 @@ def test_directories_requested_offline_appear_on_reconnect(browser: Browser, add
         assert person.reads(".start section .problem") == [""]
 
 
-async def test_a_killed_server_comes_back_and_the_page_is_where_it_was(
-    browser: Browser, tmp_path: Path, directory: Path
-) -> None:
+async def test_history_and_drafts_survive_a_killed_server(browser: Browser, tmp_path: Path, directory: Path) -> None:
     port, data = free_port(), tmp_path / "data"
     with contextlib.ExitStack() as stack:
         async with serving_at(port, data, directory.parent) as server:
@@ -167,7 +165,9 @@ async def test_a_prompt_written_while_the_server_is_down_runs_once(
             assert person.reads(".prompt .words") == ["/quick"]
 
 
-async def test_another_person_removes_the_project(browser: Browser, server: Server, directory: Path) -> None:
+async def test_a_project_removed_by_another_client_disappears(
+    browser: Browser, server: Server, directory: Path
+) -> None:
     project = await project_in(server, directory)
     with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
         person.sees("h2", "blog")
@@ -183,7 +183,9 @@ async def test_another_person_removes_the_project(browser: Browser, server: Serv
 
 
 @pytest.mark.thorough
-async def test_the_page_opens_without_its_server_and_says_so(browser: Browser, tmp_path: Path, directory: Path) -> None:
+async def test_the_web_ui_opens_offline_and_shows_disconnected(
+    browser: Browser, tmp_path: Path, directory: Path
+) -> None:
     port, data = free_port(), tmp_path / "data"
     with contextlib.ExitStack() as stack:
         async with serving_at(port, data, directory.parent) as server:

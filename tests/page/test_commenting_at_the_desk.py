@@ -87,7 +87,7 @@ async def test_withdrawn_comments_can_be_typed_into_the_terminal(
 
 
 @pytest.mark.thorough
-async def test_comments_that_wait_reach_the_agent_when_it_stops(browser: Browser, desk: Desk) -> None:
+async def test_waiting_comments_reach_the_agent_when_it_stops(browser: Browser, desk: Desk) -> None:
     """The web UI shows that the comments are waiting, were sent, and were answered."""
     server, project = desk.server, desk.project
     transcript = Path(os.environ["CLAUDE_CONFIG_DIR"]) / "projects" / "-blog" / f"{desk.id}.jsonl"
@@ -125,7 +125,7 @@ async def test_waiting_comments_become_drafts_if_the_session_ends(browser: Brows
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
-async def test_a_page_that_is_opened_after_the_run_leads_to_the_review(
+async def test_a_review_is_reachable_if_the_web_ui_opens_after_the_run(
     width: int, height: int, browser: Browser, desk: Desk
 ) -> None:
     """The web UI has received no update about the review."""
@@ -192,7 +192,7 @@ async def until_prompts(client: Any, project: str) -> None:
 
 
 @pytest.mark.thorough
-async def test_what_was_kept_is_committed(browser: Browser, desk: Desk) -> None:
+async def test_kept_changes_are_committed(browser: Browser, desk: Desk) -> None:
     git(desk.directory, "config", "user.name", "Ada")
     git(desk.directory, "config", "user.email", "ada@example.org")
     with browser.person(address_of(desk.server, desk.project), width=1280, height=900) as person:

@@ -1,4 +1,4 @@
-"""In a real browser, a person decides on what the demo agent proposes."""
+"""In a real browser, a user decides on what the demo agent proposes."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_only_one_of_two_simultaneous_decisions_counts(
             assert said == [first, second]
 
 
-def test_what_a_person_edits_is_what_is_written(browser: Browser, address: str, directory: Path) -> None:
+def test_the_users_edited_version_is_written(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         person.prompts("Something")
         person.sees(CARD)
@@ -159,7 +159,7 @@ def test_a_rejection_tells_the_agent_why_and_changes_nothing(browser: Browser, a
 
 
 @pytest.mark.thorough
-def test_always_is_not_asked_again(browser: Browser, address: str, directory: Path) -> None:
+def test_accepting_all_edits_prevents_further_requests(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         person.prompts("one")
         person.clicks("text=Accept all edits for this session")
@@ -187,7 +187,7 @@ def test_a_question_with_choices_is_answered(browser: Browser, address: str) -> 
         person.sees(".said", "Oak it is.")
 
 
-def test_two_people_answer_and_both_see_who_was_first(browser: Browser, address: str, directory: Path) -> None:
+def test_two_users_answer_and_both_see_who_was_first(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as ada, browser.person(address) as bob:
         ada.runs("localStorage.setItem('drawbridge.name', 'Ada')")
         ada("reload")

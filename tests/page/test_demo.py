@@ -91,7 +91,7 @@ def test_the_token_is_not_in_the_arguments_and_sigterm_cleans_up(browser: Browse
 
 
 @pytest.mark.thorough
-def test_a_real_agent_waits_for_the_person(browser: Browser) -> None:
+def test_a_real_agent_gets_no_prompt_before_the_users_first(browser: Browser) -> None:
     claude = programs.claude()
     with MessagesStub() as model:
         model.will_say(text("I mind the **bridge**."))

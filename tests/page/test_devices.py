@@ -43,7 +43,9 @@ def given(server: Server, name: str, scope: Scope) -> str:
 
 
 @pytest.mark.thorough
-async def test_only_what_its_scope_allows_is_there(browser: Browser, own_server: Server, directory: Path) -> None:
+async def test_a_device_has_only_the_controls_its_scope_allows(
+    browser: Browser, own_server: Server, directory: Path
+) -> None:
     project = await project_in(own_server, directory)
     async with own_server.client() as owner:
         await owner.ask("project_join", project_id=project)
@@ -93,7 +95,7 @@ def sign_in(server: Server) -> str:
     return f"#sign-in={new_code(Devices(server.data), 'admin').replace('-', '')}"
 
 
-def test_that_link_replaces_a_token_that_is_not_valid(browser: Browser, own_server: Server) -> None:
+def test_the_link_from_serve_replaces_an_invalid_token(browser: Browser, own_server: Server) -> None:
     with browser.person(page_of(own_server)) as person:
         person.sees("#token")
         person.runs("localStorage.setItem('drawbridge.token', 'drawbridge_revoked')")
@@ -156,7 +158,7 @@ def test_a_link_with_a_wrong_token_changes_nothing(browser: Browser, own_server:
         assert person.runs(TOKEN) == token
 
 
-def test_a_link_with_another_token_is_asked_about(browser: Browser, own_server: Server) -> None:
+def test_a_link_with_another_token_asks_before_replacing(browser: Browser, own_server: Server) -> None:
     page = page_of(own_server)
     mine, other = (given(own_server, name, "run") for name in ("mine", "other"))
     with browser.person(f"{page}#token={mine}") as person:

@@ -46,7 +46,7 @@ FRAMES = """new Promise((done) => {
 """The durations of 100 frames, in milliseconds, while a reader scrolls up."""
 
 
-def test_the_parts_that_need_no_browser() -> None:
+def test_the_javascript_unit_tests_pass() -> None:
     units = sorted(programs.page_units().glob("*.test.mjs"))
     command = [str(programs.node()), "--test", "--test-reporter=dot", *map(str, units)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -155,7 +155,7 @@ def test_on_the_narrowest_phone_nothing_is_cut_off(browser: Browser, server: Ser
 
 
 @pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["light", "dark"])
-def test_axe_finds_nothing_to_complain_of(browser: Browser, server: Server, address: str, dark: bool) -> None:
+def test_axe_finds_no_violations(browser: Browser, server: Server, address: str, dark: bool) -> None:
     axe = str(programs.axe())
     with browser.person(page_of(server), dark=dark) as person:
         person.sees("#token")
@@ -213,7 +213,7 @@ def test_every_kind_of_approval_fits_and_is_readable(browser: Browser, address: 
         assert person("axe", file=str(programs.axe())) == []
 
 
-def test_all_of_it_works_by_keys(browser: Browser, address: str, directory: Path) -> None:
+def test_everything_can_be_done_with_the_keyboard(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         person.until("document.documentElement.dataset.connection === 'open'")
         person.sees("#prompt")
@@ -234,7 +234,7 @@ def test_all_of_it_works_by_keys(browser: Browser, address: str, directory: Path
     assert "first second line" in (directory / "notes.md").read_text()
 
 
-def test_the_first_view_is_small(browser: Browser, server: Server, address: str) -> None:
+def test_the_first_view_loads_at_most_150_kb(browser: Browser, server: Server, address: str) -> None:
     for url, seen in ((page_of(server), "#token"), (address, "h2")):
         with browser.person(url) as person:
             person.sees(seen)

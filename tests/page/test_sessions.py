@@ -1,4 +1,4 @@
-"""The list of sessions: their titles and states, those that wait for a person, and the chosen conversation.
+"""The list of sessions: their titles and states, those that wait for a user, and the chosen conversation.
 
 docs/internals/page.md lists the findings that the docstrings name, such as S1-8.
 """
@@ -184,7 +184,7 @@ async def test_the_list_is_filtered(browser: Browser, server: Server, directory:
         person.until("document.querySelectorAll('.group').length === 2")
 
 
-async def test_sessions_that_need_somebody_come_first(browser: Browser, server: Server, directory: Path) -> None:
+async def test_sessions_that_need_an_answer_come_first(browser: Browser, server: Server, directory: Path) -> None:
     others = [directory.parent / name for name in ("a", "b")]
     first = await project_in(server, directory)
     for other in others:

@@ -34,7 +34,7 @@ def test_a_long_answer_is_drawn_once_while_it_arrives(browser: Browser, address:
         assert drawn < there * 5, (drawn, there)  # code is drawn again when it gets its colors
 
 
-def test_what_was_streamed_is_not_drawn_again_as_a_message(browser: Browser, address: str) -> None:
+def test_a_streamed_answer_is_not_drawn_again_when_it_ends(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.sees("h2", "blog")
         person.runs(

@@ -44,14 +44,14 @@ def indented(value: object, indent: int | str | None = 2) -> str:
 
 PERSONS = {
     "two spaces": indented({"model": "opus", "env": {"A": "ü"}}) + "\n",
-    "four spaces, no last line end": indented({"model": "opus", "list": [1, 2]}, 4),
+    "four spaces, no final newline": indented({"model": "opus", "list": [1, 2]}, 4),
     "tabs": indented({"model": "opus"}, "\t") + "\n\n",
     "one line": '{"model":"opus","env":{"A":"1"}}',
-    "line ends of Windows": indented({"model": "opus", "env": {}}).replace("\n", "\r\n") + "\r\n",
+    "Windows line endings": indented({"model": "opus", "env": {}}).replace("\n", "\r\n") + "\r\n",
     "hooks for the same event": indented({"hooks": {"PreToolUse": [{"matcher": "X", "hooks": [THEIRS]}]}, "z": 1}),
     "hooks for another event": indented({"hooks": {"Stop": [{"hooks": [THEIRS]}]}}),
-    "hooks that are empty": indented({"a": 1, "hooks": {}}),
-    "lists that are empty": '{\n  "hooks": {"PreToolUse": [ ], "SessionStart": []}\n}\n',
+    "empty hooks": indented({"a": 1, "hooks": {}}),
+    "empty lists": '{\n  "hooks": {"PreToolUse": [ ], "SessionStart": []}\n}\n',
     "an empty object": "{}",
     "an empty object on two lines": "{\n}\n",
     "nothing at all": "",
@@ -193,7 +193,7 @@ def test_codex_denies_calls_if_a_closed_guard_cannot_start(setup: Setup) -> None
     assert "exit 2" not in settings_file("codex").read_text()
 
 
-def test_an_older_claude_is_not_told_what_it_does_not_know(setup: Setup, claude_says: Callable[[str], None]) -> None:
+def test_an_older_claude_gets_no_unknown_setting(setup: Setup, claude_says: Callable[[str], None]) -> None:
     claude_says("2.1.294")
     said = setup("claude", "--fail", "closed")
     assert "onFailure" not in settings_file("claude").read_text()
@@ -226,7 +226,7 @@ def test_the_users_changes_around_our_hooks_stay(agent: str, record: str, setup:
     assert json.loads(settings_file(agent).read_text()) == wanted
 
 
-def test_set_up_again_it_leaves_the_person_s_matcher_around_it(setup: Setup) -> None:
+def test_a_second_setup_keeps_the_users_hooks_and_matchers(setup: Setup) -> None:
     setup("claude")
     around(settings_file("claude"))
     setup("claude", "--answer", "wait")
@@ -248,7 +248,7 @@ def test_duplicate_hooks_are_removed(setup: Setup) -> None:
     assert found == dict.fromkeys(AGENTS["claude"].events, 1) | {"PreCompact": 0}
 
 
-def test_without_its_record_setup_leaves_no_empty_object(setup: Setup) -> None:
+def test_remove_leaves_no_empty_object_even_without_its_record(setup: Setup) -> None:
     path = settings_file("claude")
     path.write_text('{"a": 1}')
     setup("claude")
@@ -259,10 +259,10 @@ def test_without_its_record_setup_leaves_no_empty_object(setup: Setup) -> None:
 
 
 BAD = {
-    "a comma too many": ('{\n  "a": 1,\n}', "line 3, column 1: a name in double quotes was expected"),
-    "half of it": ('{"a": [1', "line 1, column 9: a comma or ] was expected"),
-    "no object": ("[]", "line 1, column 1: an object was expected"),
-    "no Unicode": ('{\n "a": "\udcff"}', "line 2, column 8: a byte that is not UTF-8"),
+    "a trailing comma": ('{\n  "a": 1,\n}', "line 3, column 1: a name in double quotes was expected"),
+    "truncated": ('{"a": [1', "line 1, column 9: a comma or ] was expected"),
+    "not an object": ("[]", "line 1, column 1: an object was expected"),
+    "not UTF-8": ('{\n "a": "\udcff"}', "line 2, column 8: a byte that is not UTF-8"),
     "hooks that are a list": ('{"hooks": []}', "hooks is a list, not an object"),
 }
 
@@ -298,7 +298,7 @@ def test_a_read_only_file_is_reported_before_anything_is_done(words: tuple[str, 
     assert everything_below(Path.home()) == before
 
 
-def test_an_event_that_is_no_list_is_untouched_and_said(setup: Setup) -> None:
+def test_an_event_that_is_not_a_list_is_reported(setup: Setup) -> None:
     settings_file("gemini").write_text('{"hooks": {"AfterTool": {}}}')
     said = setup("gemini")
     assert said.code == 2
@@ -317,7 +317,7 @@ COMMENTED = """\
 """
 
 
-def test_comments_stay_where_the_agent_takes_them(setup: Setup) -> None:
+def test_comments_are_kept_if_the_agent_allows_them(setup: Setup) -> None:
     path = settings_file("gemini")
     path.write_text(COMMENTED)
     assert setup("gemini").code == 0
@@ -336,7 +336,7 @@ def test_comments_are_reported_if_the_agent_does_not_allow_them(agent: str, setu
     assert settings_file(agent).read_text() == COMMENTED
 
 
-def test_a_byte_order_mark_stays_where_the_agent_takes_it(setup: Setup) -> None:
+def test_a_byte_order_mark_is_kept_if_the_agent_allows_it(setup: Setup) -> None:
     text = "\ufeff" + PERSONS["two spaces"]
     settings_file("claude").write_text(text)
     settings_file("gemini").write_text(text)
@@ -347,7 +347,7 @@ def test_a_byte_order_mark_stays_where_the_agent_takes_it(setup: Setup) -> None:
     assert "line 1, column 1: a byte order mark" in setup("gemini").errors
 
 
-def test_the_json_output_says_what_was_done(setup: Setup) -> None:
+def test_the_json_output_describes_what_was_done(setup: Setup) -> None:
     path = settings_file("claude")
     path.write_text("{}")
     would = setup("claude", "--json", "--dry-run").facts
@@ -365,7 +365,7 @@ def test_the_json_output_says_what_was_done(setup: Setup) -> None:
     assert (nothing["changed"], nothing["applied"], nothing["files"]) == (False, False, [])
 
 
-def test_two_scopes_live_side_by_side_and_that_is_reported(setup: Setup) -> None:
+def test_two_scopes_can_be_set_up_and_are_reported(setup: Setup) -> None:
     setup("claude", "--policy", "any")
     said = setup("claude", "--scope", "project", "--policy", "visible")
     assert f"{settings_file('claude')} calls the guard too" in said.errors
@@ -399,9 +399,7 @@ def test_the_guard_is_set_up_with_settings_from_all_sources(
     assert stub("gemini").read_text() == text
 
 
-def test_the_directory_that_an_agent_is_told_to_use_is_used(
-    setup: Setup, monkeypatch: pytest.MonkeyPatch, home: Path
-) -> None:
+def test_the_agents_own_directory_variable_is_used(setup: Setup, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     for agent, variable, file in (
         ("claude", "CLAUDE_CONFIG_DIR", "settings.json"),
         ("gemini", "GEMINI_CLI_HOME", ".gemini/settings.json"),
@@ -420,7 +418,7 @@ def test_a_deleted_current_directory_is_reported(setup: Setup) -> None:
     assert not stub("claude").exists()
 
 
-def test_without_backups_a_removed_file_leaves_no_copy(setup: Setup) -> None:
+def test_each_change_of_a_settings_file_leaves_a_backup(setup: Setup) -> None:
     path = settings_file("claude")
     path.write_text("{}")
     setup("claude")

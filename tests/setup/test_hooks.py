@@ -78,7 +78,7 @@ def test_new_hook_groups_are_added_after_the_existing_ones() -> None:
     assert after.get(("hooks", "Pre")) == [theirs, WANTED["Pre"]]
 
 
-def test_a_mode_that_the_person_has_changed_since_is_theirs() -> None:
+def test_a_mode_that_the_user_has_changed_is_not_restored() -> None:
     after = hooks.set_value(Document('{"permissions": {"defaultMode": "plan"}}'), ASK_MODE.mode, ASK_MODE.asking)
     changed = after.replace(ASK_MODE.mode, "acceptEdits")
     assert hooks.restore_value(changed, ASK_MODE.mode, ASK_MODE.asking, '"plan"', set()).text == changed.text

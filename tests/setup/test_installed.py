@@ -61,7 +61,7 @@ def test_the_real_guard_runs_from_its_copy_alone(setup: Setup, tmp_path: Path) -
     assert Path(cached).exists(), "the copy contains bytecode from the start"
 
 
-def test_every_file_is_for_the_person_alone(setup: Setup, guard: Path) -> None:
+def test_only_the_user_can_access_the_installed_files(setup: Setup, guard: Path) -> None:
     setup("claude")
     for path in installed.directory().rglob("*"):
         if "__pycache__" not in path.parts:
@@ -76,7 +76,7 @@ def test_the_guard_works_after_its_package_is_deleted(setup: Setup, guard: Path,
     assert json.loads(json.loads((tmp_path / "log").read_text())["input"]) == {"n": 1}
 
 
-def test_a_newer_guard_takes_the_place_of_the_old_one(setup: Setup, guard: Path, tmp_path: Path) -> None:
+def test_a_newer_guard_replaces_the_old_one(setup: Setup, guard: Path, tmp_path: Path) -> None:
     setup("claude", "--log-file", tmp_path / "log")
     (old,) = copied()
     settings = Path(os.environ["CLAUDE_CONFIG_DIR"]) / "settings.json"
@@ -90,7 +90,7 @@ def test_a_newer_guard_takes_the_place_of_the_old_one(setup: Setup, guard: Path,
     assert "newer" in json.loads((tmp_path / "log").read_text())
 
 
-def test_a_copy_that_another_stub_names_stays(setup: Setup, guard: Path) -> None:
+def test_a_copy_that_another_stub_uses_is_kept(setup: Setup, guard: Path) -> None:
     setup("claude")
     (guard / "core" / "privacy.py").write_text("# other\n")
     setup("codex")
@@ -103,13 +103,13 @@ def test_a_copy_that_another_stub_names_stays(setup: Setup, guard: Path) -> None
     assert not copies.data_directory().exists()
 
 
-@pytest.mark.parametrize("damage", ["a file is gone", "a file is other", "bytecode is gone"])
-def test_a_damaged_copy_is_mended(damage: str, setup: Setup, guard: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["a file is gone", "a file is changed", "bytecode is gone"])
+def test_a_damaged_copy_is_repaired(damage: str, setup: Setup, guard: Path, tmp_path: Path) -> None:
     setup("claude", "--log-file", tmp_path / "log")
     (copy,) = copied()
     if damage == "a file is gone":
         (copy / "drawbridge" / "text" / "__init__.py").unlink()
-    elif damage == "a file is other":
+    elif damage == "a file is changed":
         (copy / "drawbridge" / "guard" / "hook.py").write_text("raise SystemExit(1)")
     else:
         shutil.rmtree(copy / "drawbridge" / "__pycache__")
@@ -165,7 +165,7 @@ def test_a_missing_guard_is_reported_and_blocks_nothing(setup: Setup, guard: Pat
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", gone)
 
 
-def test_what_was_left_unfinished_is_removed(setup: Setup, guard: Path) -> None:
+def test_unfinished_copies_are_removed(setup: Setup, guard: Path) -> None:
     setup("claude")
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
@@ -295,5 +295,5 @@ def test_without_a_permanent_python_nothing_is_changed(
         ("/home/ada/.local/share/uv/python/cpython-3.12/bin/python3.12", False),
     ],
 )
-def test_caches_and_temporary_directories_are_thrown_away(path: str, passing: bool) -> None:
+def test_caches_and_temporary_directories_are_not_permanent(path: str, passing: bool) -> None:
     assert is_passing(path) == passing

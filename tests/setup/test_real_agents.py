@@ -91,7 +91,7 @@ def run(settings):
 
 
 @pytest.mark.thorough
-def test_claude_tells_of_files_that_the_guard_has_it_watch(setup: Setup, guard: Path, poem: Path, log: Path) -> None:
+def test_claude_reports_changes_of_files_the_guard_watches(setup: Setup, guard: Path, poem: Path, log: Path) -> None:
     (guard / "guard" / "hook.py").write_text(WATCHING)
     claude_rig.prepare_home(poem.parent)
     setup("claude", "--log-file", log)
@@ -255,7 +255,7 @@ BROKEN = pytest.mark.parametrize(
 
 @BROKEN
 @pytest.mark.thorough
-def test_claude_continues_or_not_when_the_guard_is_broken(
+def test_a_broken_guard_blocks_claude_only_if_it_is_closed(
     setup: Setup, poem: Path, breaks: Callable[[], None], fail: str, left: str
 ) -> None:
     claude_rig.prepare_home(poem.parent)
@@ -270,7 +270,7 @@ def test_claude_continues_or_not_when_the_guard_is_broken(
 
 @BROKEN
 @pytest.mark.thorough
-def test_gemini_continues_or_not_when_the_guard_is_broken(
+def test_a_broken_guard_blocks_gemini_only_if_it_is_closed(
     setup: Setup, home: Path, poem: Path, breaks: Callable[[], None], fail: str, left: str
 ) -> None:
     settings_of_gemini(home)
@@ -284,7 +284,7 @@ def test_gemini_continues_or_not_when_the_guard_is_broken(
 
 @BROKEN
 @pytest.mark.thorough
-def test_codex_continues_or_not_when_the_guard_is_broken(
+def test_a_broken_guard_blocks_codex_only_if_it_is_closed(
     setup: Setup, home: Path, poem: Path, breaks: Callable[[], None], fail: str, left: str
 ) -> None:
     programs.codex()

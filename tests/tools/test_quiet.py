@@ -43,5 +43,5 @@ def test_a_program_that_ends_is_waited_for(monkeypatch: pytest.MonkeyPatch, caps
     assert capsys.readouterr().err.count(str(process.pid)) == 1, "reported once"
 
 
-def test_neither_this_process_nor_those_above_it_count() -> None:
+def test_this_process_and_its_parent_do_not_count() -> None:
     assert {os.getpid(), os.getppid()} <= quiet._own()

@@ -85,7 +85,7 @@ def unsent(connection: Any) -> int:
     return size
 
 
-async def test_the_bridges_peers_are_never_pinged() -> None:
+async def test_by_default_clients_are_not_pinged() -> None:
     async with serving(ServerOptions()) as rig:
         client = await rig.websocket()
         assert rig.server._pinging is None
@@ -122,7 +122,7 @@ async def test_a_binary_message_ends_the_connection_with_1003(fin: bool) -> None
         assert rig.app.peers[0].ends == [1003]
 
 
-async def test_the_number_of_connections_is_an_option() -> None:
+async def test_the_number_of_connections_can_be_limited() -> None:
     async with serving(ServerOptions(connections=100)) as rig:
         clients = [await rig.websocket() for _ in range(100)]
         refused = await rig.raw(handshake())
@@ -131,7 +131,7 @@ async def test_the_number_of_connections_is_an_option() -> None:
         assert await clients[0].hear_text() == "hello"
 
 
-async def test_the_reason_in_the_close_frame_is_an_option() -> None:
+async def test_the_reason_in_the_close_frame_can_be_set() -> None:
     rig = ServerRig(ServerOptions(farewell="see you"))
     async with rig.server:
         client = await rig.websocket()

@@ -83,7 +83,7 @@ def test_a_diff_counts_skipped_lines_and_marks_changed_words() -> None:
 
 
 @given(st.lists(st.sampled_from("abcd"), max_size=12), st.lists(st.sampled_from("abcd"), max_size=12))
-def test_a_difference_tells_all_of_both_texts(old: list[str], new: list[str]) -> None:
+def test_a_diff_accounts_for_every_line_of_both_texts(old: list[str], new: list[str]) -> None:
     found = difference("".join(f"{one}\n" for one in old), "".join(f"{one}\n" for one in new))
     assert [line.text for line in found.lines if line.kind == "removed"] == [
         old[line.number - 1] for line in found.lines if line.kind == "removed"
@@ -107,7 +107,7 @@ def test_a_long_line_of_a_diff_is_wrapped_without_losing_text(width: int) -> Non
     ).replace("\n", "")
 
 
-def test_the_terminal_s_own_background_says_which_colours() -> None:
+def test_the_terminals_background_determines_the_theme() -> None:
     assert background_brightness(b"\x1b]11;rgb:ffff/ffff/ffff\x1b\\\x1b[?62;c") == pytest.approx(1.0)
     assert background_brightness(b"\x1b]11;rgb:14/18/1b\x07") == pytest.approx(0.09, abs=0.01)
     assert background_brightness(b"\x1b[?62;c") is None
@@ -115,7 +115,7 @@ def test_the_terminal_s_own_background_says_which_colours() -> None:
 
 
 @pytest.mark.parametrize("command", ["attach", "review"])
-def test_a_terminal_is_told_not_to_reorder_what_is_drawn(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+def test_bidirectional_reordering_is_off_while_drawing(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     """Reordering is turned on again at the end, even after an error."""
 
     async def begun(*_: Any) -> None:

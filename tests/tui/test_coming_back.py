@@ -57,7 +57,7 @@ async def test_the_client_resumes_where_it_was_after_a_server_crash(tmp_path: Pa
 
 
 @pytest.mark.thorough
-async def test_a_lost_connection_is_taken_up_at_the_cursor(tmp_path: Path, directory: Path) -> None:
+async def test_a_lost_connection_resumes_at_the_cursor(tmp_path: Path, directory: Path) -> None:
     async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
         project = await make_project(server, directory)
         async with attached(server, directory) as person, server.client() as other:
@@ -81,7 +81,7 @@ async def test_a_lost_connection_is_taken_up_at_the_cursor(tmp_path: Path, direc
 
 
 @pytest.mark.thorough
-async def test_an_answer_that_was_on_its_way_is_given_once(tmp_path: Path, directory: Path) -> None:
+async def test_an_answer_in_flight_during_a_disconnect_counts_once(tmp_path: Path, directory: Path) -> None:
     async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
         await make_project(server, directory)
         async with attached(server, directory) as person:

@@ -316,7 +316,7 @@ async def is_answered(server: Server, directory: Path) -> str:
 
 
 @pytest.mark.thorough
-async def test_answers_are_named_and_comments_resolved_and_reopened(server: Server, repository: Path) -> None:
+async def test_answers_are_shown_and_comments_resolved_and_reopened(server: Server, repository: Path) -> None:
     project = await is_answered(server, repository)
     async with attached(server, repository) as person:
         await opens(person)
@@ -386,8 +386,8 @@ async def test_a_scope_limits_what_can_be_done_with_comments(
 
 
 @pytest.mark.thorough
-async def test_two_people_comment_on_one_review(server: Server, repository: Path) -> None:
-    """Each sees the other's comments, and comments can be sent only by somebody who has seen all of them."""
+async def test_two_users_comment_on_one_review(server: Server, repository: Path) -> None:
+    """Each sees the other's comments, and comments can be sent only by a user who has seen all of them."""
     async with reviewing(server, repository) as (person, project), server.client() as client:
         await person.presses("j")
         await begins(person)
@@ -550,7 +550,7 @@ def message(person: Person) -> PlainTextArea:
 
 
 @pytest.mark.thorough
-async def test_what_was_kept_is_committed(server: Server, repository: Path) -> None:
+async def test_kept_changes_are_committed(server: Server, repository: Path) -> None:
     await is_kept(server, repository)
     async with attached(server, repository) as person:
         await opens(person)
@@ -655,7 +655,7 @@ PART = Part(
 AROUND = Context(("b\r",), ("c\r",))
 
 
-def test_a_choice_moves_over_the_lines_as_they_are_shown() -> None:
+def test_a_line_selection_follows_the_order_on_the_screen() -> None:
     assert PART.hunk is not None
     shown = review_comments.rows(PART.hunk, AROUND)
     assert [(row.side, row.number) for row in shown] == [("new", 4), ("old", 5), ("old", 6), ("new", 5), ("new", 6)]

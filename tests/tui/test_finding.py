@@ -103,7 +103,7 @@ async def test_the_only_server_is_found_in_any_data_directory(tmp_path: Path) ->
         await connects(finder, "blog")
 
 
-async def test_a_project_is_meant_by_name_path_or_id(secured: Server, tmp_path: Path) -> None:
+async def test_a_project_is_selected_by_name_path_or_id(secured: Server, tmp_path: Path) -> None:
     directory = str(tmp_path / "work" / "blog")
     client = await connects(Finder(), "blog")
     (id,) = client.projects.all
@@ -123,7 +123,7 @@ async def test_the_address_of_the_web_ui_can_be_used_to_connect(secured: Server)
     await connects(Finder(page, token, ca=str(secured.data / "tls" / "cert.pem")))
 
 
-async def test_a_server_that_can_t_prove_who_it_is_gets_no_token(secured: Server, tmp_path: Path) -> None:
+async def test_a_server_that_cannot_be_verified_gets_no_token(secured: Server, tmp_path: Path) -> None:
     with pytest.raises(NoServer, match="could not be verified: its fingerprint is") as refusal:
         await connects(Finder(secured.url, fingerprint="AB:" * 31 + "CD"))
     assert secured.ready["fingerprint"] in str(refusal.value)
@@ -134,7 +134,7 @@ async def test_a_server_that_can_t_prove_who_it_is_gets_no_token(secured: Server
     assert "auth" not in secured.errors
 
 
-async def test_the_token_waits_for_the_fingerprint(tmp_path: Path) -> None:
+async def test_the_token_is_sent_only_if_the_fingerprint_matches(tmp_path: Path) -> None:
     """No byte of the token is sent to a server with another certificate."""
     heard = bytearray()
 
@@ -165,7 +165,7 @@ async def test_the_token_waits_for_the_fingerprint(tmp_path: Path) -> None:
         assert fingerprint_of(ssl.PEM_cert_to_DER_cert(own)) == server.ready["fingerprint"]
 
 
-async def test_a_token_that_is_not_taken_is_reported(secured: Server, tmp_path: Path) -> None:
+async def test_a_rejected_or_missing_token_is_reported(secured: Server, tmp_path: Path) -> None:
     (tmp_path / "wrong").write_text("x" * 43)
     with pytest.raises(BadSetting, match=r"The server at wss://.* did not accept the token: .* --token-file"):
         await connects(Finder(secured.url, str(tmp_path / "wrong")))
@@ -214,7 +214,7 @@ async def test_an_address_without_a_drawbridge_server_is_reported() -> None:
 
 
 @pytest.mark.parametrize("words", ["not JSON", '{"type": 5}', "[]", '{"type": "error"}'])
-async def test_a_websocket_of_another_kind_is_no_server_of_ours(words: str) -> None:
+async def test_another_kind_of_websocket_server_is_reported(words: str) -> None:
     async def answer(socket: ServerConnection) -> None:
         await socket.send(words)
 
@@ -224,13 +224,13 @@ async def test_a_websocket_of_another_kind_is_no_server_of_ours(words: str) -> N
             await connects(Finder(f"ws://127.0.0.1:{port}"))
 
 
-async def test_no_other_command_waits_for_textual() -> None:
+async def test_other_commands_do_not_import_textual() -> None:
     look = "import sys, drawbridge.cli as cli; cli.parser(); sys.exit('textual' in sys.modules)"
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", look)
     assert await process.wait() == 0
 
 
-async def test_without_a_terminal_nothing_is_drawn() -> None:
+async def test_without_a_terminal_the_command_reports_an_error() -> None:
     code, output, errors = await run("attach", "blog")
     assert (code, output) == (2, "")
     assert errors == (
@@ -238,7 +238,7 @@ async def test_without_a_terminal_nothing_is_drawn() -> None:
     )
 
 
-async def test_the_command_on_a_real_terminal(secured: Server, tmp_path: Path) -> None:
+async def test_the_command_works_in_a_real_terminal(secured: Server, tmp_path: Path) -> None:
     programs.tmux()
     await asyncio.to_thread(at_a_terminal, tmp_path / "work" / "blog")
     assert "It rains" in (tmp_path / "work" / "blog" / "notes.md").read_text()

@@ -89,7 +89,7 @@ def test_a_silent_editor_costs_one_deadline_and_a_log_line(
 
 
 @pytest.mark.parametrize("state", [pytest.param(asleep, marks=pytest.mark.thorough), typing])
-def test_an_editor_that_sleeps_or_is_typed_into_answers(
+def test_an_editor_answers_while_asleep_or_in_use(
     rig: GuardedWorkstation, poem: Path, neovim: Neovim, state: State
 ) -> None:
     rig.set_up()
@@ -101,7 +101,7 @@ def test_an_editor_that_sleeps_or_is_typed_into_answers(
 
 
 @pytest.mark.thorough
-def test_at_a_hit_enter_prompt_the_edit_passes(rig: GuardedWorkstation, poem: Path, neovim: Neovim) -> None:
+def test_an_edit_passes_at_a_hit_enter_prompt(rig: GuardedWorkstation, poem: Path, neovim: Neovim) -> None:
     rig.set_up("claude", *DEADLINE)
     at_a_hit_enter_prompt(neovim)
 
@@ -115,9 +115,7 @@ def test_at_a_hit_enter_prompt_the_edit_passes(rig: GuardedWorkstation, poem: Pa
 
 
 @pytest.mark.thorough
-def test_set_to_deny_it_is_denied_until_the_prompt_is_answered(
-    rig: GuardedWorkstation, poem: Path, neovim: Neovim
-) -> None:
+def test_unknown_deny_denies_an_edit_at_a_hit_enter_prompt(rig: GuardedWorkstation, poem: Path, neovim: Neovim) -> None:
     rig.set_up("claude", "--unknown", "deny", *DEADLINE)
     at_a_hit_enter_prompt(neovim)
 

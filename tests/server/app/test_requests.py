@@ -69,7 +69,7 @@ async def test_health_is_reported_over_the_socket(server: Server, client: WireCl
     assert health["disk_free_mb"] > 0
 
 
-async def test_topics_are_followed_and_left(server: Server, client: WireClient) -> None:
+async def test_a_client_subscribes_to_and_unsubscribes_from_topics(server: Server, client: WireClient) -> None:
     answer = await client.ask("subscribe", {"topics": ["projects", "approvals"]})
     assert answer["data"]["topics"] == ["approvals", "projects", "stats"]
     assert len(server.core.followers["projects"]) == len(server.core.followers["approvals"]) == 1
@@ -95,7 +95,7 @@ async def test_a_request_without_an_id_gets_an_answer_without_one(client: WireCl
     assert "request_id" not in answer
 
 
-async def test_requests_are_executed_in_their_order(server: Server, client: WireClient) -> None:
+async def test_requests_are_executed_in_order(server: Server, client: WireClient) -> None:
     for number in range(300):
         await client.send("project_create", {"path": f"/{number}"}, request_id=str(number))
     await until(lambda: len(client.received) == 300)
@@ -231,7 +231,7 @@ async def test_an_invalid_message_is_reported_with_its_field(
     assert [type(command) for command in server.core.asked] == [say.ProjectList]
 
 
-async def test_a_wrong_request_keeps_its_id_where_that_can_be_read(server: Server) -> None:
+async def test_an_invalid_request_keeps_its_id_if_it_is_readable(server: Server) -> None:
     answers = await raw(
         server,
         '{"type":"nope","request_id":"a"}',
@@ -338,7 +338,7 @@ async def test_a_binary_message_ends_the_connection_with_1003(server: Server, cl
 # errors from the core
 
 
-async def test_an_error_of_the_core_is_sent_to_its_client(server: Server, client: WireClient) -> None:
+async def test_an_error_from_the_core_reaches_the_client(server: Server, client: WireClient) -> None:
     server.core.fault = ClientError("PROCESS_ACTIVE", "Busy.", details={"run_id": "r1"})
     answer = await client.ask("set_mode", {"mode": "x"}, "p1")
     assert answer["project_id"] == "p1"
@@ -368,7 +368,7 @@ async def test_an_internal_error_reveals_no_details_to_the_client(
         (NotPrivate("/secret/path can't be written."), "FILE_OPERATION"),
     ],
 )
-async def test_what_the_disk_refuses_is_reported_without_a_path(
+async def test_a_disk_error_is_reported_without_a_path(
     server: Server, client: WireClient, fault: Exception, code: str
 ) -> None:
     server.core.fault = fault
@@ -385,7 +385,7 @@ async def test_nothing_is_started_while_the_server_stops(server: Server, client:
     assert server.core.asked == []
 
 
-def test_every_code_says_what_it_means() -> None:
+def test_every_error_code_has_a_meaning() -> None:
     assert all(kind.meaning.endswith(".") for kind in CODES.values())
     with pytest.raises(KeyError):
         ClientError("NO_SUCH_CODE", "x")
@@ -430,7 +430,7 @@ def test_any_text_is_a_command_or_an_error(text: str) -> None:
         say.request_id_of(text)
 
 
-async def test_an_unexpected_error_costs_one_request(
+async def test_an_unexpected_error_fails_only_one_request(
     server: Server, client: WireClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The error is not in the handler: the reply can't be encoded. Requests that are sent later are still executed."""
@@ -451,7 +451,7 @@ async def test_an_unexpected_error_costs_one_request(
     assert correlation_id in record.getMessage()
 
 
-async def test_an_unexpected_error_beside_others_costs_one_request(
+async def test_an_unexpected_error_fails_only_one_slow_request(
     server: Server, client: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(answer: Any, request_id: str | None) -> bytes:

@@ -1,4 +1,4 @@
-"""The parts of a call that a person should check closely."""
+"""The parts of a call that the user should check closely."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def marked(command: str, root: str = ROOT) -> list[tuple[str, str]]:
         ("", []),
     ],
 )
-def test_a_command_is_marked(command: str, expected: list[tuple[str, str]]) -> None:
+def test_risky_parts_of_a_command_are_marked(command: str, expected: list[tuple[str, str]]) -> None:
     assert marked(command) == expected
 
 
@@ -135,7 +135,7 @@ def test_paths_beyond_the_limit_are_marked_as_unchecked() -> None:
     assert (risk.code, command[risk.start : risk.end]) == ("unchecked", "b; tee /etc/passwd")
 
 
-def test_a_url_is_searched_for_hidden_characters_alone() -> None:
+def test_a_url_is_checked_only_for_hidden_characters() -> None:
     assert in_text("https://example.org/sudo", "url") == []
     [risk] = in_text("https://ex\u200bample.org", "url")
     assert (risk.code, risk.start, risk.end) == ("hidden_characters", 10, 11)

@@ -71,7 +71,7 @@ def service() -> Service:
     return Service()
 
 
-def test_the_asking_surface_passes_a_decision_on(service: Service) -> None:
+def test_only_the_asking_surface_receives_the_decision(service: Service) -> None:
     approval = service.requested()
     service.approvals.decide("appr_1", ALLOW, PHONE)
     assert (service.asking.told, service.other.told) == (["allow by phone"], ["closed"])

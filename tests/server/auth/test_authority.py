@@ -210,7 +210,7 @@ async def test_everybody_can_download_the_authority_and_trust_it(tmp_path: Path)
         assert told["authority"] is True
 
 
-async def test_a_missing_authority_is_reported(tmp_path: Path) -> None:
+async def test_downloading_a_missing_authority_is_a_404(tmp_path: Path) -> None:
     async with process_serving(tmp_path / "data", "--no-tls") as server:
         port = int(server.url.rpartition(":")[2].partition("/")[0])
         assert (await asyncio.to_thread(get, port, "/ca.crt", None))[0] == 404

@@ -258,7 +258,7 @@ async def test_refusals_of_many_addresses_are_counted_together(tmp_path: Path, m
         assert limited["what"] == "refusals"
 
 
-async def test_many_refused_connections_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_refused_connections_cause_one_audit_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(entrance, "now", clock)
     async with (

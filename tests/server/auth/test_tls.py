@@ -130,7 +130,7 @@ def test_a_key_of_another_certificate_is_detected(made: Certificate, tmp_path: P
 # a certificate that the owner provides
 
 
-def test_a_given_certificate_is_used_or_refused(made: Certificate, tmp_path: Path) -> None:
+def test_only_a_matching_certificate_and_key_are_accepted(made: Certificate, tmp_path: Path) -> None:
     Certificate(made.certificate, made.key).context()
     other = own_certificate(tmp_path / "other", NAMES)
     for certificate, key in [

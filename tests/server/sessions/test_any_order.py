@@ -278,7 +278,7 @@ def assert_questions(events: list[dict[str, Any]], model: Model, answered: list[
 @example(steps=["execute", "unusable", "server restarted", "mode"])
 @example(steps=["slow to start", "execute", "wait", "kill", "new session", "execute"])
 @given(steps=STEPS)
-def test_each_run_ends_once_and_each_question_is_settled_once(
+def test_each_run_and_each_approval_request_ends_once(
     steps: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     asyncio.run(play(steps, tmp_path_factory.mktemp("order")))

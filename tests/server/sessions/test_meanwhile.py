@@ -78,7 +78,7 @@ async def test_a_mode_and_a_model_chosen_at_once_both_apply(tmp_path: Path, monk
         assert (options.permission_mode, options.model) == ("plan", "haiku")
 
 
-async def test_a_process_that_ends_is_sent_no_further_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_late_choice_applies_only_to_later_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The choice applies to the processes that start after the request was answered."""
     phone = Client()
     async with serving(tmp_path) as server:
@@ -113,7 +113,7 @@ async def test_a_mode_chosen_during_a_start_reaches_the_agent(tmp_path: Path) ->
         assert (server.agent.latest.prompts, server.agent.latest.modes) == (["go"], ["plan"])
 
 
-async def test_a_mode_chosen_while_the_directory_is_examined_reaches_the_agent(
+async def test_a_mode_chosen_during_the_directory_check_is_applied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run's process does not exist yet, and its options have been fixed."""
@@ -143,7 +143,7 @@ async def test_a_mode_chosen_while_the_directory_is_examined_reaches_the_agent(
 # the end of the server
 
 
-async def test_the_servers_end_does_not_start_a_waiting_run(tmp_path: Path) -> None:
+async def test_stopping_the_server_starts_no_waiting_run(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path, Limits(runs_at_once=1, checkpoints=False)) as server:
         first, second, third = [await server.project(phone, name) for name in ("one", "two", "three")]
@@ -157,7 +157,7 @@ def phone_runs(phone: Client) -> list[str]:
     return [one["data"]["run_id"] for one in phone.of_type("accepted")]
 
 
-async def test_the_servers_end_handles_waiting_and_active_runs(
+async def test_stopping_the_server_interrupts_waiting_and_active_runs(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     phone = Client()
@@ -171,7 +171,7 @@ async def test_the_servers_end_handles_waiting_and_active_runs(
 
 
 @pytest.mark.parametrize("how", ["the server ends", "the project is deleted"])
-async def test_a_process_that_is_ending_is_waited_for(
+async def test_an_idle_process_that_does_not_stop_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """An idle process is being stopped, but does not end until it is killed."""
@@ -199,7 +199,9 @@ def limited(process: Process, retry_at: float) -> None:
     process.heard(TurnEnded(ok=False, error="limit reached", code="AGENT_RATE_LIMITED", retry_at=retry_at))
 
 
-async def test_a_resumed_run_that_is_not_stored_is_tried_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_resumed_run_that_cannot_be_stored_is_retried_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     phone = Client()
     monkeypatch.setattr(continuing, "LOOK_SECONDS", 0.005)
     monkeypatch.setattr(continuing, "REFUSED_SECONDS", 0.005)
@@ -276,7 +278,7 @@ def unreadable(directory: Path) -> metadata.Metadata:
     raise metadata.Unreadable("permission denied")
 
 
-async def test_a_project_read_later_has_its_unfinished_run_ended(tmp_path: Path) -> None:
+async def test_a_project_read_later_interrupts_its_unfinished_run(tmp_path: Path) -> None:
     async with read_again(tmp_path) as (server, project):
         assert server.core.projects.get(project).state == "IDLE"
         assert outcomes(server, project) == ["interrupted"]

@@ -167,7 +167,7 @@ async def test_a_recreated_directory_gets_a_new_process(tmp_path: Path) -> None:
         second.ends()
 
 
-async def test_a_link_in_add_dirs_is_followed_at_the_request(tmp_path: Path) -> None:
+async def test_a_link_in_add_dirs_is_resolved_at_the_request(tmp_path: Path) -> None:
     """Pointing the link to another allowed directory while the run is queued has no effect."""
     phone = Client()
     async with serving(tmp_path) as server:
@@ -187,7 +187,7 @@ async def test_a_link_in_add_dirs_is_followed_at_the_request(tmp_path: Path) -> 
         server.agent.latest.ends()
 
 
-async def test_a_restart_with_less_allowed_runs_nothing_outside(tmp_path: Path) -> None:
+async def test_a_restart_with_narrower_roots_runs_nothing_outside(tmp_path: Path) -> None:
     """Uses the real server, and checks its messages to the owner and to a client."""
     (tmp_path / "work" / "inside").mkdir(parents=True)
     (tmp_path / "work" / "outside").mkdir()
@@ -208,7 +208,7 @@ async def test_a_restart_with_less_allowed_runs_nothing_outside(tmp_path: Path) 
     assert (data / "projects" / project).is_dir()
 
 
-def test_where_a_directory_led_is_known_until_it_is_examined_again(tmp_path: Path) -> None:
+def test_a_directorys_target_is_remembered_until_the_next_check(tmp_path: Path) -> None:
     places = Places([tmp_path.resolve()], tmp_path / "data")
     at, elsewhere = tmp_path.resolve() / "at", tmp_path.resolve() / "elsewhere"
     at.mkdir()

@@ -77,7 +77,7 @@ async def test_a_turn_right_after_a_new_session_is_ignored(tmp_path: Path) -> No
         assert len(phone.updates("run_started")) == 1
 
 
-async def test_background_work_may_exceed_the_kept_processes(tmp_path: Path) -> None:
+async def test_background_work_may_exceed_the_limit_on_processes(tmp_path: Path) -> None:
     """The limit does not apply to a process that works in the background, and its run ends all the same."""
     phone = Client()
     async with serving(tmp_path, Limits(warm_processes=0, checkpoints=False)) as server:
@@ -99,7 +99,7 @@ async def scheduled(server: Server, name: str, seconds: float = 600.0) -> Proces
     return process
 
 
-async def test_an_agent_with_an_alarm_is_kept_until_then(tmp_path: Path) -> None:
+async def test_a_process_with_an_alarm_is_kept_until_the_alarm(tmp_path: Path) -> None:
     """Neither the limit on idle processes nor the one on their idle time ends the process, since the agent has reported
     when it continues.
     """
@@ -116,7 +116,7 @@ async def test_an_agent_with_an_alarm_is_kept_until_then(tmp_path: Path) -> None
         await until(lambda: alarm.ended, "the end of the process after its alarm")
 
 
-async def test_an_alarm_during_a_run_is_kept_for_the_moment_after_it(tmp_path: Path) -> None:
+async def test_an_alarm_due_during_a_run_keeps_the_process(tmp_path: Path) -> None:
     """Claude Code begins a scheduled turn only while it is idle, so the process is kept until the turn can begin."""
     phone = Client()
     async with serving(tmp_path, Limits(warm_processes=0, checkpoints=False)) as server:
@@ -160,7 +160,7 @@ class Idle:
         pass
 
 
-async def test_a_failing_check_of_the_memory_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_memory_check_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     looks, errors = list[str](), list[Exception]()
 
     def fails_once() -> float:
@@ -217,7 +217,7 @@ class Kept:
         self.cooled = True
 
 
-async def test_short_memory_ends_processes_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_low_memory_ends_processes_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "LOOK_SECONDS", 0.001)
     looks, short = 0, False
 
@@ -243,7 +243,7 @@ async def test_short_memory_ends_processes_one_by_one(monkeypatch: pytest.Monkey
     assert not three.cooled
 
 
-async def test_short_memory_ends_scheduled_agents_last(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_low_memory_ends_scheduled_agents_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "LOOK_SECONDS", 0.001)
     alarm, other = Kept("alarm", is_scheduled=True), Kept("other")
     enough = True

@@ -56,7 +56,7 @@ def test_records_between_two_numbers(history: History) -> None:
     assert (seqs(page), page.has_more) == (list(range(351, 400)), False)
 
 
-def test_records_after_a_time_without_those_at_it(history: History) -> None:
+def test_records_after_a_time_exclude_those_at_that_time(history: History) -> None:
     assert seqs(history.read(since=at(990))) == list(range(991, 1_001))
     assert seqs(history.read(since=at(990) - timedelta(microseconds=1))) == list(range(990, 1_001))
     assert seqs(history.read(since=at(1_000))) == []
@@ -115,7 +115,7 @@ def test_a_clock_set_back_hides_no_record_from_a_time_cursor(tmp_path: Path) -> 
     assert (again.first_time, again.last_time) == (at(0), at(501))
 
 
-def test_records_of_the_same_moment_all_come_or_none(tmp_path: Path) -> None:
+def test_records_of_the_same_moment_are_all_read_or_none(tmp_path: Path) -> None:
     history = open_history(tmp_path)
     for _ in range(600):
         history.append("claude", b"0", NOON)

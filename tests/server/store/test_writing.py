@@ -201,7 +201,7 @@ def test_the_latest_file_is_linked_and_the_link_is_repaired(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("error", [OSError("no links here"), NotImplementedError()])
-def test_where_there_are_no_links_a_text_file_names_the_latest(tmp_path: Path, error: Exception) -> None:
+def test_without_links_a_text_file_names_the_latest_file(tmp_path: Path, error: Exception) -> None:
     def no_links(target: str, link: str) -> None:
         raise error
 

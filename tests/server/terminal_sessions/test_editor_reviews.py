@@ -141,7 +141,7 @@ async def test_an_internal_error_is_reported_to_the_editor(rig: SocketRig, monke
         )
 
 
-async def test_a_whole_file_is_decided_as_it_was_shown(rig: SocketRig) -> None:
+async def test_deciding_a_whole_file_requires_the_shown_version(rig: SocketRig) -> None:
     one = await changed(rig, "one")
     about: Message = {"project": one.session.project, "decision": "keep", "file": "poem.txt"}
     async with bridge() as line:
@@ -212,7 +212,7 @@ async def directories(line: Line) -> list[str]:
     return sorted([(await asks(line, project=project))["directory"] for project in answer["projects"]])
 
 
-async def test_an_editor_learns_which_reviews_are_about_its_folders(rig: SocketRig) -> None:
+async def test_an_editor_gets_the_reviews_of_its_folders(rig: SocketRig) -> None:
     one, two = await changed(rig, "one"), await changed(rig, "two")
     await At(rig, one.place).begins()
     (rig.folder / "link").symlink_to(two.place)
@@ -228,7 +228,7 @@ async def test_an_editor_learns_which_reviews_are_about_its_folders(rig: SocketR
             assert await directories(line) == [str(at.place) for at in found]
 
 
-async def test_an_editor_keeps_a_whole_review_as_it_was_shown(rig: SocketRig) -> None:
+async def test_keeping_a_whole_review_requires_the_shown_version(rig: SocketRig) -> None:
     one = await changed(rig, "one")
     (one.place / "old.txt").unlink()
     about: Message = {"project": one.session.project, "decision": "keep", "all": True}

@@ -217,7 +217,7 @@ async def test_drafts_that_two_clients_submit_are_typed_once(rig: SocketRig) -> 
         assert await editor.line.receives_nothing()
 
 
-async def test_of_two_simultaneous_submissions_one_is_sent(rig: SocketRig) -> None:
+async def test_only_one_of_two_simultaneous_submissions_is_sent(rig: SocketRig) -> None:
     one = await changed(rig)
     two = await beside(rig)
     async with neovim(rig, CLAUDE, OTHER) as editor:

@@ -50,7 +50,7 @@ def broken_disk(monkeypatch: pytest.MonkeyPatch, number: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("number", "code"), FAULTS.items(), ids=errno.errorcode.get)
-async def test_a_run_that_cannot_be_kept_ends_and_the_next_goes_well(
+async def test_a_run_that_cannot_be_stored_fails_and_the_next_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: str
 ) -> None:
     phone = Client()
@@ -84,7 +84,9 @@ async def test_a_run_that_cannot_be_kept_ends_and_the_next_goes_well(
         assert not server.core.projects.get(id).memory.unfinished
 
 
-async def test_an_approval_that_is_not_stored_has_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_approval_request_that_is_not_stored_has_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Clients need the time to show how long the request has been waiting."""
     phone = Client("phone")
     async with serving(tmp_path) as server:
@@ -98,7 +100,7 @@ async def test_an_approval_that_is_not_stored_has_a_time(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize(("number", "code"), FAULTS.items(), ids=errno.errorcode.get)
-async def test_an_answer_that_cannot_be_written_is_refused(
+async def test_a_decision_that_cannot_be_stored_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: str
 ) -> None:
     """Neither the agent nor another client gets an answer that is not in the history."""

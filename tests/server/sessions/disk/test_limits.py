@@ -115,7 +115,7 @@ def test_low_disk_space_warns_and_a_full_disk_refuses_runs(tmp_path: Path, monke
     assert len(warned) == 2
 
 
-def test_an_unknown_amount_of_space_refuses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_amount_of_free_space_refuses_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(path: object) -> Any:
         raise PermissionError(13, "Permission denied")
 
@@ -130,7 +130,7 @@ def limits(project: int) -> Limits:
     return Limits(checkpoints=False, sizes=Sizes(project, 100 * MB))
 
 
-async def test_clients_are_warned_and_the_next_run_is_refused(tmp_path: Path) -> None:
+async def test_clients_are_warned_before_the_limit_ends_a_run(tmp_path: Path) -> None:
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path, limits(8_000)) as server:
         server.core.follow(["projects"], page)

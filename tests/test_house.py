@@ -31,7 +31,10 @@ PURE = (
     "ide.workspace",
     *(f"core.{name}" for name in ("approval", "errors", "privacy")),
     "transport.http_app",
-    *(f"agents.{name}" for name in ("base", "catalog", "modes", "output", "proposals", "results")),
+    *(
+        f"agents.{name}"
+        for name in ("base", "catalog", "modes", "output", "proposals", "results", "suggestions", "terminal")
+    ),
     *(
         f"agents.{name}"
         for name in (
@@ -48,7 +51,6 @@ PURE = (
     "server.approvals.pending",
     *(f"server.reviews.{name}" for name in ("change_set", "comments", "remembered")),
     *(f"server.sessions.{name}" for name in ("audience", "run", "records")),
-    *(f"server.terminal_sessions.{name}" for name in ("hook_events",)),
     *(
         f"tui.{name}"
         for name in (
@@ -223,13 +225,20 @@ def test_agents_import_each_other_only_through_shared_modules(folder: str) -> No
 
 @pytest.mark.parametrize("row", catalog.ROWS, ids=lambda row: row.name)
 def test_each_row_of_the_catalog_matches_its_folder(row: catalog.Row) -> None:
-    promised = ["driver", *(("hook", "hook_settings") if row.hooks else ())]
+    promised = ["driver", *(("hook", "hook_settings") if row.hooks else ()), *(("terminal",) if row.terminal else ())]
     assert [name for name in promised if f"agents.{row.name}.{name}" not in modules()] == []
     agent = registry.built_in(row.name, None)
     assert (agent.name, agent.asks, agent.own_modes, agent.sees) == (row.name, row.asks, row.own_modes, row.sees)
     if row.hooks:
         assert AGENTS[row.name].name == row.name
         assert (AGENTS[row.name].ask_mode is not None) == row.ask_mode
+
+
+@pytest.mark.parametrize("name", those_in(("server",)))
+def test_the_server_knows_no_agent(name: str) -> None:
+    """It gets all agents from ``agents.registry``."""
+    folders = tuple(f"agents.{folder}" for folder in agent_folders())
+    assert [other for other in known(name) if belongs(other, folders)] == []
 
 
 def test_no_module_compares_with_an_agents_name() -> None:

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
+from drawbridge.agents.claude import terminal
 from drawbridge.guard import calls, find, report
-from drawbridge.server.terminal_sessions import questions
 from drawbridge.transport import private_socket
 from tests.waiting import PATIENCE
 
@@ -280,7 +280,7 @@ def test_a_workflow_subagents_request_has_no_time_limit(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The subagent's dialog is already in the terminal."""
-    assert report.OWN_DIALOG == questions.OWN_DIALOG
+    assert report.OWN_DIALOG == terminal.OWN_DIALOG
     monkeypatch.setattr(report, "SUBAGENT_SECONDS", 0.05)
     answering = threading.Timer(0.5, server.answer, [ALLOW])
     answering.start()

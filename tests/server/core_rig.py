@@ -16,6 +16,7 @@ from msgspec import Raw
 from drawbridge.agents import base
 from drawbridge.agents.claude import prompts, reports
 from drawbridge.agents.output import session_id_of
+from drawbridge.agents.registry import terminal_agents
 from drawbridge.server.app import blobs
 from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.app.core import Core
@@ -282,6 +283,7 @@ class Server:
             limits or QUIET,
             "off",
             Ceilings(),
+            terminal_agents=terminal_agents(),
             broadcast=broadcast,
             notices=self.noticed.append,
             audit=self.audited.append,

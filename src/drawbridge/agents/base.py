@@ -15,6 +15,10 @@ from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Raw, Struct, field
 
+LEAVING_PLAN: Final = "ExitPlanMode"
+"""The name under which every driver reports the tool by which its agent asks to leave plan mode: that of Claude Code's
+tool."""
+
 
 class Options(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The options of a run, named as in the client protocol. For an option that is not set or empty, the agent's

@@ -18,6 +18,7 @@ from drawbridge.agents import catalog
 from drawbridge.agents.acp.driver import Acp
 from drawbridge.agents.base import Agent
 from drawbridge.agents.command.driver import Command
+from drawbridge.agents.terminal import TerminalAgent
 
 VERSION: Final = re.compile(r"\d{1,6}\.\d{1,6}\.\d{1,6}([-+.][0-9A-Za-z.+-]{1,40})?")
 
@@ -50,6 +51,12 @@ def built_in(name: str, path: str | None) -> Agent:
     driver = importlib.import_module(f"drawbridge.agents.{name}.driver")
     agent: Agent = driver.agent(path)
     return agent
+
+
+def terminal_agents() -> dict[str, TerminalAgent]:
+    """Name → agent, for the agents whose hooks report their sessions in terminals."""
+    names = [row.name for row in catalog.ROWS if row.terminal]
+    return {name: importlib.import_module(f"drawbridge.agents.{name}.terminal").agent() for name in names}
 
 
 def with_image_input(known: Mapping[str, Agent]) -> list[str]:

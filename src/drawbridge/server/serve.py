@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from drawbridge.agents.registry import agents, missing, programs, with_image_input
+from drawbridge.agents.registry import agents, missing, programs, terminal_agents, with_image_input
 from drawbridge.core.errors import DrawbridgeError, NoPort, NotWritable, ServerRunning
 from drawbridge.core.private_files import make_private_directory
 from drawbridge.core.tasks import BackgroundTasks
@@ -131,6 +131,7 @@ async def _serve(
         plan.fsync,
         plan.ceilings,
         plan.retention,
+        terminal_agents=terminal_agents(),
         privacy=plan.privacy,
         broadcast=writers.broadcast,
         notices=notifier.published,

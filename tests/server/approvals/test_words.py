@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 from msgspec import Raw
 
 from drawbridge.agents.base import Form, Proposal
-from drawbridge.agents.claude.prompts import remembered
+from drawbridge.agents.suggestions import remembered
 from drawbridge.server.approvals.words import LONGEST_PATH, MOST_RISKS, Words, words
 from drawbridge.server.events import ApprovalRequested
 

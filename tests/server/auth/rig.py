@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from drawbridge.agents.demo.driver import Demo
+from drawbridge.agents.registry import terminal_agents
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.app.blobs import Blobs
 from drawbridge.server.app.clients import Clients
@@ -61,6 +62,7 @@ class Server:
             limits,
             "off",
             Ceilings(),
+            terminal_agents=terminal_agents(),
             broadcast=writers.broadcast,
             notices=lambda announced: None,
             audit=lambda announced: None,

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from drawbridge.agents.base import ModeChanged, Options
-from drawbridge.agents.claude.prompts import remembered
 from drawbridge.agents.modes import BYPASS
+from drawbridge.agents.suggestions import remembered
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import ceilings as rules
 from drawbridge.server.sessions.ceilings import COVERED, HARMLESS, Ceilings, check_allowed

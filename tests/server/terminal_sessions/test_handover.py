@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from drawbridge.agents.terminal import HookEvent
 from drawbridge.core.errors import NotPrivate
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.terminal_sessions import handover, hook_events, shared_comments
+from drawbridge.server.terminal_sessions import handover, shared_comments
 from drawbridge.server.terminal_sessions import prompts as prompts_module
 from drawbridge.transport import private_socket
 
@@ -264,7 +265,7 @@ async def test_a_restart_never_hands_comments_over_twice(tmp_path: Path) -> None
         (id,) = await leaves(at)
         found = rig.server.core.terminal_sessions.find(at.session.project)
         assert found is not None
-        assert found.handover.give(hook_events.HookEvent("Stop", at.session.id, str(at.place))) is not None
+        assert found.handover.give(HookEvent("Stop", at.session.id, str(at.place))) is not None
     async with serving(tmp_path) as rig:
         at.session.at(rig)
         at.rig = rig

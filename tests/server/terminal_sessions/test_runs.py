@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.terminal_sessions import process_file, questions
+from drawbridge.agents.claude import process_file
+from drawbridge.server.terminal_sessions import questions
 from drawbridge.server.terminal_sessions import reports as reports_module
 from drawbridge.server.terminal_sessions import session as session_module
 from drawbridge.server.terminal_sessions import turn as turn_module

@@ -22,6 +22,7 @@ from drawbridge.agents.base import Earlier, EarlierMessage
 from drawbridge.agents.claude import schedule, transcript
 from drawbridge.agents.claude.sessions import file_of, known
 from drawbridge.agents.reported import decoded, moment_of
+from drawbridge.agents.terminal import Message, Prompt
 
 CHUNK: Final = 256 * 1024
 SEARCHED_BYTES: Final = 16 * 1024 * 1024
@@ -162,9 +163,9 @@ def _moment(line: bytes) -> datetime | None:
 
 def _message(line: bytes, session_id: str, moment: datetime) -> EarlierMessage | None:
     match transcript.entry(line, session_id):
-        case transcript.Prompt(uuid, turn, text):
+        case Prompt(uuid, turn, text):
             return EarlierMessage(moment, uuid, prompt=text, turn=turn or uuid)
-        case transcript.Message(uuid, data):
+        case Message(uuid, data):
             return EarlierMessage(moment, uuid, line=data)
         case _:
             return None

@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from drawbridge.agents.base import Agent, AgentUnusable, Attachment, Decision, Options
+from drawbridge.agents.terminal import TerminalAgent
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.privacy import Privacy
 from drawbridge.core.tasks import BackgroundTasks
@@ -79,13 +80,15 @@ class Core:
         ceilings: Ceilings,
         retention: Retention = Retention(),  # noqa: B008 - frozen
         *,
+        terminal_agents: Mapping[str, TerminalAgent],
         privacy: Privacy = Privacy(),  # noqa: B008 - never changed
         broadcast: Broadcast,
         notices: Handler,
         audit: Handler,
         find_unsaved: FindUnsaved = no_editors,
     ) -> None:
-        """``privacy``: the files that clients do not see. ``broadcast`` sends a frame to many clients. ``notices`` and
+        """``terminal_agents``: the agents whose hooks report their sessions in terminals, by name. ``privacy``: the files that
+        clients do not see. ``broadcast`` sends a frame to many clients. ``notices`` and
         ``audit`` receive the events for notifications and for the audit log."""
         self.audience = Audience(broadcast)
         self.metrics = RunMetrics()
@@ -105,7 +108,7 @@ class Core:
         memory = self.processes.memory
         self.all_sessions = Sessions(self.disk)
         self.terminal_sessions = TerminalSessions(
-            data, self.surfaces, self.disk, self.grants, limits, memory, fsync, self.all_sessions
+            data, self.surfaces, self.disk, self.grants, limits, memory, fsync, self.all_sessions, terminal_agents
         )
         self.projects = Projects(
             data,

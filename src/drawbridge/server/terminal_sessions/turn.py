@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Final
 
 from drawbridge.agents import base
-from drawbridge.server.terminal_sessions.hook_events import SUBAGENT, Task
+from drawbridge.agents.terminal import SUBAGENT, Task
 
 TASK_SECONDS: Final = 600.0
 """Seconds for which background tasks that are not subagents keep a run open after the agent has stopped, or after

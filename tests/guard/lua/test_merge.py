@@ -263,7 +263,7 @@ async def test_any_change_results_in_the_merged_text(at: Workstation, old: str, 
     assert await merged(at, path, new) == {"merged": True}
 
     found = await at.asks("buffer_text", file_path=path)
-    assert found["text"] == (new if new else found["text"])
+    assert not new or found["text"] == new
     assert new or await at.text() == [""]
 
 

@@ -74,6 +74,8 @@ class Projects:
         """``open_in_terminal`` returns whether a terminal session has a conversation open now."""
         self.quarantined: list[str] = []
         """The names of the project directories that were moved to quarantine, for the owner."""
+        self._not_moved: list[str] = []
+        """The names of the damaged project directories that could not be moved to quarantine."""
         self._data = data
         self._surfaces = surfaces
         self._disk = disk
@@ -179,6 +181,7 @@ class Projects:
                 for name in sorted(self._unreadable)
             ),
             *(f"The project in {name} was damaged and has been quarantined." for name in self.quarantined),
+            *(f"The project in {name} is damaged, and could not be quarantined." for name in self._not_moved),
         ]
 
     def _open(self, directory: Path, others: Iterable[ManagedSession]) -> ManagedSession:
@@ -280,12 +283,16 @@ class Projects:
         await asyncio.gather(*(project.close(reason) for project in self))
 
     def _quarantine(self, directory: Path, why: str) -> None:
-        logger.error("the project in %s can't be read (%s); it was moved to quarantine", directory.name, why)
+        name = directory.name
         try:
-            os.replace(directory, self._data / "quarantine" / f"{directory.name}-{time.time_ns()}")
+            os.replace(directory, self._data / "quarantine" / f"{name}-{time.time_ns()}")
         except OSError as error:
-            logger.error("%s could not be moved: %s", directory.name, (error.strerror or "unknown reason").lower())
-        self.quarantined.append(directory.name)
+            reason = (error.strerror or "unknown reason").lower()
+            logger.error("the project in %s is damaged (%s), and can't be moved to quarantine: %s", name, why, reason)
+            self._not_moved.append(name)
+        else:
+            logger.error("the project in %s is damaged (%s); it was moved to quarantine", name, why)
+            self.quarantined.append(name)
 
     async def empty_trash(self) -> None:
         """Removes what was deleted more than 7 days ago, with the projects' checkpoints."""

@@ -211,7 +211,7 @@ async def test_a_project_that_cannot_be_quarantined_is_harmless(
     monkeypatch.setattr(os, "replace", fail)
     async with serving(tmp_path) as server:
         assert len(server.core.projects) == 0
-        assert server.core.problems() == ["The project in proj_1 was damaged and has been quarantined."]
+        assert server.core.problems() == ["The project in proj_1 is damaged, and could not be quarantined."]
 
 
 # a small disk that is really full

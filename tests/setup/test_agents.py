@@ -304,6 +304,7 @@ def test_an_event_that_is_not_a_list_is_reported(setup: Setup) -> None:
     assert said.code == 2
     assert "hooks.AfterTool is an object, not a list" in said.errors
     assert not stub("gemini").exists()
+    assert settings_file("gemini").read_text() == '{"hooks": {"AfterTool": {}}}'
 
 
 COMMENTED = """\

@@ -166,7 +166,7 @@ local function installed(agent, program)
   if vim.fn.executable(program) == 1 then
     return true
   elseif program == agent then
-    message.answer(('drawbridge: %s is not installed: %s'):format(agent, cli.agents[agent].install), 'error')
+    message.answer(('drawbridge: no %s; %s'):format(agent, cli.agents[agent].install), 'error')
   else
     message.answer(("drawbridge: %s can't be run (%s)"):format(program, cli.agents[agent].option), 'error')
   end

@@ -263,7 +263,7 @@ class TestGemini:
         start(editor)
         editor.lua("vim.env.PATH = '/nowhere'")
         editor.command("DrawbridgeGemini")
-        editor.says("drawbridge: gemini is not installed: npm install -g @google/gemini-cli")
+        editor.says("drawbridge: no gemini; npm install -g @google/gemini-cli")
 
     def test_a_custom_command_that_cannot_run_is_named(self, editor: Neovim) -> None:
         start(editor, gemini="command = '/opt/my gemini'")
@@ -444,7 +444,7 @@ class TestMissing:
         start(editor)
         editor.lua("vim.env.PATH = '/nowhere'")
         editor.command("DrawbridgeClaude")
-        editor.says("drawbridge: claude is not installed: npm install -g @anthropic-ai/claude-code")
+        editor.says("drawbridge: no claude; npm install -g @anthropic-ai/claude-code")
         assert editor.lua("return #vim.api.nvim_list_wins()") == 1
 
     def test_a_custom_command_that_cannot_run_is_named(self, editor: Neovim) -> None:

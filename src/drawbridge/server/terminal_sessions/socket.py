@@ -142,9 +142,9 @@ class PrivateSocket:
         surface = HookSurface(peer, hook, agent)
         try:
             event = agent.event(hook.payload)
-        except ValueError:
+        except ValueError as error:
             surface.closed()
-            raise
+            raise ValueError(f"a hook of {name!r}: {error}") from None
         if self._sessions.closed:
             await reader.read()  # the hook reconnects to the next server
             return

@@ -121,6 +121,7 @@ async def ours(directory: Path, listener: socket.socket, tls: ssl.SSLContext | N
         Limits(),
         "second",
         Ceilings(),
+        terminal_agents={},
         broadcast=writers.broadcast,
         notices=lambda announced: None,
         audit=lambda announced: None,

@@ -42,6 +42,7 @@ from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.serve import terms
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.places import Places
 from drawbridge.transport.http_server import HttpServer
 
 WARM = 200
@@ -114,12 +115,13 @@ async def ours(directory: Path, listener: socket.socket, tls: ssl.SSLContext | N
     writers = Writers()
     core = Core(
         directory / "data",
-        [directory],
+        Places([directory], directory / "data"),
         {"demo": Demo()},
         blobs,
         Limits(),
         "second",
         Ceilings(),
+        terminal_agents={},
         broadcast=writers.broadcast,
         notices=lambda announced: None,
         audit=lambda announced: None,

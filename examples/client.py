@@ -2,8 +2,9 @@
 
     python examples/client.py URL DATA_DIRECTORY PROJECT_DIRECTORY AGENT PROMPT
 
-`drawbridge serve` shows the URL and the data directory, which contains the token. Requires the package `websockets`.
-After a lost connection, it reconnects by itself and continues after the last message that it has seen.
+`drawbridge serve` shows the URL and the data directory, which contains the token. Requires the `websockets` package.
+If the connection is lost, the client reconnects automatically and continues after the last message that it has
+received.
 """
 
 import asyncio

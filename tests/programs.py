@@ -2,8 +2,8 @@
 
 The environment can name some of them (``DRAWBRIDGE_TEST_NVIMS``: paths, separated by colons;
 ``DRAWBRIDGE_TEST_CLAUDE``, ``DRAWBRIDGE_TEST_GEMINI`` and ``DRAWBRIDGE_TEST_CODEX``: one path;
-``DRAWBRIDGE_TEST_ACP``: a folder). The others are looked up in ``.cache/programs`` (``make programs``), on PATH, or in
-both. A test whose program is missing is skipped with a message that names it; with
+``DRAWBRIDGE_TEST_ACP``: a folder). A program that it does not name is looked up in ``.cache/programs`` (``make
+programs``), on PATH, or in both. A test whose program is missing is skipped with a message that names it; with
 ``DRAWBRIDGE_REQUIRE_PROGRAMS=1``, as in CI, it fails.
 """
 

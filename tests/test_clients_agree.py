@@ -136,27 +136,27 @@ def page() -> Any:
 
 
 @pytest.mark.parametrize("number", range(len(ANSWERS)), ids=[str(one.get("reason", one)) for one in ANSWERS])
-def test_a_settled_approval_has_one_sentence(number: int) -> None:
+def test_clients_describe_a_resolved_approval_the_same_way(number: int) -> None:
     assert page()["answers"][number] == wording.settled_words(ANSWERS[number], REQUEST)
 
 
 @pytest.mark.parametrize("number", range(len(PROJECTS)))
-def test_the_state_of_a_project_has_one_name(number: int) -> None:
+def test_clients_name_the_state_of_a_project_the_same_way(number: int) -> None:
     assert page()["states"][number] == wording.project_state(PROJECTS[number])
 
 
-def test_the_end_of_a_limit_has_one_name() -> None:
+def test_clients_name_the_end_of_a_limit_the_same_way() -> None:
     assert page()["limits"] == [wording.lifted(one, datetime.now(UTC)) for one in LIMITS]
 
 
 @pytest.mark.parametrize("number", range(len(HUNKS)))
-def test_a_hunk_of_a_review_has_one_description(number: int) -> None:
+def test_clients_describe_a_hunk_the_same_way(number: int) -> None:
     file, hunk = HUNKS[number]
     words = [review_words.title(hunk), review_words.words(file, hunk), review_words.words(file, None)]
     assert page()["hunks"][number] == words
 
 
-def test_the_fate_of_a_hunk_has_one_sentence() -> None:
+def test_clients_describe_a_decided_hunk_the_same_way() -> None:
     assert page()["gone"] == [review_words.gone_words(**one) for one in GONE]
 
 
@@ -179,7 +179,7 @@ console.log(JSON.stringify({
 """
 
 
-def test_the_vs_code_extension_has_the_words_of_the_other_clients() -> None:
+def test_vs_code_describes_reviews_like_the_other_clients() -> None:
     files = [{**FILE, **one} for one in FILES]
     asked = json.dumps({"files": files, "gone": GONE, "hunks": HUNKS, "refused": REFUSED})
     command = [
@@ -205,12 +205,12 @@ def test_the_vs_code_extension_has_the_words_of_the_other_clients() -> None:
     }
 
 
-def test_the_lines_of_a_comment_have_one_name() -> None:
+def test_clients_name_the_lines_of_a_comment_the_same_way() -> None:
     words = [review_words.lines_words(one["side"], one["line"], one["end_line"]) for one in PLACES]
     assert page()["places"] == words
 
 
-def test_a_suggestion_is_the_same_text() -> None:
+def test_clients_write_a_suggestion_the_same_way() -> None:
     found = [
         [review_words.suggested_field(one), *(review_words.suggested_text(one, text) for text in ("x\ny", ""))]
         for one in QUOTES
@@ -219,8 +219,8 @@ def test_a_suggestion_is_the_same_text() -> None:
 
 
 @pytest.mark.parametrize("file", SENTENCES)
-def test_the_page_has_the_sentences_about_comments_commits_and_pushes(file: str) -> None:
-    """These texts are in functions that need a browser, so the test looks for them in the source."""
+def test_the_web_ui_has_the_sentences_of_the_other_clients(file: str) -> None:
+    """The texts in ``SENTENCES`` are in functions that need a browser, so the test looks for them in the source."""
     source = "".join((ROOT / "web" / "src" / "review" / file).read_text().split())
     missing = [words for words in SENTENCES[file] if "".join(words.split()) not in source]
     assert missing == []

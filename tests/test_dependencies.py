@@ -62,5 +62,5 @@ def test_every_dependency_has_a_minimum() -> None:
     assert [one for one in declared().values() if ">=" not in one] == []
 
 
-def test_libraries_with_private_use_have_a_maximum() -> None:
+def test_libraries_whose_private_parts_are_used_have_a_maximum() -> None:
     assert [name for name in ("textual", "websockets") if not re.search(r",<\d", declared()[name])] == []

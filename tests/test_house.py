@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 
 IO_LIBRARIES = {"asyncio", "multiprocessing", "select", "selectors", "socket", "ssl", "subprocess", "threading"}
-TYPES = {"collections.abc", "collections.abc.Mapping", "typing", "typing.Any"}
+TYPES = {"collections.abc", "typing", "typing.Any"}
+TYPES |= {f"collections.abc.{name}" for name in ("Iterable", "Mapping", "Sequence")}
 """Names that are imported only for types."""
 
 PURE = (
@@ -31,7 +32,10 @@ PURE = (
     "ide.workspace",
     *(f"core.{name}" for name in ("approval", "errors", "privacy")),
     "transport.http_app",
-    *(f"agents.{name}" for name in ("base", "catalog", "modes", "output", "proposals", "results")),
+    *(
+        f"agents.{name}"
+        for name in ("base", "catalog", "modes", "output", "proposals", "results", "suggestions", "terminal")
+    ),
     *(
         f"agents.{name}"
         for name in (
@@ -48,7 +52,6 @@ PURE = (
     "server.approvals.pending",
     *(f"server.reviews.{name}" for name in ("change_set", "comments", "remembered")),
     *(f"server.sessions.{name}" for name in ("audience", "run", "records")),
-    *(f"server.terminal_sessions.{name}" for name in ("hook_events",)),
     *(
         f"tui.{name}"
         for name in (
@@ -149,7 +152,7 @@ def reached(name: str) -> set[str]:
     return found
 
 
-def test_no_modules_import_each_other() -> None:
+def test_imports_between_modules_have_no_cycles() -> None:
     """Imports in functions and imports only for types count as well. ``CycleError`` names the modules of the cycle."""
     TopologicalSorter({name: known(name) for name in modules()}).prepare()
 
@@ -173,7 +176,7 @@ def test_shared_modules_import_no_job(name: str) -> None:
 
 
 def test_only_commands_import_commands() -> None:
-    """The typed settings are below the jobs, so that no module has to import its command."""
+    """A module that needs a command's settings imports them from ``drawbridge.settings``, not from the command."""
     others = [name for name in modules() if not belongs(name, ("cli", "__main__"))]
     assert [name for name in others if any(belongs(other, ("cli",)) for other in known(name))] == []
 
@@ -191,7 +194,7 @@ def test_the_guard_imports_only_what_setup_copies(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [f"agents.{row.name}.hook" for row in catalog.ROWS if row.hooks])
-def test_an_agents_hook_module_imports_nothing(name: str) -> None:
+def test_an_agents_hook_module_imports_only_types(name: str) -> None:
     assert set(imports(modules()[name])) - TYPES <= {"__future__", "__future__.annotations"}
 
 
@@ -222,14 +225,21 @@ def test_agents_import_each_other_only_through_shared_modules(folder: str) -> No
 
 
 @pytest.mark.parametrize("row", catalog.ROWS, ids=lambda row: row.name)
-def test_each_row_of_the_catalog_has_the_folder_it_promises(row: catalog.Row) -> None:
-    promised = ["driver", *(("hook", "hook_settings") if row.hooks else ())]
+def test_each_row_of_the_catalog_matches_its_folder(row: catalog.Row) -> None:
+    promised = ["driver", *(("hook", "hook_settings") if row.hooks else ()), *(("terminal",) if row.terminal else ())]
     assert [name for name in promised if f"agents.{row.name}.{name}" not in modules()] == []
     agent = registry.built_in(row.name, None)
     assert (agent.name, agent.asks, agent.own_modes, agent.sees) == (row.name, row.asks, row.own_modes, row.sees)
     if row.hooks:
         assert AGENTS[row.name].name == row.name
         assert (AGENTS[row.name].ask_mode is not None) == row.ask_mode
+
+
+@pytest.mark.parametrize("name", those_in(("server",)))
+def test_the_server_knows_no_agent(name: str) -> None:
+    """It gets all agents from ``agents.registry``."""
+    folders = tuple(f"agents.{folder}" for folder in agent_folders())
+    assert [other for other in known(name) if belongs(other, folders)] == []
 
 
 def test_no_module_compares_with_an_agents_name() -> None:
@@ -281,7 +291,7 @@ def test_a_folder_of_the_server_imports_only_those_below_it(floor: int) -> None:
         assert [other for other in known_here if not belongs(other, below)] == [], name
 
 
-def test_modules_for_agents_and_editors_never_meet() -> None:
+def test_agent_and_editor_modules_do_not_import_each_other() -> None:
     for name in those_in(AGENT_DIALECTS):
         assert [other for other in reached(name) if belongs(other, EDITOR_DIALECTS)] == [], name
     for name in those_in(EDITOR_DIALECTS):
@@ -334,7 +344,7 @@ def loose_tasks(tree: ast.Module) -> set[str]:
 
 @pytest.mark.parametrize("name", sorted(modules()))
 def test_every_task_has_an_owner(name: str) -> None:
-    """An exception that is no longer needed fails the test as well, and must be removed from the list."""
+    """An entry of ``LOOSE_TASKS`` that the module no longer contains fails the test as well, and must be removed."""
     assert loose_tasks(parsed(modules()[name])) == LOOSE_TASKS.get(name, set())
 
 
@@ -370,8 +380,8 @@ def endless_loops(tree: ast.Module) -> list[int]:
 
 
 @pytest.mark.parametrize("name", those_in(("server",)))
-def test_periodic_work_of_the_server_survives_an_error(name: str) -> None:
-    """``BackgroundTasks.repeat`` starts the next round after an error. Any other loop would not run until a restart."""
+def test_the_server_has_no_endless_loops_that_sleep(name: str) -> None:
+    """After an error, ``BackgroundTasks.repeat`` starts the next round; any other loop would not run again."""
     assert endless_loops(parsed(modules()[name])) == []
 
 
@@ -415,7 +425,7 @@ def assigned_from_outside(name: str) -> set[str]:
     return found
 
 
-def test_no_object_of_the_server_is_completed_from_outside() -> None:
+def test_no_server_object_gets_attributes_from_outside() -> None:
     """An object is complete when its constructor returns. A part that is set later can be forgotten unnoticed."""
     found = set(chain.from_iterable(map(assigned_from_outside, those_in(("server",)))))
     assert sorted(found - set(ASSIGNED_FROM_OUTSIDE)) == []
@@ -433,7 +443,7 @@ def test_the_tree_in_the_docstring_of_errors_is_complete() -> None:
     assert [(len(indent) // 4, name) for indent, name in drawn] == really
 
 
-def test_every_error_code_is_explained_and_no_other() -> None:
+def test_the_errors_page_explains_exactly_the_error_codes() -> None:
     page = (ROOT / "docs" / "errors.md").read_text()
     explained = re.findall(r"^\| `(\w+)` \| (\d) \|", page, re.MULTILINE)
     raised = [cls for cls in error_classes() if len(error_classes(cls)) == 1]
@@ -451,7 +461,7 @@ def written_files() -> Iterator[Path]:
             yield file
 
 
-def test_no_file_names_this_machine_or_a_package_registry() -> None:
+def test_no_file_contains_the_checkouts_path_or_a_registry() -> None:
     hosts = [name + ".org" for name in ("pypi", "pythonhosted", "npmjs", "debian")]
     for file in written_files():
         text = file.read_text(errors="replace")
@@ -561,7 +571,6 @@ OTHER_TESTS = {
 """Folders of tests/ without a source folder of the same name, each with what it tests."""
 
 TESTED_ELSEWHERE = {
-    "agents/codex": "tests/agents/test_one_shot.py",
     "agents/command": "tests/agents/test_one_shot.py",
 }
 """Source folders that have no test folder or test file of the same name, each with the file that tests it."""

@@ -28,7 +28,7 @@ FOLDER = {
 import os
 from drawbridge.agents import catalog, process
 from drawbridge.agents.attached import is_text
-from drawbridge.agents.environment import environment, program
+from drawbridge.agents.environment import environment
 from drawbridge.agents.one_shot import OneShot, Turn
 
 ROW = catalog.AGENTS["pelican"]
@@ -42,7 +42,7 @@ class Pelican:
         self._path = path or ROW.program
 
     async def start(self, launch, heard):
-        command = [program(self.name, self._path, os.environ, ROW.title)]
+        command = [await process.program(self.name, self._path, os.environ, ROW.title)]
         variables = environment(os.environ, launch.directory, launch.mark)
         dialect = Turn(ROW.title)
         return await process.start(
@@ -159,7 +159,7 @@ async def test_the_server_lists_it_and_runs_it(tmp_path: Path) -> None:
         assert {"type": "assistant", "fish": "Catch one"} in said
 
 
-def test_its_program_can_be_named() -> None:
+def test_its_program_can_be_set() -> None:
     problems = run(
         "-c",
         "from drawbridge.agents.registry import Named, missing, problems\n"

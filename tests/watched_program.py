@@ -56,15 +56,15 @@ def install(report: int) -> None:
         if event.startswith(EVENTS) and event not in HARMLESS:
             found(event, sys._getframe(1))
 
-    def noted(call: Callable[[int], None]) -> Callable[[int], None]:
-        def noting(descriptor: int) -> None:
+    def noted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def noting(*arguments: Any, **options: Any) -> Any:
             found(f"os.{call.__name__}", sys._getframe(1))
-            call(descriptor)
+            return call(*arguments, **options)
 
         return noting
 
     # Python raises no audit event for these calls.
-    for name in ("fsync", "fdatasync"):
+    for name in ("fsync", "fdatasync", "stat", "lstat", "readlink", "access", "statvfs"):
         setattr(os, name, noted(getattr(os, name)))
     sys.addaudithook(hook)
 

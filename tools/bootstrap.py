@@ -76,7 +76,7 @@ def _venv_commands(directory: Path) -> list[list[str]]:
 
 
 def run(command: list[str]) -> None:
-    """Runs ``command`` in the project's root; its output is shown. Raises ``SetupError`` if it fails."""
+    """Runs ``command`` in the root of the checkout; its output is shown. Raises ``SetupError`` if it fails."""
     try:
         subprocess.run(command, cwd=ROOT, check=True, stdin=subprocess.DEVNULL)
     except subprocess.CalledProcessError as error:

@@ -30,7 +30,9 @@ GUARD_LUA = ROOT / "src" / "drawbridge" / "guard" / "lua"
 
 
 def check() -> None:
-    """Runs the checks. Raises ``SystemExit`` with the exit code of the first program that finds something."""
+    """Runs the checks. Raises ``SystemExit`` with the exit code of the first program that finds something, and
+    ``SetupError`` if a program is missing and DRAWBRIDGE_REQUIRE_PROGRAMS is 1.
+    """
     if _has("the checkers of JavaScript and Lua", CHECKERS.exists(), "make programs"):
         for script in sorted((ROOT / "extensions").rglob("*.js")):
             _run([_node(), "--check", str(script)])

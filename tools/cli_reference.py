@@ -96,7 +96,7 @@ def setting_row(command: str, setting: Setting) -> str:
 
 
 def target_rows(targets: dict[str, argparse.ArgumentParser]) -> Iterator[str]:
-    """The rows for the targets' flags; a flag that more targets have comes first. The guard's settings are left out,
+    """The rows for the targets' flags, beginning with the flags that most targets share. The guard's settings are left out,
     because they have their own table."""
     seen = {flag.dest: flag for parser in targets.values() for flag in flags(parser, settings_of("hook"))}
     of = {dest: [name for name, parser in targets.items() if dest in map(_dest, flags(parser, ()))] for dest in seen}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Puts the Agent Client Protocol adapters of Claude Code and Codex, the versions that the tests know, into DIR. NODE runs them:
+# Installs the ACP adapters of Claude Code and Codex into DIR, in the versions that the tests use. NODE runs them:
 #
 #     tools/install-acp.sh DIR NODE  ->  DIR/claude-agent-acp, DIR/codex-acp
 #

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Puts Claude Code's command line, the version that the tests know, into DIR:
+# Installs the Claude Code CLI into DIR, in the version that the tests use:
 #
 #     tools/install-claude.sh DIR  ->  DIR/claude
 #
-# The program is one native binary in a package for each platform, of which npm picks the fitting one. Its install
-# script would only copy that binary, and newer npm clients run no such scripts: so none is run, and DIR/claude is a link.
+# The program is a native binary, with a package for each platform; npm chooses the package. The install script would
+# only copy that binary, and newer versions of npm run no install scripts, so DIR/claude is a link to the binary.
 set -Eeuo pipefail
 
 version=2.1.332
@@ -16,7 +16,7 @@ dir=$(cd "$1" && pwd)
 fail() { echo "install-claude.sh: $*" >&2; exit 1; }
 trap 'fail "stopped in line $LINENO; run it again to start over."' ERR
 
-answer() ( # what DIR/claude says of itself, with a home of its own
+answer() ( # the version that DIR/claude reports, run with an empty home directory
   HOME=$(mktemp -d)
   trap 'rm -rf "$HOME"' EXIT
   export HOME CLAUDE_CONFIG_DIR="$HOME/.claude" DISABLE_AUTOUPDATER=1

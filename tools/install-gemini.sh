@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Puts Gemini CLI, the version that the tests know, into DIR; it is run by NODE (tools/install-node.sh):
+# Installs Gemini CLI into DIR, in the version that the tests use. NODE (tools/install-node.sh) runs it:
 #
 #     tools/install-gemini.sh DIR NODE  ->  DIR/gemini
 #
-# No install script is run: those build native helpers (a terminal for its shell tool, a keyring) that it does without.
+# No install scripts are run: they only build native helpers that Gemini CLI can do without (a terminal for its shell
+# tool, a keyring).
 set -Eeuo pipefail
 
 version=0.61.0
@@ -17,7 +18,7 @@ node=$(cd "$(dirname "$2")" && pwd)/$(basename "$2")
 fail() { echo "install-gemini.sh: $*" >&2; exit 1; }
 trap 'fail "stopped in line $LINENO; run it again to start over."' ERR
 
-answer() ( # what DIR/gemini says of itself, with a home of its own
+answer() ( # the version that DIR/gemini reports, run with an empty home directory
   HOME=$(mktemp -d)
   trap 'rm -rf "$HOME"' EXIT
   export HOME GEMINI_CLI_NO_RELAUNCH=true

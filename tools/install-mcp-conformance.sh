@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Puts the MCP conformance suite, the version that the tests know, into DIR; it is run by NODE (tools/install-node.sh):
+# Installs the MCP conformance suite into DIR, in the version that the tests use. NODE (tools/install-node.sh) runs it:
 #
 #     tools/install-mcp-conformance.sh DIR NODE  ->  DIR/conformance
 set -Eeuo pipefail

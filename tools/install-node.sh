@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Puts the Node.js that the other programs of the tests run on into DIR, whatever the system's own is:
+# Installs the Node.js that the tests' other programs run on into DIR, whichever version the system has:
 #
 #     tools/install-node.sh DIR  ->  DIR/node
 #
-# The Node.js of a Debian may be too old for them. npm has each release as a package for each platform; no install script
-# is run.
+# Debian's Node.js may be too old for them. npm has a package of each release for each platform. No install script is
+# run.
 set -Eeuo pipefail
 
 version=22.23.3

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Puts the Neovim of another Debian suite into DIR, beside the system's and without touching it:
+# Installs the Neovim of another Debian suite into DIR. The system's own Neovim is not changed:
 #
 #     tools/install-nvim.sh DIR SUITE        (trixie: 0.10, forky: 0.12 or newer)  ->  DIR/nvim
 #
-# Neovim and all its libraries, glibc included, are downloaded by apt into DIR, unpacked there, and the program is
-# pointed at them: so a newer Neovim runs on an older Debian. Where it comes from is apt's own configuration's matter.
+# apt downloads Neovim and all its libraries, including glibc, into DIR. They are unpacked there, and the program is
+# made to load these libraries, so that a newer Neovim runs on an older Debian. apt's configuration names the archive.
 set -Eeuo pipefail
 
 [ $# = 2 ] || { sed -n '2,5p' "$0" >&2; exit 2; }
@@ -28,9 +28,9 @@ mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$root"
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 signed=$([ -e "$keyring" ] && echo "[signed-by=$keyring] " || true)
 echo "deb $signed$archive $suite main" >"$apt/sources.list"
-: >"$apt/status" # nothing counts as installed: every library comes along
+: >"$apt/status" # nothing counts as installed, so every library is downloaded
 
-private_apt() { # signatures are checked; the date is not, since a mirror that lags behind serves the tests as well
+private_apt() { # signatures are checked, but not the date: a mirror that is out of date is good enough for the tests
   apt-get -qq \
     -o Dir::Etc::SourceList="$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null \
     -o Dir::State::Lists="$apt/lists" -o Dir::State::Status="$apt/status" -o Dir::Cache="$apt/cache" \
@@ -56,5 +56,5 @@ VIMRUNTIME='$root/usr/share/nvim/runtime' exec '$program' "\$@"
 SCRIPT
 chmod +x "$dir/nvim.new"
 "$dir/nvim.new" --version >/dev/null || fail "the Neovim of $suite does not run here; see above."
-mv "$dir/nvim.new" "$dir/nvim" # last: what is half done is never found
+mv "$dir/nvim.new" "$dir/nvim" # last, so that an incomplete installation is never found
 echo "$("$dir/nvim" --version | head -n 1) is in $dir"

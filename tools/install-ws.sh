@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Puts Node.js's usual WebSocket server into DIR, for the bench to compare with; it is run by tools/install-node.sh's node:
+# Installs ws, a common WebSocket library for Node.js, into DIR. The benchmarks compare Drawbridge's server with it:
 #
 #     tools/install-ws.sh DIR  ->  DIR/node_modules/ws
 set -Eeuo pipefail

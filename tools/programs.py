@@ -159,7 +159,7 @@ def _nothing_half_made(directory: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _only_one(program: Program) -> Iterator[None]:
-    """Allows one fetch of a program at a time on this machine; a second one waits, and finds the program installed."""
+    """Allows this user one fetch of a program at a time; a second one waits, and finds the program installed."""
     store().mkdir(parents=True, exist_ok=True)
     with (store() / f"{program.directory.name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -180,7 +180,7 @@ def _seal(directory: Path) -> None:
 
 
 def _checksum(directory: Path) -> str:
-    """A checksum of the names, links and contents of all files, except those that Python compiles for itself."""
+    """A checksum of the names, links and contents of all files, except the seal and the bytecode that Python writes."""
     files = sorted(
         Path(folder) / name
         for folder, _, names in os.walk(directory)

@@ -1,4 +1,6 @@
-"""Waits until no other program keeps the CPU busy, because the programs under test would otherwise respond too late."""
+"""Waits for a limited time until no other program keeps the processors busy: the programs under test would otherwise
+respond too late.
+"""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def nvim(arguments: list[str]) -> None:
 
 
 def thorough(arguments: list[str]) -> None:
-    """Uses one worker per core: these tests keep real programs busy."""
+    """Uses one worker per core, because the programs in these tests keep the processors busy."""
     try_page()
     selected = ["-m", "thorough and not slow", "--durations=60", "--durations-min=5"]
     pytest_in_parallel([*selected, *arguments], workers=os.cpu_count() or 1)
@@ -189,7 +189,7 @@ def clean(_arguments: list[str]) -> None:
 
 
 def step(command: list[str]) -> None:
-    """Runs ``command`` in the project's root and ends with its exit code if it fails."""
+    """Runs ``command`` in the root of the checkout. If it fails, raises ``SystemExit`` with its exit code."""
     code = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, check=False).returncode
     if code:
         raise SystemExit(code)

@@ -44,7 +44,7 @@ async function page(out) {
   const bytes = Object.fromEntries(
     Object.entries(metafile.outputs).map(([name, one]) => [path.basename(name), one.bytes]),
   );
-  // A browser fetches six files at a time: the one that takes longest comes first.
+  // A browser fetches six files at a time, so the largest one, which takes longest, comes first.
   later.sort((one, other) => bytes[other] - bytes[one]);
   await index(out, parts);
   await ahead(out, later);

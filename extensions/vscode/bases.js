@@ -48,7 +48,7 @@ class Bases {
     this._pathOf = pathOf;
     /** @type {Map<string, Base>} by VS Code's path */
     this._bases = new Map();
-    /** Callbacks that wait for a document to change. */
+    /** The calls that wait for a document to change: the document, and the function that ends the wait. */
     this._waiting = new Set();
     const { workspace, window } = vscode;
     /** @param {Document} document */
@@ -120,8 +120,8 @@ class Bases {
   }
 
   /**
-   * Whether the file on disk differs from the one that the document is based on; false if it no longer exists, or if
-   * the base is not known.
+   * Whether the file on disk differs from the version that the document is based on; false if the file no longer
+   * exists, or if the base is not known.
    *
    * @param {string} path
    * @param {Document | null | undefined} document
@@ -177,7 +177,8 @@ class Bases {
   }
 
   /**
-   * The text that VS Code has replaced since the last call; null if it has replaced none, or not within `REPLACED_FOR`.
+   * The text that VS Code has replaced since the last call; null if it has replaced none, or if it did so more than
+   * `REPLACED_FOR` ago.
    * A text is returned only once.
    *
    * @param {string} path
@@ -243,7 +244,8 @@ class Bases {
   }
 
   /**
-   * Records what VS Code has read from disk, if the document has changed.
+   * Records what VS Code has read from disk, if a change to the document has not been recorded yet and the document has
+   * no unsaved changes.
    *
    * @param {string} path
    * @param {Document} document
@@ -306,7 +308,8 @@ function normal(text) {
 }
 
 /**
- * The text of these bytes. VS Code before 1.100 neither reports a document's encoding nor decodes, so UTF-8 is assumed.
+ * The text of these bytes. UTF-8 is assumed for notebooks, and in VS Code before 1.100, which neither reports a
+ * document's encoding nor decodes.
  *
  * @param {typeof import('vscode')} vscode
  * @param {Uint8Array} bytes

@@ -188,7 +188,7 @@ class Changes {
     const isSame = model.isSame(this._reviews, reviews);
     this._reviews = reviews;
     this._texts.changed();
-    if (isSame) return; // while VS Code reads a list again, its lines can't be decided on
+    if (isSame) return; // while VS Code reads a list again, its entries can't be decided on
     this._nodes = model.tree(reviews);
     const files = this._nodes.flatMap((node) => (node.kind === 'directory' ? node.children : [node]));
     this._files = new Map(files.map((node) => [this._uri(node.path).fsPath, node]));
@@ -327,7 +327,7 @@ class Changes {
   /**
    * @param {{project: string, decision: Decision, hunk?: string, file?: string, all?: boolean, version?: string}} about
    * @param {string} done
-   * @returns {Promise<boolean>} whether it was done
+   * @returns {Promise<boolean>} whether the decision was carried out; false if the server refused it
    */
   async _send(about, done) {
     try {

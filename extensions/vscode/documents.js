@@ -69,7 +69,7 @@ class Documents {
 
   /**
    * @param {string[]} paths absolute
-   * @returns {Promise<(OpenFile|null)[]>} one entry for each path
+   * @returns {Promise<(OpenFile|null)[]>} one entry for each path; null if the file is not open
    */
   async find(paths) {
     const [opened, asked] = await Promise.all([this.all(), Promise.all(paths.map(locate))]);
@@ -191,7 +191,7 @@ function merge(known, file) {
 }
 
 /**
- * The number of lines of a text document, counted as in a file: a line break at the end does not begin another one.
+ * The number of lines of a text document, counted as in a file: a line break at the end does not begin another line.
  *
  * @param {import('vscode').TextDocument} document
  */

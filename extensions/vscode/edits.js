@@ -32,7 +32,8 @@ function checked(edits, count) {
 
 /**
  * @param {Edit[]} edits in order
- * @param {number} lineCount lines as VS Code counts them: one more if the last line has an ending
+ * @param {number} lineCount the document's lines as VS Code counts them: a line ending at the end of the text begins
+ *   one more, empty line
  * @param {(line: number) => number} lengthOf characters of a line
  * @param {string} eol the document's line ending
  * @returns {Replacement[]}
@@ -41,14 +42,15 @@ function replacements(edits, lineCount, lengthOf, eol) {
   return joined(edits).map(({ start, end, lines }) => {
     if (end < lineCount) return { from: [start, 0], to: [end, 0], text: lines.map((line) => line + eol).join('') };
     /** @type {[number, number]} */
-    const to = [lineCount - 1, lengthOf(lineCount - 1)]; // the last line has no ending: the previous one's is used
+    const to = [lineCount - 1, lengthOf(lineCount - 1)]; // no line ending follows: the one before the edit is used
     if (start === 0) return { from: [0, 0], to, text: lines.join(eol) };
     return { from: [start - 1, lengthOf(start - 1)], to, text: lines.map((line) => eol + line).join('') };
   });
 }
 
 /**
- * Joins edits that touch, since VS Code does not accept ranges that overlap.
+ * Joins edits that touch: at the end of a document, their replacements would overlap, and VS Code does not accept
+ * overlapping ranges.
  *
  * @param {Edit[]} edits
  */

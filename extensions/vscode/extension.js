@@ -1,5 +1,5 @@
-// Drawbridge in VS Code: it answers `drawbridge hook` about what is open and unsaved in this window, and shows what
-// agents' runs have changed.
+// Drawbridge in VS Code: answers the guard's requests (`drawbridge hook`) about the files that are open in this window,
+// and shows what agents' runs have changed.
 'use strict';
 
 const vscode = require('vscode');

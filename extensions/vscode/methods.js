@@ -12,10 +12,13 @@ const { refresh } = require('./refresh');
 const { beforeSave, merge, save } = require('./saving');
 const { Given, selected } = require('./selection');
 
-/** The maximum length of a selection in a snapshot, in characters; `get_visual_selection` returns all of it. */
+/** The maximum length of a selection in a snapshot, in characters; `get_visual_selection` does not cut it. */
 const LARGEST_SELECTION = 100_000;
 
-/** Milliseconds within which the same notice is shown only once: a window has a socket for each of its folders. */
+/**
+ * Milliseconds within which the same notice is shown only once: the guard sends it to every socket, and a window has
+ * one for each of its folders.
+ */
 const SAME_NOTICE = 1000;
 
 /** The state of a window, and the methods that read and change it. */

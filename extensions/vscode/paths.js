@@ -42,7 +42,7 @@ async function locate(file) {
 }
 
 /**
- * Where a link leads; null if the file is not a link.
+ * The path that a link leads to; null if `file` is not a link, does not exist or can't be read.
  *
  * @param {string} file
  */
@@ -70,7 +70,8 @@ function isSame(one, other) {
 }
 
 /**
- * A value that changes whenever the file does (its inode, size and time); null if there is no file.
+ * A value that changes whenever the file does (its inode, size and modification time); null if the file does not exist
+ * or can't be examined.
  *
  * @param {string} file
  * @returns {Promise<string | null>}
@@ -88,7 +89,7 @@ async function stampOf(file) {
  * The path on this machine that a URI names, or null.
  *
  * @param {{scheme: string, fsPath: string, path: string}} uri
- * @param {boolean} onRemote whether this extension host runs on the remote machine of its window, if that has one
+ * @param {boolean} onRemote whether this extension host runs on the remote machine of its window, if the window has one
  */
 function pathOf(uri, onRemote) {
   if (uri.scheme === 'file') return uri.fsPath;
@@ -96,7 +97,7 @@ function pathOf(uri, onRemote) {
 }
 
 /**
- * The code of a system error, such as "ENOENT".
+ * The code of a system error, such as "ENOENT"; undefined for other errors.
  *
  * @param {unknown} error
  */

@@ -78,8 +78,8 @@ class Problems {
    * @param {string} name canonical
    * @param {import('vscode').Uri} uri
    * @param {import('vscode').TextDocument | null} document
-   * @returns {{new: Problem[], pending: boolean}} `new`: empty if nothing was remembered; `pending`: more may follow,
-   *   because nothing was reported since the last change
+   * @returns {{new: Problem[], pending: boolean}} `new`: at most `MOST`; empty if nothing was remembered; `pending`:
+   *   whether more can follow: diagnostics are reported for the document's language, but none since its last change
    */
   since(name, uri, document) {
     const before = this._remembered.get(name);
@@ -119,7 +119,7 @@ class Problems {
 }
 
 /**
- * The text of a message or code: newer versions of VS Code allow objects for both.
+ * The text of a message or code. A code can be an object and, in newer versions of VS Code, a message can be one too.
  *
  * @param {string | number | {value: string | number}} part
  */

@@ -57,7 +57,8 @@ function lines(document) {
 }
 
 /**
- * Stores a copy and returns its path; null if it can't be written, although VS Code has already replaced the text.
+ * Stores a copy of the replaced text and returns the path of the copy; null if the copy can't be written (by then, VS
+ * Code has already replaced the text).
  *
  * @param {typeof import('vscode')} vscode
  * @param {string} backups

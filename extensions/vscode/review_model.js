@@ -27,9 +27,9 @@ const NOT_A_FILE = ['120000', '160000'];
  * @property {ReviewedFile[]} files
  * @property {number} more the number of files that did not fit into the message
  *
- * @typedef {{project: string, directory: string, review: Review}} Placed a review, and where it is
+ * @typedef {{project: string, directory: string, review: Review}} Placed a review, its project and its directory
  *
- * @typedef {Object} Node one line of the list
+ * @typedef {Object} Node one entry of the list
  * @property {'directory' | 'file' | 'hunk'} kind
  * @property {string} id stays the same while other changes are decided on
  * @property {string} label
@@ -124,7 +124,7 @@ function hunkNode(placed, file, hunk, above, whole) {
 }
 
 /**
- * The lines as a diff shows them; if there are many, only the first 20.
+ * The lines as a diff shows them: at most 20, each cut after 200 characters.
  *
  * @param {string[]} removed
  * @param {string[]} added
@@ -195,7 +195,7 @@ function isSame(one, other) {
 }
 
 /**
- * The ids of all files and hunks that can be decided on.
+ * The paths of all files and the ids of all hunks in the reviews, each after the id of its project.
  *
  * @param {Placed[]} reviews
  */
@@ -208,11 +208,11 @@ function keysOf(reviews) {
 }
 
 /**
- * The text of a file without its changes. `text`: the file as it is.
+ * The text of a file without the changes in its review. `text`: the file's current text.
  *
  * @param {string} text
  * @param {ReviewedFile} file
- * @returns {string | null} null if the file is no longer what the review is about
+ * @returns {string | null} null if `text` no longer contains the lines that the review describes
  */
 function before(text, file) {
   const lines = text.match(/[^\n]*\n|[^\n]+$/g) ?? [];
@@ -254,7 +254,8 @@ function rowOf(hunk) {
 }
 
 /**
- * The hunk at a line of the file, from 0, or null; a hunk that only removes lines is at the line after them.
+ * The hunk of lines at a line of the file, or null; a hunk that only removes lines is at the line that follows them.
+ * `row` is 0-based.
  *
  * @param {ReviewedFile} file
  * @param {number} row

@@ -1,7 +1,7 @@
 // A review in words: its files and hunks, and why a decision was refused. Pure.
 //
-// The terminal client and Neovim use the same words (src/drawbridge/text/review_words.py); a test checks that they
-// agree.
+// The terminal client and Neovim use the same words (src/drawbridge/text/review_words.py); a test checks that both
+// files agree.
 'use strict';
 
 /**
@@ -65,7 +65,7 @@ function linesOf(text) {
 }
 
 /**
- * Where the hunk is, in words.
+ * The title of a hunk: its lines or, for a hunk of another kind, what it changes.
  *
  * @param {Hunk} hunk
  */

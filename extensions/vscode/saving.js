@@ -95,7 +95,7 @@ async function apply(vscode, document, edits, version) {
 }
 
 /**
- * Whether the line has bytes that were not UTF-8: they are received as lone surrogates.
+ * Whether the line contains bytes that are not UTF-8: they are received as lone surrogates.
  *
  * @param {string} line
  */

@@ -37,7 +37,7 @@ class Given {
   /**
    * @param {string} session
    * @param {Selection} selection
-   * @returns {boolean} whether it is new to that session
+   * @returns {boolean} whether it differs from the last selection that was given to that session
    */
   isNew(session, selection) {
     const digest = createHash('sha256').update(JSON.stringify(selection)).digest('hex');

@@ -61,7 +61,7 @@ async function listen(address, connected) {
 }
 
 /**
- * Removes a dead socket of this user; throws if anything else is in the way, which is left alone.
+ * Removes a dead socket of this user. If anything else exists at `address`, leaves it alone and throws an error.
  *
  * @param {string} address
  */

@@ -23,7 +23,7 @@ const LOOK = 5000;
 /** Milliseconds within which a server has to welcome this editor; an older server never does. */
 const WELCOME = 5000;
 
-/** The maximum wait for an answer, in milliseconds: git looks at all files in a directory. */
+/** The maximum wait for an answer, in milliseconds: git may have to examine all files in a large directory. */
 const ANSWER = 60_000;
 
 const NO_SERVER = 'No agent server is running. Start one with: drawbridge serve';
@@ -100,7 +100,7 @@ class ServerLink {
     this._pause = FIRST_PAUSE;
     /** @type {NodeJS.Timeout | undefined} the next search */
     this._timer = undefined;
-    /** @type {Map<string, (answer: any) => void>} what waits for an answer, by the request's id */
+    /** @type {Map<string, (answer: any) => void>} the functions that receive the answers, by the requests' ids */
     this._waiting = new Map();
     /** @type {Set<() => void>} called once a server has welcomed this editor, or will not */
     this._arrivals = new Set();

@@ -13,7 +13,7 @@ const DIRECTORY = 'DRAWBRIDGE_SOCKET_DIR';
 
 /**
  * @param {string} folder
- * @returns {string} where a window of this process listens for requests about `folder`, a canonical name
+ * @returns {string} the path of this window's socket for `folder`, which is a canonical name
  */
 function address(folder) {
   const place = process.env[DIRECTORY] || '/tmp';

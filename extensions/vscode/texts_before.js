@@ -29,7 +29,7 @@ class TextsBefore {
     this._outdated = outdated;
     /** @type {Map<string, string>} the last text of each open document */
     this._last = new Map();
-    /** @type {string} the version of the review that was last reported as outdated: one report for each is enough */
+    /** @type {string} the version of the review that was last reported as outdated: each version is reported once */
     this._reported = '';
     /** @type {import('vscode').EventEmitter<import('vscode').Uri>} */
     this._changed = new vscode.EventEmitter();

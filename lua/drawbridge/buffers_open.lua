@@ -47,7 +47,7 @@ local function load(path)
 end
 
 --- The row and the column (both from 0) of a byte in the joined lines. Bytes are counted from 1; `starts` contains the
---- first byte of each line.
+--- number of each line's first byte.
 local function place_of(starts, byte)
   local low, high = 1, #starts
   while low < high do

@@ -83,7 +83,8 @@ function M.read_again(buffer, existed)
   end)
 end
 
---- Shows what the agent has written. Unsaved work is replaced only if it is exactly the text that the proposal started from.
+--- Shows what the agent has written. Unsaved work is replaced only if the buffer has not changed since the proposal
+--- arrived.
 ---@param params {path: string, id: string}
 function M.written(params)
   local known = recall(params.id)

@@ -1,4 +1,5 @@
---- The undecided changes of runs: shown as a quickfix list and in the files' buffers, and decided here by the user.
+--- The undecided changes of runs: shows them as a quickfix list and in the files' buffers, and sends the user's
+--- decisions.
 ---
 --- The server stores the review. The bridge sends it here whenever it changes, and passes decisions to the server.
 local buffers = require('drawbridge.buffers')
@@ -98,8 +99,8 @@ local function watch()
   })
 end
 
---- Reloads files from disk, except those with unsaved changes. `before` and `now`: the files of the previous and of the
---- current review, by their paths.
+--- Reloads the open files of the previous and of the current review (`before` and `now`, by their paths) from disk,
+--- except files with unsaved changes.
 local function reload(before, now)
   for _, one in ipairs(buffers.saved()) do
     if before[one.path] or now[one.path] then
@@ -159,8 +160,8 @@ local function fill(is_new)
   end
 end
 
---- Opens the quickfix window, unless the user is not in normal mode, or is in the command-line window. The focus does
---- not change.
+--- Opens the quickfix window if the user is in Normal mode and not in the command-line window. The focus does not
+--- change.
 local function open_list()
   if vim.api.nvim_get_mode().mode ~= 'n' or vim.fn.getcmdwintype() ~= '' then
     return
@@ -197,14 +198,15 @@ function M.show_review(params)
   end
 end
 
---- Closes the review when the bridge is no longer connected: nothing can be decided from then on.
+--- Closes the review after the bridge has disconnected: decisions can no longer be sent.
 function M.stop()
   if review then
     M.show_review({ wanted = false })
   end
 end
 
---- `:DrawbridgeChanges`: asks the server, through the bridge, for the review of the current directory or file.
+--- `:DrawbridgeChanges`: asks the server, through the bridge, for the review of a directory that contains the current
+--- file or, if no such review is found, of the current directory.
 function M.open()
   if not link.attached() then
     return say(':DrawbridgeChanges', 'the bridge is not running (:DrawbridgeStart)')
@@ -272,7 +274,7 @@ function M.decide(command, decision, whole)
   })
 end
 
---- The lines of a buffer as they are in its file.
+--- The lines of a buffer as they are in its file, each with its line ending, even if the file's last line has none.
 local function text_of(buffer, first, last)
   local ending = vim.bo[buffer].fileformat == 'dos' and '\r\n' or '\n'
   local text = table.concat(vim.api.nvim_buf_get_lines(buffer, first - 1, last, true), ending) .. ending

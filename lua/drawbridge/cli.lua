@@ -3,10 +3,6 @@ local config = require('drawbridge.config')
 
 local M = {}
 
----@class drawbridge.Bridge What a CLI needs to know to find the bridge.
----@field port integer
----@field token string
-
 ---@class drawbridge.Cli
 ---@field name string Its name for display, and the name of its terminal.
 ---@field command string Its command in Neovim.

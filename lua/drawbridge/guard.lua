@@ -31,7 +31,7 @@ local function parsed(text)
   return found
 end
 
---- Asks `drawbridge info` without blocking. `done` receives the result, or nil and the reason.
+--- Runs `drawbridge info` without blocking. `done` receives the result, or nil and the reason.
 ---@param done fun(found: drawbridge.Guards?, problem: string?)
 ---@return integer? job
 function M.ask(done)
@@ -58,7 +58,7 @@ function M.ask(done)
   return job
 end
 
---- Asks `drawbridge info` and waits for the result, at most `wait` milliseconds.
+--- Runs `drawbridge info` and waits for the result, at most `wait` milliseconds.
 ---@return drawbridge.Guards? found
 ---@return string? problem
 function M.find(wait)

@@ -3,7 +3,8 @@ local config = require('drawbridge.config')
 
 local M = {}
 
--- ms for each program; Gemini CLI takes 2 s to print its version, and each guard is called once as a test.
+-- The maximum wait for a program, in ms: Gemini CLI takes 2 s to print its version, and `drawbridge info` calls each
+-- guard once as a test.
 local WAIT, WAIT_FOR_GEMINI, WAIT_FOR_GUARD = 2000, 8000, 5000
 local OLDEST_GEMINI = 31 -- 0.31 is the first version that looks for an editor beyond its own parent processes
 local cli = require('drawbridge.cli')
@@ -119,7 +120,7 @@ local function shares_a_folder(one, other)
   return false
 end
 
---- Reports other editors that Claude Code's /ide lists for the same folder, by their lock files.
+--- Reports the other editors whose lock files name one of this bridge's folders: Claude Code's /ide lists them too.
 local function check_company(lock_file)
   local own = read_json(lock_file)
   local directory = vim.fn.fnamemodify(lock_file, ':h')
@@ -174,7 +175,7 @@ local function check_guard_of(guard)
   end
 end
 
---- Reports the state of each guard. What is wrong with a guard is among the problems.
+--- Reports the state of each guard, and then the problems, which include those of the guards.
 local function check_guard()
   local found, problem = require('drawbridge.guard').find(WAIT_FOR_GUARD)
   if not found then

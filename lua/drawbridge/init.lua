@@ -75,7 +75,8 @@ function M.install()
   require('drawbridge.install').run()
 end
 
---- `:DrawbridgeRestart`: restarts the bridge with the same port and token, so that agents reconnect automatically.
+--- `:DrawbridgeRestart`: restarts the bridge with the same port and token, so that Claude Code reconnects
+--- automatically.
 function M.restart()
   local server = require('drawbridge.server')
   server.stop()
@@ -102,7 +103,8 @@ function M.log()
   require('drawbridge.log').show(file and vim.fn.fnamemodify(file, ':p'))
 end
 
---- `:DrawbridgeSend`: puts the file of the current buffer, or some of its lines, into Claude Code's prompt.
+--- `:DrawbridgeSend`: inserts a mention of the current buffer's file, or of some of its lines, into Claude Code's
+--- prompt.
 ---@param first? integer 1-based; if omitted, the whole file is sent.
 ---@param last? integer 1-based, inclusive.
 ---@return boolean ok

@@ -16,8 +16,8 @@ local function lazy_has_it()
   return false
 end
 
---- Whether the user's own setup has the plugin, loaded or not. This looks for files and does not call `require`, which would
---- run a `drawbridge.lua` in the current directory, because that is on Lua's path.
+--- Whether the user's own setup has the plugin, loaded or not. This looks for files and does not call `require`, which
+--- would run a `drawbridge.lua` in the current directory, because that directory is on Lua's path.
 local function is_there()
   return vim.g.loaded_drawbridge ~= nil
     or #vim.api.nvim_get_runtime_file(PLUGIN, false) > 0
@@ -25,8 +25,8 @@ local function is_there()
     or lazy_has_it()
 end
 
---- Adds the bundled copy of the plugin and, if Neovim has a UI, sets it up. The user's own copy takes precedence: if there
---- is one, this does nothing.
+--- Adds the bundled copy of the plugin and, if Neovim has a UI, sets it up. If the user's own setup has the plugin,
+--- that copy takes precedence, and nothing is changed.
 ---@param runtime string The folder of the bundled copy.
 ---@param python string The interpreter of the Python side, so that the plugin and the bridge have the same version.
 local function join(runtime, python)

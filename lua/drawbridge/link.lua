@@ -44,7 +44,7 @@ function M.fire(name, data)
   end
 end
 
---- Sends an event to the bridge; does nothing if no bridge is connected.
+--- Sends an event to the bridge, if one is connected; disconnects if the channel is closed.
 ---@param event string
 ---@param payload table
 function M.send(event, payload)
@@ -59,7 +59,8 @@ function M.attached()
   return bridge ~= nil
 end
 
---- The state of the bridge, without its channel; nil if none is connected. Its first announcement sets `port` and `token`.
+--- The state of the bridge, without its channel; nil if no bridge is connected. `port` and `token` are nil until the
+--- bridge has announced them.
 ---@return drawbridge.Bridge?
 function M.state()
   local known = vim.deepcopy(bridge)

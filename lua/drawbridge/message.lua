@@ -51,7 +51,8 @@ local function notify(text, level)
   end
 end
 
---- Shows the result of a user's command, whatever `log_level` is. `text` starts with the command's name.
+--- Shows the result of a user's command, whatever `log_level` is. `text` starts with what it is about, such as the
+--- command's name.
 ---@param text string
 ---@param level? 'info'|'warn'|'error'
 function M.answer(text, level)

@@ -11,7 +11,7 @@ local ENTER, UNDO = '\r', '\31'
 -- Older Neovims drop blanks at the ends of a terminal's lines, so any text in the box may be the user's and counts as theirs.
 local CUTS_BLANKS = vim.fn.has('nvim-0.10') == 0
 local LOOKED_AT = 200 -- the maximum number of lines that are read from a screen
-local CHOICES_WITHIN = 40 -- lines above the end of the screen in which a dialog has its choices
+local CHOICES_WITHIN = 40 -- the number of lines at the end of the screen that may contain a dialog's choices
 
 local pasted = {} ---@type table<integer, string> The pasted text until it is submitted, by process ID.
 
@@ -133,15 +133,15 @@ local function in_time(params)
   end
 end
 
---- Pastes a prompt into the box. Raises an error if the box contains text that the user has typed, if it is not shown,
---- if the CLI is working, or if `before` has passed. Neither windows nor modes change.
+--- Pastes a prompt into the box. Raises an error if the terminal has been closed, if it shows no box or one with text
+--- that the user has typed, if the CLI is working, or if `before` has passed. Neither windows nor modes change.
 ---@param params {pid: integer, text: string, before: number} `before`: the latest time, in Unix seconds.
 function M.paste(params)
   local session = session_of(params.pid)
   in_time(params)
   local shown, typed = content(session.buffer)
   if not shown then
-    refuse("The agent can't take a prompt now: its terminal shows something else. Try again later.")
+    refuse("The agent can't receive a prompt now: its terminal shows something else. Try again later.")
   elseif typed then
     refuse('Someone has started to type a prompt there, so yours was not sent. Try again later.')
   end
@@ -150,7 +150,8 @@ function M.paste(params)
   vim.api.nvim_chan_send(session.job, PASTE .. text .. PASTED)
 end
 
---- Presses Enter if the box shows what was pasted and nothing else. Returns whether it did.
+--- Presses Enter if the box shows only the pasted text, or only the placeholder of a paste. Returns whether Enter was
+--- pressed. Raises an error if the terminal has been closed, or if `before` has passed.
 ---@param params {pid: integer, before: number}
 function M.submit(params)
   local session = session_of(params.pid)

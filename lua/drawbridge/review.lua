@@ -39,7 +39,7 @@ local M = {}
 ---@field filled integer? The changedtick of the proposed text when it arrived.
 ---@field windows {proposed: integer, old: integer?}? Only while it is shown.
 ---@field tab integer? Its own tab page.
----@field stacked boolean? Whether its sides are below each other because there is no room to show them side by side.
+---@field stacked boolean? Whether its sides are one above the other because there is no room to show them side by side.
 ---@field screen {[1]: integer, [2]: integer}? The columns and lines of the editor when its sides were last sized.
 ---@field borrowed boolean? Whether the window of the current text belongs to the user and stays open.
 ---@field old_options table? That window's options before diff mode.
@@ -136,7 +136,8 @@ local function unwatch_if_idle()
   end
 end
 
---- Removes the proposal with its windows and buffers; if the user is in its view, returns them to where they were before.
+--- Removes the proposal with its windows and buffers; if its view has the focus, the focus returns to where it was
+--- before.
 local function remove(entry, decision)
   local _, index = find(entry.id)
   if not index then

@@ -16,7 +16,7 @@ local VISUAL = { v = 'v', V = 'V', ['\22'] = '\22', s = 'v', S = 'V', ['\19'] = 
 local timer, group
 local reported ---@type table? What was last reported.
 local active ---@type integer? The file buffer that was current most recently.
-local left ---@type table? A selection that ended before it was reported.
+local left ---@type table? The selection that ended since the last report.
 
 local function mode()
   return vim.api.nvim_get_mode().mode
@@ -83,7 +83,8 @@ local function characters(buffer, from, to)
   return text, from.column, finish
 end
 
---- The part of a line between two screen columns (from 1, inclusive), with the actual widths of tabs and wide characters.
+--- The part of a line between two screen columns (from 1, inclusive), with the actual widths of tabs and wide
+--- characters: the byte where it begins, from 0, and the byte after its end.
 local function between(line, low, high)
   local first, last
   local width, column = 0, 0

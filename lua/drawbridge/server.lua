@@ -23,8 +23,8 @@ local state = {
   restarts = {}, ---@type integer[] When it was restarted automatically, in Unix seconds.
   launch_again = false, ---Whether to start the bridge again once phase "stopping" has ended.
 }
--- The token stays the same until Neovim ends, and the port until the `server.port` option changes, so that agents find
--- a restarted bridge automatically.
+-- The token stays the same until Neovim ends, and the port until the `server.port` option changes, so that agents can
+-- reconnect to a restarted bridge.
 local kept = { port = nil, token = nil, asked = nil } -- asked: the `server.port` option at the last start
 local waiting = {} ---@type fun(bridge: drawbridge.Bridge?, problem: string?)[]
 local hooked = false
@@ -37,7 +37,7 @@ local function answer_waiting(bridge, problem)
   end
 end
 
---- The port and the token of the bridge; nil until both are known.
+--- The port and the token of the bridge; nil unless it is in phase "ready" and its token is known.
 ---@return drawbridge.Bridge?
 local function known_bridge()
   if state.phase == 'ready' and kept.token then
@@ -54,8 +54,8 @@ local function enter(phase)
   end)
 end
 
---- Gives up and reports it once: to the callers that wait for the bridge or, if no caller waits, to the user, in a message
---- that begins with `what`.
+--- Gives up and reports `problem` once: to the callers that wait for the bridge or, if no caller waits, to the user, in
+--- a message that begins with `what`.
 local function fail(what, problem)
   state.problem = problem
   enter('failed')
@@ -194,7 +194,7 @@ function launch()
   local arguments, environment = program.invocation(config.get(), kept)
   local ok, job = pcall(vim.fn.jobstart, vim.list_extend(vim.deepcopy(words), arguments), {
     rpc = true,
-    -- Neovim would wait for an attached child when it ends; the bridge exits when its stdin closes.
+    -- When Neovim ends, it would wait for an attached child; the bridge exits when its stdin closes.
     detach = true,
     env = next(environment) and environment or vim.empty_dict(),
     on_stderr = line_reader(),
@@ -223,7 +223,7 @@ local function close_stdin(job)
   pcall(vim.fn.chanclose, job, 'rpc')
 end
 
---- Stops the bridge, which removes its lock file and closes its views. Returns immediately.
+--- Stops the bridge, which removes its discovery files; its views are closed. Returns immediately.
 ---@return boolean was_running
 function M.stop()
   state.launch_again = false

@@ -51,7 +51,8 @@ end
 
 --- Whether the agent asks before it changes files, in words; nil if nothing is known, for example while Claude Code is
 --- not connected. Claude Code does not report its mode to editors. If the guard is installed, its hook reports the
---- mode; otherwise this follows from what the agent has done and, before that, from how it was started.
+--- mode; otherwise the answer follows from whether the agent has written a file without asking or, if it has not, from
+--- how it was started and from its settings.
 ---@return string?
 function M.asking()
   local silent, asks = reported()
@@ -98,7 +99,7 @@ function M.ignores_keys()
   return #settling > 0
 end
 
-local last ---@type {text: string, at: integer}? The last report from the bridge.
+local last ---@type {text: string, at: integer}? The last warning or error from the bridge.
 
 --- Stores a warning or an error from the bridge for `:DrawbridgeStatus`.
 ---@param text string

@@ -63,7 +63,7 @@ function M.key(buffer, pressed)
   local code = pressed:byte()
   draft.sent = nil
   if pressed == '\r' then
-    draft.open, draft.sent = false, state and { text = text, at = now() } or nil
+    draft.open, draft.sent = false, text and { text = text, at = now() } or nil
   elseif code and code >= 32 and code ~= 127 and code ~= 128 then
     draft.open = true
   end

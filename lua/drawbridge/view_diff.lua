@@ -3,7 +3,7 @@ local bar = require('drawbridge.view_bar')
 
 local M = {}
 
--- The options that diff mode sets in a window; `:diffoff` does not restore all of them.
+-- The options that diff mode or `open` sets in a window; `:diffoff` does not restore all of them.
 local OPTIONS =
   { 'scrollbind', 'cursorbind', 'wrap', 'foldmethod', 'foldlevel', 'foldenable', 'foldcolumn', 'winhighlight' }
 

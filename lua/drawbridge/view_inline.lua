@@ -165,7 +165,7 @@ function M.open(entry)
   local window = vim.api.nvim_get_current_win()
   vim.api.nvim_win_set_buf(window, entry.proposed)
   entry.windows = { proposed = window }
-  -- The sign column is always shown: with 'auto', it would be hidden if lines are only removed, since removed lines have no signs.
+  -- With 'auto', the sign column would be hidden if lines are only removed, since removed lines have no signs.
   vim.cmd('setlocal signcolumn=yes:1 wrap')
   bar.on_proposed(entry, window, true)
   align(entry.proposed)

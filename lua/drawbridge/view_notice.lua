@@ -104,19 +104,11 @@ local function in_editor(lines, above)
   end
 end
 
-local function place(lines, window, above)
-  local shown, width, at
-  if window then
-    local columns = vim.api.nvim_win_get_width(window)
-    shown, width = wrapped(lines, math.max(columns - 6, 10))
-    at = { 'SE', math.max(vim.api.nvim_win_get_height(window) - (above or 0), 0), columns }
-  else
-    shown, width, at = in_editor(lines, above or 0)
-  end
+local function place(lines, above)
+  local shown, width, at = in_editor(lines, above)
   return shown,
     {
-      relative = window and 'win' or 'editor',
-      win = window,
+      relative = 'editor',
       anchor = at[1],
       row = at[2],
       col = at[3],
@@ -147,16 +139,15 @@ local function draw()
   end
 end
 
---- Shows `lines` in the bottom right corner of `window`, or in a corner of the editor, if possible one without a
---- terminal. Long lines are wrapped.
+--- Shows `lines` in a corner of the editor, if possible one without a terminal. Long lines are wrapped.
 ---@param lines string[]
----@param window integer?
 ---@param above integer? Rows to leave free between it and the edge.
 ---@return table notice To pass to `hide`.
-function M.show(lines, window, above)
+function M.show(lines, above)
+  above = above or 0
   local buffer = vim.api.nvim_create_buf(false, true)
   vim.bo[buffer].bufhidden = 'wipe'
-  local shown, options = place(lines, window, above)
+  local shown, options = place(lines, above)
   write(buffer, shown)
   options.noautocmd = true
   local float = room.open_float(buffer, options)
@@ -165,11 +156,11 @@ function M.show(lines, window, above)
   notice.moved = vim.api.nvim_create_autocmd(MOVED, {
     -- A window gets its buffer and its size after the event.
     callback = vim.schedule_wrap(function()
-      if not vim.api.nvim_win_is_valid(float) or (window and not vim.api.nvim_win_is_valid(window)) then
+      if not vim.api.nvim_win_is_valid(float) then
         return
       end
       if vim.api.nvim_win_get_tabpage(float) == vim.api.nvim_get_current_tabpage() then
-        local again, moved = place(lines, window, above)
+        local again, moved = place(lines, above)
         write(buffer, again)
         vim.api.nvim_win_set_config(float, moved)
       end
@@ -186,7 +177,7 @@ local flashed, timer
 ---@param text string
 function M.flash(text)
   M.hide(flashed)
-  flashed = M.show({ text }, nil, FLASH_ROWS)
+  flashed = M.show({ text }, FLASH_ROWS)
   timer = timer or (vim.uv or vim.loop).new_timer()
   timer:start(
     FLASH,

@@ -44,7 +44,8 @@ local function drain()
   end
 end
 
---- Waits until no key has been typed for a moment, but not longer than the view is open. Neovim keeps processing other events.
+--- Waits until no key has been typed for a moment, but no longer than the view is open. Neovim keeps processing other
+--- events.
 ---@param is_open fun(): boolean
 ---@param gives_back boolean Whether to return at the first key.
 ---@return {key: string, special: boolean}[] keys The keys that were typed.

@@ -10,7 +10,7 @@
 The first word of a prompt ("completes": the turn ends successfully):
     say WORDS        answers with WORDS and completes; a prompt that is not listed here is answered with its own text
     ask [TOOL JSON]  asks for TOOL (default: Bash), answers with the response as JSON, completes
-    ask-and-withdraw asks, withdraws the question at once, completes
+    ask-and-withdraw asks, withdraws the question immediately, completes
     ask-and-die      asks and exits with code 3
     ask-and-continue ignores SIGTERM and asks; when its input ends, it waits for 2 s and creates the file "continued"
     ask-badly        asks without a tool, then sends an unknown request; answers with both responses, completes

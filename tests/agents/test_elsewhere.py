@@ -56,7 +56,7 @@ async def test_without_a_subreaper_children_are_found_by_their_mark(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("mac")
-async def test_there_too_an_agent_ends_with_its_server(tmp_path: Path) -> None:
+async def test_on_macos_too_an_agent_ends_with_its_server(tmp_path: Path) -> None:
     async with session(bad_agent(), tmp_path) as agent:
         agent.process.prompt("half")
         await eventually(lambda: agent.heard.messages, "its first words")
@@ -65,7 +65,7 @@ async def test_there_too_an_agent_ends_with_its_server(tmp_path: Path) -> None:
         assert not lives(agent.process.pid)
 
 
-def test_where_there_are_no_locks_no_server_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_file_locks_no_server_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def flock(file: int, operation: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
@@ -74,4 +74,4 @@ def test_where_there_are_no_locks_no_server_is_started(tmp_path: Path, monkeypat
         pytest.raises(NotWritable, match=r"no locks available.*another directory with --data-dir"),
         _own_data(tmp_path),
     ):
-        pytest.fail("it went on without")
+        pytest.fail("the server started without a lock")

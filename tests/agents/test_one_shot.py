@@ -52,7 +52,7 @@ def scripted(model: ResponsesStub, *turns: dict[str, object]) -> None:
     model._turns += turns
 
 
-async def test_codex_answers_and_remembers(project: Path, model: ResponsesStub) -> None:
+async def test_codex_answers_and_resumes_its_conversation(project: Path, model: ResponsesStub) -> None:
     scripted(model, text("I am Ada."), text("Ada, as I said."))
     async with session(real_codex(), project) as first:
         done = await first.turn("Who are you?")
@@ -68,7 +68,7 @@ async def test_codex_answers_and_remembers(project: Path, model: ResponsesStub) 
     assert second.heard.all(SessionIdentified) == [known]
 
 
-async def test_codex_writes_where_it_may(project: Path, model: ResponsesStub) -> None:
+async def test_codex_writes_files_when_everything_is_allowed(project: Path, model: ResponsesStub) -> None:
     scripted(model, apply_patch(PATCH), text("Done."))
     async with session(real_codex(), project, ANYTHING) as warm:
         assert (await warm.turn("Write it")).ok
@@ -79,7 +79,7 @@ async def test_codex_writes_where_it_may(project: Path, model: ResponsesStub) ->
     assert said == {"type": "text", "text": "Done."}
 
 
-async def test_a_command_of_codex_is_shown_with_its_output(project: Path, model: ResponsesStub) -> None:
+async def test_a_codex_command_is_shown_with_its_output(project: Path, model: ResponsesStub) -> None:
     """Each process uses different ids, although Codex counts its items from 0 in each."""
     ids = set()
     for status in (0, 3):
@@ -95,7 +95,7 @@ async def test_a_command_of_codex_is_shown_with_its_output(project: Path, model:
     assert len(ids) == 2
 
 
-async def test_codex_writes_nothing_where_it_would_have_to_ask(project: Path, model: ResponsesStub) -> None:
+async def test_codex_writes_nothing_without_permission(project: Path, model: ResponsesStub) -> None:
     scripted(model, apply_patch(PATCH), text("I could not."))
     async with session(real_codex(), project) as warm:
         assert (await warm.turn("Write it")).ok
@@ -145,7 +145,7 @@ def test_options_become_codex_arguments(options: Options, flag: str) -> None:
         (Launch("/p", "--last", resume=True), "does not have a conversation"),
     ],
 )
-def test_codex_is_not_started_with_an_unsupported_option(launch: Launch, named: str) -> None:
+def test_unsupported_codex_options_are_rejected(launch: Launch, named: str) -> None:
     with pytest.raises(AgentUnusable, match=named):
         list(codex.arguments(launch))
 
@@ -171,7 +171,8 @@ async def test_the_output_of_a_command_is_its_answer(project: Path) -> None:
     assert [event["delta"]["text"] for event in passing[1:]] == ["You said Hello, größer\n", "Done.\n"]
 
 
-async def test_json_lines_of_a_command_pass_untouched_and_may_name_its_conversation(project: Path) -> None:
+async def test_a_command_can_name_its_conversation_in_json_lines(project: Path) -> None:
+    """The lines are passed on byte for byte, and the next process receives the id in ``DRAWBRIDGE_SESSION_ID``."""
     script = """
 import os, sys
 sys.stdin.read()
@@ -204,7 +205,7 @@ async def test_a_command_is_interrupted_or_killed(project: Path) -> None:
             assert (await warm.ended()).interrupted
 
 
-async def test_a_command_takes_text_and_no_options(project: Path) -> None:
+async def test_a_command_accepts_text_attachments_but_no_options(project: Path) -> None:
     async with session(command(ECHO), project) as warm:
         warm.process.prompt("Look", (Attachment("text/plain", b"a text", "a.txt"),))
         assert (await warm.ended()).ok

@@ -47,7 +47,7 @@ def test_a_line_may_be_as_long_as_the_limit_and_not_longer(size: int) -> None:
         assert (heard, lines.too_long) == (([line[:-1]], False) if not over else ([], True))
 
 
-def test_lines_around_one_that_is_too_long() -> None:
+def test_no_line_follows_one_that_is_too_long() -> None:
     lines = Lines(limit=10)
 
     assert lines.feed(b"before\n" + b"x" * 11) == [b"before"]
@@ -56,7 +56,7 @@ def test_lines_around_one_that_is_too_long() -> None:
     assert lines.feed(b"\nbehind\n") == []
 
 
-def test_a_line_without_end_takes_no_memory() -> None:
+def test_a_line_without_end_takes_bounded_memory() -> None:
     lines = Lines(limit=1_000_000)
     tracemalloc.start()
     try:

@@ -80,7 +80,7 @@ async def test_a_prompt_is_answered_line_by_line(agent: Session) -> None:
     assert kinds == [AgentLine, SessionIdentified, ModeChanged, DirectoryChanged, AgentLine, AgentLine, TurnEnded]
 
 
-async def test_it_takes_one_prompt_after_the_other(agent: Session) -> None:
+async def test_it_accepts_one_prompt_after_another(agent: Session) -> None:
     for number in range(5):
         agent.process.prompt(f"say {number}")
         assert agent.process.busy
@@ -184,18 +184,18 @@ async def test_a_failing_listener_does_not_stop_the_stream(tmp_path: Path, caplo
 # Misbehavior.
 
 
-async def test_junk_between_the_messages_is_passed_over(agent: Session) -> None:
+async def test_junk_between_the_messages_is_skipped(agent: Session) -> None:
     assert (await agent.turn("junk")).ok
     assert [message["type"] for message in agent.heard.messages] == ["system", "result"]
 
 
-async def test_junk_explains_a_death_that_nothing_else_explains(agent: Session) -> None:
+async def test_without_stderr_the_error_contains_the_junk(agent: Session) -> None:
     ended = await agent.turn("junk-and-die")
     assert ended.error == "The bad agent exited with code 4 before it was done: Killed by a hook"
 
 
 @pytest.mark.parametrize("command", ["bad-utf8", "surrogate", "odd", "unknown"])
-async def test_strange_messages_are_passed_on_as_valid_ones(agent: Session, command: str) -> None:
+async def test_odd_messages_are_passed_on_as_valid_json(agent: Session, command: str) -> None:
     assert (await agent.turn(command)).ok
     for line in agent.heard.all(AgentLine):
         json.loads(line.raw.decode(), parse_constant=pytest.fail)
@@ -265,9 +265,7 @@ async def test_an_agent_that_closes_its_pipes_is_ended(agent: Session, command: 
     assert not lives(agent.process.pid)
 
 
-async def test_an_agent_that_does_not_read_costs_bounded_memory(
-    agent: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_agent_that_does_not_read_is_ended(agent: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("drawbridge.agents.process.STDIN_LIMIT", 1_000_000)
     await agent.turn("say hello")
     agent.process.prompt("deaf")
@@ -286,7 +284,7 @@ async def test_the_end_of_stderr_is_kept(agent: Session) -> None:
     assert STDERR_LIMIT - 100 < len(stderr) <= STDERR_LIMIT
 
 
-async def test_a_flood_lets_others_have_their_turn(agent: Session, tmp_path: Path) -> None:
+async def test_a_flood_does_not_block_other_agents(agent: Session, tmp_path: Path) -> None:
     async with session(bad_agent(), tmp_path, times=HASTE) as other:
         await other.turn("say hello")
         agent.process.prompt("flood")
@@ -296,7 +294,7 @@ async def test_a_flood_lets_others_have_their_turn(agent: Session, tmp_path: Pat
     assert not lives(agent.process.pid)
 
 
-async def test_an_agent_that_dies_at_once_says_why(tmp_path: Path) -> None:
+async def test_the_reason_for_an_immediate_exit_is_reported(tmp_path: Path) -> None:
     async with session(bad_agent("die-at-once"), tmp_path) as agent:
         ended = await agent.turn("say hello")
     assert ended.error == "The bad agent exited with code 7 before it was done: I can't even begin."
@@ -324,7 +322,7 @@ async def test_ignored_interrupt_keeps_turn_open(agent: Session) -> None:
         ("ask", -signal.SIGINT),
     ],
 )
-async def test_a_kill_goes_as_far_as_it_has_to(agent: Session, command: str, code: int) -> None:
+async def test_a_kill_escalates_only_as_far_as_needed(agent: Session, command: str, code: int) -> None:
     agent.process.times = AT_ONCE if command in ("stubborn", "sturdy") else HASTE
     agent.process.prompt(command)
     await agent.heard.next(SessionIdentified)
@@ -344,8 +342,8 @@ async def test_a_kill_goes_as_far_as_it_has_to(agent: Session, command: str, cod
 
 async def test_stop_ends_an_idle_agent_that_ignores_signals(tmp_path: Path) -> None:
     async with session(bad_agent("stubborn"), tmp_path, times=HASTE) as agent:
-        await eventually(lambda: "bad_agent" in command_line(agent.process.pid), "the agent in its place")
-        await eventually(lambda: ignores(agent.process.pid, signal.SIGTERM), "its deafness")
+        await eventually(lambda: "bad_agent" in command_line(agent.process.pid), "the start of the agent's program")
+        await eventually(lambda: ignores(agent.process.pid, signal.SIGTERM), "the agent's signal handlers")
         await agent.process.stop()
     assert agent.heard.events == [Exited(-signal.SIGKILL, "")]
 
@@ -372,7 +370,7 @@ async def test_concurrent_stops_and_kills_end_it_once(agent: Session) -> None:
 
 
 @pytest.mark.parametrize("command", ["child", "child-and-die", "escape", "escape-and-die"])
-async def test_what_it_started_ends_with_it(agent: Session, command: str) -> None:
+async def test_processes_that_it_started_end_with_it(agent: Session, command: str) -> None:
     """The child has its own session and ignores signals. It may keep the agent's pipes open, or share nothing with it."""
     ended = await agent.turn(command)
     child = int(agent.heard.words)

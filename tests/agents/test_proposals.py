@@ -93,7 +93,7 @@ def test_many_edits_are_one_change() -> None:
         ("Edit", {"file_path": PATH, "old_string": "one", "new_string": None}),
     ],
 )
-def test_a_call_that_changes_no_file_gives_no_proposal(tool: str, given_: dict[str, Any]) -> None:
+def test_other_tools_and_invalid_calls_give_no_proposal(tool: str, given_: dict[str, Any]) -> None:
     assert proposal(tool, given_, {PATH: "one\n"}.get) is None
 
 
@@ -104,7 +104,7 @@ def test_an_unusable_file_gives_no_proposal() -> None:
     assert proposal("Write", {"file_path": PATH, "content": "x"}, unusable) is None
 
 
-def test_a_change_has_bounds() -> None:
+def test_a_change_that_is_too_large_gives_no_proposal() -> None:
     assert changed("Write", None, content="x" * TEXT_LIMIT) is not None
     assert changed("Write", None, content="x" * (TEXT_LIMIT + 1)) is None
     assert edit("a" * 2_000, "a", "x" * 2_000, replace_all=True) is None

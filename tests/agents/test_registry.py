@@ -14,13 +14,13 @@ from drawbridge.agents.registry import Named, Program, agents, missing, problems
 PYTHON = shlex.quote(sys.executable)
 
 
-def test_named_agents_are_added_to_the_built_in_ones() -> None:
+def test_configured_agents_are_added_to_the_built_in_ones() -> None:
     named = Named((), (f"goose={PYTHON} acp",), (f"notes={PYTHON} 'ask my notes' --brief",))
     assert problems(named) == []
     assert list(agents(named)) == ["claude", "gemini", "codex", "goose", "notes", "demo"]
 
 
-def test_all_problems_are_found_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     named = Named(
         ("hal=/bin/sh", "gemini=/no/gemini"),
         (f"claude={PYTHON}", f"goose={PYTHON}", "one='x", "two=/no/such"),
@@ -36,7 +36,7 @@ def test_all_problems_are_found_at_once() -> None:
     ]
 
 
-def test_a_missing_program_of_another_agent_is_named() -> None:
+def test_a_missing_program_of_a_configured_agent_is_reported() -> None:
     named = Named((), (f"goose={PYTHON}", "two=/no/such --acp"), ("three=/no/third",))
     assert problems(named) == []
     assert missing(named).items() >= {"two": "/no/such", "three": "/no/third"}.items()
@@ -60,7 +60,7 @@ def install(path: Path) -> Path:
     return path
 
 
-def test_programs_are_found_on_path_and_where_installers_put_them(alone: Path) -> None:
+def test_programs_are_found_on_path_and_in_install_directories(alone: Path) -> None:
     assert programs(Named()) == {name: Program(None) for name in ("claude", "gemini", "codex")}
     assert missing(Named()) == {name: name for name in ("claude", "gemini", "codex")}
     in_path, in_place = install(alone / "bin" / "codex"), install(alone / ".local" / "bin" / "claude")
@@ -69,12 +69,12 @@ def test_programs_are_found_on_path_and_where_installers_put_them(alone: Path) -
     assert missing(Named()) == {"gemini": "gemini"}
 
 
-def test_a_named_program_is_looked_for_nowhere_else(alone: Path) -> None:
+def test_a_configured_path_is_the_only_place_searched(alone: Path) -> None:
     install(alone / ".local" / "bin" / "claude")
     assert programs(Named(paths=("claude=/no/claude",)))["claude"] == Program(None)
 
 
-def test_a_version_is_known_by_the_files_of_a_program(alone: Path) -> None:
+def test_the_version_is_read_from_the_programs_files(alone: Path) -> None:
     """The files are those that Claude Code's installer and npm create. The program is not started."""
     native = install(alone / "share" / "versions" / "2.1.329")
     (alone / "claude").symlink_to(native)

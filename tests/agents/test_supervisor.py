@@ -65,14 +65,14 @@ async def server(prompt: str, directory: Path) -> AsyncIterator[Killable]:
 
 
 @pytest.mark.parametrize("prompt", ["half", "say hello", pytest.param("stubborn", marks=pytest.mark.thorough)])
-async def test_a_server_that_is_killed_takes_its_agent_with_it(tmp_path: Path, prompt: str) -> None:
+async def test_killing_the_server_ends_its_agent(tmp_path: Path, prompt: str) -> None:
     async with server(prompt, tmp_path) as killed:
         assert lives(killed.agent)
         await killed.die()
         await eventually(lambda: not lives(killed.agent), "the end of the agent")
 
 
-async def test_an_agent_that_waits_for_a_decision_does_not_continue_without_its_server(tmp_path: Path) -> None:
+async def test_a_waiting_agent_does_not_continue_without_its_server(tmp_path: Path) -> None:
     """The agent must not treat the end of its input as an answer."""
     async with server("ask-and-continue", tmp_path) as killed:
         await killed.die()
@@ -83,15 +83,15 @@ async def test_an_agent_that_waits_for_a_decision_does_not_continue_without_its_
 @pytest.mark.parametrize(
     "prompt", ["child", pytest.param("escape", marks=linux), pytest.param("escape-and-die", marks=linux)]
 )
-async def test_a_server_that_is_killed_takes_with_it_what_its_agent_has_started(tmp_path: Path, prompt: str) -> None:
+async def test_killing_the_server_ends_the_agents_child_processes(tmp_path: Path, prompt: str) -> None:
     async with server(prompt, tmp_path) as killed:
         assert lives(killed.child) or prompt == "escape-and-die"
         await killed.die()
         await eventually(lambda: not lives(killed.child) and not lives(killed.agent), "the end of both")
 
 
-@pytest.mark.parametrize("stopped", [False, True], ids=["at work", "stopped"])
-async def test_a_supervisor_ends_as_soon_as_its_agent_does(tmp_path: Path, stopped: bool) -> None:
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
+async def test_a_supervisor_exits_as_soon_as_its_agent_exits(tmp_path: Path, stopped: bool) -> None:
     async with server("half", tmp_path) as killed:
         its_supervisor = killed.supervisor
         if stopped:
@@ -104,7 +104,7 @@ async def test_a_supervisor_ends_as_soon_as_its_agent_does(tmp_path: Path, stopp
 
 @linux
 @pytest.mark.parametrize("words", ["escape", "child"])
-async def test_a_supervisor_that_is_killed_leaves_an_agent_that_can_be_ended(tmp_path: Path, words: str) -> None:
+async def test_an_agent_ends_when_its_supervisor_is_killed(tmp_path: Path, words: str) -> None:
     """Child processes that still have the agent's environment are found through it and ended. The owner has to end the
     others."""
     async with session(bad_agent(), tmp_path) as agent:
@@ -133,7 +133,7 @@ async def test_an_agent_that_stops_its_supervisor_can_be_killed(tmp_path: Path) 
 
 
 @linux
-async def test_the_dead_that_the_agent_leaves_are_buried(tmp_path: Path) -> None:
+async def test_the_agents_orphaned_zombies_are_reaped(tmp_path: Path) -> None:
     async with session(bad_agent(), tmp_path) as agent:
         await agent.turn("escape")
         child = int(agent.heard.words)
@@ -143,7 +143,7 @@ async def test_the_dead_that_the_agent_leaves_are_buried(tmp_path: Path) -> None
 
 @linux
 @pytest.mark.parametrize("ignored", [signal.SIGPIPE, signal.SIGQUIT, signal.SIGHUP], ids=lambda number: number.name)
-def test_an_agent_begins_with_the_signals_of_a_new_shell(ignored: signal.Signals) -> None:
+def test_an_agent_starts_with_default_signal_handling(ignored: signal.Signals) -> None:
     """A broken pipe, Ctrl-\\ or a hangup must end its commands, although Python, a background shell or ``nohup``
     ignores these signals."""
     before = signal.signal(ignored, signal.SIG_IGN)
@@ -161,7 +161,7 @@ def test_an_agent_inherits_no_file_of_its_supervisor() -> None:
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -TERM $$", -15), ("kill -SEGV $$", -11)])
-def test_a_supervisor_ends_as_its_agent_did(script: str, code: int) -> None:
+def test_a_supervisor_exits_with_its_agents_exit_status(script: str, code: int) -> None:
     assert kept(script) == (code, "")
 
 
@@ -170,7 +170,7 @@ def test_a_supervisor_ignores_signals_meant_for_its_agent() -> None:
 
 
 @linux
-async def test_a_supervisor_is_small(tmp_path: Path) -> None:
+async def test_a_supervisor_uses_less_than_8_mb_of_memory(tmp_path: Path) -> None:
     async with session(bad_agent(), tmp_path) as agent:
         await agent.turn("say hello")
         used = psutil.Process(agent.process.pid).parent()

@@ -51,7 +51,7 @@ async def all_seqs(server: Server, client: Client, id: str, **wanted: Any) -> li
     return [one["seq"] for one in shown]
 
 
-async def test_records_keep_their_order_and_cursors_their_meaning(tmp_path: Path, clock: type[Clock]) -> None:
+async def test_records_stay_in_order_and_cursors_stay_valid(tmp_path: Path, clock: type[Clock]) -> None:
     async with serving(tmp_path) as server:
         phone = Client()
         id = await server.project(phone)
@@ -76,9 +76,7 @@ async def test_records_keep_their_order_and_cursors_their_meaning(tmp_path: Path
         assert server.core.projects.get(id).history.last_seq == len(on_disk(tmp_path / "data", id))
 
 
-async def test_a_budget_of_a_day_is_not_given_again_when_the_clock_goes_back(
-    tmp_path: Path, clock: type[Clock]
-) -> None:
+async def test_setting_the_clock_back_does_not_renew_a_daily_budget(tmp_path: Path, clock: type[Clock]) -> None:
     async with serving(tmp_path) as server:
         server.core.grants.budgets = Budgets(day=1.0)
         phone = Client()

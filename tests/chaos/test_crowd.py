@@ -67,7 +67,7 @@ async def crowd(directory: Path, clients: int, projects: int, lines: int, growth
         for project in made:
             records = on_disk(server.data, project)
             assert all(seen[project] == list(range(1, len(records) + 1)) for seen in seqs)
-        assert max(waits) < 5, "somebody had to wait for the one that is stalled"
+        assert max(waits) < 5, "a request had to wait for the client that has stopped reading"
         assert psutil.Process(server.process.pid).memory_info().rss - memory < growth
         assert (await owner.ask("health_check"))["data"]["status"] in ("ok", "degraded")
         stalled.connection.transport.abort()

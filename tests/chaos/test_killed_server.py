@@ -105,7 +105,7 @@ def check(data: Path, follower: Follower, asked: dict[str, Asked] | None = None)
     """
     records = on_disk(data, follower.project)
     assert [record["seq"] for record in records] == list(range(1, len(records) + 1))
-    assert len(records) >= len(follower.seen), "a client has seen what is on no disk"
+    assert len(records) >= len(follower.seen), "a client has received a record that is not on disk"
     assert all(map(same, records, follower.seen))
     if asked is None:
         return
@@ -119,4 +119,4 @@ def check(data: Path, follower: Follower, asked: dict[str, Asked] | None = None)
     assert ends == Counter(one["run_id"] for one in begun), "each run ends exactly once"
     kept = {one["request_id"]: one["run_id"] for one in begun if "request_id" in one}
     accepted = {request: run_id for request, (_, run_id) in asked.items()}
-    assert accepted.items() <= kept.items(), "what was accepted is kept"
+    assert accepted.items() <= kept.items(), "every accepted prompt is recorded"

@@ -104,7 +104,7 @@ async def one_race(
     for client in people.values():
         assert (await client.until("run_finished", run_id=run))["outcome"] == "completed"
     written = {"allow": "new", "deny": "old"}[decisions[winner]]
-    assert (root / "text").read_text() == written, "the agent has heard the winner, and nobody else"
+    assert (root / "text").read_text() == written, "the agent has received the winner's decision and no other"
 
 
 @pytest.mark.thorough

@@ -38,7 +38,7 @@ async def stopped(server: Server, client: Client, root: Path) -> tuple[str, str,
     return project, run, process
 
 
-async def test_it_is_ended_all_the_same(tmp_path: Path) -> None:
+async def test_it_can_be_ended(tmp_path: Path) -> None:
     quickly = Times(interrupt=0.05, leave=0.05, sigint=0.05, sigterm=0.05)
     async with session(bad_agent(), tmp_path, times=quickly) as agent:
         agent.process.prompt("half")
@@ -49,7 +49,7 @@ async def test_it_is_ended_all_the_same(tmp_path: Path) -> None:
         assert (await agent.heard.next(Exited)).code < 0
 
 
-async def test_it_is_woken_and_ends_as_any_other(tmp_path: Path) -> None:
+async def test_it_is_continued_and_ends_like_any_other(tmp_path: Path) -> None:
     async with session(Demo(), tmp_path) as agent:
         agent.process.prompt("/slow 60")
         await agent.heard.next(AgentLine)
@@ -61,7 +61,7 @@ async def test_it_is_woken_and_ends_as_any_other(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["agent_kill", "the idle timeout", "the end of the server"])
-async def test_others_go_on_and_it_can_be_ended(tmp_path: Path, way: str) -> None:
+async def test_other_agents_continue_and_it_can_be_ended(tmp_path: Path, way: str) -> None:
     roots = [tmp_path / "one", tmp_path / "two"]
     for root in roots:
         root.mkdir()

@@ -42,7 +42,7 @@ async def test_it_prints_its_version_and_help() -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["idea"], ["ide", "--unknown"], ["ide", "extra"], ["ide", "--port"]])
-async def test_an_unknown_argument_is_answered_with_the_usage(arguments: list[str]) -> None:
+async def test_invalid_arguments_are_answered_with_the_usage(arguments: list[str]) -> None:
     code, output, errors = await run(*arguments)
     assert code == 2
     assert output == ""
@@ -224,7 +224,7 @@ def test_only_the_chosen_command_is_imported(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_imports_no_job(command: str) -> None:
+def test_the_help_does_not_import_what_commands_run(command: str) -> None:
     jobs = ("ide", "guard", "server", "tui", "setup", "info", "doctor")
     look = (
         f"import sys; from drawbridge import cli; cli.command_parser({command!r});"

@@ -1,4 +1,4 @@
-"""An approval request takes exactly one decision, however many surfaces show it."""
+"""An approval request accepts exactly one decision, however many surfaces show it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def approval() -> Approval[str]:
     return Approval("1")
 
 
-def test_the_first_answer_wins_and_a_later_one_is_refused(approval: Approval[str]) -> None:
+def test_the_first_decision_wins_and_a_later_one_is_refused(approval: Approval[str]) -> None:
     assert approval.decide("Neovim", "yes")
     assert not approval.decide("phone", "no")
     assert (approval.state, approval.decided_by, approval.decision) == (State.DECIDED, "Neovim", "yes")
@@ -55,7 +55,7 @@ def test_the_agent_confirms_or_overrules_a_decision_once(approval: Approval[str]
 
 
 @given(st.lists(st.sampled_from(list(Step)), max_size=12))
-def test_in_any_order_of_steps_only_those_of_the_table_take_effect(steps: list[Step]) -> None:
+def test_in_any_order_only_the_steps_in_the_table_take_effect(steps: list[Step]) -> None:
     approval: Approval[str] = Approval("1")
     effective = []
     for step in steps:

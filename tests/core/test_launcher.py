@@ -133,7 +133,7 @@ def test_a_name_that_is_not_ascii_is_hashed_as_utf8(name: str, hashed: bytes, fo
     assert Path(launcher.socket_path(f"{folder}/{name}", 1)).name == f"{expected}-1.sock"
 
 
-async def test_it_listens_where_the_specification_says(
+async def test_the_socket_path_follows_the_specification(
     nvim: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DRAWBRIDGE_SOCKET_DIR")
@@ -148,7 +148,7 @@ async def test_it_listens_where_the_specification_says(
 
 
 @pytest.mark.usefixtures("newest")
-async def test_a_link_to_a_directory_is_that_directory(folder: Path, tmp_path: Path) -> None:
+async def test_a_linked_directory_is_hashed_by_its_real_path(folder: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(folder)
     async with started(cwd=link) as neovim:
@@ -156,7 +156,7 @@ async def test_a_link_to_a_directory_is_that_directory(folder: Path, tmp_path: P
 
 
 @pytest.mark.usefixtures("newest")
-async def test_several_in_one_directory_have_a_socket_each(folder: Path, sockets: Path) -> None:
+async def test_each_neovim_in_a_directory_has_its_own_socket(folder: Path, sockets: Path) -> None:
     async with started(cwd=folder) as one, started(cwd=folder) as other:
         names = {Path(one.path).name, Path(other.path).name}
         assert names == {path.name for path in sockets.iterdir() if path.suffix == ".sock"}
@@ -164,7 +164,8 @@ async def test_several_in_one_directory_have_a_socket_each(folder: Path, sockets
         assert await one.person.lua("return vim.fn.getpid()") != await other.person.lua("return vim.fn.getpid()")
 
 
-async def test_nobody_else_may_connect_and_files_are_made_as_the_umask_says(nvim: Path, folder: Path) -> None:
+async def test_the_socket_is_private_and_the_umask_is_kept(nvim: Path, folder: Path) -> None:
+    """Only the user may connect, and Neovim creates files with the umask that the user has set."""
     before = os.umask(0)
     try:
         async with started(cwd=folder) as neovim:
@@ -188,20 +189,20 @@ async def test_arguments_reach_neovim_untouched(nvim: Path, folder: Path) -> Non
         assert await neovim.person.lua("return vim.v.servername") == neovim.path
 
 
-def test_its_help_and_version_are_neovims(nvim: Path, folder: Path) -> None:
+def test_help_and_version_output_are_neovims(nvim: Path, folder: Path) -> None:
     own = subprocess.run([nvim, "--version"], capture_output=True, text=True, check=True).stdout
     assert run("--version", cwd=folder).stdout == own
     said = run("--help", cwd=folder).stdout
     assert said == subprocess.run([nvim, "--help"], capture_output=True, text=True, check=True).stdout
 
 
-def test_the_exit_code_is_neovims(nvim: Path, folder: Path) -> None:
+def test_neovims_exit_code_is_returned(nvim: Path, folder: Path) -> None:
     assert run("--headless", "-c", "cq 3", cwd=folder).returncode == 3
     assert run("--headless", "-c", "q", cwd=folder).returncode == 0
     assert subprocess.run([*COMMAND[:-1], "neovim", "--headless", "+cq 4"], check=False, cwd=folder).returncode == 4
 
 
-async def test_the_users_own_listen_address_wins(nvim: Path, folder: Path, sockets: Path) -> None:
+async def test_a_listen_address_from_the_user_is_used_instead(nvim: Path, folder: Path, sockets: Path) -> None:
     mine = str(sockets / "mine.sock")
     async with started("--listen", mine, cwd=folder, listens_at=mine) as neovim:
         assert await neovim.person.lua("return vim.fn.serverlist()") == [mine]
@@ -219,7 +220,7 @@ def test_neovim_starts_with_default_signals(folder: Path, tmp_path: Path) -> Non
     assert not ignored & (1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1))
 
 
-def test_on_a_terminal_it_is_neovim(nvim: Path, folder: Path) -> None:
+def test_in_a_terminal_the_process_itself_is_neovim(nvim: Path, folder: Path) -> None:
     (folder / "notes.txt").write_text("first\n")
     with Tmux.server() as tmux:
         command = [*COMMAND, "--clean", "-n", "notes.txt"]
@@ -252,7 +253,7 @@ def test_a_dead_socket_is_replaced(nvim: Path, folder: Path) -> None:
     assert not name.exists()
 
 
-def test_a_live_socket_is_never_touched(sockets: Path) -> None:
+def test_a_socket_in_use_is_never_removed(sockets: Path) -> None:
     path = sockets / "live.sock"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
@@ -263,7 +264,7 @@ def test_a_live_socket_is_never_touched(sockets: Path) -> None:
             client.connect(str(path))
 
 
-def test_a_file_of_another_user_is_never_touched(sockets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_users_file_is_never_removed(sockets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = sockets / "foreign.sock"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
@@ -273,7 +274,7 @@ def test_a_file_of_another_user_is_never_touched(sockets: Path, monkeypatch: pyt
     assert path.is_socket()
 
 
-def test_a_file_that_is_not_a_socket_is_never_touched(sockets: Path) -> None:
+def test_a_file_that_is_not_a_socket_is_never_removed(sockets: Path) -> None:
     file, link = sockets / "file", sockets / "link"
     file.write_text("mine")
     link.symlink_to(file)
@@ -304,27 +305,28 @@ def test_a_removed_current_directory_is_reported(folder: Path) -> None:
 # Which Neovim is started
 
 
-def test_without_a_neovim_it_says_what_to_do(folder: Path, tmp_path: Path) -> None:
+def test_a_missing_neovim_is_reported_with_a_remedy(folder: Path, tmp_path: Path) -> None:
     said = refused(3, cwd=folder, PATH=str(tmp_path))
     assert "Neovim was not found: nvim is not on PATH. Install Neovim 0.7.2 or newer" in said
     assert "DRAWBRIDGE_NVIM_PROGRAM" in said
 
 
-def test_a_neovim_that_is_too_old_is_not_started(folder: Path, tmp_path: Path) -> None:
-    old = script(tmp_path / "nvim", 'touch "$0.$1"; echo NVIM v0.6.1')
+@pytest.mark.parametrize("version", ["0.6.1", "0.7.1"])
+def test_a_neovim_that_is_too_old_is_not_started(folder: Path, tmp_path: Path, version: str) -> None:
+    old = script(tmp_path / "nvim", f'touch "$0.$1"; echo NVIM v{version}')
     said = refused(3, cwd=folder, PATH=f"{tmp_path}:/usr/bin:/bin")
-    assert f"{old} can't be used: it is Neovim 0.6, and 0.7.2 or newer is required." in said
+    assert f"{old} can't be used: it is Neovim {version}, and 0.7.2 or newer is required." in said
     assert sorted(path.name for path in tmp_path.glob("nvim*")) == ["nvim", "nvim.--version"]
 
 
-def test_a_program_that_is_named_must_be_neovim(folder: Path, tmp_path: Path) -> None:
+def test_a_configured_program_must_be_neovim(folder: Path, tmp_path: Path) -> None:
     other = script(tmp_path / "other", "echo VIM - Vi IMproved 9.0")
     assert f"{other} is not Neovim" in refused(2, cwd=folder, DRAWBRIDGE_NVIM_PROGRAM=str(other))
     assert "can't be run: no such file" in refused(2, cwd=folder, DRAWBRIDGE_NVIM_PROGRAM=str(tmp_path / "none"))
     assert "can't be run: permission denied" in refused(2, cwd=folder, DRAWBRIDGE_NVIM_PROGRAM=str(tmp_path))
 
 
-def test_a_script_named_nvim_that_starts_us_is_skipped(nvim: Path, folder: Path, tmp_path: Path) -> None:
+def test_a_script_named_nvim_that_runs_drawbridge_is_skipped(nvim: Path, folder: Path, tmp_path: Path) -> None:
     places = [tmp_path / "alias", tmp_path / "real"]
     for place in places:
         place.mkdir()
@@ -375,7 +377,7 @@ async def test_a_start_without_plugins_does_not_load_the_plugin(nvim: Path, fold
 
 
 @pytest.mark.parametrize("way", ["runtimepath", "start", "opt", "lazy"])
-async def test_the_users_own_copy_wins(nvim: Path, folder: Path, home: Path, way: str) -> None:
+async def test_the_users_copy_of_the_plugin_takes_precedence(nvim: Path, folder: Path, home: Path, way: str) -> None:
     if way in ("start", "opt"):
         own_copy(home / ".local/share/nvim/site/pack/mine" / way / "drawbridge")
     else:
@@ -415,7 +417,7 @@ def lock_files() -> list[Path]:
     return list(Path(os.environ["CLAUDE_CONFIG_DIR"]).rglob("*.lock"))
 
 
-def test_on_a_terminal_the_bridge_starts_without_configuration(nvim: Path, folder: Path) -> None:
+def test_in_a_terminal_the_bridge_starts_without_configuration(nvim: Path, folder: Path) -> None:
     with on_a_terminal(folder) as neovim:
         neovim.wait_for("return require('drawbridge').status().state == 'listening'", what="has no bridge")
         assert neovim.lua("return require('drawbridge').status().program") == [*COMMAND[:-1]]
@@ -423,7 +425,7 @@ def test_on_a_terminal_the_bridge_starts_without_configuration(nvim: Path, folde
     wait_until(lambda: None if lock_files() else True)
 
 
-def test_on_a_terminal_the_users_configuration_decides(nvim: Path, folder: Path) -> None:
+def test_auto_start_false_keeps_the_bridge_from_starting(nvim: Path, folder: Path) -> None:
     root = plugin.directory()
     configure(f"vim.opt.runtimepath:prepend('{root}') require('drawbridge').setup{{ auto_start = false }}")
     with on_a_terminal(folder) as neovim:

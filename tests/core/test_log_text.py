@@ -21,7 +21,7 @@ def formatted(message: str, *, failed: bool = False) -> str:
     return HarmlessFormatter("%(levelname)s %(name)s: %(message)s").format(record)
 
 
-def test_a_message_is_one_line_that_utf8_can_express() -> None:
+def test_a_message_is_one_line_that_utf8_can_encode() -> None:
     line = formatted(HOSTILE)
     assert line == "INFO drawbridge: opened a\\ud800b\\x0a12:00 forged line \\x1b[2J\\u202e"
     assert line.encode()
@@ -35,5 +35,5 @@ def test_a_traceback_keeps_its_lines_but_no_control_characters() -> None:
     assert not any(sign in "".join(trace) for sign in ("\x1b", "\u202e", "\ud800"))
 
 
-def test_encodable_text_drops_only_lone_surrogates() -> None:
+def test_encodable_text_escapes_only_lone_surrogates() -> None:
     assert encodable("Grüße\n😀\ud800") == "Grüße\n😀\\ud800"

@@ -123,7 +123,7 @@ def test_a_link_is_replaced_and_its_target_is_not_touched(tmp_path: Path) -> Non
     assert (tmp_path / "precious").read_text() == "precious"
 
 
-def test_a_reader_sees_the_old_file_or_the_new_one_and_never_a_part(tmp_path: Path) -> None:
+def test_a_reader_never_sees_a_partly_written_file(tmp_path: Path) -> None:
     path = tmp_path / "1.lock"
     whole = {b"a" * 200_000, b"b" * 100_000}
     write_private(str(path), min(whole))
@@ -143,7 +143,7 @@ def test_a_reader_sees_the_old_file_or_the_new_one_and_never_a_part(tmp_path: Pa
     assert seen <= whole
 
 
-def test_a_failed_write_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_write_is_reported_and_leaves_no_file_behind(tmp_path: Path) -> None:
     (tmp_path / "1.lock").mkdir()
     with pytest.raises(NotPrivate, match=r"1\.lock can't be written: is a directory"):
         write_private(str(tmp_path / "1.lock"), b"x")
@@ -153,7 +153,7 @@ def test_a_failed_write_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SystemExit(0), KeyboardInterrupt()])
-def test_a_write_that_is_cut_short_leaves_the_old_file_and_nothing_else(
+def test_an_interrupted_write_leaves_only_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     path = tmp_path / "1.lock"

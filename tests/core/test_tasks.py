@@ -16,7 +16,8 @@ LOGGER = logging.getLogger("tests.tasks")
 
 
 async def test_a_task_survives_garbage_collection() -> None:
-    """The event loop has only weak references to tasks: one may vanish if nothing else refers to what it waits for."""
+    """The event loop has only weak references to tasks: a task can be collected while it waits if nothing else refers
+    to it, or to what it waits for."""
     tasks = BackgroundTasks(LOGGER)
 
     async def work() -> None:
@@ -46,7 +47,7 @@ async def test_an_unexpected_error_is_logged_once(caplog: pytest.LogCaptureFixtu
     assert str(record.exc_info[1]) == "odd"
 
 
-async def test_an_expected_error_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_expected_error_is_logged_as_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     tasks = BackgroundTasks(LOGGER)
     tasks.start(fails(EditorGone("The editor is gone.")), "telling the editor")
     await until(lambda: caplog.records)
@@ -56,7 +57,7 @@ async def test_an_expected_error_is_a_warning(caplog: pytest.LogCaptureFixture) 
     assert record.exc_info is None
 
 
-async def test_close_cancels_and_waits(caplog: pytest.LogCaptureFixture) -> None:
+async def test_close_cancels_tasks_and_waits_for_their_end(caplog: pytest.LogCaptureFixture) -> None:
     tasks, began, steps = BackgroundTasks(LOGGER), asyncio.Event(), list[str]()
 
     async def work() -> None:
@@ -114,7 +115,7 @@ async def test_the_owner_is_notified_of_unexpected_errors_only(caplog: pytest.Lo
     await tasks.close()
 
 
-async def test_a_failed_round_does_not_end_the_repetition(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_repeated_task_continues_after_a_failed_run(caplog: pytest.LogCaptureFixture) -> None:
     tasks, rounds = BackgroundTasks(LOGGER), list[int]()
 
     async def look() -> None:
@@ -152,7 +153,7 @@ async def test_an_error_that_repeats_is_logged_once(caplog: pytest.LogCaptureFix
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-async def test_the_first_round_waits_unless_it_is_due(at_once: bool) -> None:
+async def test_a_repeated_task_first_runs_at_once_only_if_requested(at_once: bool) -> None:
     tasks, rounds = BackgroundTasks(LOGGER), list[str]()
 
     async def look() -> None:

@@ -90,7 +90,7 @@ def test_text_is_wrapped_for_the_terminal(project: Path, columns: int, variables
     assert ("\x1b[" in painted) is not bool(variables)
 
 
-def test_a_command_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_is_never_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
     """The user copies it from the terminal, and a line break would become part of it."""
     command = "`a command with many words that does not fit in forty columns at all`"
     terminal = Terminal(io.StringIO())
@@ -187,7 +187,7 @@ def test_fix_removes_only_the_files_of_our_dead_bridges(doctor: Doctor, home: Pa
     assert (said.code, said.wrong) == (0, [])
 
 
-def test_fix_sets_hooks_up_again_whose_program_is_gone(doctor: Doctor) -> None:
+def test_fix_repairs_hooks_whose_program_is_gone(doctor: Doctor) -> None:
     for name in AGENTS:
         assert main(["setup", name, "--yes"]) == 0
         installed.stub_path(name).unlink()
@@ -211,7 +211,7 @@ def test_fix_keeps_the_settings_of_the_hooks(doctor: Doctor) -> None:
     assert python in file.read_text()
 
 
-def test_a_project_s_own_command_is_not_run(doctor: Doctor, project: Path) -> None:
+def test_the_command_in_a_projects_settings_is_not_run(doctor: Doctor, project: Path) -> None:
     assert main(["setup", "codex", "--scope", "project", "--yes"]) == 0
     file = AGENTS["codex"].settings_file(project)
     stub = installed.stub_path("codex", project)

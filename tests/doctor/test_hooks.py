@@ -46,7 +46,7 @@ def replace_program(name: str, script: str) -> None:
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_hooks_that_setup_installed_work(doctor: Doctor, set_up: Callable[..., Path], agent: Agent, name: str) -> None:
+def test_installed_hooks_work(doctor: Doctor, set_up: Callable[..., Path], agent: Agent, name: str) -> None:
     agent(name, "echo " + ".".join(map(str, AGENTS[name].blocks_since or (1, 0, 0))))
     assert AGENTS[name].title in doctor().one("hook-absent")["title"]
     set_up(name)
@@ -55,7 +55,7 @@ def test_hooks_that_setup_installed_work(doctor: Doctor, set_up: Callable[..., P
     assert "hook-absent" not in said.ids()
 
 
-def test_a_stub_that_is_gone_is_named(doctor: Doctor, set_up: Callable[..., Path]) -> None:
+def test_a_missing_stub_is_reported(doctor: Doctor, set_up: Callable[..., Path]) -> None:
     stub = set_up("claude")
     stub.unlink()
     said = doctor()
@@ -64,7 +64,7 @@ def test_a_stub_that_is_gone_is_named(doctor: Doctor, set_up: Callable[..., Path
     assert said.code == 3
 
 
-def test_a_copy_that_is_gone_is_named(doctor: Doctor, set_up: Callable[..., Path]) -> None:
+def test_a_missing_copy_of_the_package_is_reported(doctor: Doctor, set_up: Callable[..., Path]) -> None:
     set_up("codex")
     shutil.rmtree(installed.copy_path())
     assert str(installed.copy_path()) in doctor().one("hook-gone")["title"]
@@ -79,10 +79,10 @@ def test_a_copy_that_is_gone_is_named(doctor: Doctor, set_up: Callable[..., Path
         ("sleep 60 | cat", "it did not answer within 0.5 seconds"),
     ],
 )
-def test_a_command_that_fails_is_named(
+def test_a_failing_command_is_reported(
     doctor: Doctor, set_up: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, script: str, reason: str
 ) -> None:
-    """The processes that ``sleep 60 | cat`` has started keep its output open, and are ended as well."""
+    """The processes of ``sleep 60 | cat`` keep the hook's output open, and are ended as well."""
     if "sleep" in script:
         monkeypatch.setattr(guards, "RUN_SECONDS", 0.5)
     set_up("claude")
@@ -92,14 +92,14 @@ def test_a_command_that_fails_is_named(
     assert said.code == 3
 
 
-def test_a_slow_command_is_named(doctor: Doctor, set_up: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_hook_is_reported(doctor: Doctor, set_up: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hooks, "SLOW_MILLISECONDS", 200)
     set_up("claude")
     replace_program("claude", "sleep 0.3; echo '{}'")
     assert "Claude Code's hooks answer slowly" in doctor().one("hook-slow")["title"]
 
 
-def test_hooks_for_too_few_events_are_named(doctor: Doctor, set_up: Callable[..., Path]) -> None:
+def test_hooks_with_missing_events_are_reported(doctor: Doctor, set_up: Callable[..., Path]) -> None:
     set_up("claude")
     content = json.loads(settings_file("claude").read_text())
     del content["hooks"]["Stop"]
@@ -107,7 +107,7 @@ def test_hooks_for_too_few_events_are_named(doctor: Doctor, set_up: Callable[...
     assert "it is not called for Stop" in doctor().one("hook-outdated")["title"]
 
 
-def test_a_setting_that_switches_hooks_off_is_named(doctor: Doctor, set_up: Callable[..., Path]) -> None:
+def test_a_setting_that_disables_hooks_is_reported(doctor: Doctor, set_up: Callable[..., Path]) -> None:
     settings_file("claude").parent.mkdir(exist_ok=True)
     settings_file("claude").write_text('{"disableAllHooks": true}')
     said = doctor()
@@ -118,7 +118,7 @@ def test_a_setting_that_switches_hooks_off_is_named(doctor: Doctor, set_up: Call
     assert said.code == 3
 
 
-def test_managed_settings_that_forbid_hooks_are_named(
+def test_managed_settings_that_forbid_hooks_are_reported(
     doctor: Doctor, set_up: Callable[..., Path], home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     managed = home / "managed-settings.json"
@@ -130,7 +130,7 @@ def test_managed_settings_that_forbid_hooks_are_named(
     assert found["title"] == f"allowManagedHooksOnly in {managed} switches off all hooks of Claude Code."
 
 
-def test_a_settings_file_that_is_not_valid_is_named(doctor: Doctor) -> None:
+def test_an_invalid_settings_file_is_reported(doctor: Doctor) -> None:
     settings_file("gemini").parent.mkdir()
     settings_file("gemini").write_text('{"hooks": }')
     assert (
@@ -139,7 +139,7 @@ def test_a_settings_file_that_is_not_valid_is_named(doctor: Doctor) -> None:
     )
 
 
-def test_a_guard_that_failed_today_is_named(doctor: Doctor) -> None:
+def test_a_recent_failure_of_the_guard_is_reported(doctor: Doctor) -> None:
     ended = subprocess.run([sys.executable, "-m", "drawbridge", "hook"], input=b"{nonsense", capture_output=True)
     assert ended.stdout == b"{}\n"
     assert "The guard failed once in the last day" in doctor().one("guard-failed")["title"]

@@ -81,7 +81,7 @@ async def test_a_running_server_works(doctor: Doctor, data: Path) -> None:
     assert said.code == 0
 
 
-def test_no_server_is_a_note(doctor: Doctor) -> None:
+def test_a_missing_server_is_reported_as_a_note(doctor: Doctor) -> None:
     assert doctor().one("server-none")["severity"] == "note"
 
 
@@ -92,7 +92,7 @@ async def test_a_server_without_tls_and_token_works(doctor: Doctor, data: Path) 
     assert said.wrong == []
 
 
-async def test_a_token_that_was_replaced_is_named(doctor: Doctor, data: Path) -> None:
+async def test_a_replaced_token_is_reported(doctor: Doctor, data: Path) -> None:
     async with serving(data):
         (data / "token").write_text("another-token-that-is-long-enough-to-be-one")
         said = doctor()
@@ -120,7 +120,7 @@ async def test_the_token_does_not_leave_the_machine_unencrypted(data: Path) -> N
         )
 
 
-async def test_a_server_that_hangs_is_named(doctor: Doctor, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hung_server_is_reported(doctor: Doctor, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "SECONDS", 0.5)
     async with serving(data) as server:
         server.process.send_signal(signal.SIGSTOP)
@@ -142,7 +142,7 @@ async def test_a_server_that_hangs_is_named(doctor: Doctor, data: Path, monkeypa
     ],
     ids=["expired", "early", "name", "good"],
 )
-async def test_a_certificate_that_does_not_fit_is_named(
+async def test_only_an_invalid_certificate_is_reported(
     doctor: Doctor,
     data: Path,
     home: Path,
@@ -157,13 +157,13 @@ async def test_a_certificate_that_does_not_fit_is_named(
     assert said.wrong == ([id] if id else [])
 
 
-async def test_a_certificate_that_nobody_trusts_is_named(doctor: Doctor, data: Path, home: Path) -> None:
+async def test_an_untrusted_certificate_is_reported(doctor: Doctor, data: Path, home: Path) -> None:
     async with serving(data, *certificate(home)):
         said = doctor()
     assert said.wrong == ["server-certificate-untrusted"]
 
 
-async def test_a_private_socket_that_is_gone_is_named(doctor: Doctor, data: Path) -> None:
+async def test_a_missing_private_socket_is_reported(doctor: Doctor, data: Path) -> None:
     async with serving(data) as server:
         [path] = private_socket.addresses()
         os.unlink(path)
@@ -171,7 +171,7 @@ async def test_a_private_socket_that_is_gone_is_named(doctor: Doctor, data: Path
     assert f"(process {server.process.pid}) is gone from" in said.one("server-socket")["title"]
 
 
-async def test_a_clock_that_was_set_back_is_named(doctor: Doctor, data: Path) -> None:
+async def test_a_clock_that_was_set_back_is_reported(doctor: Doctor, data: Path) -> None:
     async with serving(data):
         later = time.time() + 7200
         os.utime(data / "token", (later, later))
@@ -179,7 +179,7 @@ async def test_a_clock_that_was_set_back_is_named(doctor: Doctor, data: Path) ->
     assert f"{data / 'token'} is dated 2.0 hours in the future" in said.one("clock")["title"]
 
 
-def test_an_address_that_refuses_is_named(doctor: Doctor, data: Path) -> None:
+def test_an_address_that_refuses_connections_is_reported(doctor: Doctor, data: Path) -> None:
     """The connection is refused, as by a firewall or at an address that the machine no longer has."""
     with socket.create_server(("127.0.0.1", 0)) as made:
         port = made.getsockname()[1]
@@ -191,7 +191,7 @@ def test_an_address_that_refuses_is_named(doctor: Doctor, data: Path) -> None:
     assert said.one("server-silent")["title"].endswith("connection refused.")
 
 
-def test_a_host_name_that_the_server_refuses_is_named(doctor: Doctor, data: Path) -> None:
+def test_a_host_name_that_the_server_rejects_is_reported(doctor: Doctor, data: Path) -> None:
     data.mkdir()
     with refusing() as port, running.announced(data, f"ws://127.0.0.1:{port}/ws", (), None, loopback=False):
         found = doctor().one("server-host")
@@ -200,7 +200,8 @@ def test_a_host_name_that_the_server_refuses_is_named(doctor: Doctor, data: Path
 
 @contextmanager
 def refusing() -> Iterator[int]:
-    """Answers every GET request with 403, like a server that does not accept its host name. Yields the port."""
+    """Answers every GET request with 403, like a server that does not accept the request's host name. Yields the
+    port."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:

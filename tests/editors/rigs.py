@@ -77,7 +77,7 @@ class Rig:
     async def until_asked(self, asked: bool = True) -> None:
         end = asyncio.get_running_loop().time() + PATIENCE
         while await self.is_asked() != asked:
-            assert asyncio.get_running_loop().time() < end, f"no change: asked is {not asked}"
+            assert asyncio.get_running_loop().time() < end, f"is_asked is still {not asked}"
             await asyncio.sleep(0.002)
 
     async def reported(self, more_than: int) -> None:

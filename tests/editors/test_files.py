@@ -61,13 +61,13 @@ class TestReading:
         assert read_text(str(tmp_path / "link")) == "text"
         check_text_file(str(tmp_path / "link"))
 
-    def test_a_name_that_is_not_utf8_is_read_as_well(self, tmp_path: Path) -> None:
+    def test_a_file_whose_name_is_not_utf8_is_read(self, tmp_path: Path) -> None:
         path = os.fsencode(tmp_path) + b"/caf\xe9"
         with open(path, "wb") as file:
             file.write(b"text")
         assert read_text(os.fsdecode(path)) == "text"
 
-    def test_a_file_as_large_as_the_limit_is_read_and_a_larger_one_is_not(self, tmp_path: Path) -> None:
+    def test_only_a_file_above_the_size_limit_is_refused(self, tmp_path: Path) -> None:
         file = tmp_path / "large.txt"
         file.write_text("x" * 1000)
         assert read_text(str(file), limit=1000) == "x" * 1000
@@ -76,13 +76,13 @@ class TestReading:
             with pytest.raises(UnusableFile, match=r"large.txt is 1,000 bytes; the limit is 999\."):
                 read(str(file), limit=999)
 
-    def test_a_file_over_the_standard_limit_costs_no_memory(self, tmp_path: Path) -> None:
+    def test_a_file_over_the_default_limit_is_refused(self, tmp_path: Path) -> None:
         with (tmp_path / "huge").open("wb") as file:
             file.truncate(1 << 40)
         with pytest.raises(UnusableFile, match=f"{FILE_LIMIT:,}"):
             check_text_file(str(tmp_path / "huge"))
 
-    def test_a_file_that_understates_its_size_is_held_to_the_limit_too(self) -> None:
+    def test_the_limit_applies_to_a_file_that_understates_its_size(self) -> None:
         assert read_text("/proc/self/status")
         with pytest.raises(UnusableFile, match="the limit is 10"):
             read_text("/proc/self/status", limit=10)
@@ -128,7 +128,7 @@ class TestRefusing:
         assert "can't be read" in self.refused(tmp_path / "loop")
 
     @pytest.mark.parametrize("path", ["/a\0b", "/\ud800", "/" + "x" * 300])
-    def test_what_can_never_be_a_name(self, path: str) -> None:
+    def test_an_invalid_file_name(self, path: str) -> None:
         self.refused(path)
 
     def test_a_file_without_permission(self, tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ class TestRefusing:
             read_text(str(tmp_path / "latin1.txt"))
         check_text_file(str(tmp_path / "latin1.txt"))  # an editor may still show it
 
-    def test_a_missing_file_where_one_is_needed(self, tmp_path: Path) -> None:
+    def test_a_missing_file_that_must_exist(self, tmp_path: Path) -> None:
         with pytest.raises(UnusableFile, match="does not exist"):
             check_text_file(str(tmp_path / "missing"))
 
@@ -186,7 +186,7 @@ class TestUris:
             ("/caf\udce9", "file:///caf%E9"),
         ],
     )
-    def test_a_path_has_this_uri(self, path: str, uri: str) -> None:
+    def test_special_characters_are_percent_encoded(self, path: str, uri: str) -> None:
         assert to_uri(path) == uri
         assert from_uri(uri) == path
 
@@ -206,10 +206,11 @@ class TestUris:
             ("file:///100%.txt", "/100%.txt"),
         ],
     )
-    def test_what_is_meant_is_found(self, given: str, path: str) -> None:
+    def test_paths_and_malformed_uris_are_accepted(self, given: str, path: str) -> None:
         assert from_uri(given) == path
 
-    def test_a_name_that_looks_encoded_is_taken_as_it_stands_where_only_that_file_exists(self, tmp_path: Path) -> None:
+    def test_a_percent_sign_is_literal_if_only_that_file_exists(self, tmp_path: Path) -> None:
+        """If a file with the decoded name exists too, that file is meant."""
         (tmp_path / "a%20b").touch()
         assert from_uri(f"file://{tmp_path}/a%20b") == f"{tmp_path}/a%20b"
         (tmp_path / "a b").touch()

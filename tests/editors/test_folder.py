@@ -1,4 +1,4 @@
-"""The terminal as an editor: what a person reads in it, what counts as an answer, and what never reaches the screen."""
+"""The terminal as an editor: what the user reads in it, what counts as an answer, and what never reaches the screen."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def source(kind: str, folder: Path) -> TextIO | None:
     return opened
 
 
-class TestWhatAPersonReads:
+class TestWhatTheUserReads:
     async def test_a_proposal_is_a_diff_with_line_numbers_and_a_question(self, tmp_path: Path) -> None:
         path = tmp_path / "src" / "app.py"
         path.parent.mkdir()
@@ -146,18 +146,18 @@ class TestWhatAPersonReads:
             assert said in at.log.getvalue()
             assert "No lines changed." in at.log.getvalue()
 
-    async def test_a_new_file_is_called_one(self, tmp_path: Path) -> None:
+    async def test_a_new_file_is_described_as_new(self, tmp_path: Path) -> None:
         async with piped(tmp_path, b"y\n") as at:
             await at.decided(proposal(tmp_path / "new.txt", "", "a\n"))
             assert "Claude Code proposes the new file new.txt  +1 -0" in at.log.getvalue()
 
-    async def test_code_is_asked_about_as_code(self, tmp_path: Path) -> None:
+    async def test_code_has_its_own_title_and_question(self, tmp_path: Path) -> None:
         async with piped(tmp_path, b"y\n") as at:
             await at.decided(proposal("", "", "print(1)\n", kind="code"))
             assert "Claude Code wants to run this code  +1 -0" in at.log.getvalue()
             assert "Run it? [y]es, [n]o, [e]dit: y" in at.log.getvalue()
 
-    async def test_how_many_more_wait_is_reported(self, rig: FolderRig) -> None:
+    async def test_the_number_of_waiting_proposals_is_shown(self, rig: FolderRig) -> None:
         for number in range(3):
             await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW, id=str(number)))
         await rig.accept("0")
@@ -165,7 +165,7 @@ class TestWhatAPersonReads:
         assert "2 more are waiting after it." in rig.terminal.screen
         assert "1 more is waiting after it." in rig.terminal.screen
 
-    async def test_notices_come_above_an_open_question(self, rig: FolderRig) -> None:
+    async def test_notices_appear_above_an_open_question(self, rig: FolderRig) -> None:
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
         await rig.until_asked()
         await rig.editor.notify("First line.\nSecond line.", "warn")
@@ -175,7 +175,7 @@ class TestWhatAPersonReads:
         )
         await rig.accept("1")
 
-    async def test_agents_that_come_and_go_are_named(self, tmp_path: Path) -> None:
+    async def test_agents_that_connect_or_disconnect_are_reported(self, tmp_path: Path) -> None:
         async with piped(tmp_path, b"") as at:
             for agents in ((), ("Claude Code",), ("Claude Code", "Gemini CLI"), ("Gemini CLI",)):
                 await at.editor.announce(BridgeState(4711, "secret-token", agents))
@@ -186,7 +186,7 @@ class TestWhatAPersonReads:
                 "Claude Code disconnected.",
             ]
 
-    async def test_where_an_agent_points_at_is_reported_with_the_line(self, tmp_path: Path) -> None:
+    async def test_a_file_that_an_agent_shows_is_reported_with_the_line(self, tmp_path: Path) -> None:
         path = tmp_path / "file.txt"
         path.write_text(OLD)
         async with piped(tmp_path, b"") as at:
@@ -199,7 +199,7 @@ class TestWhatAPersonReads:
             assert lines[0] == "An agent shows you file.txt:2"
             assert lines[3:] == ["Claude Code shows you file.txt", "file.txt was written."]
 
-    async def test_a_file_that_is_none_is_not_pointed_at(self, tmp_path: Path) -> None:
+    async def test_a_missing_file_or_directory_cannot_be_shown(self, tmp_path: Path) -> None:
         async with piped(tmp_path, b"") as at:
             for path in (tmp_path, tmp_path / "missing"):
                 with pytest.raises(UnusableFile):
@@ -213,7 +213,7 @@ class TestWhatAPersonReads:
 
 
 class TestWhatIsDrawn:
-    async def test_colour_is_for_terminals(self, rig: FolderRig, tmp_path: Path) -> None:
+    async def test_only_terminals_get_colors(self, rig: FolderRig, tmp_path: Path) -> None:
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
         await rig.until_asked()
         assert "\x1b[31m- two\x1b[0m" in rig.terminal.screen
@@ -224,7 +224,7 @@ class TestWhatIsDrawn:
             assert "\x1b" not in at.log.getvalue()
 
     @pytest.mark.parametrize(("variable", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-    async def test_a_person_can_do_without_colour(
+    async def test_colors_can_be_turned_off(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
     ) -> None:
         monkeypatch.setenv(variable, value)
@@ -233,7 +233,7 @@ class TestWhatIsDrawn:
             await rig.reject("1")
             assert not re.search(r"\x1b\[[\d;]*m", rig.terminal.screen)
 
-    async def test_a_terminal_draws_text_in_the_order_in_which_it_is_written(self, tmp_path: Path) -> None:
+    async def test_a_terminal_draws_text_in_the_order_it_was_written(self, tmp_path: Path) -> None:
         """This applies to right-to-left text too, until the bridge ends."""
         async with folder_in_a_terminal(tmp_path) as rig:
             await rig.editor.show(proposal(tmp_path / "file.txt", OLD, NEW))
@@ -244,13 +244,13 @@ class TestWhatIsDrawn:
             await rig.terminal.shows("\x1b[8h")
 
     @given(st.text(st.characters(blacklist_categories=()), max_size=200))
-    def test_no_text_of_an_agent_drives_the_terminal(self, text: str) -> None:
+    def test_text_from_an_agent_cannot_control_the_terminal(self, text: str) -> None:
         canvas = Canvas(io.StringIO())
         drawn = canvas.page(proposal(f"/a{text}", "", text, agent=text, note=text), text, 0).text
         assert not [character for character in drawn.replace("\n", "") if drives(character)]
         assert drawn.count("\n") <= 7 + 2 * text.count("\n")
 
-    def test_every_character_that_drives_or_hides_is_written_out(self) -> None:
+    def test_control_and_invisible_characters_are_escaped(self) -> None:
         canvas = Canvas(io.StringIO())
         every = "".join(chr(number) for number in range(sys.maxunicode + 1))
         assert not [f"{ord(character):x}" for character in canvas.plain(every) if drives(character)]
@@ -259,7 +259,7 @@ class TestWhatIsDrawn:
         text = "👩‍🚀 نمی‌خواهم ðŸ e\u0301 ❤️"
         assert Canvas(io.StringIO()).plain(text) == text
 
-    def test_strange_characters_are_shown_by_their_numbers(self) -> None:
+    def test_escaped_characters_are_shown_as_code_points(self) -> None:
         drawn = Canvas(io.StringIO()).plain("a\x1b[31m\r\u202e\udce9\U000e0041")
         assert drawn == "a\\x1b[31m\\x0d\\u202e\\udce9\\U000e0041"
 
@@ -276,7 +276,7 @@ class TestWhatIsDrawn:
             assert max(map(len, lines)) == LOG_COLUMNS
             assert "".join(line[7:] for line in lines if line[5:6] == "│").removeprefix("+ ") == "x" * 100_000 + "end"
 
-    async def test_without_a_question_a_long_change_is_cut_and_says_so(self, tmp_path: Path) -> None:
+    async def test_an_unattended_long_change_is_truncated_with_a_note(self, tmp_path: Path) -> None:
         new = "".join(f"line {number}\n" for number in range(20_000))
         async with piped(tmp_path, None, decide="accept") as at:
             assert await at.decided(proposal(tmp_path / "file.txt", "", new)) == [Accepted(new)]
@@ -300,7 +300,7 @@ class TestWhatCountsAsAnAnswer:
         ("keys", "decision"),
         [("y", Accepted(NEW)), ("YES", Accepted(NEW)), (" y ", Accepted(NEW)), ("n", Rejected()), ("No", Rejected())],
     )
-    async def test_yes_and_no(self, rig: FolderRig, keys: str, decision: Accepted | Rejected) -> None:
+    async def test_yes_and_no_are_answers(self, rig: FolderRig, keys: str, decision: Accepted | Rejected) -> None:
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
         await rig.until_asked()
         rig.terminal.type(keys + "\n")
@@ -308,7 +308,7 @@ class TestWhatCountsAsAnAnswer:
         assert rig.decisions == [("1", decision)]
 
     @pytest.mark.parametrize("keys", ["", "yy", "ja", "accept it", "\x1b[A", "y" * 4000])
-    async def test_nothing_else_is(self, rig: FolderRig, keys: str) -> None:
+    async def test_any_other_input_repeats_the_question(self, rig: FolderRig, keys: str) -> None:
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
         await rig.until_asked()
         rig.terminal.type(keys + "\n")
@@ -316,14 +316,15 @@ class TestWhatCountsAsAnAnswer:
         assert rig.decisions == []
         await rig.reject("1")
 
-    async def test_what_was_typed_before_the_question_is_none(self, rig: FolderRig) -> None:
+    async def test_input_typed_before_the_question_is_ignored(self, rig: FolderRig) -> None:
         rig.terminal.type("y\n")
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
         await rig.until_asked()
         await rig.reject("1")
         assert rig.decisions == [("1", Rejected())]
 
-    async def test_half_an_answer_to_a_withdrawn_proposal_is_none_to_the_next(self, rig: FolderRig) -> None:
+    async def test_a_half_typed_answer_is_discarded_on_withdrawal(self, rig: FolderRig) -> None:
+        """It does not count as an answer to the next proposal."""
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW, id="first"))
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, "other\n", id="second"))
         await rig.until_asked()
@@ -337,7 +338,7 @@ class TestWhatCountsAsAnAnswer:
         await rig.accept("second")
         assert rig.decisions == [("second", Accepted("other\n"))]
 
-    async def test_the_end_of_input_at_a_terminal_rejects_one_and_no_more(self, rig: FolderRig) -> None:
+    async def test_ctrl_d_at_a_terminal_rejects_only_one_proposal(self, rig: FolderRig) -> None:
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW, id="first"))
         await rig.close_view("first")
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW, id="second"))
@@ -349,7 +350,8 @@ class TestWhatCountsAsAnAnswer:
             proposals = [proposal(tmp_path / "file.txt", OLD, NEW, id=id) for id in "123"]
             assert await at.decided(*proposals) == [Accepted(NEW), Rejected(), Accepted(NEW)]
 
-    async def test_without_more_answers_proposals_are_rejected_and_the_reason_is_reported(self, tmp_path: Path) -> None:
+    async def test_each_proposal_after_the_end_of_input_is_rejected(self, tmp_path: Path) -> None:
+        """This applies to input from a pipe, and the reason is reported each time."""
         async with piped(tmp_path, b"y\n") as at:
             proposals = [proposal(tmp_path / "file.txt", OLD, NEW, id=id) for id in "123"]
             assert await at.decided(*proposals) == [Accepted(NEW), Rejected(), Rejected()]
@@ -367,7 +369,7 @@ class TestWhatCountsAsAnAnswer:
             ("no descriptor", Rejected()),
         ],
     )
-    async def test_answers_may_come_from_a_file_and_from_nowhere(
+    async def test_answers_can_come_from_a_file_or_be_missing(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, decision: Accepted | Rejected
     ) -> None:
         monkeypatch.setattr(sys, "stdin", None)
@@ -375,7 +377,7 @@ class TestWhatCountsAsAnAnswer:
             assert await at.decided(proposal(tmp_path / "file.txt", OLD, NEW)) == [decision]
 
     @pytest.mark.parametrize(("decide", "decision"), [("accept", Accepted(NEW)), ("reject", Rejected())])
-    async def test_unattended_every_proposal_is_answered_alike(
+    async def test_decide_answers_every_proposal_without_asking(
         self, tmp_path: Path, decide: str, decision: Accepted | Rejected
     ) -> None:
         async with piped(tmp_path, b"n\ny\n", decide=decide) as at:
@@ -384,12 +386,12 @@ class TestWhatCountsAsAnAnswer:
             assert "[y]es" not in at.log.getvalue()
             assert "+ four" in at.log.getvalue()
 
-    async def test_a_log_that_can_no_longer_be_written_stops_nobody(self, tmp_path: Path) -> None:
+    async def test_a_decision_is_possible_after_the_log_is_closed(self, tmp_path: Path) -> None:
         async with piped(tmp_path, b"y\n") as at:
             at.log.close()
             assert await at.decided(proposal(tmp_path / "file.txt", OLD, NEW)) == [Accepted(NEW)]
 
-    async def test_the_bridge_says_that_it_leaves_a_question_open(self, rig: FolderRig) -> None:
+    async def test_an_undecided_proposal_is_reported_when_the_bridge_stops(self, rig: FolderRig) -> None:
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
         await rig.until_asked()
         await rig.editor.close()
@@ -463,7 +465,7 @@ class TestPages:
         await rig.reject("1")
         assert rig.decisions == [("1", Rejected())]
 
-    async def test_an_edited_change_begins_with_its_first_page(
+    async def test_an_edited_change_is_shown_from_its_first_page(
         self, rig: FolderRig, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("VISUAL", "sed -i '1s/.*/edited/'")
@@ -476,7 +478,7 @@ class TestPages:
         await self.pages(rig)
         await rig.accept("1")
 
-    async def test_keys_of_the_first_half_second_are_not_an_answer(self, rig: FolderRig) -> None:
+    async def test_keys_typed_in_the_first_half_second_are_ignored(self, rig: FolderRig) -> None:
         """During that time, the question is not visible either, and a notice does not move the text."""
         loop = asyncio.get_running_loop()
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
@@ -502,7 +504,7 @@ class TestEditing:
         monkeypatch.setenv("VISUAL", shlex.quote(str(path)))
         monkeypatch.setenv("EDITOR", "false")
 
-    async def test_the_edited_text_is_shown_and_asked_again(
+    async def test_the_edited_text_is_shown_before_it_can_be_accepted(
         self, rig: FolderRig, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self.editor(monkeypatch, "sed -i s/TWO/zwei/ $1")
@@ -513,9 +515,10 @@ class TestEditing:
         await rig.accept("1")
         assert rig.decisions == [("1", Accepted("one\nzwei\nthree\nfour\n"))]
 
-    async def test_the_editor_gets_a_private_file_of_the_same_name_that_is_gone_afterwards(
+    async def test_the_editor_gets_a_private_copy_with_the_same_name(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        """The copy and its directory are removed after the editor has ended."""
         seen = tmp_path / "seen"
         self.editor(monkeypatch, f'cp "$1" {seen}; stat -c %a "$(dirname "$1")" > {seen}.mode; echo "$1" > {seen}.path')
         async with piped(tmp_path, b"e\ny\n") as at:
@@ -527,7 +530,7 @@ class TestEditing:
         assert not edited.parent.exists()
         assert not (tmp_path / "sp ace #1.py").exists()
 
-    async def test_the_editor_has_the_terminal(self, rig: FolderRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_the_editor_runs_in_the_terminal(self, rig: FolderRig, monkeypatch: pytest.MonkeyPatch) -> None:
         self.editor(monkeypatch, 'test -t 0 && test -t 1 && echo "type:" && read line && echo "$line" > "$1"')
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
         await rig.until_asked()
@@ -547,7 +550,7 @@ class TestEditing:
             (r"printf 'caf\351' > $1", "is not UTF-8"),
         ],
     )
-    async def test_an_edit_that_fails_changes_nothing_and_says_why(
+    async def test_a_failed_edit_is_reported_and_changes_nothing(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, reason: str
     ) -> None:
         self.editor(monkeypatch, script)
@@ -566,7 +569,7 @@ class TestEditing:
             assert "can't be started" in at.log.getvalue()
             assert "set $VISUAL or $EDITOR" in at.log.getvalue()
 
-    async def test_what_arrives_meanwhile_waits_for_the_editor_to_end(
+    async def test_notices_and_withdrawals_wait_until_the_editor_exits(
         self, rig: FolderRig, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self.editor(monkeypatch, "echo begin; read line; echo end")

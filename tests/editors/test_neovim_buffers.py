@@ -47,7 +47,7 @@ async def test_the_tabs_are_the_listed_buffers_of_files(rig: Workstation) -> Non
     ]
 
 
-async def test_any_name_of_a_file_is_found(rig: Workstation) -> None:
+async def test_a_file_with_special_characters_in_its_name_is_found(rig: Workstation) -> None:
     # This file would be found instead if names were patterns.
     await rig.opened("xx.txt", "")
     for name in ODD_NAMES:
@@ -59,7 +59,7 @@ async def test_any_name_of_a_file_is_found(rig: Workstation) -> None:
         assert path.read_text() == "ne\ntwo\nthree\n", name
 
 
-async def test_a_link_to_a_file_is_that_file(rig: Workstation) -> None:
+async def test_a_file_is_found_through_a_symbolic_link(rig: Workstation) -> None:
     path = await rig.opened("real.txt", OLD)
     link = rig.folder / "link.txt"
     link.symlink_to(path)
@@ -71,7 +71,7 @@ async def test_a_link_to_a_file_is_that_file(rig: Workstation) -> None:
     assert await rig.editor.status(str(rig.folder / "real" / "new.txt")) == BufferStatus(modified=False, untitled=True)
 
 
-async def test_a_file_that_is_not_open_has_no_status_and_no_unsaved_text(rig: Workstation) -> None:
+async def test_an_unopened_file_has_no_status_and_no_unsaved_text(rig: Workstation) -> None:
     path = rig.file("a.txt", OLD)
     assert await rig.editor.status(str(path)) is None
     assert await rig.editor.unsaved_text(str(path)) is None
@@ -105,7 +105,7 @@ async def test_unsaved_text_is_what_saving_would_write(
     assert await rig.editor.unsaved_text(str(path)) is None
 
 
-async def test_all_lines_deleted_is_an_empty_text(rig: Workstation) -> None:
+async def test_a_buffer_without_lines_is_saved_as_an_empty_file(rig: Workstation) -> None:
     path = await rig.opened("a.txt", OLD)
     await rig.person.types(":%d<CR>")
     assert await rig.editor.unsaved_text(str(path)) == ""
@@ -116,7 +116,7 @@ async def test_all_lines_deleted_is_an_empty_text(rig: Workstation) -> None:
 # Saving
 
 
-async def test_saving_says_nothing_and_moves_nothing(rig: Workstation) -> None:
+async def test_saving_shows_no_message_and_moves_no_window(rig: Workstation) -> None:
     path = await rig.opened("a.txt", OLD)
     await rig.person.types("x")
     await rig.opened("b.txt", OLD)
@@ -146,7 +146,7 @@ async def test_a_new_file_can_be_saved(rig: Workstation) -> None:
         ("vim.cmd('autocmd BufWriteCmd <buffer> let g:written = 1')", "did not save"),
     ],
 )
-async def test_what_cannot_be_saved_is_refused_with_the_reason(rig: Workstation, obstacle: str, reason: str) -> None:
+async def test_an_impossible_save_is_refused_with_the_reason(rig: Workstation, obstacle: str, reason: str) -> None:
     path = await rig.opened("a.txt", OLD)
     await rig.person.types("x")
     await rig.person.lua(obstacle)
@@ -157,7 +157,8 @@ async def test_what_cannot_be_saved_is_refused_with_the_reason(rig: Workstation,
     assert await unchanged(rig) == before
 
 
-async def test_a_file_that_changed_on_disk_is_not_overwritten_and_not_asked_about(rig: Workstation) -> None:
+async def test_saving_never_overwrites_a_file_that_changed_on_disk(rig: Workstation) -> None:
+    """The save is refused, and Neovim does not prompt the user."""
     path = await rig.opened("a.txt", OLD)
     await rig.person.types("x")
     path.write_text("something else entirely\n")
@@ -168,7 +169,7 @@ async def test_a_file_that_changed_on_disk_is_not_overwritten_and_not_asked_abou
     assert await unchanged(rig) == before
 
 
-async def test_a_new_file_that_someone_else_made_meanwhile_is_not_overwritten(rig: Workstation) -> None:
+async def test_saving_a_new_file_never_overwrites_an_existing_one(rig: Workstation) -> None:
     path = rig.folder / "new.txt"
     await rig.person.edits(path)
     await rig.person.types("imine<Esc>")
@@ -178,7 +179,7 @@ async def test_a_new_file_that_someone_else_made_meanwhile_is_not_overwritten(ri
     assert path.read_text() == "theirs\n"
 
 
-async def test_a_directory_that_is_gone_is_a_reason(rig: Workstation) -> None:
+async def test_saving_in_a_deleted_directory_is_refused(rig: Workstation) -> None:
     folder = rig.folder / "gone"
     folder.mkdir()
     path = await rig.opened("gone/a.txt", OLD)
@@ -198,7 +199,7 @@ async def test_a_file_that_is_not_open_cannot_be_saved(rig: Workstation) -> None
 # Opening
 
 
-async def test_a_file_in_the_background_is_loaded_and_nothing_moves(rig: Workstation) -> None:
+async def test_opening_a_file_in_the_background_moves_nothing(rig: Workstation) -> None:
     await rig.opened("a.txt", OLD)
     path = rig.file("b.c", "x = 1\ny = 2\n")
     before = await rig.picture()
@@ -211,7 +212,7 @@ async def test_a_file_in_the_background_is_loaded_and_nothing_moves(rig: Worksta
     assert [tab.path for tab in await rig.editor.tabs() if tab.active] == [str(rig.folder / "a.txt")]
 
 
-async def test_a_file_of_any_name_comes_in_front(rig: Workstation) -> None:
+async def test_a_file_with_any_name_can_be_opened(rig: Workstation) -> None:
     for name in ODD_NAMES:
         path = rig.file(name, "the one\n")
         await rig.editor.open_file(OpenRequest(str(path)))
@@ -234,7 +235,8 @@ PASSAGES = [
 """The start text, the end text and ``to_end``; then whether the start text is found, and the text that is selected."""
 
 
-async def test_text_is_selected_from_the_first_match_to_the_first_behind_it(rig: Workstation) -> None:
+async def test_a_passage_is_selected_by_its_start_and_end_text(rig: Workstation) -> None:
+    """The selection begins at the first match of the start text and ends at the next match of the end text."""
     path = rig.file("a.txt", "one\ntwo three\none \u00e9t\u00e9 two\n")
     for start, end, to_end, found, selected in PASSAGES:
         opened = await rig.editor.open_file(OpenRequest(str(path), True, start, end, to_end))
@@ -267,7 +269,7 @@ async def test_a_terminal_keeps_its_window(rig: Workstation) -> None:
     assert await rig.person.lua("return #vim.api.nvim_tabpage_list_wins(0)") == 2
 
 
-async def test_a_file_does_not_come_in_front_of_someone_who_types(rig: Workstation) -> None:
+async def test_a_file_is_not_shown_while_the_user_is_typing(rig: Workstation) -> None:
     first = await rig.opened("a.txt", OLD)
     path = rig.file("b.txt", "b\n")
     await rig.person.types("i")
@@ -279,7 +281,7 @@ async def test_a_file_does_not_come_in_front_of_someone_who_types(rig: Workstati
     assert await rig.editor.unsaved_text(str(first)) == "typed" + OLD
 
 
-async def test_a_swap_file_of_another_editor_is_no_question(rig: Workstation) -> None:
+async def test_another_editors_swap_file_causes_no_prompt(rig: Workstation) -> None:
     path = rig.file("b.txt", "b\n")
     swap, copy = rig.folder / "b.txt.swp", rig.folder / "copy"
     other = [str(nvim()), "--headless", "--clean", "--cmd", f"set directory={rig.folder}", str(path)]
@@ -294,7 +296,7 @@ async def test_a_swap_file_of_another_editor_is_no_question(rig: Workstation) ->
 
 
 @pytest.mark.parametrize("name", ["absent.txt", "."])
-async def test_what_is_no_file_is_refused_and_nothing_opens(rig: Workstation, name: str) -> None:
+async def test_a_missing_file_or_a_directory_is_not_opened(rig: Workstation, name: str) -> None:
     await rig.opened("a.txt", OLD)
     before = await rig.picture()
     with pytest.raises(UnusableFile):
@@ -312,7 +314,8 @@ async def accepted(rig: Workstation, path: Path, old: str, new: str, *, id: str 
     path.write_text(new)
 
 
-async def test_an_unmodified_buffer_shows_what_was_written_and_nothing_else_moves(rig: Workstation) -> None:
+async def test_an_unmodified_buffer_is_updated_and_nothing_else_moves(rig: Workstation) -> None:
+    """Windows, folds and cursors stay in place, and one undo restores the previous text."""
     text = "".join(f"line {number}\n" for number in range(100))
     path = await rig.opened("a.txt", text)
     await rig.person.types(":20,30fold<CR>60Gzt3l<C-w>s<C-w>k5G")
@@ -329,7 +332,7 @@ async def test_an_unmodified_buffer_shows_what_was_written_and_nothing_else_move
     assert await rig.person.lines() == text.splitlines()
 
 
-async def test_the_text_of_before_can_be_had_back_however_long(rig: Workstation) -> None:
+async def test_undo_restores_even_a_long_previous_text(rig: Workstation) -> None:
     old, new = "old\n" * 20_000, "new\n" * 20_000
     path = await rig.opened("a.txt", old)
     path.write_text(new)
@@ -340,7 +343,8 @@ async def test_the_text_of_before_can_be_had_back_however_long(rig: Workstation)
     assert await rig.person.lua("return vim.o.undoreload") == 10_000
 
 
-async def test_unsaved_work_that_was_part_of_the_proposal_gives_way_and_can_be_undone(rig: Workstation) -> None:
+async def test_undo_restores_unsaved_work_that_a_proposal_replaced(rig: Workstation) -> None:
+    """The proposal included the unsaved work, so the buffer counts as saved once the proposal is written."""
     path = await rig.opened("a.txt", OLD)
     await rig.person.types("ggOmine<Esc>")
     await accepted(rig, path, "mine\n" + OLD, "mine\n" + NEW)
@@ -356,7 +360,7 @@ async def test_unsaved_work_that_was_part_of_the_proposal_gives_way_and_can_be_u
 
 
 @pytest.mark.parametrize("proposal_id", ["1", ""])
-async def test_work_that_came_after_the_proposal_is_left_alone(rig: Workstation, proposal_id: str) -> None:
+async def test_unsaved_work_after_the_proposal_is_left_alone(rig: Workstation, proposal_id: str) -> None:
     path = await rig.opened("a.txt", OLD)
     await accepted(rig, path, OLD, NEW)
     await rig.person.types("ggOlater<Esc>")
@@ -365,7 +369,7 @@ async def test_work_that_came_after_the_proposal_is_left_alone(rig: Workstation,
     assert (await rig.person.call("nvim_get_mode"))["blocking"] is False
 
 
-async def test_a_new_file_that_the_agent_wrote_appears_in_its_open_buffer(rig: Workstation) -> None:
+async def test_a_new_file_from_the_agent_appears_in_its_open_buffer(rig: Workstation) -> None:
     path = rig.folder / "new.c"
     await rig.person.edits(path)
     await accepted(rig, path, "", "import os\n")
@@ -379,7 +383,7 @@ async def test_a_new_file_that_the_agent_wrote_appears_in_its_open_buffer(rig: W
     assert "W1" not in await rig.person.messages()
 
 
-async def test_a_file_that_is_not_open_stays_so(rig: Workstation) -> None:
+async def test_a_file_that_is_not_open_is_not_opened(rig: Workstation) -> None:
     path = rig.file("a.txt", NEW)
     before = await rig.picture()
     await rig.editor.written(str(path), NEW, "1")
@@ -387,7 +391,7 @@ async def test_a_file_that_is_not_open_stays_so(rig: Workstation) -> None:
 
 
 @pytest.mark.parametrize("autoread", [True, False])
-async def test_the_option_that_rereads_files_is_as_it_was(rig: Workstation, autoread: bool) -> None:
+async def test_the_autoread_option_is_restored(rig: Workstation, autoread: bool) -> None:
     await rig.person.lua("vim.o.autoread = ...", autoread)
     path = await rig.opened("a.txt", OLD)
     local = await rig.person.lua("return vim.fn.execute('setlocal autoread?')")
@@ -430,7 +434,8 @@ async def test_diagnostics_count_columns_in_utf_16(rig: Workstation) -> None:
     assert (hint.range.start.line, hint.range.start.character) == (3, 5)
 
 
-async def test_a_file_without_problems_has_an_empty_entry_and_all_files_only_those_with_some(rig: Workstation) -> None:
+async def test_a_file_without_problems_has_an_empty_entry(rig: Workstation) -> None:
+    """The diagnostics of all files include only files with problems."""
     first = await rig.opened("a.txt", "one\ntwo\n\n\tfour\n")
     await rig.person.lua(PROBLEMS)
     second = await rig.opened("b.txt", OLD)
@@ -439,7 +444,7 @@ async def test_a_file_without_problems_has_an_empty_entry_and_all_files_only_tho
     assert [file.path for file in await rig.editor.diagnostics(None)] == [str(first)]
 
 
-async def test_thousands_of_problems_are_cut(rig: Workstation) -> None:
+async def test_diagnostics_are_limited_to_1000_for_each_file(rig: Workstation) -> None:
     await rig.opened("a.txt", "one\n" * 3_000)
     await rig.person.lua(
         """

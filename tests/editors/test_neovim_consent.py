@@ -74,7 +74,7 @@ OWN_WRITES = [
 
 
 @pytest.mark.parametrize("edit", [False, True], ids=["as proposed", "edited"])
-async def test_a_write_of_the_person_accepts(rig: Workstation, edit: bool) -> None:
+async def test_a_write_by_the_user_accepts(rig: Workstation, edit: bool) -> None:
     await rig.person.lua(MAPPINGS)
     for keys in OWN_WRITES:
         await shown(rig)
@@ -86,7 +86,8 @@ async def test_a_write_of_the_person_accepts(rig: Workstation, edit: bool) -> No
         assert "E" not in await rig.person.messages(), keys
 
 
-async def test_a_mapping_that_runs_the_command_at_once_accepts_where_neovim_tells_the_keys(rig: Workstation) -> None:
+async def test_a_cmd_mapping_accepts_if_neovim_reports_its_keys(rig: Workstation) -> None:
+    """Neovim before version 0.10 does not report them: there, a message names ``:DrawbridgeAccept`` instead."""
     await shown(rig)
     await rig.person.lua(MAPPINGS)
     await rig.person.types("<Space>c")
@@ -110,7 +111,7 @@ OTHER_WRITES = [
 ]
 
 
-async def test_another_kind_of_write_does_not_and_says_how(rig: Workstation) -> None:
+async def test_other_kinds_of_writes_show_how_to_accept_instead(rig: Workstation) -> None:
     await rig.person.lua(MAPPINGS)
     await shown(rig)
     await rig.person.types("ggcwONE<Esc>")
@@ -123,7 +124,7 @@ async def test_another_kind_of_write_does_not_and_says_how(rig: Workstation) -> 
 
 
 @pytest.mark.parametrize("kind", AUTOSAVES)
-async def test_a_save_by_a_plugin_is_no_consent(rig: Workstation, kind: str) -> None:
+async def test_a_save_by_a_plugin_is_not_consent(rig: Workstation, kind: str) -> None:
     await rig.person.lua(AUTOSAVES[kind])
     await shown(rig)
     await rig.person.types("ggcwONE<Esc>")
@@ -136,20 +137,20 @@ async def test_a_save_by_a_plugin_is_no_consent(rig: Workstation, kind: str) -> 
     assert await rig.decided() == Accepted("ONE\nWO\nthree\nfour\n")
 
 
-async def test_another_programs_write_is_no_consent(rig: Workstation) -> None:
+async def test_a_write_by_another_program_is_not_consent(rig: Workstation) -> None:
     await shown(rig)
     await rig.person.call("nvim_command", "write")
     assert await is_undecided(rig)
 
 
-async def test_a_write_in_the_other_window_is_of_the_file_not_of_the_proposal(rig: Workstation) -> None:
+async def test_a_write_in_the_other_window_only_saves_the_file(rig: Workstation) -> None:
     await shown(rig)
     await rig.person.types("<C-w>hggOmine<Esc>:w<CR>")
     assert await is_undecided(rig)
     assert (rig.folder / "hello.txt").read_text() == "mine\n" + OLD
 
 
-async def test_a_copy_written_elsewhere_is_a_copy(rig: Workstation) -> None:
+async def test_writing_to_another_file_saves_only_a_copy(rig: Workstation) -> None:
     path = await rig.opened("hello.txt", OLD)
     await rig.shows(proposal(path, OLD, "no newline\r\nat the end"))
     await rig.person.types(f":w {rig.folder}/copy.txt<CR>")
@@ -157,7 +158,7 @@ async def test_a_copy_written_elsewhere_is_a_copy(rig: Workstation) -> None:
     assert (rig.folder / "copy.txt").read_bytes() == b"no newline\r\nat the end"
 
 
-async def test_write_can_be_switched_off(rig: Workstation) -> None:
+async def test_accepting_by_write_can_be_disabled(rig: Workstation) -> None:
     await rig.options("{ allow_w_to_accept = false }")
     await shown(rig)
     for keys in (":w<CR>", ":up<CR>"):
@@ -168,14 +169,14 @@ async def test_write_can_be_switched_off(rig: Workstation) -> None:
     assert await rig.decided() == Accepted(NEW)
 
 
-async def test_leaving_with_write_switched_off_rejects(rig: Workstation) -> None:
+async def test_zz_rejects_if_accepting_by_write_is_disabled(rig: Workstation) -> None:
     await rig.options("{ allow_w_to_accept = false }")
     await shown(rig)
     await rig.person.types("ZZ")
     assert await rig.decided() == Rejected()
 
 
-async def test_an_abandoned_command_line_is_no_consent(rig: Workstation) -> None:
+async def test_an_abandoned_command_line_is_not_consent(rig: Workstation) -> None:
     await shown(rig)
     await rig.person.types(":w<Esc>")
     await rig.person.types(":q<CR>")

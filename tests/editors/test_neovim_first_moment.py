@@ -214,7 +214,7 @@ async def test_the_first_keys_change_and_decide_nothing(program: Path, tmp_path:
 
 
 @pytest.mark.parametrize("program", each_nvim())
-async def test_the_status_tells_when_keys_are_ignored(program: Path, tmp_path: Path) -> None:
+async def test_the_status_shows_when_keys_are_ignored(program: Path, tmp_path: Path) -> None:
     ignores_keys = "require('drawbridge').status().ignores_keys"
     async with screen_rig(program, tmp_path) as (rig, pane):
         await rig.options("{ idle_ms = 500 }")

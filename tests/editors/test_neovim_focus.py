@@ -74,8 +74,8 @@ async def looks_again(rig: Workstation) -> None:
 
 
 async def is_received(rig: Workstation) -> None:
-    """Returns once Neovim has received what the bridge has sent so far. Neovim answers this call at once, even while it
-    waits for a key."""
+    """Returns once Neovim has received what the bridge has sent so far. Neovim answers this call immediately, even
+    while it waits for a key."""
     await asyncio.sleep(0)
     await rig.editor._session.call("nvim_get_mode")
 
@@ -84,7 +84,7 @@ async def proposes(rig: Workstation) -> None:
     await rig.editor.show(proposal(rig.folder / "hello.txt", OLD, NEW))
 
 
-async def test_the_view_says_who_what_and_how_to_answer(screen: ScreenRig) -> None:
+async def test_the_view_shows_the_agent_the_change_and_how_to_answer(screen: ScreenRig) -> None:
     rig, pane = screen
     await proposes(rig)
     await sees(pane, r"Claude Code proposes  \+2 −1|Proposed  \+2 −1", r":w accepts · :q rejects", "TWO", "two")
@@ -109,7 +109,7 @@ async def test_the_view_says_who_what_and_how_to_answer(screen: ScreenRig) -> No
         ("r", "u", "", "une"),
     ],
 )
-async def test_whoever_is_in_the_middle_of_something_keeps_every_key(
+async def test_a_proposal_waits_while_a_command_is_being_typed(
     screen: ScreenRig, busy: str, more: str, done: str, text: str
 ) -> None:
     rig, pane = screen
@@ -131,7 +131,7 @@ async def test_whoever_is_in_the_middle_of_something_keeps_every_key(
     await asyncio.to_thread(pane.wait_until_gone, NOTICE)
 
 
-async def test_someone_who_goes_on_typing_in_normal_mode_is_left_alone(screen: ScreenRig) -> None:
+async def test_a_proposal_waits_while_normal_mode_keys_are_typed(screen: ScreenRig) -> None:
     rig, _ = screen
     await rig.options("{ idle_ms = 300 }")
     await rig.person.types("j")
@@ -143,7 +143,18 @@ async def test_someone_who_goes_on_typing_in_normal_mode_is_left_alone(screen: S
     await rig.person.until(SHOWN)
 
 
-async def test_review_opens_what_waits_at_once(screen: ScreenRig) -> None:
+async def test_the_status_line_shows_the_number_of_proposals(screen: ScreenRig) -> None:
+    rig, pane = screen
+    await rig.options("{ idle_ms = 60000 }")
+    await rig.person.lua(
+        "vim.o.laststatus, vim.o.statusline = 2, \"waiting:%{v:lua.require'drawbridge.status'.line()}.\""
+    )
+    await rig.person.types("j")
+    await proposes(rig)
+    await sees(pane, "waiting:.*▲1")
+
+
+async def test_review_opens_a_waiting_proposal_at_once(screen: ScreenRig) -> None:
     rig, pane = screen
     await rig.options("{ idle_ms = 60000 }")
     await rig.person.types("j")
@@ -156,7 +167,7 @@ async def test_review_opens_what_waits_at_once(screen: ScreenRig) -> None:
     assert await rig.decided() == Rejected()
 
 
-async def test_the_notice_cannot_be_entered_and_goes_with_the_proposal(screen: ScreenRig) -> None:
+async def test_the_notice_cannot_be_focused_and_closes_on_withdrawal(screen: ScreenRig) -> None:
     rig, pane = screen
     await rig.person.types("i")
     await proposes(rig)
@@ -169,7 +180,7 @@ async def test_the_notice_cannot_be_entered_and_goes_with_the_proposal(screen: S
     assert await rig.person.lua("return #vim.api.nvim_list_wins()") == 1
 
 
-async def test_from_a_terminal_and_back_into_it(screen: ScreenRig) -> None:
+async def test_a_decision_returns_to_the_terminal_and_its_mode(screen: ScreenRig) -> None:
     rig, pane = screen
     await rig.person.lua("vim.cmd('botright new') vim.fn.termopen({ 'cat' }) vim.cmd('startinsert')")
     await rig.person.until("return vim.api.nvim_get_mode().mode == 't'")
@@ -194,7 +205,7 @@ async def test_from_a_terminal_and_back_into_it(screen: ScreenRig) -> None:
     }
 
 
-async def test_removed_lines_above_the_first_are_seen(screen: ScreenRig) -> None:
+async def test_lines_removed_above_the_first_line_are_visible(screen: ScreenRig) -> None:
     rig, pane = screen
     await rig.options("{ diff = { layout = 'inline' } }")
     await rig.editor.show(proposal(rig.folder / "hello.txt", OLD, "two\nthree\n"))
@@ -210,7 +221,7 @@ async def test_removed_lines_above_the_first_are_seen(screen: ScreenRig) -> None
     await sees(pane, r"(?m)^- one *\n +two *\n +three *\n\+ *four")
 
 
-async def test_notices_one_after_another_ask_for_no_key(screen: ScreenRig) -> None:
+async def test_successive_notices_cause_no_hit_enter_prompt(screen: ScreenRig) -> None:
     rig, pane = screen
     for number in range(5):
         await rig.editor.notify(f"Notice {number}\nof several, " + "long " * 40, "warn")
@@ -225,7 +236,7 @@ vim.api.nvim_open_win(buffer, true, place)
 """
 
 
-async def test_a_picker_is_not_pushed_aside(screen: ScreenRig) -> None:
+async def test_a_proposal_waits_until_a_floating_window_closes(screen: ScreenRig) -> None:
     rig, pane = screen
     await rig.person.lua(FLOAT)
     await proposes(rig)
@@ -236,7 +247,7 @@ async def test_a_picker_is_not_pushed_aside(screen: ScreenRig) -> None:
     await rig.person.until(SHOWN)
 
 
-async def test_from_a_floating_terminal_and_back(screen: ScreenRig) -> None:
+async def test_a_decision_returns_to_a_floating_terminal(screen: ScreenRig) -> None:
     rig, _ = screen
     await rig.person.lua(FLOAT + "vim.fn.termopen({ 'cat' }) vim.cmd('startinsert')")
     await rig.person.until("return vim.api.nvim_get_mode().mode == 't'")
@@ -259,9 +270,10 @@ async def test_the_notice_is_on_every_tab_page(screen: ScreenRig) -> None:
     await sees(pane, NOTICE, r"\[No Name\]")
 
 
-async def test_a_screen_that_asks_for_enter_hangs_the_call_and_opens_nothing_later(
+async def test_a_proposal_at_a_hit_enter_prompt_never_opens_later(
     screen: ScreenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Calls raise ``EditorHung`` while the prompt is open, and work again once it is answered."""
     rig, pane = screen
     before = await rig.picture()
     await asyncio.to_thread(pane.type, ":echo 'a\nb'".replace("\n", "'.\"\\n\".'"))
@@ -281,14 +293,13 @@ async def test_a_screen_that_asks_for_enter_hangs_the_call_and_opens_nothing_lat
     await rig.person.until(SHOWN)
 
 
-async def test_a_view_that_has_no_room_says_so_and_stays_waiting(screen: ScreenRig) -> None:
+async def test_a_proposal_without_room_shows_a_notice_and_waits(screen: ScreenRig) -> None:
     rig, pane = screen
     before: dict[str, Any] = await rig.picture()
     await rig.person.lua("vim.o.winminwidth, vim.o.winwidth = 60, 60")
     await proposes(rig)
     await sees(pane, NOTICE)
     assert await rig.person.lua(SHOWN) is False
-    assert await rig.picture() != {}
     await rig.person.lua("vim.o.winwidth, vim.o.winminwidth = 20, 1 require('drawbridge.review').open()")
     await rig.person.until(SHOWN)
     await rig.person.types(":q<CR>")

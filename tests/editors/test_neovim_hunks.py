@@ -66,12 +66,12 @@ async def marked(rig: Workstation, expected: dict[str, Any]) -> None:
         assert time.monotonic() < deadline, f"{await marks(rig)} instead of {expected}"
 
 
-async def test_the_inline_view_marks_what_is_added_and_shows_what_is_removed(rig: Workstation) -> None:
+async def test_the_inline_view_marks_added_and_shows_removed_lines(rig: Workstation) -> None:
     await shown(rig, "inline")
     assert await marks(rig) == {"added": [0, 2, 5], "removed": {2: ["two"], 4: ["four"]}}
 
 
-async def test_what_differs_within_a_changed_line_is_marked_by_itself(rig: Workstation) -> None:
+async def test_only_the_differing_words_of_a_line_are_highlighted(rig: Workstation) -> None:
     await shown(
         rig, "inline", "let gr\u00f6\u00dfe = 1;\nif a\nkept\n", "let gr\u00f6\u00dfe = 21;\nif (not b or c)\nkept\n"
     )
@@ -79,7 +79,7 @@ async def test_what_differs_within_a_changed_line_is_marked_by_itself(rig: Works
     assert words == [[14, 15]]
 
 
-async def test_marks_follow_what_the_person_types(rig: Workstation) -> None:
+async def test_marks_are_updated_as_the_user_types(rig: Workstation) -> None:
     await shown(rig, "inline")
     await rig.person.types("ggdd")
     await marked(rig, {"added": [1, 4], "removed": {1: ["two"], 3: ["four"]}})
@@ -91,14 +91,14 @@ async def test_marks_follow_what_the_person_types(rig: Workstation) -> None:
     await marked(rig, {"added": [], "removed": {0: OLD.splitlines()}})
 
 
-async def test_removed_lines_are_shown_as_they_would_look(rig: Workstation) -> None:
+async def test_removed_lines_are_shown_as_neovim_displays_text(rig: Workstation) -> None:
     await shown(rig, "inline", "\ttab\n\nb\x01ell\r\nx\ty\n" + "long " * 1_000 + "\n", "")
     (lines,) = (await marks(rig))["removed"].values()
     assert lines[:4] == ["        tab", "", "b^Aell^M", "x       y"]
     assert len(lines[4]) == 499, "500 bytes, the last one of them a space"
 
 
-async def test_a_very_long_removal_is_cut_with_a_word_about_it(rig: Workstation) -> None:
+async def test_a_very_long_removal_is_truncated_with_a_note(rig: Workstation) -> None:
     await shown(rig, "inline", "line\n" * 1_000, "")
     (lines,) = (await marks(rig))["removed"].values()
     assert len(lines) == neovim_marks.REMOVED_LINES + 1
@@ -116,7 +116,7 @@ async def test_a_very_long_removal_is_cut_with_a_word_about_it(rig: Workstation)
         (6, "zero\none\nTWO\nthree\nfive\n"),
     ],
 )
-async def test_the_change_under_the_cursor_goes_back_and_can_be_undone(
+async def test_reverting_the_hunk_under_the_cursor_can_be_undone(
     rig: Workstation, layout: str, line: int, left: str
 ) -> None:
     await shown(rig, layout)
@@ -129,7 +129,7 @@ async def test_the_change_under_the_cursor_goes_back_and_can_be_undone(
     assert await rig.decided() == Accepted(left)
 
 
-async def test_the_cursor_may_be_in_the_present_text(rig: Workstation) -> None:
+async def test_a_hunk_can_be_reverted_from_the_current_text(rig: Workstation) -> None:
     await shown(rig, "vertical")
     await rig.person.types("<C-w>h4G")
     await rig.person.lua("require('drawbridge.review').reject_hunk()")
@@ -138,7 +138,7 @@ async def test_the_cursor_may_be_in_the_present_text(rig: Workstation) -> None:
 
 
 @anyhow
-async def test_all_changes_put_back_are_the_present_text(rig: Workstation, layout: str) -> None:
+async def test_reverting_every_hunk_restores_the_current_text(rig: Workstation, layout: str) -> None:
     await shown(rig, layout, "one\ntwo\n", "")
     await rig.person.lua("require('drawbridge.review').reject_hunk()")
     await rig.person.until("return vim.fn.getline(2) == 'two'")
@@ -146,7 +146,7 @@ async def test_all_changes_put_back_are_the_present_text(rig: Workstation, layou
     assert await rig.decided() == Accepted("one\ntwo\n")
 
 
-async def test_lines_are_shown_where_nothing_differs_any_longer(rig: Workstation) -> None:
+async def test_lines_stay_visible_after_the_last_hunk_is_reverted(rig: Workstation) -> None:
     """Diff mode would fold all lines into one, on both sides."""
     old = "".join(f"line {number}\n" for number in range(40))
     await shown(rig, "vertical", old, old.replace("line 20\n", "another\n"))
@@ -160,7 +160,7 @@ async def test_lines_are_shown_where_nothing_differs_any_longer(rig: Workstation
 
 
 @anyhow
-async def test_no_change_under_the_cursor_is_reported(rig: Workstation, layout: str) -> None:
+async def test_reverting_without_a_hunk_under_the_cursor_is_reported(rig: Workstation, layout: str) -> None:
     await shown(rig, layout)
     await rig.person.types("2G")
     await rig.person.lua("require('drawbridge.review').reject_hunk()")
@@ -168,7 +168,7 @@ async def test_no_change_under_the_cursor_is_reported(rig: Workstation, layout: 
     assert await rig.person.lines() == NEW.splitlines()
 
 
-async def test_what_was_computed_for_an_older_text_is_not_applied(rig: Workstation) -> None:
+async def test_results_for_an_outdated_text_are_not_applied(rig: Workstation) -> None:
     await shown(rig, "inline")
     before = await marks(rig)
     tick = await rig.person.lua("return vim.api.nvim_buf_get_changedtick(0)")
@@ -202,14 +202,14 @@ class Typist:
         return [[self.lines[start:end], self.tick], None]
 
 
-async def test_a_text_that_changes_while_it_is_read_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_text_that_changes_during_reading_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     session: Any = Typist(monkeypatch)
     reviews = neovim_reviews.NeovimReviews(session, session.call)
     view = neovim_reviews._Shown(proposal("/a", OLD, NEW))
     assert await reviews._current(view) == (["typed", "a", "b", "c"], 2)
 
 
-async def test_outside_of_a_proposal_there_is_nothing_to_put_back(rig: Workstation) -> None:
+async def test_reverting_outside_a_proposal_is_reported(rig: Workstation) -> None:
     await rig.opened("a.txt", OLD)
     await rig.person.lua("require('drawbridge.review').reject_hunk()")
     await rig.person.until("return vim.fn.execute('messages'):find('not in a proposal')")
@@ -236,7 +236,7 @@ return found
     [(True, 80), (False, 120), *(pytest.param(*one, marks=pytest.mark.thorough) for one in [(False, 80), (True, 120)])],
 )
 @pytest.mark.parametrize("program", each_nvim())
-async def test_changed_lines_are_signed_and_coloured_to_the_edge(
+async def test_changed_lines_have_signs_and_full_width_colors(
     program: Path, tmp_path: Path, number: bool, columns: int
 ) -> None:
     """Tested on the screen, in the default colors, with and without line numbers."""
@@ -309,7 +309,7 @@ async def test_similar_lines_of_uneven_hunks_are_compared() -> None:
     assert mark["removed_words"] == [(0, 21, 22), (2, 7, 8)]
 
 
-async def test_the_words_of_a_removed_line_are_marked_as_it_is_shown(rig: Workstation) -> None:
+async def test_word_marks_are_correct_in_lines_with_tabs(rig: Workstation) -> None:
     old, new = "\ttab\x01größe 1\tend of the line\n", "\ttab\x01größe 22\tend of the line\n"
     await shown(rig, "inline", old, new)
     [chunks] = await rig.person.lua(
@@ -327,7 +327,7 @@ async def test_the_words_of_a_removed_line_are_marked_as_it_is_shown(rig: Workst
 LARGE = [f"    line {number:6d} of a large file, with some words" for number in range(100_000)]
 
 
-async def test_five_megabytes_are_shown_marked_and_accepted_unharmed(rig: Workstation) -> None:
+async def test_a_5_mb_proposal_is_shown_marked_and_accepted_unchanged(rig: Workstation) -> None:
     old = "\n".join(LARGE) + "\n"
     new = "\n".join(line + " changed" if number % 100 == 50 else line for number, line in enumerate(LARGE)) + "\n"
     path = rig.file("large.txt", old)
@@ -339,7 +339,7 @@ async def test_five_megabytes_are_shown_marked_and_accepted_unharmed(rig: Workst
     assert await rig.decided() == Accepted(new.replace(" changed", " changed!", 1))
 
 
-async def test_one_change_of_five_megabytes_can_be_put_back(rig: Workstation) -> None:
+async def test_one_hunk_of_a_5_mb_proposal_can_be_reverted(rig: Workstation) -> None:
     old = "\n".join(LARGE) + "\n"
     new = old.replace("    99 of", "    99 OF").replace("  9999 of", "  9999 OF")
     path = rig.file("large.txt", old)

@@ -34,7 +34,7 @@ async def sides(rig: Workstation) -> list[list[int]]:
 
 @pytest.mark.parametrize("program", each_nvim())
 @pytest.mark.parametrize("open_in", ["tab", "current"])
-async def test_both_sides_are_readable_in_any_size(program: Path, tmp_path: Path, open_in: str) -> None:
+async def test_both_sides_are_readable_at_any_size(program: Path, tmp_path: Path, open_in: str) -> None:
     async with screen_rig(program, tmp_path) as (rig, pane):
         await rig.options(f"{{ diff = {{ open_in = '{open_in}' }}, idle_ms = 70 }}")
         await proposes(rig)
@@ -51,7 +51,8 @@ async def test_both_sides_are_readable_in_any_size(program: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("program", each_nvim())
-async def test_both_sides_are_readable_after_another_tab_page_was_resized(program: Path, tmp_path: Path) -> None:
+async def test_both_sides_are_readable_after_a_resize_elsewhere(program: Path, tmp_path: Path) -> None:
+    """The screen is resized while another tab page is in front; a height that the user has set is kept."""
     async with screen_rig(program, tmp_path) as (rig, pane):
         await asyncio.to_thread(pane.resize, 140, 24)
         await rig.person.until("return vim.o.columns == 140")
@@ -109,7 +110,7 @@ async def test_a_proposal_that_could_not_be_shown_can_be_shown_later(program: Pa
 
 @pytest.mark.parametrize("program", each_nvim())
 @pytest.mark.parametrize("layout", ["vertical", "horizontal", "inline"])
-async def test_the_end_of_a_long_line_is_in_the_window(program: Path, tmp_path: Path, layout: str) -> None:
+async def test_the_end_of_a_long_line_is_visible(program: Path, tmp_path: Path, layout: str) -> None:
     async with screen_rig(program, tmp_path) as (rig, pane):
         await rig.options(f"{{ diff = {{ layout = '{layout}' }}, idle_ms = 70 }}")
         await rig.person.lua("vim.o.wrap = false")
@@ -122,7 +123,7 @@ async def test_the_end_of_a_long_line_is_in_the_window(program: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("program", each_nvim())
-async def test_a_tab_page_that_is_closed_is_not_given_room(program: Path, tmp_path: Path) -> None:
+async def test_closing_a_proposals_tab_page_causes_no_error(program: Path, tmp_path: Path) -> None:
     async with screen_rig(program, tmp_path) as (rig, _):
         await proposes(rig)
         await rig.person.until(SHOWN)
@@ -143,7 +144,7 @@ end, vim.api.nvim_list_wins())
 @pytest.mark.parametrize("program", each_nvim())
 @pytest.mark.parametrize("layout", ["vertical", "horizontal", "inline"])
 @pytest.mark.parametrize("columns", [130, 80])
-async def test_a_note_covers_nothing_of_the_proposal(program: Path, tmp_path: Path, layout: str, columns: int) -> None:
+async def test_a_note_does_not_cover_the_proposal(program: Path, tmp_path: Path, layout: str, columns: int) -> None:
     async with screen_rig(program, tmp_path) as (rig, pane):
         await rig.options(f"{{ diff = {{ layout = '{layout}' }}, idle_ms = 70 }}")
         await asyncio.to_thread(pane.resize, columns, 24)
@@ -226,7 +227,7 @@ async def test_a_notice_makes_way_for_a_terminal_that_opens(program: Path, tmp_p
 
 
 @pytest.mark.parametrize("program", each_nvim())
-async def test_a_notice_of_another_tab_page_stays_there(program: Path, tmp_path: Path) -> None:
+async def test_a_notice_is_visible_only_in_its_own_tab_page(program: Path, tmp_path: Path) -> None:
     async with screen_rig(program, tmp_path) as (rig, pane):
         await rig.person.lua("require('drawbridge.view_notice').flash('Answer in its terminal')")
         await sees(pane, "Answer in its terminal")

@@ -56,7 +56,7 @@ async def test_a_write_goes_to_the_change_not_yet_shown(rig: Workstation, layout
 
 
 @in_each_layout
-async def test_a_change_that_was_scrolled_to_was_shown(rig: Workstation, layout: str) -> None:
+async def test_a_change_that_was_scrolled_to_counts_as_shown(rig: Workstation, layout: str) -> None:
     await shows(rig, LONG, FAR, layout)
     await rig.person.types("G")
     await rig.person.types("gg")
@@ -97,7 +97,7 @@ async def test_a_command_with_a_bang_accepts_unread(rig: Workstation, keys: str)
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-async def test_the_accept_command_goes_there_from_any_window(rig: Workstation, allowed: bool) -> None:
+async def test_the_accept_command_goes_to_the_change_from_any_window(rig: Workstation, allowed: bool) -> None:
     await shows(rig, LONG, FAR)
     await rig.options(f"{{ allow_w_to_accept = {str(allowed).lower()} }}")
     await rig.person.types(":tabfirst<CR>:DrawbridgeAccept<CR>")
@@ -126,7 +126,7 @@ async def test_closing_with_a_write_shows_the_rest(rig: Workstation, layout: str
     )
 
 
-async def test_a_change_in_a_closed_fold_is_not_shown(rig: Workstation) -> None:
+async def test_a_change_in_a_closed_fold_counts_as_not_shown(rig: Workstation) -> None:
     await shows(rig, LONG, FAR)
     await rig.person.types("G")
     await rig.person.lua("vim.api.nvim_win_close(0, true)")
@@ -167,7 +167,7 @@ async def test_what_an_undo_brings_back_is_shown_first(rig: Workstation) -> None
     assert await is_undecided(rig)
 
 
-async def test_lines_that_move_are_still_not_shown(rig: Workstation) -> None:
+async def test_lines_that_move_still_count_as_not_shown(rig: Workstation) -> None:
     await shows(rig, LONG, FAR)
     await rig.person.types("ggOmine<CR>mine<Esc>")
     await rig.person.types(":w<CR>")

@@ -1,4 +1,4 @@
-"""What a person selects in a real Neovim is reported to agents completely and once, and is not lost when the focus
+"""What the user selects in a real Neovim is reported to agents completely and once, and is not lost when the focus
 moves to an agent's terminal."""
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ LIT = [
 """The keys, the selected text, its start and its end; columns in UTF-16 code units."""
 
 
-async def test_a_selection_is_what_is_lit(rig: Workstation) -> None:
+async def test_a_selection_is_the_highlighted_text(rig: Workstation) -> None:
     path = await rig.opened("a.txt", TEXT)
     for keys, text, start, end in LIT:
         selection = await selects(rig, keys)
@@ -76,12 +76,12 @@ async def test_a_selection_is_what_is_lit(rig: Workstation) -> None:
     assert await rig.person.messages() == ""
 
 
-async def test_select_mode_is_a_selection_too(rig: Workstation) -> None:
+async def test_select_mode_counts_as_a_selection(rig: Workstation) -> None:
     await rig.opened("a.txt", TEXT)
     assert (await selects(rig, "gg0wvw<C-g>")).text == "two\nt"
 
 
-async def test_an_exclusive_selection_does_not_hold_its_last_character(rig: Workstation) -> None:
+async def test_an_exclusive_selection_excludes_its_last_character(rig: Workstation) -> None:
     await rig.opened("a.txt", TEXT)
     await rig.person.lua("vim.o.selection = 'exclusive'")
     assert (await selects(rig, "gg0ve")).text == "one"
@@ -90,14 +90,14 @@ async def test_an_exclusive_selection_does_not_hold_its_last_character(rig: Work
     assert (await selects(rig, "<Esc>gg0<C-v>jll")).text == "on\nth"
 
 
-async def test_the_end_of_a_selection_leaves_a_bare_cursor(rig: Workstation) -> None:
+async def test_ending_a_selection_reports_only_the_cursor(rig: Workstation) -> None:
     await rig.opened("a.txt", TEXT)
     assert (await selects(rig, "ggwve")).text == "two"
     selection = await selects(rig, "<Esc>")
     assert (selection.text, *span(selection)) == ("", (0, 6), (0, 6))
 
 
-async def test_the_same_selection_is_told_once(rig: Workstation) -> None:
+async def test_the_same_selection_is_reported_once(rig: Workstation) -> None:
     await rig.opened("a.txt", TEXT)
     await selects(rig, "ggwve")
     count = len(reported(rig))
@@ -106,7 +106,7 @@ async def test_the_same_selection_is_told_once(rig: Workstation) -> None:
     assert reported(rig)[count:] == []
 
 
-async def test_the_cursor_is_told_in_insert_mode_too(rig: Workstation) -> None:
+async def test_the_cursor_is_reported_in_insert_mode_too(rig: Workstation) -> None:
     await rig.opened("a.txt", TEXT)
     assert span(await selects(rig, "ggwi"))[0] == (0, 4)
     assert span(await selects(rig, "new "))[0] == (0, 8)
@@ -122,11 +122,11 @@ TERMINAL = "vim.cmd('botright new') vim.fn.termopen({ 'cat' }) vim.cmd('wincmd p
 
 
 @pytest.mark.parametrize("way", ["<C-w>j", "<C-w>ji", ":<C-u>wincmd j<CR>"])
-async def test_a_selection_survives_the_way_into_a_terminal_however_quick(rig: Workstation, way: str) -> None:
+async def test_a_selection_survives_a_quick_move_into_a_terminal(rig: Workstation, way: str) -> None:
     await rig.opened("a.txt", TEXT)
     await rig.person.lua(TERMINAL)
     await selects(rig, "gg0")
-    # Typed at once, so that nothing can be reported before the focus moves.
+    # Typed in one call, so that nothing can be reported before the focus moves.
     await rig.person.types("ggVj" + way)
     await settled(lambda: reported(rig)[-1].text == "one two\nthr\u00e9e e\u0301x", "the selection")
     await rig.quiet()
@@ -155,7 +155,7 @@ async def test_special_buffers_keep_the_last_selection(rig: Workstation, special
     assert before.path == str(path)
 
 
-async def test_no_file_in_front_is_no_selection(rig: Workstation) -> None:
+async def test_without_an_open_file_there_is_no_selection(rig: Workstation) -> None:
     assert await rig.editor.selection() is None
     path = await rig.opened("a.txt", TEXT)
     assert await rig.editor.selection() == Selection(str(path), "", Range(Position(0, 0), Position(0, 0)))
@@ -163,14 +163,15 @@ async def test_no_file_in_front_is_no_selection(rig: Workstation) -> None:
     assert await rig.editor.selection() is None
 
 
-async def test_another_file_in_front_is_told(rig: Workstation) -> None:
+async def test_switching_to_another_file_is_reported(rig: Workstation) -> None:
     await rig.opened("a.txt", TEXT)
     other = await rig.opened("b c#%.txt", "x\n")
     await settled(lambda: bool(reported(rig)) and reported(rig)[-1].path == str(other), "the other file")
 
 
 @pytest.mark.parametrize("line", ["x" * 99 + "\n", "\U0001f600" * 24 + "abc\n", "y" * 3_000_000 + "\n"])
-async def test_the_text_of_a_huge_selection_is_cut_and_its_range_is_not(rig: Workstation, line: str) -> None:
+async def test_only_the_text_of_a_huge_selection_is_truncated(rig: Workstation, line: str) -> None:
+    """Its range still covers everything that is selected."""
     text = line * max(3_000_000 // len(line.encode()), 1)
     await rig.opened("huge.txt", text)
     selection = await selects(rig, "ggVG$")
@@ -178,7 +179,7 @@ async def test_the_text_of_a_huge_selection_is_cut_and_its_range_is_not(rig: Wor
     assert selection.range.end.line == text.count("\n") - 1
 
 
-async def test_undecodable_bytes_are_characters(rig: Workstation) -> None:
+async def test_undecodable_bytes_are_surrogate_escaped(rig: Workstation) -> None:
     await rig.opened("a.txt", b"a\xffb\n")
     await rig.person.lua("vim.cmd('edit ++enc=utf-8 ++bad=keep')")
     selection = await selects(rig, "gg0v$h")

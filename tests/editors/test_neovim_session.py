@@ -26,7 +26,7 @@ def busy(end: Path) -> str:
 
 
 @pytest.mark.parametrize("address", ["{folder}/nobody.sock", "127.0.0.1:1", "{folder}", "x" * 300, "nul\0here", ""])
-async def test_nobody_at_the_address_is_one_clear_line(tmp_path: Path, address: str) -> None:
+async def test_a_failed_connection_is_reported_in_one_line(tmp_path: Path, address: str) -> None:
     with pytest.raises(EditorGone) as caught:
         await Neovim.connect(address.format(folder=tmp_path))
     assert str(caught.value).startswith("Can't connect to Neovim at ")
@@ -42,7 +42,7 @@ async def test_an_address_may_be_a_host_and_a_port() -> None:
         await editor.close()
 
 
-async def test_an_editor_without_the_plugin_gets_the_bridges_own_half(rig: Workstation) -> None:
+async def test_a_neovim_without_the_plugin_gets_the_bundled_one(rig: Workstation) -> None:
     assert await rig.person.lua("return require('drawbridge.link').attached()") is True
     assert str(ROOT) in await rig.person.lua("return vim.o.runtimepath")
     assert await rig.person.lua("return vim.fn.exists(':DrawbridgeAccept')") == 2
@@ -50,7 +50,7 @@ async def test_an_editor_without_the_plugin_gets_the_bridges_own_half(rig: Works
     assert rig.editor.name == "Neovim"
 
 
-async def test_a_project_with_files_of_the_plugins_name_runs_nothing_in_the_editor(tmp_path: Path) -> None:
+async def test_project_files_named_like_the_plugin_are_never_run(tmp_path: Path) -> None:
     (tmp_path / "drawbridge").mkdir()
     for name in ("drawbridge.lua", "drawbridge/link.lua", "drawbridge/init.lua"):
         (tmp_path / name).write_text("vim.g.foreign = 1")  # the current directory is on Lua's path
@@ -70,7 +70,7 @@ async def test_a_plugin_of_another_version_is_refused_and_left_alone() -> None:
         await editor.close()
 
 
-async def test_a_second_bridge_is_refused_while_the_first_lives(rig: Workstation) -> None:
+async def test_a_second_bridge_is_refused_while_one_is_connected(rig: Workstation) -> None:
     second = await Neovim.connect(rig.person.address)
     with pytest.raises(Refused, match="Another bridge"):
         await second.start(lambda event: None)
@@ -82,7 +82,7 @@ async def test_a_second_bridge_is_refused_while_the_first_lives(rig: Workstation
     await third.close()
 
 
-async def test_a_neovim_that_is_kept_busy_hangs_one_call_and_serves_the_next(
+async def test_a_busy_neovim_fails_one_call_and_answers_the_next(
     rig: Workstation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     end = tmp_path / "end"
@@ -96,7 +96,7 @@ async def test_a_neovim_that_is_kept_busy_hangs_one_call_and_serves_the_next(
     assert await rig.editor.folders() == (str(rig.folder),)
 
 
-async def test_a_proposal_that_came_too_late_does_not_open_later(
+async def test_a_proposal_that_timed_out_does_not_open_later(
     rig: Workstation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     end = tmp_path / "end"
@@ -114,9 +114,7 @@ async def test_a_proposal_that_came_too_late_does_not_open_later(
 
 
 @pytest.mark.parametrize("end", [":qa!<CR>", "kill"])
-async def test_the_end_of_neovim_is_told_once_and_ends_pending_calls(
-    rig: Workstation, tmp_path: Path, end: str
-) -> None:
+async def test_the_end_of_neovim_is_reported_once_and_ends_calls(rig: Workstation, tmp_path: Path, end: str) -> None:
     may_go_on = tmp_path / "end"
     await rig.person.types(busy(may_go_on))
     pending = asyncio.create_task(rig.editor.folders())
@@ -137,7 +135,7 @@ async def test_the_end_of_neovim_is_told_once_and_ends_pending_calls(
     assert rig.events.count(Gone()) == 1
 
 
-async def test_the_end_is_told_before_neovim_has_cleaned_up(rig: Workstation) -> None:
+async def test_the_end_is_reported_before_neovim_has_exited(rig: Workstation) -> None:
     hour = 3_600_000  # ms: Neovim is still running when the test ends, and is then killed
     await rig.person.lua(f"vim.cmd('autocmd VimLeavePre * lua vim.loop.sleep({hour})')")
     await rig.person.types(":qa!<CR>")
@@ -160,7 +158,7 @@ async def test_changes_of_the_directory_are_reported(rig: Workstation) -> None:
     assert await rig.editor.folders() == (str(other),)
 
 
-async def test_the_state_of_the_bridge_is_known_in_neovim(rig: Workstation) -> None:
+async def test_neovim_receives_the_state_of_the_bridge(rig: Workstation) -> None:
     await rig.person.lua(
         """
         Heard, Calls = {}, 0
@@ -195,21 +193,21 @@ async def test_the_state_of_the_bridge_is_known_in_neovim(rig: Workstation) -> N
     assert await rig.person.lua("return #Heard") == 4
 
 
-async def test_a_notice_is_reported_without_asking_for_a_key(rig: Workstation) -> None:
+async def test_a_notice_does_not_cause_a_hit_enter_prompt(rig: Workstation) -> None:
     await rig.editor.notify("Something happened. " * 20, "warn")
     await rig.editor.notify("two\nlines", "info")
     await rig.person.until("return vim.fn.execute('messages'):find('Something happened')")
     assert (await rig.person.call("nvim_get_mode"))["blocking"] is False
 
 
-async def test_a_notice_in_wide_characters_has_one_line_too(rig: Workstation) -> None:
+async def test_a_notice_in_wide_characters_fits_in_one_line(rig: Workstation) -> None:
     await rig.editor.notify("日本語 " * 40, "warn")
     await rig.person.until("return vim.fn.execute('messages'):find('日本語')")
     shown = "return vim.fn.strdisplaywidth(vim.fn.execute('messages'):match('[^\\n]*$')) <= vim.v.echospace"
     assert await rig.person.lua(shown)
 
 
-async def test_nonsense_from_neovim_changes_nothing(rig: Workstation) -> None:
+async def test_invalid_messages_from_neovim_are_ignored(rig: Workstation) -> None:
     await rig.person.lua(
         """
         local link = require('drawbridge.link')
@@ -222,7 +220,7 @@ async def test_nonsense_from_neovim_changes_nothing(rig: Workstation) -> None:
     assert [event for event in rig.events if not isinstance(event, SelectionChanged)] == []
 
 
-async def test_neovim_gets_an_error_for_what_it_asks(rig: Workstation) -> None:
+async def test_a_request_from_neovim_gets_an_error(rig: Workstation) -> None:
     answer = await rig.person.lua(
         """
         local channel
@@ -283,7 +281,8 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("program", each_nvim())
-async def test_a_child_of_neovim_talks_over_stdin_and_stdout_and_ends_with_it(program: Path, tmp_path: Path) -> None:
+async def test_a_bridge_started_by_neovim_ends_with_it(program: Path, tmp_path: Path) -> None:
+    """It communicates with Neovim over stdin and stdout."""
     script = tmp_path / "bridge.py"
     script.write_text(BRIDGE)
     async with headless(program) as person:

@@ -28,9 +28,7 @@ async def laid_out(rig: Workstation, layout: str, place: str = "tab") -> None:
 
 @anyhow
 @anywhere
-async def test_writing_the_proposed_text_accepts_it_and_leaves_no_trace(
-    rig: Workstation, layout: str, place: str
-) -> None:
+async def test_writing_the_proposal_accepts_it_and_leaves_no_trace(rig: Workstation, layout: str, place: str) -> None:
     path = await rig.opened("hello.txt", OLD)
     await laid_out(rig, layout, place)
     before = await rig.picture()
@@ -44,7 +42,7 @@ async def test_writing_the_proposed_text_accepts_it_and_leaves_no_trace(
 
 
 @anyhow
-async def test_what_the_person_made_of_the_text_is_what_is_accepted(rig: Workstation, layout: str) -> None:
+async def test_an_edited_proposal_is_accepted_as_edited(rig: Workstation, layout: str) -> None:
     path = await rig.opened("hello.txt", OLD)
     await laid_out(rig, layout)
     await rig.shows(proposal(path, OLD, NEW))
@@ -82,9 +80,8 @@ async def test_closing_the_view_by_any_means_rejects_once(rig: Workstation, clos
 
 
 @pytest.mark.parametrize("closing", [":q<CR>", ":tabclose<CR>"])
-async def test_the_tab_page_the_person_came_from_is_in_front_again_even_if_it_is_not_the_next_one(
-    rig: Workstation, closing: str
-) -> None:
+async def test_closing_a_view_returns_to_the_users_own_tab_page(rig: Workstation, closing: str) -> None:
+    """This holds even if that is not the next tab page."""
     path = await rig.opened("hello.txt", OLD)
     await rig.person.lua("vim.cmd('tabnew') vim.cmd('tabprevious')")
     before = await rig.picture()
@@ -96,7 +93,7 @@ async def test_the_tab_page_the_person_came_from_is_in_front_again_even_if_it_is
 
 @anyhow
 @anywhere
-async def test_a_layout_of_several_windows_is_as_it_was(rig: Workstation, layout: str, place: str) -> None:
+async def test_a_layout_of_several_windows_is_restored(rig: Workstation, layout: str, place: str) -> None:
     text = "".join(f"line {number}\n" for number in range(300))
     path = await rig.opened("long.txt", text)
     await rig.person.lua(
@@ -116,7 +113,7 @@ async def test_a_layout_of_several_windows_is_as_it_was(rig: Workstation, layout
 
 
 @anywhere
-async def test_folds_made_by_hand_are_as_they_were(rig: Workstation, place: str) -> None:
+async def test_manual_folds_are_restored(rig: Workstation, place: str) -> None:
     path = await rig.opened("long.txt", "".join(f"line {number}\n" for number in range(100)))
     await laid_out(rig, "vertical", place)
     await rig.person.types(":10,20fold<CR>:40,50fold<CR>45Gzo")
@@ -132,7 +129,8 @@ async def test_folds_made_by_hand_are_as_they_were(rig: Workstation, place: str)
 
 
 @anyhow
-async def test_a_withdrawn_view_closes_without_a_decision_and_nothing_else_does(rig: Workstation, layout: str) -> None:
+async def test_withdrawing_a_proposal_closes_only_its_view(rig: Workstation, layout: str) -> None:
+    """No decision is reported."""
     path = await rig.opened("hello.txt", OLD)
     await laid_out(rig, layout)
     before = await rig.picture()
@@ -148,7 +146,7 @@ async def test_a_withdrawn_view_closes_without_a_decision_and_nothing_else_does(
     assert rig.decisions == []
 
 
-async def test_a_withdrawn_view_that_is_not_in_front_leaves_the_person_where_they_are(rig: Workstation) -> None:
+async def test_withdrawing_a_background_view_does_not_move_the_user(rig: Workstation) -> None:
     path = await rig.opened("hello.txt", OLD)
     await rig.shows(proposal(path, OLD, NEW))
     await rig.person.lua(
@@ -160,7 +158,7 @@ async def test_a_withdrawn_view_that_is_not_in_front_leaves_the_person_where_the
     assert await rig.person.lua("return {vim.api.nvim_get_current_win(), vim.api.nvim_win_get_cursor(0)}") == before
 
 
-async def test_all_views_close_without_a_decision_when_the_bridge_goes(rig: Workstation) -> None:
+async def test_closing_the_bridge_closes_its_view_without_a_decision(rig: Workstation) -> None:
     path = await rig.opened("hello.txt", OLD)
     before = await rig.picture()
     await rig.shows(proposal(path, OLD, NEW, id="1"))
@@ -170,7 +168,7 @@ async def test_all_views_close_without_a_decision_when_the_bridge_goes(rig: Work
     assert rig.decisions == []
 
 
-async def test_a_bridge_that_dies_takes_its_views_with_it(rig: Workstation) -> None:
+async def test_a_lost_connection_closes_the_view(rig: Workstation) -> None:
     path = await rig.opened("hello.txt", OLD)
     before = await rig.picture()
     await rig.shows(proposal(path, OLD, NEW))
@@ -195,7 +193,7 @@ TEXTS = [
 
 
 @anyhow
-async def test_an_unedited_text_comes_back_byte_for_byte(rig: Workstation, layout: str) -> None:
+async def test_an_unedited_text_is_accepted_byte_for_byte(rig: Workstation, layout: str) -> None:
     path = await rig.opened("hello.txt", OLD)
     await laid_out(rig, layout)
     for text in TEXTS:
@@ -214,7 +212,7 @@ EDITED = {
 }
 
 
-async def test_an_edited_text_keeps_line_ends_mark_and_final_newline(rig: Workstation) -> None:
+async def test_an_edited_text_keeps_its_bom_and_line_endings(rig: Workstation) -> None:
     path = await rig.opened("hello.txt", OLD)
     for new, edited in EDITED.items():
         await rig.shows(proposal(path, OLD, new))
@@ -222,7 +220,7 @@ async def test_an_edited_text_keeps_line_ends_mark_and_final_newline(rig: Workst
         assert await rig.decided() == Accepted(edited)
 
 
-async def test_the_person_may_change_the_format_too(rig: Workstation) -> None:
+async def test_the_user_can_change_the_file_format(rig: Workstation) -> None:
     path = await rig.opened("hello.txt", OLD)
     await rig.shows(proposal(path, OLD, NEW))
     await rig.person.types(":set fileformat=dos bomb noendofline<CR>:w<CR>")
@@ -239,7 +237,7 @@ async def test_deleting_everything_accepts_an_empty_text(rig: Workstation) -> No
 ODD_NAMES = ["a b#c%d.txt", "[x]*?.txt", "$HOME.txt", "\u00fcn\u00ef \U0001f600.txt", "tab\there.txt", "quote'\".txt"]
 
 
-async def test_odd_names_of_files_are_names(rig: Workstation) -> None:
+async def test_special_characters_in_file_names_are_literal(rig: Workstation) -> None:
     for name in ODD_NAMES:
         path = await rig.opened(name, OLD)
         before = await rig.picture()
@@ -252,7 +250,7 @@ async def test_odd_names_of_files_are_names(rig: Workstation) -> None:
         assert await rig.picture() == before, name
 
 
-async def test_a_proposal_for_a_file_that_is_not_open_compares_with_a_copy(rig: Workstation) -> None:
+async def test_an_unopened_file_is_compared_as_a_read_only_copy(rig: Workstation) -> None:
     path = rig.file("hello.txt", OLD)
     before = await rig.picture()
     await rig.shows(proposal(path, OLD, NEW))
@@ -265,14 +263,14 @@ async def test_a_proposal_for_a_file_that_is_not_open_compares_with_a_copy(rig: 
     assert await rig.picture() == before
 
 
-async def test_a_new_file_is_shown_against_nothing(rig: Workstation) -> None:
+async def test_accepting_a_new_file_does_not_create_it(rig: Workstation) -> None:
     await rig.shows(proposal(rig.folder / "new.py", "", "import os\n"))
     await rig.person.types(":w<CR>")
     assert await rig.decided() == Accepted("import os\n")
     assert not (rig.folder / "new.py").exists()
 
 
-async def test_unsaved_work_stays_as_it_is_and_is_the_left_side(rig: Workstation) -> None:
+async def test_accepting_keeps_unsaved_work_in_the_users_buffer(rig: Workstation) -> None:
     path = await rig.opened("hello.txt", OLD)
     await rig.person.types("ggOunsaved<Esc>")
     await rig.shows(
@@ -283,7 +281,7 @@ async def test_unsaved_work_stays_as_it_is_and_is_the_left_side(rig: Workstation
     assert await rig.person.lua("return {vim.bo.modified, vim.api.nvim_buf_line_count(0)}") == [True, 4]
 
 
-async def test_no_event_of_files_fires_and_no_plugin_of_a_file_type_runs(rig: Workstation) -> None:
+async def test_no_file_events_fire_and_no_filetype_plugins_run(rig: Workstation) -> None:
     path = await rig.opened("hello.lua", "return 1\n")
     await rig.person.lua(
         """
@@ -302,12 +300,13 @@ async def test_no_event_of_files_fires_and_no_plugin_of_a_file_type_runs(rig: Wo
     assert await rig.person.lua("return Fired") == []
 
 
-async def test_a_file_that_is_not_open_has_its_colours_too(rig: Workstation) -> None:
+async def test_a_file_that_is_not_open_has_syntax_colors(rig: Workstation) -> None:
     await rig.shows(proposal(rig.folder / "new.c", "", "int x;\n"))
     assert await rig.person.lua("return { vim.bo.syntax, vim.bo.filetype }") == ["c", ""]
 
 
-async def test_a_text_that_cannot_be_shown_is_refused_before_anything_opens(rig: Workstation) -> None:
+async def test_a_text_that_cannot_be_shown_opens_nothing(rig: Workstation) -> None:
+    """The proposal is refused with an ``UnusableFile``."""
     path = await rig.opened("hello.txt", OLD)
     before = await rig.picture()
     for text in ("nul \0\n", "lone \ud800\n"):
@@ -317,7 +316,7 @@ async def test_a_text_that_cannot_be_shown_is_refused_before_anything_opens(rig:
     assert await rig.person.lua(PENDING) == 0
 
 
-async def test_code_is_shown_as_one_text_that_may_be_changed(rig: Workstation) -> None:
+async def test_code_is_shown_as_an_editable_text(rig: Workstation) -> None:
     await rig.shows(proposal("", "", "print(1)\n", kind="code", title="Run this code?"))
     assert "Run this code?" in await rig.person.lua("return require('drawbridge.view_bar').line()")
     await rig.person.types("A + 1<Esc>:w<CR>")
@@ -333,7 +332,7 @@ async def test_undo_does_not_empty_the_proposed_text(rig: Workstation) -> None:
     assert await rig.decided() == Accepted(NEW)
 
 
-async def test_user_autocommands_tell_of_views(rig: Workstation) -> None:
+async def test_user_autocommands_run_when_views_open_and_close(rig: Workstation) -> None:
     path = await rig.opened("hello.txt", OLD)
     await rig.person.lua(
         """
@@ -355,7 +354,7 @@ async def test_user_autocommands_tell_of_views(rig: Workstation) -> None:
 
 
 @pytest.mark.parametrize("many", [2])
-async def test_the_next_proposal_waits_while_one_is_looked_at(rig: Workstation, many: int) -> None:
+async def test_the_next_proposal_waits_while_one_is_shown(rig: Workstation, many: int) -> None:
     first, second = await rig.opened("a.txt", OLD), rig.file("b.txt", OLD)
     await rig.shows(proposal(first, OLD, NEW, id="1"))
     await rig.editor.show(proposal(second, OLD, "second\n", id="2"))
@@ -381,7 +380,7 @@ async def test_a_proposal_under_the_cursor_goes_before_the_newest(rig: Workstati
     assert rig.decisions == [("2", Rejected()), ("1", Accepted(NEW))]
 
 
-async def test_a_proposal_nobody_has_seen_is_opened_before_it_is_accepted(rig: Workstation) -> None:
+async def test_accepting_an_unseen_proposal_opens_it_first(rig: Workstation) -> None:
     path = await rig.opened("a.txt", OLD)
     await rig.options("{ idle_ms = 60000 }")
     await rig.person.types("j")
@@ -393,7 +392,7 @@ async def test_a_proposal_nobody_has_seen_is_opened_before_it_is_accepted(rig: W
     assert await rig.decided() == Accepted(NEW)
 
 
-async def test_a_proposal_nobody_has_seen_is_not_rejected(rig: Workstation) -> None:
+async def test_a_proposal_that_was_not_shown_cannot_be_rejected(rig: Workstation) -> None:
     path = await rig.opened("a.txt", OLD)
     await rig.options("{ idle_ms = 60000 }")
     await rig.person.types("j")
@@ -407,7 +406,7 @@ async def test_a_proposal_nobody_has_seen_is_not_rejected(rig: Workstation) -> N
     assert await rig.decided() == Rejected()
 
 
-async def test_edits_are_not_thrown_away_by_a_slip(rig: Workstation) -> None:
+async def test_q_does_not_discard_an_edited_proposal(rig: Workstation) -> None:
     path = await rig.opened("a.txt", OLD)
     await rig.shows(proposal(path, OLD, NEW))
     await rig.person.types("x:q<CR>")
@@ -418,7 +417,8 @@ async def test_edits_are_not_thrown_away_by_a_slip(rig: Workstation) -> None:
     assert await rig.decided() == Rejected()
 
 
-async def test_a_line_of_the_persons_own_above_the_window_is_theirs_again(rig: Workstation) -> None:
+async def test_the_users_own_winbar_is_restored(rig: Workstation) -> None:
+    """In a Neovim without a window bar, this applies to the status line."""
     path = await rig.opened("a.txt", OLD)
     option = await rig.person.lua("return vim.fn.exists('+winbar') == 1 and 'winbar' or 'statusline'")
     own = f"return vim.api.nvim_get_option_value('{option}', {{ scope = 'local' }})"
@@ -432,7 +432,7 @@ async def test_a_line_of_the_persons_own_above_the_window_is_theirs_again(rig: W
         assert await rig.person.lua(own) == before
 
 
-async def test_a_tab_page_the_person_went_to_is_left_alone(rig: Workstation) -> None:
+async def test_a_withdrawal_leaves_the_users_other_tab_page_alone(rig: Workstation) -> None:
     path = await rig.opened("a.txt", OLD)
     await rig.shows(proposal(path, OLD, NEW))
     await rig.person.lua("vim.cmd('tabnew') vim.cmd('split')")
@@ -445,7 +445,7 @@ async def test_a_tab_page_the_person_went_to_is_left_alone(rig: Workstation) -> 
     assert await rig.person.lines() == ["text more"]
 
 
-async def test_leaving_neovim_with_a_proposal_open_is_no_decision(rig: Workstation) -> None:
+async def test_quitting_neovim_is_not_a_decision(rig: Workstation) -> None:
     path = await rig.opened("a.txt", OLD)
     await rig.shows(proposal(path, OLD, NEW))
     await rig.person.types(":qa!<CR>")
@@ -454,6 +454,6 @@ async def test_leaving_neovim_with_a_proposal_open_is_no_decision(rig: Workstati
     assert rig.decisions == []
 
 
-def test_the_layouts_of_the_tests_are_those_of_the_options() -> None:
+def test_every_layout_of_the_tests_is_in_the_configuration() -> None:
     config = Path(__file__).parents[2] / "lua" / "drawbridge" / "config.lua"
     assert all(f"'{layout}'" in config.read_text() for layout in LAYOUTS)

@@ -85,7 +85,7 @@ async def test_a_plugin_that_saves_on_quitting_does_not_accept(program: Path, tm
 
 @pytest.mark.parametrize("layout", ["vertical", "inline"])
 @pytest.mark.parametrize("program", each_nvim())
-async def test_names_are_paths_of_the_project(program: Path, tmp_path: Path, layout: str) -> None:
+async def test_names_are_paths_relative_to_the_project(program: Path, tmp_path: Path, layout: str) -> None:
     for name in ("a", "b"):
         (tmp_path / "src" / name).mkdir(parents=True)
         (tmp_path / "src" / name / "__init__.py").write_text(OLD)
@@ -107,7 +107,7 @@ async def test_names_are_paths_of_the_project(program: Path, tmp_path: Path, lay
         await editor.close()
 
 
-async def test_odd_names_can_be_answered(rig: Workstation) -> None:
+async def test_proposals_for_odd_file_names_can_be_accepted(rig: Workstation) -> None:
     for name in ("a [1], {x}*?.txt", "we ird\\~$^.txt", "x#%y.txt", "(proposal)"):
         path = await rig.opened(name.replace("*", ""), OLD)
         await rig.shows(proposal(path, OLD, NEW))
@@ -129,7 +129,7 @@ async def test_a_rejection_by_closing_windows_is_shown(program: Path, tmp_path: 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("program", each_nvim())
-async def test_a_refusal_is_in_front_of_a_terminal(program: Path, tmp_path: Path) -> None:
+async def test_the_reason_for_no_diff_is_shown_over_a_terminal(program: Path, tmp_path: Path) -> None:
     async with screen_rig(program, tmp_path) as (rig, pane):
         await rig.person.lua("vim.cmd('botright new') vim.fn.termopen({ 'cat' }) vim.cmd('startinsert')")
         await rig.person.until("return vim.api.nvim_get_mode().mode == 't'")

@@ -62,9 +62,10 @@ def at(line: int, character: int, end_line: int, end_character: int) -> Range:
 
 class TestProposals:
     @each_text
-    async def test_an_accepted_one_is_reported_once_with_its_text_byte_for_byte(
+    async def test_an_accepted_proposal_is_reported_once_byte_for_byte(
         self, editor_rig: Rig, old: str, new: str, edited: str
     ) -> None:
+        """The editor does not write the file."""
         path = a_file(editor_rig, "file.txt", old)
         await editor_rig.editor.show(proposal(path, old, new))
         await editor_rig.accept("1")
@@ -73,7 +74,7 @@ class TestProposals:
         await nothing_more_is_reported(editor_rig)
 
     @each_text
-    async def test_what_the_person_made_of_it_is_what_is_accepted(
+    async def test_an_edited_proposal_is_accepted_as_edited(
         self, editor_rig: Rig, old: str, new: str, edited: str
     ) -> None:
         path = a_file(editor_rig, "file.txt", old)
@@ -85,7 +86,7 @@ class TestProposals:
         assert editor_rig.decisions == [("1", Accepted(edited))]
         assert path.read_bytes() == old.encode()
 
-    async def test_its_text_can_be_read_until_it_is_decided(self, editor_rig: Rig) -> None:
+    async def test_the_proposed_text_can_be_read_until_the_decision(self, editor_rig: Rig) -> None:
         path = a_file(editor_rig, "file.txt", OLD)
         await editor_rig.editor.show(proposal(path, OLD, NEW, id="first"))
         await editor_rig.editor.show(proposal(path, OLD, "other\n", id="second"))
@@ -95,7 +96,7 @@ class TestProposals:
         assert await editor_rig.editor.proposed_text("first") is None
         assert await editor_rig.editor.proposed_text("unknown") is None
 
-    async def test_a_rejected_one_is_reported_once(self, editor_rig: Rig) -> None:
+    async def test_a_rejected_proposal_is_reported_once(self, editor_rig: Rig) -> None:
         path = a_file(editor_rig, "file.txt", OLD)
         await editor_rig.editor.show(proposal(path, OLD, NEW))
         await editor_rig.reject("1")
@@ -103,26 +104,26 @@ class TestProposals:
         assert path.read_text() == OLD
         await nothing_more_is_reported(editor_rig)
 
-    async def test_closing_its_view_rejects_it(self, editor_rig: Rig) -> None:
+    async def test_closing_the_view_rejects_the_proposal(self, editor_rig: Rig) -> None:
         path = a_file(editor_rig, "file.txt", OLD)
         await editor_rig.editor.show(proposal(path, OLD, NEW))
         await editor_rig.close_view("1")
         assert editor_rig.decisions == [("1", Rejected())]
         await nothing_more_is_reported(editor_rig)
 
-    async def test_a_file_that_does_not_exist_yet_is_not_made(self, editor_rig: Rig) -> None:
+    async def test_accepting_a_new_file_does_not_create_it(self, editor_rig: Rig) -> None:
         path = editor_rig.folder / "not yet" / "new.txt"
         await editor_rig.editor.show(proposal(path, "", NEW))
         await editor_rig.accept("1")
         assert editor_rig.decisions == [("1", Accepted(NEW))]
         assert not path.parent.exists()
 
-    async def test_code_is_answered_like_a_change(self, editor_rig: Rig) -> None:
+    async def test_code_is_accepted_like_a_change(self, editor_rig: Rig) -> None:
         await editor_rig.editor.show(proposal("", "", "print(1)\n", kind="code"))
         await editor_rig.accept("1")
         assert editor_rig.decisions == [("1", Accepted("print(1)\n"))]
 
-    async def test_several_are_each_answered_under_their_own_id(self, editor_rig: Rig) -> None:
+    async def test_each_decision_is_reported_under_its_proposals_id(self, editor_rig: Rig) -> None:
         path = a_file(editor_rig, "file.txt", OLD)
         await editor_rig.editor.show(proposal(path, OLD, NEW, id="first"))
         await editor_rig.editor.show(proposal(path, OLD, "other\n", id="second"))
@@ -130,7 +131,7 @@ class TestProposals:
         await editor_rig.accept("second")
         assert editor_rig.decisions == [("first", Rejected()), ("second", Accepted("other\n"))]
 
-    async def test_a_withdrawn_one_reports_no_decision_and_asks_no_more(self, editor_rig: Rig) -> None:
+    async def test_a_withdrawn_proposal_is_closed_without_a_decision(self, editor_rig: Rig) -> None:
         path = a_file(editor_rig, "file.txt", OLD)
         await editor_rig.editor.show(proposal(path, OLD, NEW))
         await editor_rig.until_asked()
@@ -138,7 +139,7 @@ class TestProposals:
         await editor_rig.until_asked(False)
         await nothing_more_is_reported(editor_rig)
 
-    async def test_one_that_is_withdrawn_behind_another_is_never_asked(self, editor_rig: Rig) -> None:
+    async def test_a_proposal_withdrawn_while_it_waits_is_never_shown(self, editor_rig: Rig) -> None:
         path = a_file(editor_rig, "file.txt", OLD)
         await editor_rig.editor.show(proposal(path, OLD, NEW, id="first"))
         await editor_rig.editor.show(proposal(path, OLD, NEW, id="second"))
@@ -147,7 +148,7 @@ class TestProposals:
         await editor_rig.until_asked(False)
         assert editor_rig.decisions == [("first", Accepted(NEW))]
 
-    async def test_withdrawing_an_unknown_or_decided_one_is_nothing(self, editor_rig: Rig) -> None:
+    async def test_withdrawing_an_unknown_or_decided_proposal_is_ignored(self, editor_rig: Rig) -> None:
         path = a_file(editor_rig, "file.txt", OLD)
         await editor_rig.editor.show(proposal(path, OLD, NEW))
         await editor_rig.editor.withdraw("never heard of")
@@ -155,7 +156,7 @@ class TestProposals:
         await editor_rig.editor.withdraw("1")
         assert editor_rig.decisions == [("1", Accepted(NEW))]
 
-    async def test_one_that_is_open_when_the_bridge_lets_go_reports_nothing(self, editor_rig: Rig) -> None:
+    async def test_disconnecting_with_an_open_proposal_reports_nothing(self, editor_rig: Rig) -> None:
         path = a_file(editor_rig, "file.txt", OLD)
         await editor_rig.editor.show(proposal(path, OLD, NEW))
         await editor_rig.until_asked()
@@ -192,7 +193,7 @@ class TestSelection:
         await until(lambda: SelectionChanged(expected) in editor_rig.events, "the report of the selection")
 
     @having(BUFFERS)
-    async def test_a_long_text_is_cut_and_its_range_is_not(self, editor_rig: Rig) -> None:
+    async def test_only_the_text_of_a_long_selection_is_truncated(self, editor_rig: Rig) -> None:
         lines = 2 + SELECTION_LIMIT // 100
         path = a_file(editor_rig, "file.txt", ("x" * 99 + "\n") * lines)
         await editor_rig.open(path)
@@ -203,11 +204,11 @@ class TestSelection:
         assert selection.range == at(0, 0, lines - 1, 99)
 
     @having(BUFFERS)
-    async def test_there_is_none_where_no_file_is_open(self, editor_rig: Rig) -> None:
+    async def test_there_is_no_selection_without_an_open_file(self, editor_rig: Rig) -> None:
         assert await editor_rig.editor.selection() is None
 
     @lacking(BUFFERS)
-    async def test_there_is_none_without_an_editor(self, editor_rig: Rig) -> None:
+    async def test_there_is_no_selection_without_buffers(self, editor_rig: Rig) -> None:
         a_file(editor_rig, "file.txt", OLD)
         assert await editor_rig.editor.selection() is None
 
@@ -245,7 +246,7 @@ class TestFiles:
         await editor_rig.type(path, NEW)
         assert await editor_rig.editor.status(str(path)) == BufferStatus(modified=True, untitled=True)
 
-    async def test_a_file_that_is_not_open_has_no_status_and_no_unsaved_text(self, editor_rig: Rig) -> None:
+    async def test_an_unopened_file_has_no_status_and_no_unsaved_text(self, editor_rig: Rig) -> None:
         path = a_file(editor_rig, "file.txt", OLD)
         assert await editor_rig.editor.status(str(path)) is None
         assert await editor_rig.editor.unsaved_text(str(path)) is None
@@ -258,7 +259,8 @@ class TestFiles:
         assert path.read_text() == OLD
 
     @having(BUFFERS)
-    async def test_a_file_that_cannot_be_written_is_not_saved_and_keeps_its_changes(self, editor_rig: Rig) -> None:
+    async def test_a_file_that_cannot_be_written_keeps_its_changes(self, editor_rig: Rig) -> None:
+        """The save is refused, and the error names the file."""
         path = a_file(editor_rig, "folder/file.txt", OLD)
         await editor_rig.open(path)
         await editor_rig.type(path, NEW)
@@ -283,7 +285,7 @@ class TestFiles:
         assert path.read_bytes() == unsaved.encode()
         assert await editor_rig.editor.unsaved_text(str(path)) is None
 
-    async def test_opening_a_file_says_what_was_opened(self, editor_rig: Rig) -> None:
+    async def test_opening_a_file_returns_its_path_language_and_length(self, editor_rig: Rig) -> None:
         path = a_file(editor_rig, "sp ace #2 100%.py", OLD)
         opened = await editor_rig.editor.open_file(OpenRequest(str(path)))
         assert (opened.path, opened.language, opened.line_count, opened.found) == (str(path), "python", 3, True)
@@ -308,7 +310,7 @@ class TestFiles:
             pytest.param(OpenRequest("", start_text="end\n😀 two"), at(0, 4, 1, 6), id="across lines"),
         ],
     )
-    async def test_the_text_that_was_asked_for_is_selected(
+    async def test_the_requested_text_is_selected(
         self, editor_rig: Rig, request_: OpenRequest, selected: Range
     ) -> None:
         path = a_file(editor_rig, "file.txt", "one end\n😀 two!\nthree two\n")
@@ -319,7 +321,7 @@ class TestFiles:
         assert selection.range == selected
 
     @having(BUFFERS)
-    async def test_without_focus_the_person_stays_where_they_are(self, editor_rig: Rig) -> None:
+    async def test_opening_a_file_without_focus_does_not_move_the_user(self, editor_rig: Rig) -> None:
         here, there = a_file(editor_rig, "here.txt", OLD), a_file(editor_rig, "there.txt", NEW)
         await editor_rig.open(here)
         before = await editor_rig.editor.selection()
@@ -341,7 +343,7 @@ class TestWhatTheAgentWrote:
         assert await editor_rig.editor.status(str(path)) == BufferStatus(modified=False, untitled=False)
 
     @having(BUFFERS)
-    async def test_unsaved_changes_that_were_part_of_the_proposal_become_saved(self, editor_rig: Rig) -> None:
+    async def test_unsaved_changes_in_the_proposal_become_saved(self, editor_rig: Rig) -> None:
         path = a_file(editor_rig, "file.txt", OLD)
         await editor_rig.open(path)
         await editor_rig.type(path, "unsaved\n" + OLD)
@@ -353,7 +355,7 @@ class TestWhatTheAgentWrote:
         assert await editor_rig.editor.status(str(path)) == BufferStatus(modified=False, untitled=False)
 
     @having(BUFFERS)
-    async def test_what_was_typed_since_is_never_lost(self, editor_rig: Rig) -> None:
+    async def test_text_typed_after_the_decision_is_never_lost(self, editor_rig: Rig) -> None:
         path = a_file(editor_rig, "file.txt", OLD)
         await editor_rig.open(path)
         await editor_rig.editor.show(proposal(path, OLD, NEW))
@@ -364,20 +366,21 @@ class TestWhatTheAgentWrote:
         assert await editor_rig.text_of(path) == "typed since\n" + OLD
         assert (await editor_rig.editor.status(str(path))) == BufferStatus(modified=True, untitled=False)
 
-    async def test_a_file_that_is_not_open_stays_so(self, editor_rig: Rig) -> None:
+    async def test_a_file_that_is_not_open_is_not_opened(self, editor_rig: Rig) -> None:
         path = a_file(editor_rig, "file.txt", NEW)
         await editor_rig.editor.written(str(path), NEW, "unknown")
         assert await editor_rig.editor.status(str(path)) is None
 
 
 class TestDiagnostics:
-    async def test_a_file_without_any_has_one_empty_entry_and_is_not_among_all(self, editor_rig: Rig) -> None:
+    async def test_a_file_without_diagnostics_has_one_empty_entry(self, editor_rig: Rig) -> None:
+        """It is left out when the diagnostics of all files are requested."""
         path = a_file(editor_rig, "file.txt", OLD)
         assert await editor_rig.editor.diagnostics(str(path)) == [FileDiagnostics(str(path), ())]
         assert await editor_rig.editor.diagnostics(None) == []
 
     @having(BUFFERS)
-    async def test_a_file_with_one_is_reported_alone_and_among_all(self, editor_rig: Rig) -> None:
+    async def test_diagnostics_are_returned_for_one_file_and_for_all(self, editor_rig: Rig) -> None:
         path, other = a_file(editor_rig, "file.txt", OLD), a_file(editor_rig, "other.txt", OLD)
         problem = Diagnostic("two is no number", "Warning", at(1, 0, 1, 3), source="counter", code="W2")
         await editor_rig.open(path)
@@ -388,14 +391,14 @@ class TestDiagnostics:
         assert await editor_rig.editor.diagnostics(str(other)) == [FileDiagnostics(str(other), ())]
 
 
-class TestItsLife:
-    async def test_its_folder_is_where_the_person_works(self, editor_rig: Rig) -> None:
+class TestLifecycle:
+    async def test_the_editor_has_a_folder_a_name_and_a_process_id(self, editor_rig: Rig) -> None:
         assert await editor_rig.editor.folders() == (str(editor_rig.folder),)
         assert editor_rig.editor.name
         assert editor_rig.editor.pid > 0
 
     @having(BUFFERS)
-    async def test_another_folder_is_reported(self, editor_rig: Rig) -> None:
+    async def test_a_change_of_the_folder_is_reported(self, editor_rig: Rig) -> None:
         other = editor_rig.folder / "other"
         other.mkdir()
         await editor_rig.change_folder(other)
@@ -409,7 +412,7 @@ class TestItsLife:
         await editor_rig.mention(path, lines)
         await until(lambda: Mentioned(str(path), lines) in editor_rig.events, "the report of the mention")
 
-    async def test_notices_and_the_bridges_state_ask_for_nothing(self, editor_rig: Rig) -> None:
+    async def test_notices_and_the_bridges_state_cause_no_decision(self, editor_rig: Rig) -> None:
         await editor_rig.editor.announce(BridgeState(4711, "a token"))
         await editor_rig.editor.announce(BridgeState(4711, "a token", ("Claude Code",)))
         await editor_rig.editor.announce(BridgeState(4711, "a token"))
@@ -417,17 +420,17 @@ class TestItsLife:
         await editor_rig.editor.notify("Something is wrong.", "error")
         await nothing_more_is_reported(editor_rig)
 
-    async def test_a_prompt_goes_to_no_terminal_that_is_not_there(self, editor_rig: Rig) -> None:
+    async def test_a_prompt_to_a_missing_terminal_is_refused(self, editor_rig: Rig) -> None:
         with pytest.raises(Refused, match="terminal"):
             await editor_rig.editor.type_prompt(os.getpid(), "Do it")
 
-    async def test_letting_go_twice_is_once(self, editor_rig: Rig) -> None:
+    async def test_closing_twice_is_allowed_and_not_reported_as_gone(self, editor_rig: Rig) -> None:
         await editor_rig.editor.close()
         await editor_rig.editor.close()
         assert Gone() not in editor_rig.events
 
     @having(LEAVES)
-    async def test_the_last_event_is_gone_and_then_every_call_says_so(self, editor_rig: Rig) -> None:
+    async def test_gone_is_the_last_event_and_later_calls_fail(self, editor_rig: Rig) -> None:
         path = a_file(editor_rig, "file.txt", OLD)
         await editor_rig.editor.show(proposal(path, OLD, NEW))
         await editor_rig.leave()

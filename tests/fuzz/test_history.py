@@ -221,7 +221,7 @@ def test_a_million_damaged_lines_and_thousands_of_files(tmp_path: Path) -> None:
     campaign(tmp_path, lines=1_000_000, files=20_000)
 
 
-async def test_a_server_starts_with_a_few_of_them(tmp_path: Path) -> None:
+async def test_a_server_starts_with_a_few_damaged_logs(tmp_path: Path) -> None:
     await starts(tmp_path, 15)
 
 
@@ -248,7 +248,7 @@ async def starts(directory: Path, count: int) -> None:
             (logs.parent / "metadata.json").write_bytes(saved)
             for _ in range(2):
                 async with serving(directory) as server:
-                    assert [one.id for one in server.core.projects] == [project], "the project was taken for damaged"
+                    assert [one.id for one in server.core.projects] == [project], "the project was treated as damaged"
                     history = server.core.projects.get(project).history
                     answer = await server.does(Client(), "get_messages", project, after_seq=0, limit=1_000)
                     assert [one["seq"] for one in answer["data"]["messages"]] == read(history)

@@ -58,7 +58,8 @@ def test_after_a_read_no_editor_is_asked(guard: Guard) -> None:
     assert neovim.asked == []
 
 
-def test_unsaved_changes_that_came_meanwhile_are_left_and_both_are_told(guard: Guard) -> None:
+def test_unsaved_changes_made_meanwhile_are_kept_and_reported(guard: Guard) -> None:
+    """Both the agent and the user are notified."""
     neovim = guard.neovim({A: KEPT}, answers={"refresh_buffer": STILL})
     told = context(guard.say(edited()))
     assert told == (
@@ -69,13 +70,13 @@ def test_unsaved_changes_that_came_meanwhile_are_left_and_both_are_told(guard: G
     assert guard.log == ["claude: PostToolUse: /ws/a.py changed on disk, unsaved in Neovim."]
 
 
-def test_after_a_command_it_is_not_said_that_it_wrote_the_file(guard: Guard) -> None:
+def test_a_command_is_not_reported_as_the_writer_of_a_file(guard: Guard) -> None:
     guard.neovim({A: KEPT}, answers={"refresh_buffer": STILL})
     told = context(guard.say(recorded("claude", "PostToolUse", "Bash")))
     assert told.startswith("/ws/a.py has changed on disk, but has unsaved changes in Neovim, which were not touched.")
 
 
-def test_who_has_changed_a_watched_file_is_not_known(guard: Guard) -> None:
+def test_the_notice_about_a_watched_file_names_no_agent(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT}, answers={"refresh_buffer": STILL})
     assert guard.say(recorded("claude", "FileChanged")) == {}
     assert neovim.told == ["a.py changed on disk; your text was not touched"]
@@ -90,7 +91,7 @@ def test_after_a_command_the_agent_learns_of_an_earlier_notice(guard: Guard) -> 
     assert neovim.told == []
 
 
-def test_a_vs_code_with_two_folders_tells_it_once(guard: Guard) -> None:
+def test_a_vs_code_with_two_folders_is_reported_once(guard: Guard) -> None:
     path = guard.socket("vscode-")
     other = path.with_name("f" * 64 + path.name[64:])
     both = [
@@ -110,7 +111,7 @@ def test_a_file_that_cannot_be_shown_is_reported_to_the_user(guard: Guard) -> No
 
 
 @pytest.mark.parametrize("nonsense", [None, 17, [], {}, {"kept": 17}, {"kept": [17, {}, {"name": 17}, None]}])
-def test_nonsense_afterwards_is_nothing(guard: Guard, nonsense: Any) -> None:
+def test_invalid_answers_after_an_edit_are_ignored(guard: Guard, nonsense: Any) -> None:
     guard.neovim({A: {}}, answers={"refresh_buffer": nonsense, "diagnostics": nonsense})
     assert guard.say(edited()) == {}
     assert guard.log == []
@@ -130,7 +131,7 @@ def test_new_diagnostics_after_an_edit_are_reported(guard: Guard) -> None:
     assert neovim.params_of("snapshot")[0]["remember"] is True
 
 
-def test_a_language_server_is_waited_for(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_guard_waits_for_a_language_server(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(after, "DIAGNOSTICS_SECONDS", 3)
     asked = []
 
@@ -143,13 +144,13 @@ def test_a_language_server_is_waited_for(guard: Guard, monkeypatch: pytest.Monke
     assert len(asked) == 3
 
 
-def test_a_language_server_is_not_waited_for_long(guard: Guard) -> None:
+def test_the_wait_for_a_language_server_is_limited(guard: Guard) -> None:
     neovim = guard.neovim({A: {}}, answers={"diagnostics": {"new": [], "pending": True}})
     assert guard.say(edited()) == {}
     assert 2 <= neovim.methods.count("diagnostics") <= 14
 
 
-def test_diagnostics_come_only_after_an_edit_and_if_set(guard: Guard) -> None:
+def test_diagnostics_are_sent_only_after_edits_and_if_enabled(guard: Guard) -> None:
     neovim = guard.neovim({A: {}}, answers={"diagnostics": {"new": [ERROR], "pending": False}})
     assert guard.say(recorded("claude", "PostToolUse", "Bash")) == {}
     assert guard.say(edited(), diagnostics=False) == {}
@@ -165,7 +166,7 @@ def test_an_agent_connected_to_the_editor_gets_no_diagnostics(guard: Guard) -> N
     assert guard.say(edited()) == {}
 
 
-def test_a_long_list_of_diagnostics_is_cut(guard: Guard) -> None:
+def test_a_long_list_of_diagnostics_is_truncated(guard: Guard) -> None:
     many = [ERROR | {"line": line, "message": "x" * 5_000} for line in range(100)]
     guard.neovim({A: {}}, answers={"diagnostics": {"new": many, "pending": False}})
     told = context(guard.say(edited()))
@@ -235,7 +236,8 @@ def test_a_change_is_merged_into_the_unsaved_text(guard: Guard, project: Path) -
     assert neovim.told == ["Claude Code's change to a.py was merged into yours: u undoes it"]
 
 
-def test_where_both_changed_a_line_nothing_is_touched_and_both_are_told(guard: Guard, project: Path) -> None:
+def test_a_merge_conflict_leaves_the_unsaved_text_untouched(guard: Guard, project: Path) -> None:
+    """Both changed the same line; the agent and the user are notified."""
     buffer = Merging(project, "one\nmine\nthree\nfour\nfive\n")
     neovim = guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
     told = context(write_and_tell(guard, buffer.file, "one\ntheirs\nthree\nfour\nfive\n"))
@@ -244,7 +246,7 @@ def test_where_both_changed_a_line_nothing_is_touched_and_both_are_told(guard: G
     assert neovim.told == ["Claude Code's change to a.py can't be merged; your text was not touched"]
 
 
-def test_what_the_person_types_meanwhile_is_merged_with(guard: Guard, project: Path) -> None:
+def test_text_typed_during_a_merge_is_kept(guard: Guard, project: Path) -> None:
     buffer = Merging(project, "one\ntwo\nthree\nfour\nfive5\n", typed="one\ntwo\nthree\nfour\nfive56\n")
     guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
     told = context(write_and_tell(guard, buffer.file, "ONE\ntwo\nthree\nfour\nfive\n"))
@@ -252,14 +254,14 @@ def test_what_the_person_types_meanwhile_is_merged_with(guard: Guard, project: P
     assert "was merged" in told
 
 
-def test_an_editor_that_will_not_merge_says_why(guard: Guard, project: Path) -> None:
+def test_a_refused_merge_is_reported_with_the_reason(guard: Guard, project: Path) -> None:
     buffer = Merging(project, "one\ntwo\nthree\nfour\nfive5\n", refuses="a plugin saves it")
     guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
     told = context(write_and_tell(guard, buffer.file, "ONE\ntwo\nthree\nfour\nfive\n"))
     assert "The change could not be merged: a plugin saves it." in told
 
 
-def test_two_editors_with_the_same_file_both_get_it(guard: Guard, project: Path) -> None:
+def test_a_change_is_merged_in_both_editors_with_the_file(guard: Guard, project: Path) -> None:
     buffers = [Merging(project, f"one\ntwo\nthree\nfour\nfive{number}\n") for number in (1, 2)]
     for pid, buffer in enumerate(buffers, 1):
         guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers, pid=pid)
@@ -272,7 +274,7 @@ def test_two_editors_with_the_same_file_both_get_it(guard: Guard, project: Path)
     [None, b"", b"x" * (4 * 1024 * 1024 + 1), b"caf\xe9\n"],
     ids=["missing", "empty", "too large", "another encoding"],
 )
-def test_what_cannot_be_merged_later_is_denied_now(guard: Guard, project: Path, content: bytes | None) -> None:
+def test_an_edit_that_cannot_be_merged_later_is_denied(guard: Guard, project: Path, content: bytes | None) -> None:
     file = project / "a.py"
     file.unlink()
     if content is not None:
@@ -289,7 +291,7 @@ def test_a_file_that_is_not_open_as_text_is_denied(guard: Guard, project: Path) 
     assert len(vscode.told) == 1
 
 
-def test_an_unmergeable_file_behind_others_is_let_through(guard: Guard, project: Path) -> None:
+def test_an_unmergeable_edit_of_a_file_not_in_front_passes(guard: Guard, project: Path) -> None:
     file = project / "a.py"
     file.write_bytes(b"")
     guard.neovim({str(file): {"modified": True}})
@@ -306,7 +308,7 @@ def test_without_the_previous_text_nothing_is_merged(guard: Guard, project: Path
     assert buffer.text == "mine\n"
 
 
-def test_calls_of_two_sessions_are_not_mixed_up(guard: Guard, project: Path) -> None:
+def test_each_call_has_its_own_base(guard: Guard, project: Path) -> None:
     buffer = Merging(project, "mine\n")
     guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
     assert guard.say(edit(str(buffer.file)), answer="merge") == {}
@@ -326,7 +328,7 @@ def test_the_base_of_an_unfinished_call_is_deleted_after_a_day(guard: Guard, pro
     assert len(bases()) == 1
 
 
-def test_a_command_is_asked_about_whatever_is_merged(guard: Guard) -> None:
+def test_answer_merge_still_asks_about_a_command(guard: Guard) -> None:
     guard.neovim({A: KEPT})
     asked = guard.say(bash("rm a.py"), answer="merge")
     assert asked["hookSpecificOutput"]["permissionDecision"] == "ask"

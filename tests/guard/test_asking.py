@@ -1,4 +1,4 @@
-"""All editors are asked at once, and none can hold up an agent, even if it hangs, is at a prompt or sends nonsense."""
+"""All editors are asked in parallel. None can hold up an agent, even if it hangs, is at a prompt or sends nonsense."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def between(least: float, most: float) -> Iterator[None]:
         editors.at_a_short_prompt,
     ],
 )
-def test_an_answer_of_neovim_is_read_however_it_is_sent(
+def test_an_answer_from_neovim_is_read_however_it_is_sent(
     guard: Guard, manner: editors.Manner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ask, "BLOCKED_GRACE", 3)
@@ -53,19 +53,19 @@ def test_an_answer_of_neovim_is_read_however_it_is_sent(
 
 
 @pytest.mark.parametrize("manner", [editors.plainly, editors.byte_by_byte, editors.late])
-def test_an_answer_of_vs_code_is_read_however_it_is_sent(guard: Guard, manner: editors.Manner) -> None:
+def test_an_answer_from_vs_code_is_read_however_it_is_sent(guard: Guard, manner: editors.Manner) -> None:
     guard.vscode({A: KEPT}, manner=manner)
     assert guard.denial(edit())
 
 
 @pytest.mark.parametrize("manner", [editors.plainly, editors.byte_by_byte, editors.between_notifications])
-def test_a_neovim_that_was_never_asked_before_is_given_the_lua_first(guard: Guard, manner: editors.Manner) -> None:
+def test_a_neovim_gets_the_lua_code_with_its_first_request(guard: Guard, manner: editors.Manner) -> None:
     neovim = guard.neovim({A: KEPT}, manner=manner, fresh=True)
     assert guard.denial(edit())
     assert neovim.methods[0] == "snapshot"
 
 
-def test_a_neovim_that_never_has_the_lua_is_given_it_once(guard: Guard) -> None:
+def test_the_lua_code_is_sent_at_most_once(guard: Guard) -> None:
     nothing = msgpack.packb([1, 2, None, None])
     guard.neovim({A: KEPT}, manner=editors.saying(nothing + nothing))
     assert guard.say(edit()) == {}
@@ -109,7 +109,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("manner", "problem"), (HUNG | WRONG).values(), ids=(HUNG | WRONG).keys())
 @pytest.mark.parametrize("unknown", ["allow", "ask", "deny"])
-def test_an_editor_that_gives_no_answer_is_unknown(
+def test_an_editor_without_a_valid_answer_is_unknown(
     guard: Guard, manner: editors.Manner, problem: str, unknown: str
 ) -> None:
     neovim = guard.neovim({A: KEPT}, manner=manner)
@@ -128,7 +128,7 @@ def test_an_editor_that_gives_no_answer_is_unknown(
         assert "could not find out in time whether a.py has unsaved changes: an editor on this machine" in reason
 
 
-def test_several_files_have_unsaved_changes(guard: Guard) -> None:
+def test_the_denial_names_every_file_of_a_patch(guard: Guard) -> None:
     guard.neovim({A: KEPT}, manner=editors.silent)
     patch = "*** Update File: /ws/a.py\n*** Update File: /ws/b.py\n"
     call = recorded("codex", "PreToolUse", "apply_patch", command=patch)
@@ -161,7 +161,8 @@ def test_an_editor_at_a_prompt_costs_less_than_the_deadline(guard: Guard) -> Non
         assert guard.say(edit(), deadline=5_000) == {}
 
 
-def test_three_hung_editors_cost_one_deadline_and_the_living_are_heard(guard: Guard) -> None:
+def test_three_hung_editors_cost_one_deadline_in_total(guard: Guard) -> None:
+    """The editor that answers is still taken into account."""
     hung = [guard.neovim(manner=manner) for manner in (editors.silent, editors.deaf, editors.busy)]
     guard.neovim({A: KEPT}, pid=1)
     with between(DEADLINE / 1000, 2.5 * DEADLINE / 1000):
@@ -185,7 +186,7 @@ def test_an_editor_that_accepts_no_connections_is_unknown(guard: Guard) -> None:
     assert "accepts no connections" in guard.log[0]
 
 
-def test_an_answer_of_megabytes_is_read_whole(guard: Guard) -> None:
+def test_an_answer_of_several_megabytes_is_read_completely(guard: Guard) -> None:
     files: dict[str, Any] = {f"/ws/{number:06}{'x' * 500}": {"modified": True} for number in range(6_000)}
     guard.neovim(files)
     path = next(reversed(files))
@@ -195,7 +196,7 @@ def test_an_answer_of_megabytes_is_read_whole(guard: Guard) -> None:
     assert answers[0].result["open"] == list(files)
 
 
-def test_an_editor_at_work_on_a_reload_is_waited_for_a_hung_one_is_not(guard: Guard) -> None:
+def test_the_guard_waits_for_a_reload_but_not_a_hung_editor(guard: Guard) -> None:
     """A Neovim that was stopped with Ctrl-Z must not cost seconds after every tool call."""
     for manner in (editors.silent, editors.deaf, editors.at_a_prompt):
         guard.neovim(manner=manner)
@@ -208,7 +209,8 @@ def test_an_editor_at_work_on_a_reload_is_waited_for_a_hung_one_is_not(guard: Gu
     assert "/ws/a.py is on disk as written, but has unsaved changes" in told["hookSpecificOutput"]["additionalContext"]
 
 
-def test_a_hung_editor_costs_one_deadline_after_a_patch_of_many_files(guard: Guard) -> None:
+def test_a_hung_editor_costs_one_deadline_however_many_files(guard: Guard) -> None:
+    """The other editor is still asked to reload every file of the patch."""
     guard.neovim(manner=editors.silent)
     living = guard.neovim()
     patched = recorded("codex", "PostToolUse", "apply_patch")
@@ -246,7 +248,7 @@ def test_editors_with_the_file_show_why_the_agent_waits(guard: Guard, unknown: s
 
 
 @pytest.mark.parametrize("answer", ["ask", "wait", "save", "merge"])
-def test_nothing_is_saved_when_the_unknown_is_denied(guard: Guard, tmp_path: Path, answer: str) -> None:
+def test_nothing_is_saved_for_a_call_that_is_denied(guard: Guard, tmp_path: Path, answer: str) -> None:
     file = tmp_path / "a.py"
     file.write_text("one\n")
     neovim = stuck_beside(guard, {str(file): KEPT})
@@ -256,9 +258,8 @@ def test_nothing_is_saved_when_the_unknown_is_denied(guard: Guard, tmp_path: Pat
 
 
 @pytest.mark.parametrize("answer", ["save", "merge"])
-def test_the_person_is_asked_about_the_unknown_once_the_known_is_safe(
-    guard: Guard, tmp_path: Path, answer: str
-) -> None:
+def test_the_user_is_asked_about_an_editor_that_did_not_answer(guard: Guard, tmp_path: Path, answer: str) -> None:
+    """The unsaved work in another editor is safe: it was saved, or the change can be merged into it."""
     file = tmp_path / "a.py"
     file.write_text("one\n")
     stuck_beside(guard, {str(file): KEPT}, answers={"buffer_text": {"text": "mine\n", "version": 1}})
@@ -266,6 +267,6 @@ def test_the_person_is_asked_about_the_unknown_once_the_known_is_safe(
     assert "could not find out in time" in decision(said, "ask")
 
 
-def test_what_is_known_is_the_reason_where_both_are_denied(guard: Guard) -> None:
+def test_known_unsaved_changes_take_precedence_as_the_reason(guard: Guard) -> None:
     stuck_beside(guard, {A: KEPT})
     assert "/ws/a.py has unsaved changes" in guard.denial(edit(), unknown="deny")

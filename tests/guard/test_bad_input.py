@@ -38,12 +38,12 @@ BAD: dict[str, tuple[bytes | dict[str, Any], str]] = {
     "an event of another agent": (changed(hook_event_name="BeforeTool"), 'unknown event "BeforeTool"'),
     "no tool": (changed(tool_name=None), "unknown tool (none)"),
     "another tool": (changed(tool_name="mcp__x__y"), 'unknown tool "mcp__x__y"'),
-    "a tool of no text": (changed(tool_name=["Edit"]), "unknown tool (none)"),
+    "a tool name that is not text": (changed(tool_name=["Edit"]), "unknown tool (none)"),
     "no input": (changed(tool_input=None), "tool_input is not an object"),
-    "an input of another kind": (changed(tool_input=["/ws/a.py"]), "tool_input is not an object"),
+    "an input that is not an object": (changed(tool_input=["/ws/a.py"]), "tool_input is not an object"),
     "no path": (changed(tool_input={}), "file_path is missing"),
     "an empty path": (changed(tool_input={"file_path": ""}), "file_path is missing"),
-    "a path of no text": (changed(tool_input={"file_path": 17}), "file_path is missing"),
+    "a path that is not text": (changed(tool_input={"file_path": 17}), "file_path is missing"),
     "no command": (changed(tool_name="Bash", tool_input={}), "command is missing"),
     "another agent's tool": (
         changed(tool_name="apply_patch", tool_input={"command": "x"}),
@@ -67,7 +67,7 @@ def nothing_else_is_written(home: Path) -> Iterator[None]:
 
 @pytest.mark.parametrize(("data", "problem"), BAD.values(), ids=BAD.keys())
 @pytest.mark.usefixtures("nothing_else_is_written")
-def test_bad_input_is_no_opinion_and_one_line_in_the_log(
+def test_bad_input_gets_no_opinion_and_one_line_in_the_log(
     guard: Guard, data: bytes | dict[str, Any], problem: str
 ) -> None:
     neovim = guard.neovim({A: KEPT})
@@ -79,7 +79,7 @@ def test_bad_input_is_no_opinion_and_one_line_in_the_log(
     assert neovim.asked == []
 
 
-def test_a_patch_of_nothing_is_no_opinion(guard: Guard) -> None:
+def test_a_patch_without_a_file_gets_no_opinion(guard: Guard) -> None:
     guard.neovim({A: KEPT})
     assert guard.say(recorded("codex", "PreToolUse", "apply_patch", command="x"), agent="codex") == {}
     [line] = guard.log
@@ -87,9 +87,10 @@ def test_a_patch_of_nothing_is_no_opinion(guard: Guard) -> None:
 
 
 @pytest.mark.parametrize(("data", "problem"), BAD.values(), ids=BAD.keys())
-def test_with_fail_closed_it_is_denied_where_there_may_be_something_to_deny(
+def test_fail_closed_denies_input_that_cannot_be_checked(
     guard: Guard, data: bytes | dict[str, Any], problem: str
 ) -> None:
+    """``PreCompact`` is the exception: there is nothing to deny at this event."""
     answer = guard.say(data, fail="closed")
     if data == BAD["another event"][0]:
         assert answer == {}
@@ -115,7 +116,7 @@ def test_only_events_before_a_call_are_denied(guard: Guard, data: bytes | dict[s
     assert guard.say(data, fail="closed") == {}
 
 
-def test_a_word_in_a_files_text_does_not_open_what_is_closed(guard: Guard) -> None:
+def test_an_event_name_in_the_new_text_does_not_affect_the_event(guard: Guard) -> None:
     data = changed(tool_input={"new_string": 'hooks: {"PostToolUse": []}'})
     assert "file_path is missing" in guard.denial(data, fail="closed")
 
@@ -150,7 +151,7 @@ def test_an_invalid_path_is_denied_for_every_agent_and_tool(guard: Guard, agent:
     assert neovim.asked == []
 
 
-def test_an_internal_error_is_no_opinion_or_a_denial(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_gives_no_opinion_or_a_denial(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("something\n\x1b[31m\ud800")
 
@@ -188,9 +189,9 @@ def test_no_internal_error_lets_a_known_overwrite_through(
     assert guard.denial(edit()) == hook.KEPT
 
 
-def test_closed_stays_closed_where_not_even_the_failure_can_be_told(
-    guard: Guard, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fail_closed_denies_even_if_the_failure_handler_fails(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a call, or if ``fail`` is not ``closed``, the guard has no opinion."""
+
     def broken(*_: object, **__: object) -> None:
         raise MemoryError
 
@@ -218,14 +219,14 @@ def words(request: pytest.FixtureRequest, guard: Guard, home: Path) -> Callable[
 
 
 @pytest.mark.parametrize("name", ["no JSON", "a list", "too much", "nested", "no UTF-8", "another tool"])
-def test_a_process_takes_it_as_well(guard: Guard, words: Callable[..., list[str]], name: str) -> None:
+def test_the_guard_as_a_process_handles_bad_input(guard: Guard, words: Callable[..., list[str]], name: str) -> None:
     data, problem = BAD[name]
     assert processes.run(words(), data).answer == {}
     [line] = guard.log
     assert problem in line
 
 
-def test_a_closed_stdin_is_nothing(guard: Guard, words: Callable[..., list[str]]) -> None:
+def test_a_closed_stdin_is_logged_and_gets_no_opinion(guard: Guard, words: Callable[..., list[str]]) -> None:
     assert processes.run(["/bin/sh", "-c", 'exec "$@" <&-', "-", *words()], b"").answer == {}
     assert "started without input: nothing was checked" in guard.log[0]
 
@@ -245,7 +246,7 @@ def test_a_closed_stdout_is_not_an_error(guard: Guard, words: Callable[..., list
         assert (ended.code, ended.output, ended.errors) == (0, b"", "")
 
 
-def test_what_is_too_large_is_read_to_its_end(words: Callable[..., list[str]]) -> None:
+def test_input_that_is_too_large_is_read_to_its_end(words: Callable[..., list[str]]) -> None:
     """Claude Code ignores the answer of a hook that stops reading, so a denial would be lost."""
     with subprocess.Popen(words(fail="closed"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
@@ -281,7 +282,7 @@ def test_another_users_state_directory_is_left_alone(guard: Guard) -> None:
 
 
 @pytest.mark.parametrize("log_file", ["/missing/directory/guard.log", "/", "/dev/full", "a\0b"])
-def test_a_log_file_that_cannot_be_written_does_not_open_what_is_closed(guard: Guard, log_file: str) -> None:
+def test_fail_closed_works_without_a_writable_log_file(guard: Guard, log_file: str) -> None:
     assert "not JSON" in guard.denial(b"hello", fail="closed", log_file=log_file)
 
 
@@ -319,14 +320,13 @@ def test_a_bad_settings_file_never_stops_an_agent(guard: Guard, home: Path) -> N
         assert problem in guard.log[-1]
 
 
-def test_what_was_set_to_be_closed_stays_closed_beside_a_bad_setting(guard: Guard) -> None:
+def test_fail_closed_applies_despite_another_invalid_setting(guard: Guard) -> None:
     ended = processes.run(processes.command("--fail", "closed", "--deadline", "soon"), edit())
     assert "--deadline must be" in decision(ended.answer, "deny")
 
 
-def test_a_name_of_a_setting_in_the_environment_that_is_wrong_is_reported(
-    guard: Guard, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_invalid_setting_in_the_environment_is_reported(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log names the valid values, and the edit is not denied."""
     monkeypatch.setenv("DRAWBRIDGE_HOOK_POLICY", "all")
     assert processes.run(processes.command(), edit()).answer == {}
     assert "DRAWBRIDGE_HOOK_POLICY must be one of current, visible, any, not all" in guard.log[0]

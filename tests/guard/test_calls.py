@@ -66,6 +66,12 @@ RECORDED: dict[tuple[str, str, str | None], tuple[str, str, list[str], str]] = {
     ("codex", "PostToolUse", "apply_patch"): ("after", E, PATCHED, ""),
     ("codex", "PreToolUse", "Bash"): ("before", S, [], "echo three = 3 >> a.py"),
     ("codex", "PostToolUse", "Bash"): ("after", S, [], "echo three = 3 >> a.py"),
+    ("codex", "PermissionRequest", "Bash"): ("asks", "", [], ""),
+    ("codex", "SubagentStart", None): ("notice", "", [], ""),
+    ("codex", "SubagentStop", None): ("stop", "", [], ""),
+    ("codex", "Stop", None): ("stop", "", [], ""),
+    ("codex", "Interrupt", None): ("stop", "", [], ""),
+    ("codex", "SessionEnd", None): ("end", "", [], ""),
 }
 
 
@@ -267,7 +273,7 @@ SELECTION = {"file_path": A, "start_line": 1, "end_line": 1, "content": "one"}
 
 @pytest.mark.parametrize("answer", ["deny", "ask", "merge"])
 @pytest.mark.parametrize("agent", AGENTS)
-def test_every_answer_has_the_form_that_its_agent_takes(guard: Guard, agent: str, answer: str) -> None:
+def test_every_answer_has_the_form_that_its_agent_accepts(guard: Guard, agent: str, answer: str) -> None:
     """Each recorded payload is sent while an editor has unsaved work in all the files."""
     files = dict.fromkeys([*PATCHED, *NOTEBOOK, *NEW], KEPT)
     kept = {"success": True, "reloaded": [], "kept": [{"name": name, "lines": 3} for name in files]}
@@ -305,7 +311,7 @@ def test_half_a_character_never_reaches_an_agent(guard: Guard, tmp_path: Path) -
     assert reason.isascii()
 
 
-def test_where_a_command_is_asked_about_codex_denies(guard: Guard) -> None:
+def test_codex_denies_a_command_that_claude_asks_about(guard: Guard) -> None:
     guard.neovim({A: KEPT})
     command = recorded("codex", "PreToolUse", "Bash")
     assert "This command names it; nothing was run." in guard.denial(command, agent="codex")

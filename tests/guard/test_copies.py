@@ -41,7 +41,7 @@ def restore(*arguments: str, **options: str) -> tuple[int, str, str]:
     return ended.code, ended.output.decode(), ended.errors
 
 
-def test_the_newest_is_listed_first_with_where_it_was(kept: Path) -> None:
+def test_copies_are_listed_newest_first_with_path_and_size(kept: Path) -> None:
     copied(kept, "/ws/old.py", "x", ago=5_000)
     copied(kept, "/ws/new.py", "three")
     copied(kept, "/ws/caf\udce9.py", "x", ago=1_000)
@@ -65,7 +65,7 @@ def test_files_that_are_not_copies_are_ignored(kept: Path, tmp_path: Path) -> No
     assert [copy.path for copy in copies.listed(str(kept))] == ["/ws/a.py"]
 
 
-def test_the_oldest_go_where_there_are_too_many(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_copies_are_pruned(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copies, "MOST", 3)
     for number in range(6):
         copied(kept, "/ws/a.py", str(number), ago=number * 1_000)
@@ -74,7 +74,7 @@ def test_the_oldest_go_where_there_are_too_many(kept: Path, monkeypatch: pytest.
     assert len(list(kept.iterdir())) == 3  # no empty directories remain
 
 
-def test_copies_too_large_together_go_except_the_newest(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pruning_by_total_size_always_keeps_the_newest_copy(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copies, "LARGEST_SUM", 10)
     for number, size in enumerate((6, 4, 1)):
         copied(kept, "/ws/a.py", "x" * size, ago=number * 1_000)
@@ -86,7 +86,7 @@ def test_copies_too_large_together_go_except_the_newest(kept: Path, monkeypatch:
     assert kept.exists()
 
 
-def test_a_copy_beside_another_is_pruned_by_itself(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_in_one_directory_are_pruned_individually(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When one reload replaces many files, their copies are in one directory."""
     monkeypatch.setattr(copies, "MOST", 1)
     for name in "abc":
@@ -107,11 +107,11 @@ def test_the_guard_prunes_after_a_reload(guard: Guard, kept: Path, monkeypatch: 
 # The ``--restore`` option of the command.
 
 
-def test_without_copies_it_says_so() -> None:
+def test_restore_without_copies_prints_a_message() -> None:
     assert restore() == (0, "No saved copies: no text in an editor has been replaced yet.\n", "")
 
 
-def test_a_list_is_for_people(kept: Path) -> None:
+def test_the_list_of_copies_is_readable_and_escaped(kept: Path) -> None:
     copied(kept, "/ws/a.py", "x" * 12_345)
     copied(kept, "/ws/\x1b[31m.py", "x", ago=1_000)
     code, output, _ = restore()
@@ -122,16 +122,14 @@ def test_a_list_is_for_people(kept: Path) -> None:
     assert "\x1b" not in second
 
 
-def test_a_long_list_is_cut(kept: Path) -> None:
+def test_a_long_list_of_copies_is_truncated(kept: Path) -> None:
     for number in range(40):
         copied(kept, f"/ws/{number}.py", "x", ago=number)
     assert restore()[1].splitlines()[-1].strip().startswith("and 10 older ones")
 
 
 @pytest.mark.parametrize("by", ["number", "name"])
-def test_a_copy_is_put_back_and_what_the_file_held_is_the_newest(
-    guard: Guard, kept: Path, tmp_path: Path, by: str
-) -> None:
+def test_restoring_a_copy_saves_the_replaced_text_as_a_copy(guard: Guard, kept: Path, tmp_path: Path, by: str) -> None:
     file = tmp_path / "a.py"
     file.write_text("now\n")
     file.chmod(0o755)
@@ -150,7 +148,7 @@ def test_a_copy_is_put_back_and_what_the_file_held_is_the_newest(
     assert neovim.methods[-1] == "refresh_buffer"
 
 
-def test_a_file_that_is_gone_comes_back(kept: Path, tmp_path: Path) -> None:
+def test_restoring_creates_a_missing_file(kept: Path, tmp_path: Path) -> None:
     copied(kept, tmp_path / "gone" / "a.py", "then\n")
     code, output, _ = restore("1", socket_dir=str(tmp_path))
     assert code == 0
@@ -158,7 +156,7 @@ def test_a_file_that_is_gone_comes_back(kept: Path, tmp_path: Path) -> None:
     assert (tmp_path / "gone" / "a.py").read_text() == "then\n"
 
 
-def test_unsaved_changes_are_not_overwritten_by_us_either(guard: Guard, kept: Path, tmp_path: Path) -> None:
+def test_restoring_never_overwrites_unsaved_changes(guard: Guard, kept: Path, tmp_path: Path) -> None:
     file = tmp_path / "a.py"
     file.write_text("now\n")
     copied(kept, file, "then\n")
@@ -179,7 +177,8 @@ def test_restoring_without_a_copy_is_refused(kept: Path, tmp_path: Path, which: 
     assert errors.count("\n") == 1
 
 
-def test_a_place_that_cannot_be_written_is_reported_and_nothing_lost(kept: Path, tmp_path: Path) -> None:
+def test_a_copy_is_kept_if_its_file_cannot_be_written(kept: Path, tmp_path: Path) -> None:
+    """The message names the file, the reason and the path of the copy."""
     (tmp_path / "file").write_text("x")
     copy = copied(kept, tmp_path / "file" / "a.py", "then\n")
     code, output, errors = restore("1", socket_dir=str(tmp_path))
@@ -189,7 +188,7 @@ def test_a_place_that_cannot_be_written_is_reported_and_nothing_lost(kept: Path,
     assert copy.read_text() == "then\n"
 
 
-def test_without_a_state_directory_one_line_says_so(home: Path) -> None:
+def test_an_unreadable_state_directory_is_reported_in_one_line(home: Path) -> None:
     (home / ".local").write_text("a file")
     code, output, errors = restore()
     assert (code, output) == (3, "")

@@ -38,12 +38,12 @@ def imported(words: list[str], data: Payload) -> set[str]:
 
 
 @pytest.mark.parametrize("payload", [edit(), bash("ls"), edited(), recorded("claude", "UserPromptSubmit")])
-def test_without_an_editor_only_this_is_loaded(guard: Guard, home: Path, payload: Payload) -> None:
+def test_without_an_editor_only_the_listed_modules_are_loaded(guard: Guard, home: Path, payload: Payload) -> None:
     assert imported(processes.fast_form(home, guard.settings), payload) == WITHOUT_EDITOR
 
 
 @pytest.mark.parametrize("files", [{}, {A: {}}, {A: {"modified": True}}, {A: {"current": True}}])
-def test_with_editors_and_nothing_to_say_only_this(guard: Guard, home: Path, files: dict[str, editors.File]) -> None:
+def test_with_editors_only_known_modules_are_loaded(guard: Guard, home: Path, files: dict[str, editors.File]) -> None:
     guard.neovim(files)
     guard.vscode(files)
     guard.neovim(files, fresh=True)
@@ -52,7 +52,7 @@ def test_with_editors_and_nothing_to_say_only_this(guard: Guard, home: Path, fil
     assert not loaded & HEAVY
 
 
-def test_a_command_with_nothing_unsaved_loads_one_more(guard: Guard, home: Path) -> None:
+def test_a_command_without_unsaved_files_loads_one_more_module(guard: Guard, home: Path) -> None:
     guard.neovim({A: {}})
     loaded = imported(processes.fast_form(home, guard.settings), bash("rm a.py"))
     assert loaded <= WITH_EDITOR | {"drawbridge.guard.events"}
@@ -64,20 +64,20 @@ SLOW = HEAVY - {"os"}
 @pytest.mark.parametrize(
     "payload", [edited(), recorded("claude", "PostToolUse", "Bash"), recorded("claude", "FileChanged")]
 )
-def test_after_a_call_nothing_slow_is_loaded_either(guard: Guard, home: Path, payload: Payload) -> None:
+def test_no_slow_module_is_loaded_after_a_call(guard: Guard, home: Path, payload: Payload) -> None:
     guard.neovim({A: {}})
     assert not imported(processes.fast_form(home, guard.settings), payload) & SLOW
 
 
 @pytest.mark.parametrize("unknown", ["allow", "deny"])
-def test_nothing_slow_is_loaded_when_an_editor_is_silent(guard: Guard, home: Path, unknown: str) -> None:
+def test_no_slow_module_is_loaded_for_a_silent_editor(guard: Guard, home: Path, unknown: str) -> None:
     """The call has already taken as long as the deadline allows."""
     guard.neovim({A: KEPT}, manner=editors.silent)
     words = processes.fast_form(home, guard.settings | {"deadline": 50, "unknown": unknown})
     assert not imported(words, edit()) & SLOW
 
 
-def test_nothing_of_the_guard_needs_a_package(guard: Guard, home: Path) -> None:
+def test_no_answer_of_the_guard_needs_a_package(guard: Guard, home: Path) -> None:
     """The installed form can't import packages. The test triggers every kind of answer once."""
     unsaved = {"buffer_text": {"text": "mine\n", "version": 1}, "save_buffer": {"saved": True}}
     kept = {"success": True, "reloaded": [], "kept": [{"name": A, "lines": 3}]}
@@ -112,7 +112,7 @@ def test_every_recorded_payload_is_answered_by_a_process(guard: Guard, home: Pat
 
 
 @pytest.mark.parametrize("agent", ["claude", "gemini"])
-def test_the_command_says_the_same_as_the_fast_form(guard: Guard, home: Path, agent: str) -> None:
+def test_the_command_answers_like_the_fast_form(guard: Guard, home: Path, agent: str) -> None:
     guard.neovim({A: KEPT})
     payload = edit() if agent == "claude" else recorded("gemini", "BeforeTool", "replace")
     fast = processes.run(processes.fast_form(home, guard.settings | {"agent": agent}), payload)
@@ -122,7 +122,7 @@ def test_the_command_says_the_same_as_the_fast_form(guard: Guard, home: Path, ag
     assert fast.answer == slow.answer != {}
 
 
-def test_a_directory_with_modules_of_the_same_names_is_not_looked_at(guard: Guard, home: Path, tmp_path: Path) -> None:
+def test_modules_in_the_working_directory_are_not_imported(guard: Guard, home: Path, tmp_path: Path) -> None:
     """An agent's working directory is full of other people's files, which the guard must not import."""
     for name in ("select", "_socket", "posix", "drawbridge", "re", "os"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit(17)")
@@ -148,7 +148,7 @@ def test_ctrl_c_leaves_no_traceback(guard: Guard, home: Path) -> None:
     assert (process.returncode, output, errors) == (130, b"", b"")
 
 
-def test_an_answer_longer_than_a_pipe_is_written_whole(guard: Guard, home: Path, tmp_path: Path) -> None:
+def test_an_answer_is_written_completely_to_a_full_pipe(guard: Guard, home: Path, tmp_path: Path) -> None:
     """The pipe is full when the process starts, and is read only afterwards."""
     names = [str(tmp_path / ("x" * 200 + str(number))) for number in range(100)]
     guard.neovim({name: {} for name in names}, folders=(str(tmp_path),))

@@ -62,7 +62,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("name", "kind"), NAMES.items())
-def test_every_form_of_a_name_is_found(home: Path, listen: Callable[[Path], str], name: str, kind: str) -> None:
+def test_every_form_of_socket_name_is_found(home: Path, listen: Callable[[Path], str], name: str, kind: str) -> None:
     place = home.parent / "tmp"
     path = listen(place / name)
     assert found_in(place) == {path: kind}
@@ -97,9 +97,8 @@ def test_sockets_with_other_names_are_ignored(home: Path, listen: Callable[[Path
     assert found_in(place) == {}
 
 
-def test_the_usual_places_are_tmp_and_those_that_the_environment_names(
-    home: Path, listen: Callable[[Path], str]
-) -> None:
+def test_sockets_are_found_in_tmpdir_and_xdg_runtime_dir(home: Path, listen: Callable[[Path], str]) -> None:
+    """Without these two variables, their directories are not searched."""
     here = [listen(home.parent / "tmp" / "nvim.1.0"), listen(home.parent / "run" / "nvim.1.0")]
     environ = {b"TMPDIR": os.environb[b"TMPDIR"] + b"/", b"XDG_RUNTIME_DIR": os.environb[b"XDG_RUNTIME_DIR"]}
     found = [path for path, _ in find.sockets(None, environ) if path.startswith(str(home.parent))]
@@ -107,23 +106,22 @@ def test_the_usual_places_are_tmp_and_those_that_the_environment_names(
     assert not set(here) & set(dict(find.sockets(None, {})))
 
 
-def test_a_place_that_is_named_twice_is_looked_at_once(home: Path, listen: Callable[[Path], str]) -> None:
+def test_a_directory_that_is_given_twice_is_searched_once(home: Path, listen: Callable[[Path], str]) -> None:
     place = os.environb[b"TMPDIR"]
     path = listen(home.parent / "tmp" / "nvim.1.0")
     environ = {b"TMPDIR": place + b"/", b"XDG_RUNTIME_DIR": place}
     assert [found for found, _ in find.sockets(None, environ) if found.endswith("/tmp/nvim.1.0")] == [path]
 
 
-def test_the_neovim_in_whose_terminal_the_agent_runs_is_found_wherever_it_is(
-    home: Path, listen: Callable[[Path], str]
-) -> None:
+def test_the_neovim_that_runs_the_agent_is_found_at_any_path(home: Path, listen: Callable[[Path], str]) -> None:
+    """``NVIM`` contains the path of its socket; any value that is not the path of a socket is ignored."""
     path = listen(home / "elsewhere" / "any name")
     assert found_in(home.parent / "tmp", NVIM=path) == {path: find.NEOVIM}
     for no_path in ("127.0.0.1:6666", "any name", "", f"{path}x", str(home)):
         assert found_in(home.parent / "tmp", NVIM=no_path) == {}
 
 
-def test_a_neovim_of_another_configuration_is_found_by_its_own_name(
+def test_a_neovim_with_its_own_app_name_is_found(
     home: Path, listen: Callable[[Path], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With ``NVIM_APPNAME=my.vim``, the socket's name begins with "my.vim". Other programs' sockets are left alone."""
@@ -147,13 +145,13 @@ def test_a_neovim_of_another_configuration_is_found_by_its_own_name(
     assert stranger not in found
 
 
-def test_the_same_socket_by_two_ways_is_one(home: Path, listen: Callable[[Path], str]) -> None:
+def test_a_socket_found_in_two_ways_is_listed_once(home: Path, listen: Callable[[Path], str]) -> None:
     path = listen(home.parent / "run" / "nvim.1.0")
     assert list(found_in(home.parent / "run", NVIM=path)) == [path]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_another_users_socket_is_not_even_connected_to(guard: Guard) -> None:
+def test_the_guard_never_connects_to_another_users_socket(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT})
     os.chown(neovim.path, 12_345, 12_345)
     assert guard.say(edit(), unknown="deny") == {}
@@ -175,7 +173,7 @@ def test_files_that_are_not_sockets_are_ignored(guard: Guard, listen: Callable[[
     assert sorted(guard.sockets.iterdir()) == before
 
 
-def test_places_that_cannot_be_read_are_empty(home: Path, listen: Callable[[Path], str]) -> None:
+def test_unreadable_directories_are_skipped(home: Path, listen: Callable[[Path], str]) -> None:
     path = listen(home.parent / "run" / "nvim.1.0")
     file = home / "file"
     file.write_text("")
@@ -183,7 +181,7 @@ def test_places_that_cannot_be_read_are_empty(home: Path, listen: Callable[[Path
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_directories_of_other_users_are_no_reason_to_fail(home: Path, listen: Callable[[Path], str]) -> None:
+def test_directories_of_other_users_are_skipped(home: Path, listen: Callable[[Path], str]) -> None:
     """Each Neovim of each user has its own directory in /tmp."""
     place = home.parent / "tmp"
     for directory in (home.parent, place):
@@ -211,14 +209,14 @@ def test_thousands_of_other_files_do_not_hide_one(home: Path, listen: Callable[[
 
 
 @pytest.mark.parametrize("kind", ["", "vscode-"])
-def test_what_a_killed_editor_left_is_swept(guard: Guard, kind: str) -> None:
+def test_the_socket_of_a_killed_editor_is_removed(guard: Guard, kind: str) -> None:
     left = dead(guard.sockets / f"{HASH}-{kind}{GONE}.sock")
     assert guard.say(edit(), unknown="deny") == {}
     assert not left.exists()
     assert guard.log == []
 
 
-def test_only_our_own_form_is_swept_and_only_if_the_process_is_gone(guard: Guard) -> None:
+def test_sockets_of_running_or_other_programs_are_not_removed(guard: Guard) -> None:
     """A process that is alive may be about to listen, and sockets with other names belong to other programs."""
     kept = [
         dead(guard.sockets / name)
@@ -236,7 +234,7 @@ def test_only_our_own_form_is_swept_and_only_if_the_process_is_gone(guard: Guard
     assert guard.log == []
 
 
-def test_nothing_but_a_dead_socket_is_ever_removed(guard: Guard) -> None:
+def test_live_sockets_and_other_files_are_never_removed(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT})
     file = guard.socket()
     file.write_text("a person's")
@@ -262,5 +260,5 @@ def test_the_process_id_is_read_from_the_name(name: str, pid: int) -> None:
     assert find.pid_in(name) == pid
 
 
-def test_a_socket_that_vanishes_meanwhile_was_no_editor(guard: Guard) -> None:
+def test_a_socket_that_vanishes_is_ignored(guard: Guard) -> None:
     assert ask.ask([(str(guard.socket()), find.NEOVIM)], "snapshot", {"paths": []}, 100) == []

@@ -37,7 +37,7 @@ def test_the_output_of_json_is_parsed_to_the_same_value(value: Any, ascii_only: 
 
 
 @given(values)
-def test_json_parses_the_output_to_the_same_value(value: Any) -> None:
+def test_the_json_package_parses_our_output_to_the_same_value(value: Any) -> None:
     text = json_text.dump(value)
     assert text.isascii()
     assert "\n" not in text
@@ -45,7 +45,7 @@ def test_json_parses_the_output_to_the_same_value(value: Any) -> None:
 
 
 @given(st.binary(max_size=50) | st.text("[]{}:,\"\\u0123dDnulltrefas-.e+ \t\r\n/*'\x00", max_size=30).map(str.encode))
-def test_anything_is_a_value_or_a_value_error(data: bytes) -> None:
+def test_any_input_is_parsed_or_rejected_as_by_json(data: bytes) -> None:
     def no_constant(name: str) -> Any:
         raise ValueError(name)
 
@@ -119,10 +119,11 @@ def test_bytes_that_are_not_utf8_are_rejected() -> None:
             json_text.parse(data)
 
 
-def test_tuples_are_lists_and_half_pairs_survive() -> None:
+def test_tuples_become_lists_and_lone_surrogates_are_kept() -> None:
     assert json_text.dump({"a": (1, "é\udce9\n")}) == '{"a":[1,"\\u00e9\\udce9\\n"]}'
     assert json_text.parse(b'"\\udce9"') == "\udce9"
 
 
-def test_a_number_too_large_for_a_float_is_infinite_as_json_has_it() -> None:
+def test_a_number_too_large_for_a_float_is_infinity() -> None:
+    """The ``json`` package does the same."""
     assert math.isinf(json_text.parse(b"1e999"))

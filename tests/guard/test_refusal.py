@@ -105,12 +105,12 @@ def test_what_is_secret_is_not_shown(reason: Callable[..., str], name: str) -> N
     assert SECRET not in said
 
 
-def test_the_persons_own_patterns_go_before_ours(reason: Callable[..., str]) -> None:
+def test_the_users_patterns_replace_the_built_in_ones(reason: Callable[..., str]) -> None:
     assert SECRET in reason("x\n", f"{SECRET}\n", name=".env", ignore=("*.py",))
     assert SECRET not in reason("x\n", f"{SECRET}\n", ignore=("*.py",))
 
 
-def test_editors_that_tell_no_text_do_not_hold_the_denial_up(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_editors_do_not_delay_the_denial(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent ignores a denial that arrives after the agent's own deadline."""
     monkeypatch.setattr(unsaved_module, "TEXT_DEADLINE", 50)
     monkeypatch.setattr(refusal, "DIFFERENCE_SECONDS", 0.08)
@@ -152,7 +152,7 @@ def test_very_many_files_are_not_all_named(guard: Guard) -> None:
     assert len(neovim.told) == 1
 
 
-def test_a_read_of_an_older_text_is_let_through_and_said(guard: Guard) -> None:
+def test_a_read_of_older_text_is_allowed_and_reported(guard: Guard) -> None:
     guard.neovim({A: {"modified": True}})
     told = guard.say(recorded("claude", "PreToolUse", "Read"))["hookSpecificOutput"]
     assert told["additionalContext"] == (

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
+from drawbridge.agents.codex import hook as codex
 from drawbridge.guard import calls, find, report
-from drawbridge.server.terminal_sessions import questions
 from drawbridge.transport import private_socket
 from tests.waiting import PATIENCE
 
@@ -144,7 +144,7 @@ def test_other_events_are_not_reported_to_the_server(guard: Guard, server: Serve
 
 
 @pytest.mark.parametrize("payload", [edit(), bash("ls")], ids=["edit", "command"])
-def test_before_a_tool_that_may_write_the_server_is_waited_for(
+def test_a_tool_that_may_write_waits_for_the_server(
     guard: Guard, monkeypatch: pytest.MonkeyPatch, payload: Payload
 ) -> None:
     """The server sends a line while it is not ready, and disconnects once it is. It never gets the tool's input."""
@@ -180,7 +180,7 @@ def test_a_tool_does_not_wait_for_a_server_that_hangs(guard: Guard, monkeypatch:
         assert guard.say(edit()) == {}
 
 
-def test_a_tool_does_not_wait_long_for_a_server_that_is_not_ready(
+def test_a_tool_call_waits_a_limited_time_for_the_checkpoint(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(report, "CHECKPOINT_SECONDS", 0.1)
@@ -205,13 +205,13 @@ def test_a_tool_does_not_wait_long_for_a_server_that_is_not_ready(
     ],
     ids=["allowed", "denied with a message", "allowed with another input"],
 )
-def test_a_question_gets_the_answer_of_a_client(guard: Guard, server: Server, decision: dict[str, Any]) -> None:
+def test_a_request_gets_the_decision_of_a_client(guard: Guard, server: Server, decision: dict[str, Any]) -> None:
     server.answer(decision)
     output = {"hookEventName": "PermissionRequest", "decision": decision}
     assert guard.say(ASKED) == {"hookSpecificOutput": output}
 
 
-def test_the_process_of_the_agent_is_the_one_that_it_names(
+def test_the_agents_process_id_is_taken_from_claude_pid(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLAUDE_PID", "4711")
@@ -220,7 +220,7 @@ def test_the_process_of_the_agent_is_the_one_that_it_names(
     assert server.heard[0]["pid"] == 4711
 
 
-def test_a_question_answered_in_the_terminal_gets_no_opinion(guard: Guard, server: Server) -> None:
+def test_a_request_answered_in_the_terminal_gets_no_decision(guard: Guard, server: Server) -> None:
     server.answer(None)
     assert guard.say(ASKED) == {}
 
@@ -253,7 +253,7 @@ def test_a_background_session_is_reported_and_answered(
     assert [said["background"] for said in server.heard] == [True]
 
 
-def test_headless_runs_in_the_background_ask_nobody(
+def test_headless_background_runs_are_not_reported(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLAUDE_CODE_SESSION_ATTENDED", "0")
@@ -265,23 +265,22 @@ def test_headless_runs_in_the_background_ask_nobody(
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["the server hangs", "the server has ended"])
-def test_a_subagents_question_never_waits_long(
+def test_a_subagents_request_never_waits_long(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch, ended: bool
 ) -> None:
     """The subagent's dialog appears in the terminal only when the hook has ended."""
-    monkeypatch.setattr(report, "SUBAGENT_SECONDS", 0.2)
+    monkeypatch.setattr(report, "HIDDEN_SECONDS", 0.2)
     if ended:
         monkeypatch.setattr(report, "_wait", lambda connected, until: b"")
     assert guard.say(ASKED | {"agent_id": "a1", "agent_type": "general-purpose"}) == {}
     assert server.asked.wait(PATIENCE)
 
 
-def test_the_question_of_a_workflows_subagent_waits_like_the_main_agents(
+def test_a_workflow_subagents_request_has_no_time_limit(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The subagent's dialog is already in the terminal."""
-    assert report.OWN_DIALOG == questions.OWN_DIALOG
-    monkeypatch.setattr(report, "SUBAGENT_SECONDS", 0.05)
+    monkeypatch.setattr(report, "HIDDEN_SECONDS", 0.05)
     answering = threading.Timer(0.5, server.answer, [ALLOW])
     answering.start()
     said = guard.say(ASKED | {"agent_id": "a1", "agent_type": "workflow-subagent"})
@@ -290,12 +289,12 @@ def test_the_question_of_a_workflows_subagent_waits_like_the_main_agents(
 
 
 @pytest.mark.parametrize("payload", [ASKED, *OTHERS], ids=name)
-def test_without_a_server_nothing_more_is_loaded(guard: Guard, home: Path, payload: Payload) -> None:
+def test_without_a_server_no_extra_modules_are_imported(guard: Guard, home: Path, payload: Payload) -> None:
     Path(private_socket.directory()).mkdir(parents=True, mode=0o700)  # a server ran here before
     assert imported(processes.fast_form(home, guard.settings), payload) == WITHOUT_EDITOR
 
 
-def test_a_server_that_was_killed_costs_one_connection(guard: Guard, home: Path) -> None:
+def test_a_killed_servers_socket_costs_one_connection_attempt(guard: Guard, home: Path) -> None:
     path = left_behind(f"{1:013d}-1.sock")
     words = processes.fast_form(home, guard.settings)
     assert imported(words, ASKED) - WITHOUT_EDITOR == {"drawbridge.guard.report", "_socket", "select"}
@@ -313,7 +312,7 @@ def left_behind(name: str) -> Path:
     return place / name
 
 
-def test_of_several_servers_the_newest_live_one_is_used(guard: Guard, server: Server) -> None:
+def test_the_newest_running_server_is_used(guard: Guard, server: Server) -> None:
     left_behind(f"{9_999_999_999_999}-1.sock")
     left_behind(f"{1:013d}-1.sock")
     server.answer(ALLOW)
@@ -330,7 +329,7 @@ def test_a_directory_that_others_may_enter_is_not_trusted(guard: Guard, server: 
 
 
 @pytest.mark.parametrize("state", [None, "/tmp/elsewhere", "not/absolute"])
-def test_guard_and_server_look_in_the_same_place(
+def test_guard_and_server_use_the_same_socket_directory(
     home: Path, monkeypatch: pytest.MonkeyPatch, state: str | None
 ) -> None:
     if state is None:
@@ -345,7 +344,7 @@ def test_guard_and_server_look_in_the_same_place(
     assert private_socket.addresses() == []
 
 
-def test_a_server_that_starts_removes_what_killed_ones_have_left(home: Path) -> None:
+def test_a_starting_server_removes_sockets_of_killed_servers(home: Path) -> None:
     dead = left_behind(f"{1:013d}-1.sock")
     unfinished = left_behind(f"{2:013d}-{2**22 + 1}.sock.new")
     with private_socket.listening():
@@ -354,7 +353,7 @@ def test_a_server_that_starts_removes_what_killed_ones_have_left(home: Path) -> 
         assert not unfinished.exists()
 
 
-def test_a_hung_server_is_given_up_after_a_moment(guard: Guard) -> None:
+def test_the_hook_gives_up_on_a_hung_server(guard: Guard) -> None:
     """The server's queue of connections is full, and it accepts none."""
     with private_socket.listening() as listener, contextlib.ExitStack() as others:
         listener.listen(0)
@@ -398,14 +397,14 @@ def waiting(guard: Guard, home: Path, *before: str) -> Iterator[subprocess.Popen
             process.kill()
 
 
-def test_a_question_goes_when_the_agent_ends_its_process(guard: Guard, home: Path, server: Server) -> None:
+def test_a_request_ends_when_the_agent_terminates_the_hook(guard: Guard, home: Path, server: Server) -> None:
     with waiting(guard, home) as process:
         assert server.asked.wait(PATIENCE)
         process.send_signal(signal.SIGTERM)
         assert server.gone.wait(PATIENCE)
 
 
-def test_a_question_goes_when_the_agent_was_killed(guard: Guard, home: Path, server: Server) -> None:
+def test_a_request_ends_when_the_agent_was_killed(guard: Guard, home: Path, server: Server) -> None:
     with waiting(guard, home) as process:
         assert server.asked.wait(PATIENCE)
         assert process.stdout is not None
@@ -430,7 +429,8 @@ def question_to(listener: socket.socket, *, last_words: bytes = b"") -> dict[str
 @pytest.mark.parametrize(
     "last_words", [b"", b'{"decision": {"behavi'], ids=["without a word", "in the middle of its answer"]
 )
-def test_a_question_whose_server_ends_is_the_same_one_at_the_next(guard: Guard, home: Path, last_words: bytes) -> None:
+def test_a_request_whose_server_ends_goes_to_the_next_server(guard: Guard, home: Path, last_words: bytes) -> None:
+    """The next server receives the same message with the same id, and its decision counts."""
     with waiting(guard, home) as process:
         with private_socket.listening() as listener:
             first = question_to(listener, last_words=last_words)
@@ -442,14 +442,14 @@ def test_a_question_whose_server_ends_is_the_same_one_at_the_next(guard: Guard, 
     assert json.loads(output)["hookSpecificOutput"]["decision"] == ALLOW
 
 
-def test_no_two_questions_are_known_as_the_same(guard: Guard, server: Server) -> None:
+def test_each_request_has_its_own_id(guard: Guard, server: Server) -> None:
     server.answer(ALLOW)
     guard.say(ASKED)
     guard.say(ASKED)
     assert len({each["question"] for each in server.heard}) == 2
 
 
-def test_a_hook_that_found_no_server_does_not_wait_for_one(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hook_that_finds_no_server_does_not_wait_for_one(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "_agent_ends_within", never)
     left_behind(f"{1:013d}-1.sock")
     assert guard.say(ASKED) == {}
@@ -459,7 +459,7 @@ def never(seconds: float) -> bool:
     raise AssertionError("it waits")
 
 
-def test_a_server_is_looked_for_ever_less_often(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_for_a_server_backs_off_to_two_seconds(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
 
     def left_alone(seconds: float) -> bool:
@@ -478,7 +478,7 @@ def test_a_server_is_looked_for_ever_less_often(guard: Guard, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("how", ["reads no more", "is gone"])
-def test_a_question_without_a_server_goes_with_its_agent(guard: Guard, home: Path, how: str) -> None:
+def test_a_request_without_a_server_ends_with_its_agent(guard: Guard, home: Path, how: str) -> None:
     """The agent also counts as gone if another process still has its end of the pipe open."""
     agent = ["sh", "-c", 'echo $$; exec 3<&0; "$@" <&3 & wait', "agent"] if how == "is gone" else []
     with waiting(guard, home, *agent) as process:
@@ -499,7 +499,7 @@ def wait_for(payload: Payload) -> None:
 
 
 @pytest.mark.parametrize("event", ["Stop", "UserPromptSubmit"])
-def test_what_waits_at_the_server_is_handed_over_to_the_agent(
+def test_context_waiting_at_the_server_reaches_the_agent(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch, event: str
 ) -> None:
     monkeypatch.setattr(report, "HANDOVER_SECONDS", PATIENCE)
@@ -512,7 +512,7 @@ def test_what_waits_at_the_server_is_handed_over_to_the_agent(
     assert server.received == b"\n", "it reports that it has received it"
 
 
-def test_a_hook_waits_a_second_at_most_for_what_is_handed_over(guard: Guard, server: Server) -> None:
+def test_a_hook_waits_for_a_hung_servers_context_until_a_timeout(guard: Guard, server: Server) -> None:
     """The server hangs. It notices that the hook has disconnected."""
     payload = recorded("claude", "Stop")
     wait_for(payload)
@@ -522,7 +522,7 @@ def test_a_hook_waits_a_second_at_most_for_what_is_handed_over(guard: Guard, ser
     assert server.gone.wait(PATIENCE)
 
 
-def test_a_hook_without_anything_to_take_does_not_wait(guard: Guard, server: Server) -> None:
+def test_a_hook_without_waiting_context_does_not_wait_for_it(guard: Guard, server: Server) -> None:
     """A file of another session is not a reason to wait."""
     wait_for({"session_id": "another"})
     assert guard.say(recorded("claude", "Stop")) == {}
@@ -531,10 +531,33 @@ def test_a_hook_without_anything_to_take_does_not_wait(guard: Guard, server: Ser
 
 
 @pytest.mark.parametrize(("others", "kept"), [("the selection", True), ("x" * calls.LONGEST_CONTEXT, False)])
-def test_what_is_handed_over_comes_before_the_other_context(others: str, kept: bool) -> None:
+def test_the_servers_context_comes_before_other_context(others: str, kept: bool) -> None:
     """Claude Code moves a context of more than 10,000 characters to a file."""
     call = calls.Call("claude", calls.PROMPT, recorded("claude", "UserPromptSubmit"))
     call.handed = "Two comments."
     answer = json.loads(calls.add_context(call, others))
     context = answer["hookSpecificOutput"]["additionalContext"]
     assert context == (f"Two comments.\n\n{others}" if kept else "Two comments.")
+
+
+def test_codex_is_found_above_the_shell_that_runs_its_hook() -> None:
+    shell, session = (8, [b"/bin/sh", b"-c", b"..."]), (7, [b"/opt/codex", b"resume", b"--last"])
+    assert codex.session({}, [shell, session, (6, [b"bash"])]) == {"pid": 7}
+    assert codex.session({b"CODEX_HOME": b"/home/ada/codex"}, [session]) == {"pid": 7, "config": "/home/ada/codex"}
+
+
+@pytest.mark.parametrize("words", [[b"exec", b"Go"], [b"-m", b"o9", b"e", b"Go"], [b"app-server"], [b"mcp-server"]])
+def test_codex_without_its_own_user_interface_is_not_reported(words: list[bytes]) -> None:
+    assert codex.session({}, [(7, [b"codex", *words])]) is None
+
+
+def test_codex_is_reported_where_processes_are_not_known() -> None:
+    """The report then contains the PID of the hook's parent."""
+    assert codex.session({}, []) == {}
+    assert codex.session({}, [(8, [b""]), (7, [b"/usr/bin/login"])]) == {}
+
+
+def test_the_ancestors_of_the_hook_are_known() -> None:
+    (parent, words), *_ = report._ancestors()
+    assert parent == os.getppid()
+    assert words == Path(f"/proc/{parent}/cmdline").read_bytes().split(b"\0")

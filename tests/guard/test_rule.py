@@ -14,7 +14,8 @@ MODIFIED_HIDDEN = {"modified": True}
 MODIFIED_BESIDE = {"modified": True, "visible": True}
 
 
-def test_a_file_that_the_person_works_on_is_denied_with_the_reason(guard: Guard) -> None:
+def test_an_edit_of_a_file_with_unsaved_work_is_denied(guard: Guard) -> None:
+    """The agent receives the reason, and the editor notifies the user."""
     neovim = guard.neovim({A: KEPT | {"lines": 120}})
     reason = guard.denial(edit())
     assert reason.startswith(
@@ -27,7 +28,7 @@ def test_a_file_that_the_person_works_on_is_denied_with_the_reason(guard: Guard)
 
 
 @pytest.mark.parametrize("standing", [None, {}, CLEAN_IN_FRONT, MODIFIED_HIDDEN, MODIFIED_BESIDE])
-def test_edits_of_any_other_file_are_let_through(guard: Guard, standing: dict[str, Any] | None) -> None:
+def test_edits_of_all_other_files_are_not_denied(guard: Guard, standing: dict[str, Any] | None) -> None:
     neovim = guard.neovim({} if standing is None else {A: standing})
     assert guard.say(edit()) == {}
     assert neovim.methods == ["snapshot"]
@@ -43,9 +44,7 @@ def test_unsaved_and_in_front_must_be_in_the_same_editor(guard: Guard) -> None:
 
 @pytest.mark.parametrize("other", [MODIFIED_HIDDEN, CLEAN_IN_FRONT, {}])
 @pytest.mark.parametrize("first", [True, False])
-def test_the_editor_with_both_is_heard_whoever_is_asked_before(
-    guard: Guard, other: dict[str, Any], first: bool
-) -> None:
+def test_an_editor_with_both_counts_in_any_order(guard: Guard, other: dict[str, Any], first: bool) -> None:
     """The program that the specification describes stops at the first editor with unsaved changes and may allow the
     edit.
     """
@@ -67,7 +66,7 @@ def test_every_editor_with_unsaved_work_is_named(guard: Guard) -> None:
     assert without.told == []
 
 
-def test_an_editor_that_knows_the_file_by_another_name_is_told_too(guard: Guard) -> None:
+def test_an_editor_with_another_path_to_the_file_is_notified(guard: Guard) -> None:
     """One editor has the file open through a link, while VS Code resolves links in every name."""
     guard.neovim({A: KEPT | {"name": "/link/a.py"}}, pid=1)
     clean = guard.vscode({A: {}, "/ws/b.py": {}}, pid=2)
@@ -83,14 +82,14 @@ def test_an_editor_that_knows_the_file_by_another_name_is_told_too(guard: Guard)
         ("any", [KEPT, MODIFIED_BESIDE, MODIFIED_HIDDEN]),
     ],
 )
-def test_a_policy_says_where_to_look(guard: Guard, policy: str, kept: list[dict[str, Any]]) -> None:
+def test_each_policy_protects_the_states_it_names(guard: Guard, policy: str, kept: list[dict[str, Any]]) -> None:
     for standing in (KEPT, MODIFIED_BESIDE, MODIFIED_HIDDEN, CLEAN_IN_FRONT, {}):
         with Guard(guard.sockets) as one:
             one.neovim({A: standing})
             assert bool(one.denial(edit(), policy=policy)) is (standing in kept), standing
 
 
-def test_one_tool_may_have_a_policy_of_its_own(guard: Guard) -> None:
+def test_a_tool_can_have_its_own_policy(guard: Guard) -> None:
     guard.neovim({A: MODIFIED_HIDDEN})
     stricter = {"policy_for": ("Write=any", "NotebookEdit=visible")}
     assert guard.say(edit(), **stricter) == {}
@@ -98,14 +97,14 @@ def test_one_tool_may_have_a_policy_of_its_own(guard: Guard) -> None:
     assert guard.say(recorded("claude", "PreToolUse", "NotebookEdit", notebook_path=A), **stricter) == {}
 
 
-def test_an_editor_that_is_reached_by_two_sockets_is_named_and_told_once(guard: Guard) -> None:
+def test_an_editor_with_two_sockets_is_named_and_notified_once(guard: Guard) -> None:
     """A VS Code with two folders has two sockets."""
     one, other = guard.vscode({A: KEPT}, pid=5), guard.vscode({A: KEPT}, pid=5)
     assert guard.denial(edit()).count("unsaved changes in") == 1
     assert len(one.told + other.told) == 1
 
 
-def test_every_file_of_a_patch_counts_and_all_that_is_kept_is_named(guard: Guard) -> None:
+def test_a_denied_patch_names_every_file_with_unsaved_work(guard: Guard) -> None:
     patch = recorded("codex", "PreToolUse", "apply_patch")
     guard.neovim({"/ws/b.py": KEPT, "/ws/sub/d.py": KEPT, A: {}})
     reason = guard.denial(patch, agent="codex", policy="any")
@@ -116,7 +115,7 @@ def test_every_file_of_a_patch_counts_and_all_that_is_kept_is_named(guard: Guard
 
 
 @pytest.mark.parametrize("agent", ["claude", "gemini", "codex"])
-def test_nothing_is_ever_allowed_beyond_what_the_person_allows(guard: Guard, agent: str) -> None:
+def test_the_guard_never_returns_an_explicit_allow(guard: Guard, agent: str) -> None:
     guard.neovim({A: {}})
     payloads = {
         "claude": edit(),
@@ -126,13 +125,13 @@ def test_nothing_is_ever_allowed_beyond_what_the_person_allows(guard: Guard, age
     assert guard.say(payloads[agent], agent=agent) == {}
 
 
-def test_the_person_is_asked_where_that_is_wanted(guard: Guard) -> None:
+def test_the_user_is_asked_if_the_setting_is_ask(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT})
     assert "unsaved changes" in decision(guard.say(edit(), answer="ask"), "ask")
     assert neovim.told == ["Claude Code asks to change a.py, which has unsaved changes"]
 
 
-def test_gemini_cli_has_other_words_for_it(guard: Guard) -> None:
+def test_gemini_cli_gets_answers_in_its_own_format(guard: Guard) -> None:
     guard.neovim({A: KEPT})
     call = recorded("gemini", "BeforeTool", "replace")
     denied = guard.say(call, agent="gemini")
@@ -144,7 +143,7 @@ def test_gemini_cli_has_other_words_for_it(guard: Guard) -> None:
     assert asked["systemMessage"] == asked["reason"]
 
 
-def test_codex_cannot_ask_so_it_is_denied(guard: Guard) -> None:
+def test_an_edit_by_codex_is_denied_because_codex_cannot_ask(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT})
     assert "/ws/a.py" in guard.denial(recorded("codex", "PreToolUse", "apply_patch"), agent="codex", answer="ask")
     assert neovim.told == ["Codex was kept from changing a.py until you save it"]

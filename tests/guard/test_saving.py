@@ -44,7 +44,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saving, "POLL_INTERVAL", 0.02)
 
 
-def test_looking_at_another_file_is_no_save(guard: Guard) -> None:
+def test_switching_to_another_file_does_not_count_as_saving(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT})
     timer = threading.Timer(0.1, lambda: neovim.files.update({A: {"modified": True}}))
     timer.start()
@@ -62,7 +62,7 @@ def test_without_a_save_the_edit_is_denied(guard: Guard) -> None:
     assert guard.log == ["claude: Edit: protected /ws/a.py (wait)"]
 
 
-def test_an_editor_that_hangs_meanwhile_has_not_saved(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_editor_that_hangs_during_the_wait_has_not_saved(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TEXT_DEADLINE", "NOTICE_DEADLINE"):
         monkeypatch.setattr(unsaved, name, 50)
     neovim = guard.neovim({A: KEPT})
@@ -73,9 +73,7 @@ def test_an_editor_that_hangs_meanwhile_has_not_saved(guard: Guard, monkeypatch:
 
 
 @pytest.mark.parametrize("saves", [True, False])
-def test_an_editor_that_is_closed_meanwhile_has_saved_if_the_file_says_so(
-    guard: Guard, tmp_path: Path, saves: bool
-) -> None:
+def test_a_closed_editor_has_saved_only_if_the_file_changed(guard: Guard, tmp_path: Path, saves: bool) -> None:
     """Neovim ends with ``:wq``, or is killed: then the unsaved text is only in its swap file."""
     file = tmp_path / "a.py"
     file.write_text("one\n")
@@ -94,7 +92,7 @@ def test_an_editor_that_is_closed_meanwhile_has_saved_if_the_file_says_so(
         assert "Nothing was written. Neovim 0.12.4 was closed without saving." in decision(answer, "deny")
 
 
-def test_of_two_editors_both_are_waited_for(guard: Guard) -> None:
+def test_the_guard_waits_for_both_editors_to_save(guard: Guard) -> None:
     one, other = guard.neovim({A: KEPT}, pid=1), guard.vscode({A: KEPT}, pid=2)
     one.files[A] = KEPT
     timers = [
@@ -110,7 +108,7 @@ def test_of_two_editors_both_are_waited_for(guard: Guard) -> None:
         timer.join()
 
 
-def test_the_buffer_is_saved_for_the_person(guard: Guard) -> None:
+def test_the_buffer_is_saved_for_the_user(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT})
     assert let_through(guard.say(edit(), answer="save")) == SAVED
     assert neovim.params_of("save_buffer") == [{"file_path": A}]
@@ -126,23 +124,23 @@ def test_the_buffer_is_saved_for_the_person(guard: Guard) -> None:
         ("x", "no answer"),
     ],
 )
-def test_what_cannot_be_saved_is_kept(guard: Guard, answer: Any, why: str) -> None:
+def test_an_edit_is_denied_if_the_file_cannot_be_saved(guard: Guard, answer: Any, why: str) -> None:
     guard.neovim({A: KEPT}, answers={"save_buffer": answer})
     assert f"Neovim 0.12.4 could not save a.py: {why}." in guard.denial(edit(), answer="save")
 
 
-def test_gemini_cli_continues_without_a_context(guard: Guard) -> None:
+def test_gemini_cli_continues_without_extra_context(guard: Guard) -> None:
     guard.neovim({A: KEPT})
     assert guard.say(recorded("gemini", "BeforeTool", "replace"), agent="gemini", answer="save") == {}
 
 
-def test_a_file_that_need_not_be_kept_is_not_saved_either(guard: Guard) -> None:
+def test_a_file_that_is_not_protected_is_not_saved(guard: Guard) -> None:
     neovim = guard.neovim({A: {"modified": True}})
     assert guard.say(edit(), answer="save") == {}
     assert "save_buffer" not in neovim.methods
 
 
-def test_slow_saves_have_one_deadline_together(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_slow_saves_share_one_deadline(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the hook took longer than its agent waits, the edit would overwrite what is known to be unsaved."""
     monkeypatch.setattr(saving, "SAVE_DEADLINE", 1.6 * 1000 * editors.LONG)
     for pid in (1, 2):
@@ -153,7 +151,7 @@ def test_slow_saves_have_one_deadline_together(guard: Guard, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("answer", "where"), [("save", "the same editor"), ("save", "another editor"), ("wait", "another editor")]
 )
-def test_what_is_typed_while_another_text_is_saved_is_kept_too(guard: Guard, answer: str, where: str) -> None:
+def test_changes_typed_during_a_save_block_the_write(guard: Guard, answer: str, where: str) -> None:
     other = guard.neovim({A: {"current": True}}, pid=2)
 
     def saved(_params: object) -> dict[str, Any]:

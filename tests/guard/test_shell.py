@@ -168,7 +168,7 @@ def test_commands_that_do_not_name_the_file(ws: Path, command: str) -> None:
     assert shell.named(command.replace("{ws}", str(ws)), str(ws), [str(ws / "a.py")]) == []
 
 
-def test_a_search_path_for_directories_can_lead_cd_elsewhere(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cdpath_can_lead_cd_to_another_directory(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CDPATH", str(ws.parent))
     name = str(ws / "a.py")
     assert shell.named("cd other && rm a.py", str(ws), [name]) == [name]
@@ -181,14 +181,14 @@ def test_a_name_with_spaces_and_commas_is_recognized(ws: Path, command: str) -> 
     assert shell.named(command, str(ws), [name]) == [name]
 
 
-def test_a_star_does_not_go_into_directories_and_two_do(ws: Path) -> None:
+def test_one_star_does_not_match_subdirectories_and_two_do(ws: Path) -> None:
     names = [str(ws / "sub" / "d.py")]
     assert shell.named("rm *.py", str(ws), names) == []
     assert shell.named("rm */*.py", str(ws), names) == names
     assert shell.named("rm **/*.py", str(ws), names) == names
 
 
-def test_a_file_that_is_not_there_yet_is_named_too(ws: Path) -> None:
+def test_a_file_that_does_not_exist_yet_is_recognized(ws: Path) -> None:
     """The file exists only as a buffer in an editor, and the command would create it on disk."""
     names = [str(ws / "new.py")]
     for command in ("touch new.py", "touch here/new.py", f"touch {ws}/here/new.py"):
@@ -196,20 +196,20 @@ def test_a_file_that_is_not_there_yet_is_named_too(ws: Path) -> None:
     assert shell.named("touch here/new.py", str(ws / "here"), names) == names
 
 
-def test_a_name_with_a_link_in_it_is_the_same_file(ws: Path) -> None:
+def test_a_path_through_a_link_names_the_same_file(ws: Path) -> None:
     """An editor may know the file by the path by which it was opened."""
     names = [str(ws / "here" / "a.py")]
     assert shell.named("rm a.py", str(ws), names) == names
     assert shell.named(f"rm {ws}/link.py", "/", names) == names
 
 
-def test_named_files_are_returned_in_their_order(ws: Path) -> None:
+def test_named_files_are_returned_in_the_given_order(ws: Path) -> None:
     names = [str(ws / name) for name in ("c.py", "a.py", "b.txt", "sub/d.py")]
     assert shell.named("rm *.py sub/d.py", str(ws), names) == [names[0], names[1], names[3]]
 
 
 @given(st.text("a.py \"'\\$`*?[]{}()<>|&;~/\n\0\ud800=-x", max_size=40))
-def test_any_text_is_read(command: str) -> None:
+def test_any_command_text_can_be_parsed(command: str) -> None:
     assert set(shell.named(command, "/nowhere", ["/nowhere/a.py"])) <= {"/nowhere/a.py"}
 
 
@@ -222,7 +222,8 @@ def test_a_long_command_is_read_to_its_end(guard: Guard) -> None:
 # What the guard does about the command.
 
 
-def test_a_command_that_names_a_kept_file_is_asked_about_and_the_editor_told(guard: Guard) -> None:
+def test_a_command_that_names_unsaved_work_needs_approval(guard: Guard) -> None:
+    """The editor notifies the user. A file with unsaved changes that is not in front is not protected."""
     neovim = guard.neovim({A: KEPT, "/ws/b.py": {"modified": True}})
     reason = decision(guard.say(bash("rm a.py b.py")), "ask")
     assert reason.startswith("/ws/a.py has unsaved changes in Neovim 0.12.4")
@@ -232,7 +233,7 @@ def test_a_command_that_names_a_kept_file_is_asked_about_and_the_editor_told(gua
     assert guard.log == ["claude: Bash: the command names /ws/a.py; asked"]
 
 
-def test_every_editor_that_has_the_file_open_is_told_of_a_command(guard: Guard) -> None:
+def test_only_editors_with_the_file_are_notified_of_a_command(guard: Guard) -> None:
     guard.neovim({A: KEPT}, pid=1)
     clean, without = guard.vscode({A: {"name": "/link/a.py"}}, pid=2), guard.neovim({"/ws/b.py": {}}, pid=3)
     assert decision(guard.say(bash("rm a.py")), "ask")
@@ -246,14 +247,14 @@ def test_a_stricter_policy_for_commands_asks_about_more(guard: Guard) -> None:
     assert "/ws/b.py" in decision(guard.say(bash("rm b.py"), policy_for=("Bash=any",)), "ask")
 
 
-def test_a_command_that_names_no_unsaved_file_is_let_through(guard: Guard) -> None:
+def test_a_command_that_names_no_unsaved_file_is_not_stopped(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT})
     assert guard.say(bash("ls -la")) == {}
     assert neovim.methods == ["snapshot"]
     assert guard.log == []
 
 
-def test_an_editor_that_does_not_answer_is_no_reason_to_ask_about_a_command(guard: Guard) -> None:
+def test_a_silent_editor_does_not_make_commands_need_approval(guard: Guard) -> None:
     """Otherwise, every command would be asked about. The log records that the editor did not answer."""
     neovim = guard.neovim(manner=lambda *_: iter(()))
     assert guard.say(bash("rm a.py"), unknown="deny", deadline=50) == {}

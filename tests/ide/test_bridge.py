@@ -79,7 +79,7 @@ def cursor(line: int = 0, end: int = 0) -> Range:
     return Range(Position(line, 0), Position(line, end))
 
 
-async def test_a_second_editor_of_a_folder_has_a_name_of_its_own(folder: Path) -> None:
+async def test_a_second_editor_of_a_folder_gets_its_own_name(folder: Path) -> None:
     async with open_bridge(folder) as first:
         one, other = MemoryEditor([str(folder)]), MemoryEditor([str(folder)])
         one.select(str(folder / "poem.txt"), cursor())
@@ -90,7 +90,7 @@ async def test_a_second_editor_of_a_folder_has_a_name_of_its_own(folder: Path) -
         assert alone.lock["ideName"] == "MemoryEditor"
 
 
-async def test_the_editors_folders_go_into_the_lock_and_are_followed(folder: Path, tmp_path: Path) -> None:
+async def test_the_lock_file_contains_the_editors_current_folders(folder: Path, tmp_path: Path) -> None:
     async with open_bridge(folder) as rig:
         before = rig.lock
         assert before["workspaceFolders"] == [str(folder)]
@@ -106,13 +106,14 @@ async def test_the_editors_folders_go_into_the_lock_and_are_followed(folder: Pat
         )
 
 
-async def test_folders_that_were_set_stay(folder: Path, tmp_path: Path) -> None:
+async def test_configured_folders_do_not_change(folder: Path, tmp_path: Path) -> None:
     async with open_bridge(folder, workspace=[str(tmp_path)]) as rig:
         rig.editor.change_folders(str(folder))
         assert rig.lock["workspaceFolders"] == [str(tmp_path)]
 
 
-async def test_a_selection_travels_to_every_agent_and_a_secret_one_to_none(folder: Path) -> None:
+async def test_a_selection_reaches_every_agent_unless_it_is_secret(folder: Path) -> None:
+    """A selection in ``.env`` is sent to none of them."""
     async with open_bridge(folder) as rig, claude(rig) as one, claude(rig) as two:
         rig.editor.select(str(folder / "poem.txt"), cursor(0, 3))
         for agent in (one, two):
@@ -133,7 +134,7 @@ async def test_an_agent_that_connects_later_gets_the_selection(folder: Path) -> 
         assert json.loads(text)["success"] is True
 
 
-async def test_a_secret_that_is_in_front_at_the_start_is_not_told(folder: Path) -> None:
+async def test_a_secret_file_open_at_the_start_is_not_reported(folder: Path) -> None:
     editor = MemoryEditor([str(folder)])
     editor.open(str(folder / ".env"))
     async with open_bridge(folder, editor) as rig, claude(rig) as agent:
@@ -142,7 +143,7 @@ async def test_a_secret_that_is_in_front_at_the_start_is_not_told(folder: Path) 
         assert agent.notices == []
 
 
-async def test_without_context_only_what_the_user_sends_is_passed_on(folder: Path) -> None:
+async def test_without_context_only_mentions_are_sent(folder: Path) -> None:
     async with open_bridge(folder, context=False) as rig, claude(rig) as agent:
         rig.editor.select(str(folder / "poem.txt"), cursor(0, 3))
         rig.editor.mention(str(folder / "poem.txt"), (0, 1))
@@ -165,7 +166,7 @@ async def test_a_mention_before_an_agent_connects_is_kept(folder: Path) -> None:
             assert await agent.notice("at_mentioned") == {"filePath": str(folder / "poem.txt")}
 
 
-async def test_the_editor_is_told_who_is_there(folder: Path) -> None:
+async def test_the_editor_is_notified_of_connected_agents(folder: Path) -> None:
     async with open_bridge(folder) as rig:
         await until(lambda: [state.agents for state in rig.editor.announced] == [()])
         async with claude(rig), claude(rig):
@@ -204,14 +205,14 @@ async def test_a_slow_editor_gets_the_newest_state(folder: Path) -> None:
             assert told == [(0, 0), (1, 1), (0, 0), (1, 1)]
 
 
-async def test_an_editor_that_never_answers_does_not_hold_up_the_end(folder: Path) -> None:
+async def test_an_editor_that_never_answers_does_not_delay_the_end(folder: Path) -> None:
     tasks = asyncio.all_tasks()
     async with open_bridge(folder, Slow(folder)) as rig, claude(rig):
         pass
     assert {task.get_name() for task in asyncio.all_tasks() - tasks} & {"announcing the agents"} == set()
 
 
-async def test_the_end_of_the_bridge_is_not_reported_as_an_agents(folder: Path) -> None:
+async def test_when_the_bridge_ends_no_agent_is_reported_as_gone(folder: Path) -> None:
     async with open_bridge(folder) as rig:
         async with claude(rig):
             await until(lambda: rig.editor.announced[-1].pids)
@@ -233,7 +234,7 @@ async def test_a_proposal_goes_to_the_editor_and_its_decision_back(folder: Path)
         assert await answer == ["FILE_SAVED", "ONE\ntwo\n"]
 
 
-async def test_when_the_editor_goes_the_bridge_stops(folder: Path) -> None:
+async def test_the_bridge_stops_when_its_editor_exits(folder: Path) -> None:
     async with open_bridge(folder) as rig:
         rig.editor.leave()
         async with asyncio.timeout(PATIENCE):
@@ -264,7 +265,7 @@ async def test_an_editor_that_hangs_does_not_affect_agents(folder: Path) -> None
             await until(lambda: rig.editor.announced[-1].agents == ("Claude Code",))
 
 
-async def test_it_opens_and_closes_often_and_leaves_nothing(folder: Path) -> None:
+async def test_opening_and_closing_often_leaves_nothing_behind(folder: Path) -> None:
     """The fixtures that run with each test fail if anything is left open or running."""
     for _ in range(25):
         async with open_bridge(folder) as rig, claude(rig) as agent:

@@ -47,7 +47,8 @@ def answer(
     return wire.ReviewAnswer(id=id, project="p1", directory="/ws", review=Raw(msgspec.json.encode(review)))
 
 
-def test_a_hunk_is_at_its_new_lines_or_above_the_line_that_follows() -> None:
+def test_a_removal_is_shown_at_the_line_that_follows_it() -> None:
+    """A hunk with added lines is shown at the first of them."""
     removed = HUNK | {"id": "h2", "old_start": 5, "new_start": 4, "removed": "five\n", "added": ""}
     review, _ = read(answer(FILE | {"hunks": [HUNK, removed]}))
     [file] = review.files
@@ -62,25 +63,25 @@ def test_a_hunk_is_at_its_new_lines_or_above_the_line_that_follows() -> None:
         ({"hunks": [], "change": "deleted"}, "deleted  The changes to this file are too large to show here."),
     ],
 )
-def test_a_file_without_hunks_has_words(more: dict[str, Any], text: str) -> None:
+def test_a_file_without_hunks_has_a_description(more: dict[str, Any], text: str) -> None:
     review, _ = read(answer(FILE | more))
     assert review.files[0].text == text
 
 
 @pytest.mark.parametrize("modes", [("120000", "120000"), ("100644", "120000"), (None, "160000")])
-def test_a_link_is_not_what_a_buffer_shows(modes: tuple[str | None, str]) -> None:
+def test_links_and_submodules_have_no_lines_to_show(modes: tuple[str | None, str]) -> None:
     review, _ = read(answer(FILE | {"old_mode": modes[0], "new_mode": modes[1]}))
     assert not review.files[0].has_lines
 
 
-def test_names_and_lines_from_outside_are_harmless() -> None:
+def test_control_characters_in_names_and_lines_are_not_shown() -> None:
     review, _ = read(answer(FILE | {"path": "a\x1b.py", "hunks": [HUNK | {"added": "\x1b[31m\u202ered\n"}]}))
     [file] = review.files
     assert (file.path, file.name) == ("/ws/a\x1b.py", "a\x1b.py")
     assert not set("\x1b\u202e").intersection(file.shown + file.hunks[0].text)
 
 
-def test_a_new_end_of_the_last_line_is_reported() -> None:
+def test_a_missing_final_newline_is_reported() -> None:
     review, _ = read(answer(FILE | {"hunks": [HUNK | {"added": "two"}]}))
     assert review.files[0].hunks[0].words == "No newline at end of file."
 
@@ -106,7 +107,7 @@ def comment(**fields: Any) -> dict[str, Any]:
         ({"side": "old"}, "Draft by phone: Why?", False),
     ],
 )
-def test_a_comment_is_one_harmless_line(fields: dict[str, Any], text: str, has_place: bool) -> None:
+def test_a_comment_is_one_line_without_control_characters(fields: dict[str, Any], text: str, has_place: bool) -> None:
     review, _ = read(answer(FILE, comments=[comment(**fields)]))
     [shown] = review.comments
     assert (shown.path, shown.first, shown.last) == ("/ws/a.py", 1, 2)
@@ -179,12 +180,12 @@ WANTED = ReviewWanted("/ws", "")
 KEEP = ReviewDecided("keep", "v1", hunk="h1")
 
 
-async def test_without_a_server_the_person_learns_how_to_start_one(desk: Desk) -> None:
+async def test_without_a_server_the_user_sees_how_to_start_one(desk: Desk) -> None:
     desk.editor.report(WANTED)
     await desk.told("No agent server is running. Start one with: drawbridge serve")
 
 
-async def test_an_earlier_server_is_not_asked(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_older_server_gets_no_review_requests(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_link, "WELCOME_SECONDS", 0.1)
     server = Served()
     server.welcomes = False
@@ -196,14 +197,14 @@ async def test_an_earlier_server_is_not_asked(desk: Desk, monkeypatch: pytest.Mo
         assert not any(isinstance(one, wire.ReviewRequest) for one in server.heard)
 
 
-async def test_a_server_that_does_not_answer_is_not_waited_for(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_to_a_server_that_does_not_answer_ends(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_link, "REVIEW_SECONDS", 0.1)
     async with Served().listening():
         desk.editor.report(WANTED)
         await desk.told("The agent server did not answer in time.")
 
 
-async def test_the_end_of_the_server_is_the_end_of_a_request(desk: Desk) -> None:
+async def test_a_request_ends_when_the_server_ends(desk: Desk) -> None:
     server = Served()
     async with server.listening():
         desk.editor.report(WANTED)
@@ -211,7 +212,7 @@ async def test_the_end_of_the_server_is_the_end_of_a_request(desk: Desk) -> None
     await desk.told("The connection to the agent server was lost.")
 
 
-async def test_a_review_is_followed_and_others_are_not(desk: Desk) -> None:
+async def test_only_changes_to_the_shown_review_are_followed(desk: Desk) -> None:
     server = Served()
     server.answers = [answer(FILE), answer(version="v2")]
     async with server.listening():
@@ -245,7 +246,7 @@ async def test_a_decision_reloads_files_even_if_no_review_is_shown(desk: Desk, t
     assert desk.editor.reviews == []
 
 
-async def test_a_review_is_asked_for_again_at_the_next_server(desk: Desk) -> None:
+async def test_the_next_server_is_asked_for_the_review_again(desk: Desk) -> None:
     server = Served()
     server.answers = [answer(FILE)]
     async with server.listening():
@@ -257,7 +258,7 @@ async def test_a_review_is_asked_for_again_at_the_next_server(desk: Desk) -> Non
         await desk.shows("h9")
 
 
-async def test_the_second_decision_is_told_who_was_first(desk: Desk) -> None:
+async def test_a_late_decision_shows_who_decided_first(desk: Desk) -> None:
     server = Served()
     details = Raw(b'{"gone": "h1", "by": "phone", "decision": "undo"}')
     refused = wire.ReviewAnswer(id="", code="HUNK_GONE", text="gone", details=details)
@@ -270,7 +271,7 @@ async def test_the_second_decision_is_told_who_was_first(desk: Desk) -> None:
         await desk.shows()
 
 
-async def test_a_decision_about_a_file_names_the_version_that_was_seen(desk: Desk) -> None:
+async def test_a_decision_on_a_file_names_the_version_shown(desk: Desk) -> None:
     server = Served()
     server.answers = [answer(FILE), answer(version="v2")]
     async with server.listening():
@@ -313,7 +314,7 @@ async def test_comments_are_written_removed_and_sent(desk: Desk) -> None:
         await desk.told("Sent to the agent: 2 comments.")
 
 
-async def test_a_refused_comment_has_the_servers_reason(desk: Desk) -> None:
+async def test_a_refused_comment_shows_the_servers_reason(desk: Desk) -> None:
     server = Served()
     refused = wire.ReviewAnswer(id="", code="HUNK_GONE", text="The lines have changed since they were shown.")
     server.answers = [answer(FILE), refused, answer(version="v2")]
@@ -325,7 +326,8 @@ async def test_a_refused_comment_has_the_servers_reason(desk: Desk) -> None:
         await desk.shows()
 
 
-async def test_a_stored_comment_is_added_even_if_the_review_cannot_be_read(desk: Desk) -> None:
+async def test_adding_a_comment_is_confirmed_if_the_review_fails(desk: Desk) -> None:
+    """The server has stored the comment, but can't read the review at that moment; the next request succeeds."""
     server = Served()
     unread = wire.ReviewAnswer(id="", code="CHECKPOINT_NOT_FOUND", text="git failed.", done=True)
     server.answers = [answer(FILE), unread, answer(FILE, comments=[comment()])]
@@ -338,7 +340,8 @@ async def test_a_stored_comment_is_added_even_if_the_review_cannot_be_read(desk:
         assert [text for text, _ in desk.editor.told] == ["1 file +1 −1 to review.", "Draft added."]
 
 
-async def test_submitted_comments_are_done_even_if_the_review_cannot_be_read(desk: Desk) -> None:
+async def test_submitting_is_confirmed_even_if_the_review_fails(desk: Desk) -> None:
+    """The server has submitted the comments, but can't read the review any more; the user then sees the reason."""
     server = Served()
     unread = wire.ReviewAnswer(id="", code="CHECKPOINT_NOT_FOUND", text="git failed.", done=True)
     still = wire.ReviewAnswer(id="", code="CHECKPOINT_NOT_FOUND", text="git failed.")
@@ -352,7 +355,7 @@ async def test_submitted_comments_are_done_even_if_the_review_cannot_be_read(des
         assert desk.editor.reviews[-1] is None
 
 
-async def test_a_directory_that_is_gone_closes_the_review_with_the_reason(desk: Desk) -> None:
+async def test_a_missing_directory_closes_the_review_with_a_reason(desk: Desk) -> None:
     server = Served()
     gone = wire.ReviewAnswer(id="", code="INVALID_PATH", text="The directory is missing.")
     server.answers = [answer(FILE), gone]

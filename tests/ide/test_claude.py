@@ -44,7 +44,7 @@ def lines(agent: Agent) -> list[Any]:
 # who may connect
 
 
-def test_the_gate_looks_at_place_and_token(rig: ClaudeRig) -> None:
+def test_origin_host_and_token_are_checked(rig: ClaudeRig) -> None:
     admit = rig.clients.admit
     assert admit(head()) is None
     assert admit(head(origin="https://evil.example")) is FOREIGN_ORIGIN
@@ -52,7 +52,7 @@ def test_the_gate_looks_at_place_and_token(rig: ClaudeRig) -> None:
     assert admit(head(x_claude_code_ide_authorization="wrong")) is BAD_TOKEN
 
 
-async def test_a_setting_refuses_bad_tokens_with_a_close_code(tmp_path: Path) -> None:
+async def test_bad_tokens_can_be_refused_with_a_close_code(tmp_path: Path) -> None:
     async with ClaudeRig(tmp_path, reject="1008") as rig:
         bad = head(x_claude_code_ide_authorization="wrong")
         assert rig.clients.admit(bad) is None
@@ -117,7 +117,7 @@ async def test_the_current_selection_is_reported_on_ide_connected(rig: ClaudeRig
 
 
 @pytest.mark.parametrize("params", [None, {}, {"pid": None}, {"pid": "7"}, {"pid": [7]}, [7]])
-async def test_an_odd_ide_connected_is_taken_as_well(rig: ClaudeRig, params: Any) -> None:
+async def test_ide_connected_with_invalid_params_is_accepted(rig: ClaudeRig, params: Any) -> None:
     rig.workspace.selection = selection()
     agent = Agent(rig.clients)
     agent.say(method="ide_connected", params=params)
@@ -159,7 +159,7 @@ async def test_a_slow_client_gets_only_the_last_selection(rig: ClaudeRig) -> Non
     assert [heard["selection"]["end"]["character"] for heard in slow.heard("selection_changed")] == [3]
 
 
-async def test_a_slow_client_is_not_told_of_a_selection_that_has_passed(rig: ClaudeRig) -> None:
+async def test_a_slow_client_does_not_get_an_outdated_selection(rig: ClaudeRig) -> None:
     agent = rig.agent()
     rig.clients.select(selection(end=1))
     agent.socket.congested = True
@@ -192,7 +192,7 @@ async def test_a_mention_goes_to_the_client_that_was_active_last(rig: ClaudeRig)
     assert second.heard("at_mentioned") == [{"filePath": "/a", "lineStart": 0, "lineEnd": 1}, {"filePath": "/a"}]
 
 
-async def test_by_setting_a_mention_goes_to_all(tmp_path: Path) -> None:
+async def test_with_mention_all_a_mention_goes_to_all_clients(tmp_path: Path) -> None:
     async with ClaudeRig(tmp_path, mention="all") as rig:
         agents = [rig.agent(), rig.agent()]
         stranger = Agent(rig.clients)
@@ -211,7 +211,7 @@ async def test_a_mention_waits_for_the_first_client_that_is_ready(rig: ClaudeRig
     assert lines(rig.agent()) == []
 
 
-async def test_mentions_that_nobody_fetches_do_not_pile_up(rig: ClaudeRig) -> None:
+async def test_the_number_of_waiting_mentions_is_limited(rig: ClaudeRig) -> None:
     for number in range(MENTION_LIMIT + 5):
         rig.clients.mention(Mentioned("/a", (number, number)))
     assert lines(rig.agent()) == [(number, number) for number in range(5, MENTION_LIMIT + 5)]
@@ -239,7 +239,7 @@ async def test_each_client_has_its_own_ids_and_proposals(rig: ClaudeRig, file: P
         assert texts(await agent.answer(ids[number])) == ["FILE_SAVED", f"{number}\n"]
 
 
-async def test_a_client_that_goes_takes_its_proposals_and_only_its(rig: ClaudeRig, file: Path) -> None:
+async def test_only_a_disconnected_clients_proposals_are_closed(rig: ClaudeRig, file: Path) -> None:
     staying, going = rig.agent(), rig.agent()
     for number, agent in enumerate((staying, going)):
         for name in ("a", "b"):
@@ -289,7 +289,7 @@ async def test_with_a_single_client_the_newer_one_replaces_the_older(tmp_path: P
         assert rig.clients.names == ("Claude Code",)
 
 
-async def test_several_clients_are_the_default(rig: ClaudeRig) -> None:
+async def test_several_clients_can_connect_by_default(rig: ClaudeRig) -> None:
     first, second = rig.agent(), rig.agent()
     assert first.socket.closed is None
     assert rig.clients.names == ("Claude Code", "Claude Code")
@@ -299,7 +299,7 @@ async def test_several_clients_are_the_default(rig: ClaudeRig) -> None:
 # calls
 
 
-async def test_a_cancelled_call_gets_no_answer_and_its_view_goes(rig: ClaudeRig, file: Path) -> None:
+async def test_a_canceled_call_gets_no_answer_and_its_view_closes(rig: ClaudeRig, file: Path) -> None:
     agent = rig.agent()
     arguments = {"old_file_path": str(file), "new_file_path": str(file), "new_file_contents": "x\n"}
     id = agent.ask("openDiff", **arguments, tab_name="t")
@@ -310,7 +310,7 @@ async def test_a_cancelled_call_gets_no_answer_and_its_view_goes(rig: ClaudeRig,
     assert agent.answers(id) == []
 
 
-async def test_a_call_that_is_cancelled_in_the_same_breath_leaves_nothing_behind(rig: ClaudeRig, file: Path) -> None:
+async def test_a_call_canceled_at_once_leaves_nothing_behind(rig: ClaudeRig, file: Path) -> None:
     agent = rig.agent()
     for _ in range(CALL_LIMIT + 1):
         id = agent.ask("getOpenEditors")
@@ -320,7 +320,7 @@ async def test_a_call_that_is_cancelled_in_the_same_breath_leaves_nothing_behind
     assert agent.peer._calls == {}
 
 
-async def test_cancelling_what_is_over_or_never_was_changes_nothing(rig: ClaudeRig) -> None:
+async def test_canceling_a_finished_or_unknown_call_changes_nothing(rig: ClaudeRig) -> None:
     agent = rig.agent()
     id = agent.ask("getOpenEditors")
     await agent.answer(id)
@@ -329,7 +329,7 @@ async def test_cancelling_what_is_over_or_never_was_changes_nothing(rig: ClaudeR
     assert await agent.body("getOpenEditors") == {"tabs": []}
 
 
-async def test_a_number_and_a_text_are_two_ids(rig: ClaudeRig) -> None:
+async def test_a_number_and_a_string_are_different_ids(rig: ClaudeRig) -> None:
     agent = rig.agent()
     agent.socket.sent.clear()
     for id in (7, "7", 0, ""):
@@ -377,7 +377,7 @@ async def test_an_internal_error_is_logged_and_sent_without_details(
     assert (await agent.body("getWorkspaceFolders"))["success"] is True
 
 
-async def test_an_editor_that_is_gone_is_a_failure_that_says_so(rig: ClaudeRig) -> None:
+async def test_a_call_after_the_editor_exits_fails_with_a_clear_error(rig: ClaudeRig) -> None:
     agent = rig.agent()
     rig.editor.leave()
     answer = await agent.call("getOpenEditors")
@@ -386,7 +386,7 @@ async def test_an_editor_that_is_gone_is_a_failure_that_says_so(rig: ClaudeRig) 
     assert EditorGone.code == "EDITOR_GONE"
 
 
-async def test_a_bad_message_is_answered_and_harms_nobody(rig: ClaudeRig) -> None:
+async def test_a_bad_message_gets_an_error_and_affects_nobody_else(rig: ClaudeRig) -> None:
     bad, good = rig.agent(), rig.agent()
     for text in ["{", "[" * 100_000, "[]", "null", '{"jsonrpc": "2.0", "id": null, "method": 5}', "\ud800"]:
         bad.peer.received(text)

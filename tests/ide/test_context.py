@@ -44,7 +44,8 @@ def after(*paths: str) -> Recent:
     return recent
 
 
-def test_the_file_in_front_is_active_and_has_the_cursor_counted_from_1() -> None:
+def test_the_current_file_is_active_and_has_a_cursor() -> None:
+    """The cursor's line and character are counted from 1."""
     recent = after("/a", "/b")
     selected = selection("/b", "two", line=1, character=3)
     assert files(recent.context(selected, ["/a", "/b"])) == [
@@ -59,7 +60,7 @@ def test_the_file_in_front_is_active_and_has_the_cursor_counted_from_1() -> None
     ]
 
 
-def test_a_bare_cursor_selects_nothing() -> None:
+def test_a_cursor_without_a_selection_has_no_selected_text() -> None:
     [file] = files(after("/a").context(selection("/a"), ["/a"]))
     assert file == {"path": "/a", "timestamp": 1_000, "isActive": True, "cursor": {"line": 1, "character": 1}}
 
@@ -69,17 +70,17 @@ def test_nothing_open_is_an_empty_list() -> None:
     assert files(Recent().context(None, [])) == []
 
 
-def test_what_was_never_in_front_or_is_closed_is_left_out() -> None:
+def test_files_never_viewed_or_closed_are_left_out() -> None:
     recent = after("/a", "/b", "/c")
     assert [file["path"] for file in files(recent.context(None, ["/c", "/a", "/never"]))] == ["/c", "/a"]
 
 
-def test_no_file_is_active_if_the_one_in_front_is_left_out() -> None:
+def test_no_file_is_active_if_the_current_one_is_left_out() -> None:
     recent = after("/a", "/new")
     assert files(recent.context(selection("/new"), ["/a"])) == [{"path": "/a", "timestamp": 1_000}]
 
 
-def test_ten_files_the_newest_first() -> None:
+def test_the_ten_newest_files_are_sent_newest_first() -> None:
     paths = [f"/{number}" for number in range(15)]
     told = files(after(*paths, "/3").context(selection("/3"), paths))
     assert [file["path"] for file in told] == ["/3", *(f"/{number}" for number in range(14, 5, -1))]
@@ -87,21 +88,21 @@ def test_ten_files_the_newest_first() -> None:
     assert times == sorted(set(times), reverse=True)
 
 
-def test_times_grow_whatever_the_clock_does() -> None:
+def test_timestamps_increase_even_if_the_clock_does_not() -> None:
     recent = Recent()
     for path, now in (("/a", 500), ("/b", 500), ("/c", 3)):
         recent.saw(path, now)
     assert recent.context(None, ["/a", "/b", "/c"]).files == (("/c", 502), ("/b", 501), ("/a", 500))
 
 
-def test_a_file_that_stays_in_front_is_no_news() -> None:
+def test_a_file_that_stays_current_does_not_change_the_context() -> None:
     recent = after("/a", "/b")
     before = recent.context(selection("/b"), ["/a", "/b"])
     recent.saw("/b", 9_999)
     assert recent.context(selection("/b"), ["/a", "/b"]) == before
 
 
-def test_what_was_in_front_long_ago_is_forgotten() -> None:
+def test_only_the_most_recent_files_are_remembered() -> None:
     recent = after(*(f"/{number}" for number in range(MEMORY + 5)))
     assert recent.context(None, ["/0", "/4", "/5"]).files == (("/5", 1_005),)
     assert len(recent._seen) == MEMORY
@@ -121,12 +122,12 @@ def test_a_selection_is_cut_at_16384_units_on_a_whole_character(end: str, start:
 
 
 @pytest.mark.parametrize("filler", ["", "a"])
-def test_no_half_emoji_is_told(filler: str) -> None:
+def test_a_cut_selection_never_ends_with_half_an_emoji(filler: str) -> None:
     [file] = files(after("/a").context(selection("/a", filler + "😀" * SELECTION_LIMIT), ["/a"]))
     assert file["selectedText"] == filler + "😀" * ((SELECTION_LIMIT - len(filler)) // 2)
 
 
-def test_bytes_that_are_no_text_do_not_break_the_message() -> None:
+def test_undecodable_bytes_are_replaced_in_the_message() -> None:
     selected = selection("/caf\udce9", "b\udcff")
     [file] = files(after("/caf\udce9").context(selected, ["/caf\udce9"]))
     assert (file["path"], file["selectedText"]) == ("/caf\ufffd", "b\ufffd")
@@ -135,7 +136,7 @@ def test_bytes_that_are_no_text_do_not_break_the_message() -> None:
 # the check before a notification is sent
 
 
-def test_the_verdicts() -> None:
+def test_decision_notices_have_the_expected_format() -> None:
     assert json.loads(gemini_notices.encode(DiffAccepted("/a b", ""))) == {
         "jsonrpc": "2.0",
         "method": "ide/diffAccepted",
@@ -163,7 +164,7 @@ def test_a_file_that_would_break_the_cli_is_not_sent(file: OpenFile) -> None:
         gemini_notices.encode(ContextUpdate(WorkspaceState((file,))))
 
 
-def test_more_than_ten_files_and_verdicts_without_text_fail() -> None:
+def test_more_than_ten_files_or_a_decision_without_text_fail() -> None:
     with pytest.raises(msgspec.ValidationError):
         gemini_notices.encode(ContextUpdate(WorkspaceState((OpenFile("/a", 1),) * 11)))
     with pytest.raises(msgspec.ValidationError):

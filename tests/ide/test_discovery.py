@@ -73,13 +73,13 @@ def test_the_lock_contains_what_agents_need_and_our_pid(directory: Path, lock: L
     }
 
 
-def test_nobody_else_can_read_it(directory: Path, lock: LockFile) -> None:
+def test_only_the_user_can_read_the_lock_file(directory: Path, lock: LockFile) -> None:
     lock.write(1, "Neovim", ["/"])
     assert stat.S_IMODE(os.stat(lock.path).st_mode) == 0o600
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
 
 
-def test_a_directory_that_was_open_to_others_is_closed(directory: Path, lock: LockFile) -> None:
+def test_a_directory_readable_by_others_is_made_private(directory: Path, lock: LockFile) -> None:
     directory.mkdir(parents=True, mode=0o755)
     lock.write(1, "Neovim", ["/"])
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
@@ -102,7 +102,7 @@ def test_once_removed_it_does_not_come_back(directory: Path, lock: LockFile) -> 
     lock.remove()
 
 
-def test_a_directory_that_cannot_be_made_is_named_with_the_reason(tmp_path: Path) -> None:
+def test_an_unusable_directory_is_reported_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "claude").write_text("a file")
     with pytest.raises(NotPrivate, match=r"claude/ide can't be made a private directory: not a directory"):
         LockFile(str(tmp_path / "claude" / "ide"), PORT, "t").write(1, "Neovim", ["/"])
@@ -122,20 +122,22 @@ def ours(pid: int) -> dict[str, object]:
     return {"pid": 1, "ideName": "Neovim", "authToken": "t", "drawbridgePid": pid}
 
 
-def test_what_a_bridge_that_was_killed_left_behind_is_swept(directory: Path, dead_pid: int, closed_port: int) -> None:
+def test_the_lock_file_of_a_killed_bridge_is_removed(directory: Path, dead_pid: int, closed_port: int) -> None:
     stale = put(directory, closed_port, ours(dead_pid))
     assert sweep(str(directory)) == [str(stale)]
     assert not stale.exists()
 
 
-def test_a_bridge_that_lives_is_never_touched(directory: Path, dead_pid: int, closed_port: int, open_port: int) -> None:
+def test_the_lock_file_of_a_running_bridge_is_never_removed(
+    directory: Path, dead_pid: int, closed_port: int, open_port: int
+) -> None:
     put(directory, closed_port, ours(os.getpid()))  # may be busy or just starting
     put(directory, open_port, ours(dead_pid))  # in another namespace: its process can't be seen from here
     assert sweep(str(directory)) == []
     assert len(os.listdir(directory)) == 2
 
 
-def test_what_is_not_ours_is_never_touched(directory: Path, dead_pid: int, closed_port: int) -> None:
+def test_files_of_other_programs_are_never_removed(directory: Path, dead_pid: int, closed_port: int) -> None:
     put(directory, closed_port, {"pid": dead_pid, "ideName": "Visual Studio Code", "authToken": "t"})
     put(directory, 1, {"pid": dead_pid, "ideName": "Neovim"})  # another Neovim plugin's
     put(directory, 2, ours(dead_pid), suffix=".json")
@@ -155,13 +157,13 @@ def test_what_is_not_ours_is_never_touched(directory: Path, dead_pid: int, close
         *['{"drawbridgePid": "1"}', '{"drawbridgePid": null}', '{"drawbridgePid": 4.5}', '{"drawbridgePid": [4]}'],
     ],
 )
-def test_what_cannot_be_understood_is_never_touched(directory: Path, closed_port: int, content: str) -> None:
+def test_lock_files_with_unknown_content_are_never_removed(directory: Path, closed_port: int, content: str) -> None:
     path = put(directory, closed_port, content)
     assert sweep(str(directory)) == []
     assert path.read_text() == content
 
 
-def test_a_lock_that_is_no_file_is_never_touched(
+def test_a_lock_that_is_not_a_regular_file_is_never_removed(
     directory: Path, tmp_path: Path, dead_pid: int, closed_port: int
 ) -> None:
     (directory / f"{closed_port}.lock").mkdir(parents=True)
@@ -171,9 +173,8 @@ def test_a_lock_that_is_no_file_is_never_touched(
     assert len(os.listdir(directory)) == 3
 
 
-def test_a_link_goes_with_the_file_that_it_leads_to_and_a_foreign_one_stays(
-    directory: Path, dead_pid: int, closed_port: int
-) -> None:
+def test_a_stale_link_is_removed_with_its_file(directory: Path, dead_pid: int, closed_port: int) -> None:
+    """A link to another program's file is not removed."""
     stale = put(directory, f"gemini-ide-server-1-{closed_port}", ours(dead_pid), suffix=".json")
     (directory / "workspace-00000001-latest.json").symlink_to(stale)
     (directory / "workspace-00000002-latest.json").symlink_to(directory / "of-somebody-else.json")

@@ -37,7 +37,7 @@ async def gone(rig: BridgeRig) -> None:
 # the user decides
 
 
-async def test_a_proposal_is_shown_with_what_it_changes_and_who_asks(rig: BridgeRig) -> None:
+async def test_a_proposal_is_shown_with_its_change_and_its_agent(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, _):
         shown = rig.editor.shown[await propose(rig, cli)]
         assert (shown.agent, shown.path, shown.old_text, shown.new_text) == (
@@ -56,7 +56,7 @@ async def test_an_accepted_text_is_sent_and_the_cli_writes_it(rig: BridgeRig) ->
         assert Path(rig.path()).read_text() == "one\ntwo\n", "the bridge never writes files"
 
 
-async def test_what_the_cli_wrote_is_shown(rig: BridgeRig) -> None:
+async def test_text_written_by_the_cli_is_shown(rig: BridgeRig) -> None:
     rig.editor.open(rig.path())
     async with connected(rig) as (cli, stream):
         rig.editor.decide(await propose(rig, cli), Accepted("ONE\ntwo\n"))
@@ -82,7 +82,7 @@ async def test_the_path_comes_back_as_it_was_spelled(rig: BridgeRig, spelling: s
         assert (await stream.receive("ide/diffAccepted"))["filePath"] == spelled
 
 
-async def test_a_new_file_is_proposed_beside_nothing(rig: BridgeRig) -> None:
+async def test_the_old_text_of_a_new_file_is_empty(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         proposal = await propose(rig, cli, "la\n", "new.txt")
         assert rig.editor.shown[proposal].old_text == ""
@@ -91,7 +91,7 @@ async def test_a_new_file_is_proposed_beside_nothing(rig: BridgeRig) -> None:
         assert not Path(rig.path("new.txt")).exists()
 
 
-async def test_the_verdict_goes_to_the_session_that_asked(rig: BridgeRig) -> None:
+async def test_the_decision_goes_to_the_session_that_asked(rig: BridgeRig) -> None:
     async with connected(rig) as (one, one_hears), connected(rig) as (two, two_hears):
         first = await propose(rig, one)
         second = await propose(rig, two, "LA\n", "song.txt")
@@ -101,7 +101,7 @@ async def test_the_verdict_goes_to_the_session_that_asked(rig: BridgeRig) -> Non
         assert (await two_hears.message())["params"] == {"filePath": rig.path("song.txt")}
 
 
-async def test_an_emptied_file_is_a_rejection_and_the_person_is_told_why(rig: BridgeRig) -> None:
+async def test_a_proposal_that_the_user_emptied_counts_as_rejected(rig: BridgeRig) -> None:
     """The real CLI takes an empty text to mean "not edited", and would write its own text."""
     async with connected(rig) as (cli, stream):
         rig.editor.decide(await propose(rig, cli), Accepted(""))
@@ -120,7 +120,8 @@ async def test_an_empty_text_that_was_proposed_is_accepted(rig: BridgeRig) -> No
 # decided elsewhere
 
 
-async def test_closing_gives_the_text_as_the_person_has_made_it_and_no_verdict(rig: BridgeRig) -> None:
+async def test_closing_a_proposal_returns_the_users_edited_text(rig: BridgeRig) -> None:
+    """No decision on it is sent."""
     async with connected(rig) as (cli, stream):
         proposal = await propose(rig, cli)
         rig.editor.edit(proposal, "EINS\ntwo\n")
@@ -131,7 +132,7 @@ async def test_closing_gives_the_text_as_the_person_has_made_it_and_no_verdict(r
 
 
 @pytest.mark.parametrize("arguments", [{}, {"suppressNotification": False}, {"suppressNotification": True}])
-async def test_closing_what_is_not_open_is_an_empty_object(rig: BridgeRig, arguments: dict[str, Any]) -> None:
+async def test_closing_what_is_not_open_returns_an_empty_object(rig: BridgeRig, arguments: dict[str, Any]) -> None:
     async with connected(rig) as (cli, _):
         assert await cli.body("closeDiff", filePath=rig.path(), **arguments) == {}
         await propose(rig, cli)
@@ -139,7 +140,7 @@ async def test_closing_what_is_not_open_is_an_empty_object(rig: BridgeRig, argum
         assert len(rig.editor.shown) == 1
 
 
-async def test_nobody_closes_the_proposal_of_another(rig: BridgeRig) -> None:
+async def test_a_session_cannot_close_another_sessions_proposal(rig: BridgeRig) -> None:
     async with connected(rig) as (one, _), connected(rig) as (two, _):
         await propose(rig, one)
         assert await two.body("closeDiff", filePath=rig.path()) == {}
@@ -147,7 +148,7 @@ async def test_nobody_closes_the_proposal_of_another(rig: BridgeRig) -> None:
         assert len(rig.editor.shown) == 1
 
 
-async def test_the_agent_may_decide_as_the_person_would(rig: BridgeRig) -> None:
+async def test_the_agent_can_accept_or_reject_its_own_proposals(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         rig.editor.edit(await propose(rig, cli), "EINS\n")
         assert await cli.body("acceptDiff", filePath=rig.path()) == {"decided": True}
@@ -160,7 +161,7 @@ async def test_the_agent_may_decide_as_the_person_would(rig: BridgeRig) -> None:
         assert Path(rig.path()).read_text() == "one\ntwo\n"
 
 
-async def test_a_second_proposal_replaces_the_first_without_a_verdict(rig: BridgeRig) -> None:
+async def test_a_second_proposal_replaces_the_first_without_a_decision(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         first = await propose(rig, cli)
         await cli.open_diff(rig.path(), "EINS\n")
@@ -186,7 +187,8 @@ async def test_a_proposal_that_waits_for_another_agents_can_be_closed(rig: Bridg
         assert await two_hears.receive("ide/diffRejected")
 
 
-async def test_two_agents_wait_for_each_other_at_one_file_and_not_at_two(rig: BridgeRig) -> None:
+async def test_two_agents_take_turns_only_on_the_same_file(rig: BridgeRig) -> None:
+    """The second proposal is shown after the first one is written, and is based on the new text."""
     poem = Path(rig.path())
     poem.write_text("one\ntwo\nthree\n")
     address, headers = f"ws://127.0.0.1:{rig.port}/", {TOKEN_HEADER: rig.token}
@@ -264,7 +266,8 @@ async def test_a_proposal_without_a_valid_path_is_not_shown(rig: BridgeRig, path
         assert (await stream.message())["params"] == {"filePath": rig.path()}, "the first that is said"
 
 
-async def test_a_proposal_on_unsaved_work_is_not_shown_and_the_work_stays(rig: BridgeRig) -> None:
+async def test_a_proposal_over_unsaved_work_is_not_shown(rig: BridgeRig) -> None:
+    """The buffer keeps its text, and the editor notifies the user."""
     rig.editor.open(rig.path())
     rig.editor.type(rig.path(), "uno\ntwo\n")
     async with connected(rig) as (cli, _):
@@ -284,7 +287,7 @@ async def test_an_editor_that_hangs_is_a_rejection_after_the_answer(rig: BridgeR
         await propose(rig, cli)
 
 
-async def test_closing_in_an_editor_that_hangs_lets_the_cli_go_on(rig: BridgeRig) -> None:
+async def test_closing_in_a_hung_editor_does_not_block_the_cli(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         await propose(rig, cli)
         rig.editor.hung = True
@@ -324,7 +327,8 @@ async def test_more_proposals_than_one_agent_may_have_are_not_shown(rig: BridgeR
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-async def test_a_bridge_that_is_ended_rejects_what_is_open_before_it_goes(folder: Path, number: int) -> None:
+async def test_a_signal_makes_the_bridge_reject_open_proposals(folder: Path, number: int) -> None:
+    """Gemini CLI receives the rejection before its stream ends, and the file is not changed."""
     async with bridge("--folder", folder) as running:
         cli = await Cli(running.port, running.token).greet()
         async with await cli.listen() as stream:
@@ -336,7 +340,7 @@ async def test_a_bridge_that_is_ended_rejects_what_is_open_before_it_goes(folder
     assert (folder / "poem.txt").read_text() == "one\ntwo\n"
 
 
-async def test_a_bridge_that_decides_by_itself(folder: Path) -> None:
+async def test_a_bridge_with_decide_accept_accepts_proposals(folder: Path) -> None:
     async with bridge("--folder", folder, "--decide", "accept", "--agent", "gemini") as running:
         cli = await Cli(running.port, running.token).greet()
         async with await cli.listen() as stream:
@@ -345,7 +349,7 @@ async def test_a_bridge_that_decides_by_itself(folder: Path) -> None:
             assert await cli.body("closeDiff", filePath="poem.txt") == {}
 
 
-def test_the_times_fit_the_real_cli() -> None:
+def test_sessions_outlast_the_real_clis_reconnect_delay() -> None:
     assert gemini.GRACE_SECONDS > 2.5, (
         "the CLI reconnects 1 s after the end of a stream, and 1.5 s after a first failure"
     )

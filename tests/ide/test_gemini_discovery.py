@@ -68,21 +68,21 @@ def test_only_the_user_can_read_the_file(directory: Path, file: GeminiFile) -> N
     assert sorted(os.listdir(directory)) == [f"gemini-ide-server-1-{PORT}.json", link_of("/")]
 
 
-def test_a_folder_that_the_cli_would_take_for_two_is_left_out(file: GeminiFile) -> None:
+def test_a_folder_with_a_colon_in_its_name_is_left_out(file: GeminiFile) -> None:
     folders = ["/a", "/b:c", "/d"]
     assert folders_with_separator(folders) == ["/b:c"]
     file.write(1, "Neovim", folders)
     assert json.loads(Path(file.path).read_bytes())["workspacePath"] == "/a:/d"
 
 
-def test_it_takes_the_name_of_the_editor_once_that_is_known(directory: Path, file: GeminiFile) -> None:
+def test_the_file_is_renamed_when_the_editors_pid_changes(directory: Path, file: GeminiFile) -> None:
     file.write(4711, "Neovim", ["/a"])
     file.write(4712, "Neovim", ["/b"])
     assert sorted(os.listdir(directory)) == [f"gemini-ide-server-4712-{PORT}.json", link_of("/b")]
     assert json.loads(Path(file.path).read_bytes())["workspacePath"] == "/b"
 
 
-def test_once_removed_it_does_not_come_back(directory: Path, file: GeminiFile) -> None:
+def test_a_removed_file_is_not_written_again(directory: Path, file: GeminiFile) -> None:
     file.remove()
     file.write(1, "Neovim", ["/a"])
     assert not directory.exists()
@@ -96,13 +96,13 @@ def test_once_removed_it_does_not_come_back(directory: Path, file: GeminiFile) -
 # the link that is named after the workspace
 
 
-def test_the_link_leads_to_it(directory: Path, file: GeminiFile) -> None:
+def test_the_first_folders_link_leads_to_the_file(directory: Path, file: GeminiFile) -> None:
     file.write(1, "Neovim", ["/a", "/b"])
     assert os.readlink(directory / link_of("/a")) == file.path
     assert not (directory / link_of("/b")).exists()
 
 
-def test_the_latest_bridge_of_a_folder_has_the_link_and_keeps_it(directory: Path, file: GeminiFile) -> None:
+def test_the_newest_bridge_of_a_folder_keeps_the_link(directory: Path, file: GeminiFile) -> None:
     file.write(1, "Neovim", ["/a"])
     later = GeminiFile(str(directory), PORT + 1, "another")
     later.write(1, "Neovim", ["/a"])
@@ -154,7 +154,7 @@ def _no_links(*_: object) -> None:
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_what_a_bridge_that_was_killed_left_behind_is_swept(
+def test_the_files_of_a_killed_bridge_are_removed(
     directory: Path, monkeypatch: pytest.MonkeyPatch, plain: bool
 ) -> None:
     left_by_the_dead(directory, monkeypatch, plain=plain)
@@ -163,7 +163,9 @@ def test_what_a_bridge_that_was_killed_left_behind_is_swept(
     assert os.listdir(directory) == []
 
 
-def test_the_link_of_the_living_stays(directory: Path, file: GeminiFile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_link_of_a_running_bridge_is_kept(
+    directory: Path, file: GeminiFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
     left_by_the_dead(directory, monkeypatch)
     file.write(4712, "Neovim", ["/a"])
     assert sweep(str(directory)) == [str(directory / "gemini-ide-server-4711-1.json")]
@@ -182,14 +184,15 @@ def test_other_companions_files_are_never_touched(directory: Path) -> None:
 # a real bridge
 
 
-def test_a_directory_that_cannot_be_used_is_named_with_the_reason(directory: Path, file: GeminiFile) -> None:
+def test_an_unusable_directory_is_reported_with_the_reason(directory: Path, file: GeminiFile) -> None:
     directory.parent.write_text("a file")
     with pytest.raises(NotPrivate, match=r"gemini/ide can't be made a private directory: not a directory"):
         file.write(1, "Neovim", ["/"])
     assert file.path == ""
 
 
-async def test_it_is_there_while_the_bridge_is_and_the_ready_line_names_it(tmp_path: Path) -> None:
+async def test_the_discovery_file_exists_only_while_the_bridge_runs(tmp_path: Path) -> None:
+    """The ready line of the bridge contains the path of the file."""
     async with bridge("--folder", tmp_path) as running:
         file = Path(running.ready["discovery_file"])
         assert file == Path(gemini_directory()) / f"gemini-ide-server-{running.process.pid}-{running.port}.json"
@@ -201,13 +204,13 @@ async def test_it_is_there_while_the_bridge_is_and_the_ready_line_names_it(tmp_p
         assert os.listdir(file.parent) == []
 
 
-async def test_only_those_who_are_served_can_find_it(tmp_path: Path) -> None:
+async def test_without_gemini_there_is_no_discovery_file(tmp_path: Path) -> None:
     async with bridge("--folder", tmp_path, "--agent", "claude") as running:
         assert "discovery_file" not in running.ready
         assert not Path(gemini_directory()).exists()
 
 
-async def test_without_claude_there_is_no_lock(tmp_path: Path, home: Path) -> None:
+async def test_without_claude_there_is_no_lock_file(tmp_path: Path, home: Path) -> None:
     async with bridge("--folder", tmp_path, "--agent", "gemini") as running:
         assert "lock_file" not in running.ready
         assert Path(running.ready["discovery_file"]).exists()

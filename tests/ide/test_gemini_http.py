@@ -67,7 +67,9 @@ def sessions(rig: BridgeRig) -> int:
         ({"accept": None}, 406),
     ],
 )
-async def test_the_checks_in_their_order(rig: BridgeRig, cli: Cli, headers: dict[str, str | None], status: int) -> None:
+async def test_a_request_that_fails_a_check_gets_that_checks_status(
+    rig: BridgeRig, cli: Cli, headers: dict[str, str | None], status: int
+) -> None:
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": DIFF})
     assert (await cli.post(body.encode(), **headers)).status == status
     assert rig.editor.shown == {}
@@ -78,7 +80,7 @@ DIFF = {"name": "openDiff", "arguments": {"filePath": "poem.txt", "newContent": 
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_a_stream_and_a_farewell_need_their_session_too(rig: BridgeRig, cli: Cli, method: str) -> None:
+async def test_get_and_delete_require_a_valid_session(rig: BridgeRig, cli: Cli, method: str) -> None:
     for changed, status in (({"mcp_session_id": None}, 400), ({"mcp_session_id": "nobody's"}, 404)):
         async with Connection(rig.port) as connection:
             answer = await connection.ask(method, "/mcp", cli.headers(**changed))
@@ -87,11 +89,11 @@ async def test_a_stream_and_a_farewell_need_their_session_too(rig: BridgeRig, cl
     assert sessions(rig) == 1
 
 
-async def test_a_stream_must_be_asked_for_as_one(cli: Cli) -> None:
+async def test_a_stream_requires_accept_text_event_stream(cli: Cli) -> None:
     assert (await cli.get(accept="application/json")).status == 406
 
 
-async def test_one_more_name_for_this_machine_is_let_in_once_it_is_set(folder: Path) -> None:
+async def test_a_configured_host_name_is_accepted(folder: Path) -> None:
     async with open_gemini_bridge(folder, host=["Host.Docker.Internal"]) as rig:
         cli = Cli(rig.port, rig.token)
         answer = await cli.get("/health", host=f"host.docker.internal:{rig.port}")
@@ -99,7 +101,7 @@ async def test_one_more_name_for_this_machine_is_let_in_once_it_is_set(folder: P
         assert (await cli.get("/health", host="host.docker.internal.evil.example")).status == 403
 
 
-async def test_health_needs_no_token_and_tells_no_secret(rig: BridgeRig, stranger: Cli) -> None:
+async def test_health_needs_no_token_and_returns_only_the_status(rig: BridgeRig, stranger: Cli) -> None:
     answer = await stranger.get("/health", authorization=None)
     assert (answer.status, answer.json) == (200, {"status": "ok"})
     assert (await stranger.get("/health", authorization=None, origin="http://localhost")).status == 403
@@ -124,7 +126,8 @@ async def test_gemini_is_not_served_if_only_claude_is(folder: Path) -> None:
 # messages
 
 
-async def test_the_greeting_names_the_session_and_speaks_the_clients_version(rig: BridgeRig, stranger: Cli) -> None:
+async def test_initialize_opens_a_session_in_the_clients_version(rig: BridgeRig, stranger: Cli) -> None:
+    """Each session has its own id."""
     params = {"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "streamable-http-client"}}
     answer = await stranger.say(id=0, method="initialize", params=params)
     assert answer.status == 200
@@ -137,7 +140,7 @@ async def test_the_greeting_names_the_session_and_speaks_the_clients_version(rig
     assert sessions(rig) == 2
 
 
-async def test_a_second_greeting_in_a_session_is_refused(rig: BridgeRig, cli: Cli) -> None:
+async def test_a_second_initialize_in_a_session_is_refused(rig: BridgeRig, cli: Cli) -> None:
     answer = await cli.say(id=1, method="initialize", params={"protocolVersion": VERSION})
     assert answer.status == 400
     cli.session = "nobody's"
@@ -191,12 +194,12 @@ async def test_a_bad_argument_is_named(rig: BridgeRig, cli: Cli, arguments: dict
 @pytest.mark.parametrize(
     "message", [{"method": "no/such"}, {"method": "notifications/cancelled"}, {"id": 1, "result": {}}]
 )
-async def test_notifications_and_answers_get_no_answer(cli: Cli, message: dict[str, Any]) -> None:
+async def test_notifications_and_responses_get_no_response_body(cli: Cli, message: dict[str, Any]) -> None:
     answer = await cli.say(**message)
     assert (answer.status, answer.body) == (202, b"")
 
 
-async def test_the_tools_are_those_that_the_cli_looks_for(cli: Cli) -> None:
+async def test_the_tools_the_cli_needs_are_listed(cli: Cli) -> None:
     tools = {
         tool["name"]: tool["inputSchema"] for tool in (await cli.say(id=1, method="tools/list")).json["result"]["tools"]
     }
@@ -207,7 +210,7 @@ async def test_the_tools_are_those_that_the_cli_looks_for(cli: Cli) -> None:
     assert tools["closeDiff"]["properties"].keys() == {"filePath", "suppressNotification"}
 
 
-async def test_requests_follow_each_other_on_one_connection(rig: BridgeRig, cli: Cli) -> None:
+async def test_several_requests_can_use_one_connection(rig: BridgeRig, cli: Cli) -> None:
     body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
     async with Connection(rig.port) as connection:
         for _ in range(3):
@@ -223,7 +226,7 @@ async def test_a_whole_file_of_16_mb_is_proposed(rig: BridgeRig, cli: Cli) -> No
     assert len(rig.editor.shown[proposal].new_text) == 16_000_000
 
 
-async def test_64_mb_are_taken_and_a_byte_more_is_refused_unread(rig: BridgeRig, cli: Cli) -> None:
+async def test_64_mb_are_accepted_and_one_more_byte_is_refused_unread(rig: BridgeRig, cli: Cli) -> None:
     message = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"filler":"%b"}}'
     body = message % (b"x" * (MESSAGE_LIMIT - len(message) + 2))
     assert len(body) == MESSAGE_LIMIT
@@ -244,7 +247,7 @@ async def test_64_mb_are_taken_and_a_byte_more_is_refused_unread(rig: BridgeRig,
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_a_session_ends_with_its_client_and_takes_its_proposals_along(rig: BridgeRig) -> None:
+async def test_when_a_client_is_gone_its_session_and_proposals_end(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, _):
         await cli.open_diff(rig.path(), "ONE\n")
         await rig.shown()
@@ -255,7 +258,7 @@ async def test_a_session_ends_with_its_client_and_takes_its_proposals_along(rig:
     assert Path(rig.path()).read_text() == "one\ntwo\n"
 
 
-async def test_a_session_that_never_listened_lives_on_as_long_as_it_speaks(
+async def test_a_session_without_a_stream_ends_after_ten_idle_minutes(
     rig: BridgeRig, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gemini, "GRACE_SECONDS", 0.0)
@@ -265,7 +268,7 @@ async def test_a_session_that_never_listened_lives_on_as_long_as_it_speaks(
     assert session.is_gone(now + 601)
 
 
-async def test_a_farewell_ends_the_session_for_good(rig: BridgeRig) -> None:
+async def test_delete_ends_the_session_permanently(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         await cli.open_diff(rig.path(), "ONE\n")
         await rig.shown()
@@ -277,7 +280,7 @@ async def test_a_farewell_ends_the_session_for_good(rig: BridgeRig) -> None:
     assert sessions(rig) == 0
 
 
-async def test_a_bridge_that_was_restarted_with_its_token_knows_its_sessions_again(
+async def test_a_bridge_restarted_with_its_token_keeps_its_sessions(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_gemini_bridge(folder) as rig, connected(rig) as (cli, stream):
@@ -296,7 +299,7 @@ async def test_a_bridge_that_was_restarted_with_its_token_knows_its_sessions_aga
             await until(lambda: rig.editor.announced[-1].agents == ("Gemini CLI",))
 
 
-async def test_a_bridge_with_another_token_knows_nobody(folder: Path) -> None:
+async def test_a_bridge_with_another_token_accepts_no_old_session(folder: Path) -> None:
     async with open_gemini_bridge(folder) as rig:
         cli = await Cli(rig.port, rig.token).greet()
     async with open_gemini_bridge(folder) as rig:
@@ -306,9 +309,7 @@ async def test_a_bridge_with_another_token_knows_nobody(folder: Path) -> None:
         assert sessions(rig) == 0
 
 
-async def test_at_the_session_limit_the_longest_silent_one_ends(
-    rig: BridgeRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_at_the_session_limit_the_longest_idle_one_ends(rig: BridgeRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gemini_http, "SESSION_LIMIT", 3)
     async with connected(rig) as (listening, _):
         silent = [await Cli(rig.port, rig.token).greet() for _ in range(2)]
@@ -319,7 +320,7 @@ async def test_at_the_session_limit_the_longest_silent_one_ends(
         assert silent[1].session not in rig.bridge.gemini._sessions
 
 
-async def test_a_session_beyond_the_limit_of_listeners_is_refused(
+async def test_a_session_is_refused_if_all_sessions_have_streams(
     rig: BridgeRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gemini_http, "SESSION_LIMIT", 1)
@@ -328,7 +329,7 @@ async def test_a_session_beyond_the_limit_of_listeners_is_refused(
         assert (await cli.say(id=1, method="ping")).status == 200
 
 
-async def test_a_fault_of_ours_is_answered_and_logged(
+async def test_an_internal_error_is_answered_and_logged(
     rig: BridgeRig, cli: Cli, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:

@@ -56,7 +56,7 @@ async def test_without_open_files_an_empty_context_is_sent(cli: Cli) -> None:
         assert await stream.receive("ide/contextUpdate") == {"workspaceState": {"openFiles": []}}
 
 
-async def test_each_move_is_told_and_the_file_in_front_comes_first(rig: BridgeRig) -> None:
+async def test_each_selection_is_sent_with_the_current_file_first(rig: BridgeRig) -> None:
     async with connected(rig) as (_, stream):
         select(rig, "poem.txt", 1, 3)
         [poem] = await stream.files()
@@ -76,7 +76,7 @@ async def test_an_unchanged_selection_is_sent_once(rig: BridgeRig) -> None:
         assert [(await stream.files())[0]["selectedText"] for _ in range(2)] == ["one", "two"]
 
 
-async def test_secrets_and_what_is_not_on_disk_are_never_told(rig: BridgeRig) -> None:
+async def test_secrets_and_files_not_on_disk_are_never_sent(rig: BridgeRig) -> None:
     async with connected(rig) as (_, stream):
         for name in (".env", "poem.txt", ".env", "new.txt", "song.txt"):
             select(rig, name)
@@ -88,7 +88,8 @@ async def test_secrets_and_what_is_not_on_disk_are_never_told(rig: BridgeRig) ->
         assert [file["path"] for file in last] == [rig.path("song.txt"), rig.path("poem.txt")]
 
 
-async def test_without_context_nothing_is_told_and_proposals_are_still_decided(folder: Path) -> None:
+async def test_without_context_decisions_are_still_sent(folder: Path) -> None:
+    """The context is empty, and selections are not sent."""
     async with open_gemini_bridge(folder, context=False) as rig:
         cli = await Cli(rig.port, rig.token).greet()
         async with await cli.listen() as stream:
@@ -99,7 +100,7 @@ async def test_without_context_nothing_is_told_and_proposals_are_still_decided(f
             assert message["method"] == "ide/diffAccepted"
 
 
-async def test_every_session_is_told_of_the_workspace(rig: BridgeRig) -> None:
+async def test_every_session_receives_the_workspace(rig: BridgeRig) -> None:
     async with connected(rig) as (_, one), connected(rig) as (_, two):
         select(rig, "poem.txt", 0, 3)
         for stream in (one, two):
@@ -141,7 +142,7 @@ async def test_a_second_stream_replaces_the_first(rig: BridgeRig) -> None:
         assert len(rig.bridge.gemini._sessions) == 1
 
 
-async def test_a_verdict_that_falls_into_a_gap_is_delivered_after_it_and_once(rig: BridgeRig) -> None:
+async def test_a_decision_made_between_streams_is_delivered_once(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         await decide(rig, cli, "ONE\n")
         await stream.receive("ide/diffAccepted")
@@ -158,7 +159,7 @@ async def test_a_verdict_that_falls_into_a_gap_is_delivered_after_it_and_once(ri
 
 
 @pytest.mark.parametrize("last_id", [None, "0", "nonsense", "9" * 18, "9" * 5_000])
-async def test_without_a_valid_last_event_id_all_verdicts_are_sent(
+async def test_without_a_valid_last_event_id_all_decisions_are_sent(
     rig: BridgeRig, cli: Cli, last_id: str | None
 ) -> None:
     await decide(rig, cli, "ONE\n")
@@ -168,7 +169,7 @@ async def test_without_a_valid_last_event_id_all_verdicts_are_sent(
         assert await stream.files() == []
 
 
-async def test_an_old_verdict_is_never_taken_for_the_answer_to_a_new_question(rig: BridgeRig, cli: Cli) -> None:
+async def test_an_old_decision_never_answers_a_new_proposal(rig: BridgeRig, cli: Cli) -> None:
     """A CLI that reconnects without a last event ID matches decisions to its proposals by their path alone."""
     await decide(rig, cli, "ONE\n")
     await until(lambda: not rig.bridge.reviews._open)
@@ -181,7 +182,7 @@ async def test_an_old_verdict_is_never_taken_for_the_answer_to_a_new_question(ri
         assert (await stream.message())["method"] == "ide/diffRejected"
 
 
-async def test_ids_grow_from_one_life_of_the_bridge_to_the_next(rig: BridgeRig, cli: Cli) -> None:
+async def test_event_ids_start_at_the_time_in_milliseconds(rig: BridgeRig, cli: Cli) -> None:
     async with await cli.listen() as stream:
         await stream.files()
         assert stream.last_id is not None
@@ -191,7 +192,7 @@ async def test_ids_grow_from_one_life_of_the_bridge_to_the_next(rig: BridgeRig, 
 # /events
 
 
-async def test_events_need_no_session_and_hear_everybody(rig: BridgeRig) -> None:
+async def test_events_need_no_session_and_cover_all_sessions(rig: BridgeRig) -> None:
     watching = Cli(rig.port, rig.token)
     async with await watching.listen("/events") as watcher, connected(rig) as (one, _), connected(rig) as (two, _):
         assert await watcher.files() == []
@@ -206,7 +207,7 @@ async def test_events_need_no_session_and_hear_everybody(rig: BridgeRig) -> None
     await until(lambda: not rig.bridge.gemini.names)
 
 
-async def test_events_are_for_those_with_the_token(rig: BridgeRig) -> None:
+async def test_events_require_the_token(rig: BridgeRig) -> None:
     assert (await Cli(rig.port, "wrong").get("/events")).status == 401
 
 
@@ -281,7 +282,7 @@ class SlowReader:
         raise AssertionError("it is a stream")
 
 
-def test_a_slow_reader_gets_its_verdicts_when_the_stream_ends() -> None:
+def test_a_slow_reader_gets_its_decisions_when_the_stream_ends() -> None:
     reader, stream = SlowReader(), EventStream(b"{}")
     stream.open(reader, 0)
     stream.decided(b'"one"', "/a")
@@ -293,7 +294,7 @@ def test_a_slow_reader_gets_its_verdicts_when_the_stream_ends() -> None:
     assert not stream.has_reader
 
 
-def test_a_closed_stream_says_when_to_reconnect() -> None:
+def test_a_closed_stream_contains_the_reconnect_delay() -> None:
     reader, stream = SlowReader(), EventStream(b"{}")
     stream.open(reader, 0)
     stream.close()

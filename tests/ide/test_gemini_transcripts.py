@@ -2,7 +2,7 @@
 
 What the user did and what the editor knew are derived from the lines that the bridge sent: where it sent
 ide/diffAccepted, the user had accepted the change. To record the sessions again:
-``DRAWBRIDGE_TEST_RECORD=tests/transcripts/gemini-ide pytest tests/e2e/gemini``.
+``DRAWBRIDGE_TEST_RECORD=tests/transcripts/gemini-ide pytest -m "not slow" tests/e2e/gemini``.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ async def test_the_bridge_answers_as_recorded(transcript: Path, rig: BridgeRig, 
                 write_as_the_cli_does(message)
             case {"exchange": exchange, "closed": True}:
                 await replay.close(exchange)
-                # The first event of the next stream had happened before that stream was opened.
+                # What the first event of the next stream reports happened before that stream was opened.
                 for event in [later["event"] for later in lines[at:] if "event" in later][:1]:
                     await person.cause(event["data"])
                     caused.add(event["id"])

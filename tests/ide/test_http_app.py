@@ -29,7 +29,7 @@ def plain(method: str = "POST", target: str = "/mcp", **headers: str) -> Head:
     return Head(method, target, tuple((name, value) for name, value in given.items() if value))
 
 
-def test_each_agents_token_opens_its_own_half_only(rig: ClaudeRig) -> None:
+def test_each_agents_header_works_only_for_its_own_protocol(rig: ClaudeRig) -> None:
     site = agents(rig, "claude", "gemini")
     assert site.admit(head(), True) is None
     assert site.admit(plain(), False) is None
@@ -37,7 +37,7 @@ def test_each_agents_token_opens_its_own_half_only(rig: ClaudeRig) -> None:
     assert site.admit(plain(), True) is BAD_TOKEN
 
 
-def test_an_agent_that_is_not_served_is_told_so_only_with_its_token(rig: ClaudeRig) -> None:
+def test_only_the_token_reveals_that_an_agent_is_not_served(rig: ClaudeRig) -> None:
     assert agents(rig, "gemini").admit(head(), True) is NOT_SERVED
     assert agents(rig, "claude").admit(plain(), False) is NOT_SERVED
     assert agents(rig, "gemini").admit(plain(), True) is BAD_TOKEN
@@ -47,14 +47,14 @@ def test_an_agent_that_is_not_served_is_told_so_only_with_its_token(rig: ClaudeR
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS", "HEAD"])
 @pytest.mark.parametrize("target", ["/", "/mcp", "/mcp?token=x", "/events", "/nothing", "/health/", "*"])
 @pytest.mark.parametrize("authorization", ["", TOKEN, f"Basic {TOKEN}", f"bearer {TOKEN}", f"Bearer {TOKEN}x"])
-def test_without_the_exact_token_nothing_is_asked_further(
+def test_without_the_exact_token_every_path_is_refused(
     rig: ClaudeRig, method: str, target: str, authorization: str
 ) -> None:
     site = agents(rig, "claude", "gemini")
     assert site.admit(plain(method, target, authorization=authorization), False) is BAD_TOKEN
 
 
-def test_whether_it_is_up_may_be_asked_without_a_token_but_not_by_a_web_page(rig: ClaudeRig) -> None:
+def test_health_needs_no_token_but_is_closed_to_web_pages(rig: ClaudeRig) -> None:
     site = agents(rig, "claude", "gemini")
     assert site.admit(plain("GET", "/health", authorization=""), False) is None
     assert site.admit(plain("GET", "/health", authorization="", origin="https://evil.example"), False) is FOREIGN_ORIGIN
@@ -64,7 +64,7 @@ def test_whether_it_is_up_may_be_asked_without_a_token_but_not_by_a_web_page(rig
 @pytest.mark.parametrize(
     "headers", [{"content_length": "64000000"}, {"content_length": "0"}, {"transfer_encoding": "chunked"}]
 )
-def test_a_strangers_body_is_never_waited_for(rig: ClaudeRig, headers: dict[str, str]) -> None:
+def test_health_with_a_body_or_as_post_requires_the_token(rig: ClaudeRig, headers: dict[str, str]) -> None:
     site = agents(rig, "claude", "gemini")
     for method in ("GET", "POST"):
         assert site.admit(plain(method, "/health", authorization="", **headers), False) is BAD_TOKEN

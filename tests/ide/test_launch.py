@@ -55,7 +55,7 @@ async def introduce(client: Any) -> None:
 # ready
 
 
-async def test_the_ready_line_tells_where_it_is(folder: Path, locks: Path) -> None:
+async def test_the_ready_line_contains_port_pid_and_files(folder: Path, locks: Path) -> None:
     async with bridge("--folder", folder) as running:
         assert list(running.ready) == ["event", "port", "pid", "lock_file", "discovery_file"]
         assert running.ready["event"] == "ready"
@@ -64,7 +64,7 @@ async def test_the_ready_line_tells_where_it_is(folder: Path, locks: Path) -> No
         assert running.port in launched.PORTS
 
 
-async def test_the_lock_file_is_there_with_the_ready_line(folder: Path, locks: Path) -> None:
+async def test_the_lock_file_exists_once_the_ready_line_is_printed(folder: Path, locks: Path) -> None:
     async with bridge("--folder", folder) as running:
         assert running.content == {
             "pid": running.process.pid,
@@ -81,7 +81,7 @@ async def test_the_lock_file_is_there_with_the_ready_line(folder: Path, locks: P
         assert os.listdir(locks) == [running.lock.name]
 
 
-async def test_a_client_can_connect_once_the_ready_line_is_out(folder: Path) -> None:
+async def test_a_client_can_connect_once_the_ready_line_is_printed(folder: Path) -> None:
     """The socket already listens. The client's messages wait until the bridge has loaded the rest."""
     async with bridge("--folder", folder) as running, running.dial() as client:
         assert client.subprotocol == "mcp"
@@ -98,7 +98,7 @@ async def test_only_this_machine_can_reach_it(folder: Path) -> None:
             assert listening == ([f"0100007F:{wanted}"] if table == "/proc/net/tcp" else [])
 
 
-async def test_a_directory_that_was_open_to_others_is_closed_to_them(folder: Path, locks: Path) -> None:
+async def test_a_directory_readable_by_others_is_made_private(folder: Path, locks: Path) -> None:
     locks.mkdir(parents=True)
     locks.chmod(0o755)
     async with bridge("--folder", folder):
@@ -112,7 +112,7 @@ async def test_claudes_own_directory_may_be_elsewhere(folder: Path, tmp_path: Pa
         assert running.lock.parent == home / ".claude" / "ide"
 
 
-async def test_folders_are_told_as_agents_know_them(folder: Path, tmp_path: Path) -> None:
+async def test_folders_are_reported_with_links_resolved(folder: Path, tmp_path: Path) -> None:
     """The real CLI compares the folders with its own directory, in which every link is resolved."""
     (tmp_path / "link").symlink_to(folder)
     async with bridge("--folder", tmp_path / "link") as running:
@@ -139,7 +139,7 @@ async def test_a_restarted_bridge_can_keep_port_and_token(folder: Path) -> None:
     await client.close()
 
 
-async def test_a_port_that_is_taken_gives_way_to_the_next(folder: Path) -> None:
+async def test_the_next_port_is_used_if_one_is_in_use(folder: Path) -> None:
     async with bridge("--folder", folder) as one:
         async with bridge("--folder", folder, "--port", str(one.port)) as two:
             assert two.port > one.port or one.port == launched.PORTS[-1]
@@ -149,7 +149,8 @@ async def test_a_port_that_is_taken_gives_way_to_the_next(folder: Path) -> None:
 # the bridge can't start
 
 
-async def test_a_lock_directory_that_cannot_be_written_is_named_with_the_reason(folder: Path, tmp_path: Path) -> None:
+async def test_an_unusable_lock_directory_is_reported_on_one_line(folder: Path, tmp_path: Path) -> None:
+    """The line contains the reason, and the exit code is 3."""
     (tmp_path / "file").write_text("x")
     code, output, errors = await run("ide", "--folder", folder, CLAUDE_CONFIG_DIR=str(tmp_path / "file"))
     assert code == 3
@@ -159,7 +160,7 @@ async def test_a_lock_directory_that_cannot_be_written_is_named_with_the_reason(
 
 
 async def test_without_geminis_directory_claude_is_still_served(folder: Path, tmp_path: Path) -> None:
-    """The directory is in /tmp, where any user may create it first."""
+    """The directory is in a temporary directory, by default /tmp, where any user can create it first."""
     (tmp_path / "tmp").mkdir()
     (tmp_path / "tmp" / "gemini").write_text("mine")
     variables = {"TMPDIR": str(tmp_path / "tmp")}
@@ -178,7 +179,7 @@ async def test_without_geminis_directory_claude_is_still_served(folder: Path, tm
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-async def test_a_signal_ends_it_and_its_clients_are_told(folder: Path, locks: Path, number: int) -> None:
+async def test_a_signal_ends_the_bridge_and_its_connections_with_1001(folder: Path, locks: Path, number: int) -> None:
     async with bridge("--folder", folder, "--log-level", "info") as running, running.dial() as client:
         await call(client, "getWorkspaceFolders")
         code, errors = await running.end(number)
@@ -191,7 +192,7 @@ async def test_a_signal_ends_it_and_its_clients_are_told(folder: Path, locks: Pa
         assert os.listdir(locks) == []
 
 
-async def test_its_own_end_is_not_reported_as_an_agents(folder: Path) -> None:
+async def test_the_bridges_end_is_not_reported_as_a_disconnect(folder: Path) -> None:
     async with bridge("--folder", folder) as running:
         async with running.dial() as leaving:
             await introduce(leaving)
@@ -206,7 +207,7 @@ async def test_its_own_end_is_not_reported_as_an_agents(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-async def test_a_signal_while_it_still_loads_leaves_nothing_either(folder: Path, locks: Path, number: int) -> None:
+async def test_a_signal_right_after_the_ready_line_leaves_no_lock_file(folder: Path, locks: Path, number: int) -> None:
     async with bridge("--folder", folder) as running:
         code, errors = await running.end(number)
         assert code == 0
@@ -214,7 +215,7 @@ async def test_a_signal_while_it_still_loads_leaves_nothing_either(folder: Path,
         assert os.listdir(locks) == []
 
 
-async def test_a_signal_while_a_question_is_open_ends_it_too(folder: Path, locks: Path) -> None:
+async def test_a_signal_during_an_open_proposal_ends_the_bridge(folder: Path, locks: Path) -> None:
     async with bridge("--folder", folder) as running, running.dial() as client:
         path = str(folder / "poem.txt")
         arguments = {"old_file_path": path, "new_file_path": path, "new_file_contents": "x\n", "tab_name": "t"}
@@ -238,7 +239,7 @@ async def test_a_second_signal_changes_nothing(folder: Path, locks: Path) -> Non
         assert os.listdir(locks) == []
 
 
-async def test_what_a_killed_bridge_left_is_swept_by_the_next_one_and_nothing_else(folder: Path, locks: Path) -> None:
+async def test_a_new_bridge_sweeps_only_what_a_killed_one_left(folder: Path, locks: Path) -> None:
     async with bridge("--folder", folder) as living:
         async with bridge("--folder", folder) as killed:
             await killed.end(signal.SIGKILL)
@@ -261,7 +262,8 @@ def hung_editor(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.thorough
-async def test_an_editor_that_hangs_from_the_start_is_not_waited_for_forever(hung_editor: Path, locks: Path) -> None:
+async def test_the_bridge_gives_up_on_an_editor_that_hangs_at_start(hung_editor: Path, locks: Path) -> None:
+    """It exits with code 3, reports the limit of 5 seconds, and leaves no lock file behind."""
     code, output, errors = await run("ide", "--nvim", hung_editor)
     assert code == 3
     assert json.loads(output)["event"] == "ready"
@@ -270,7 +272,7 @@ async def test_an_editor_that_hangs_from_the_start_is_not_waited_for_forever(hun
     assert os.listdir(locks) == []
 
 
-async def test_a_signal_is_heard_while_the_editor_hangs(hung_editor: Path, locks: Path) -> None:
+async def test_a_signal_ends_the_bridge_while_the_editor_hangs(hung_editor: Path, locks: Path) -> None:
     async with bridge("--nvim", hung_editor) as running:
         began = asyncio.get_running_loop().time()
         assert await running.end() == (0, "")
@@ -284,7 +286,7 @@ async def test_a_signal_is_heard_while_the_editor_hangs(hung_editor: Path, locks
 @pytest.mark.parametrize(
     ("decision", "answer"), [("accept", ["FILE_SAVED", "new\r\n"]), ("reject", ["DIFF_REJECTED", "t"])]
 )
-async def test_a_folder_without_a_person_decides_as_it_was_told(folder: Path, decision: str, answer: list[str]) -> None:
+async def test_without_an_editor_the_decide_option_decides(folder: Path, decision: str, answer: list[str]) -> None:
     async with bridge("--folder", folder, "--decide", decision) as running, running.dial() as client:
         path = str(folder / "poem.txt")
         arguments = {"old_file_path": path, "new_file_path": path, "new_file_contents": "new\r\n", "tab_name": "t"}
@@ -292,7 +294,7 @@ async def test_a_folder_without_a_person_decides_as_it_was_told(folder: Path, de
         assert (folder / "poem.txt").read_text() == "one\ntwo\n"
 
 
-async def test_by_setting_a_bad_token_is_refused_with_1008(folder: Path) -> None:
+async def test_a_bad_token_is_refused_with_1008_if_so_configured(folder: Path) -> None:
     async with bridge("--folder", folder, "--reject", "1008") as running:
         running.token = "wrong"
         async with running.dial() as client:
@@ -302,7 +304,7 @@ async def test_by_setting_a_bad_token_is_refused_with_1008(folder: Path) -> None
             assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1008, "Unauthorized")
 
 
-async def test_the_log_tells_what_was_refused_and_never_the_token(folder: Path, tmp_path: Path) -> None:
+async def test_the_log_contains_the_refusal_but_never_the_token(folder: Path, tmp_path: Path) -> None:
     log = tmp_path / "bridge.log"
     async with bridge("--folder", folder, "--log-level", "debug", "--log-file", log) as running:
         async with running.dial() as client:
@@ -321,14 +323,14 @@ async def test_the_log_tells_what_was_refused_and_never_the_token(folder: Path, 
 # parts of the bridge
 
 
-def test_a_free_port_is_found_in_the_range_that_the_spec_asks_for() -> None:
+def test_a_port_is_chosen_from_the_range_in_the_specification() -> None:
     with listen(None) as listener:
         host, port = listener.getsockname()
         assert host == "127.0.0.1"
         assert port in launched.PORTS
 
 
-def test_when_all_ports_are_taken_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_is_raised_when_all_ports_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     with listen(None) as taken:
         port = taken.getsockname()[1]
         monkeypatch.setattr(launched, "PORTS", range(port, port + 1))
@@ -337,7 +339,7 @@ def test_when_all_ports_are_taken_it_says_so(monkeypatch: pytest.MonkeyPatch) ->
                 listen(wanted)
 
 
-def test_behind_the_last_port_comes_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_the_last_port_the_first_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     with listen(None) as taken:
         port = taken.getsockname()[1]
         # Other programs may use some of the fifty ports below, but not all of them.
@@ -346,7 +348,7 @@ def test_behind_the_last_port_comes_the_first(monkeypatch: pytest.MonkeyPatch) -
             assert port - 50 <= listener.getsockname()[1] < port
 
 
-def test_a_token_that_was_handed_over_does_not_reach_child_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_processes_do_not_inherit_the_given_token(monkeypatch: pytest.MonkeyPatch) -> None:
     given = "0123456789abcdef0123456789abcdef"
     monkeypatch.setenv("DRAWBRIDGE_TOKEN", given)
     assert _token() == given

@@ -69,7 +69,7 @@ async def shown(editor: MemoryEditor, number: int = 1) -> Proposal:
     return list(editor.shown.values())[-1]
 
 
-async def test_the_person_sees_the_change_and_whose_it_is(editor: Watched, reviews: Reviews, file: Path) -> None:
+async def test_the_editor_shows_the_change_and_its_agent(editor: Watched, reviews: Reviews, file: Path) -> None:
     task = propose(reviews, file)
     proposal = await shown(editor)
     assert (proposal.agent, proposal.title, proposal.path) == ("Claude Code", "tab", str(file))
@@ -83,7 +83,7 @@ async def test_the_person_sees_the_change_and_whose_it_is(editor: Watched, revie
 
 
 @pytest.mark.parametrize("linked", ["the file", "its directory"])
-async def test_a_path_that_leads_through_a_link_is_reported_with_its_target(
+async def test_a_path_through_a_link_is_shown_with_its_target(
     editor: Watched, reviews: Reviews, tmp_path: Path, linked: str
 ) -> None:
     elsewhere = tmp_path.resolve() / "else\nwhere"
@@ -163,7 +163,7 @@ async def test_a_new_file_is_compared_with_nothing(editor: Watched, reviews: Rev
 # withdrawn
 
 
-async def test_close_takes_the_view_away_and_answers_the_call(editor: Watched, reviews: Reviews, file: Path) -> None:
+async def test_close_removes_the_view_and_answers_the_call(editor: Watched, reviews: Reviews, file: Path) -> None:
     task = propose(reviews, file)
     proposal = await shown(editor)
     reviews.withdraw("claude", "tab", IN_ITS_DIALOG)
@@ -172,9 +172,7 @@ async def test_close_takes_the_view_away_and_answers_the_call(editor: Watched, r
     reviews.decided(Decided(proposal.id, Accepted(PROPOSED)))
 
 
-async def test_close_knows_only_the_agents_own_proposals_by_their_name(
-    editor: Watched, reviews: Reviews, file: Path
-) -> None:
+async def test_close_only_finds_the_agents_own_proposals_by_name(editor: Watched, reviews: Reviews, file: Path) -> None:
     task = propose(reviews, file)
     await shown(editor)
     reviews.withdraw("claude", "another tab", IN_ITS_DIALOG)
@@ -187,7 +185,7 @@ async def test_close_knows_only_the_agents_own_proposals_by_their_name(
     await task
 
 
-async def test_close_right_behind_the_question_finds_it(editor: Watched, reviews: Reviews, file: Path) -> None:
+async def test_close_right_after_the_proposal_withdraws_it(editor: Watched, reviews: Reviews, file: Path) -> None:
     """The user said yes in the terminal while the file was still being read."""
     task = propose(reviews, file)
     await asyncio.sleep(0)
@@ -327,9 +325,10 @@ async def test_an_unwritten_proposal_delays_the_next_one_only_briefly(
 
 
 @pytest.mark.parametrize("turns", range(6))
-async def test_an_agent_that_goes_takes_its_view_along_whenever_it_goes(
+async def test_a_canceled_proposal_closes_its_view_at_any_moment(
     editor: Watched, reviews: Reviews, file: Path, turns: int
 ) -> None:
+    """A proposal from another agent stays open."""
     task = propose(reviews, file)
     staying = propose(reviews, file, owner="staying")
     for _ in range(turns):
@@ -346,7 +345,7 @@ async def test_an_agent_that_goes_takes_its_view_along_whenever_it_goes(
     await staying
 
 
-async def test_a_decision_for_an_agent_that_went_goes_nowhere(editor: Watched, reviews: Reviews, file: Path) -> None:
+async def test_a_decision_after_the_agent_left_has_no_effect(editor: Watched, reviews: Reviews, file: Path) -> None:
     task = propose(reviews, file)
     proposal = await shown(editor)
     task.cancel()
@@ -380,7 +379,7 @@ async def test_an_agent_can_open_only_so_many_proposals(editor: Watched, reviews
         ("é" * (FILE_LIMIT // 2 + 1), "16,777,218 bytes"),
     ],
 )
-async def test_a_text_that_no_file_should_hold_is_refused(
+async def test_a_text_that_a_file_cannot_contain_is_refused(
     editor: Watched, reviews: Reviews, file: Path, text: str, why: str
 ) -> None:
     with pytest.raises(UnusableFile, match=why):
@@ -388,7 +387,7 @@ async def test_a_text_that_no_file_should_hold_is_refused(
     assert editor.shown == {}
 
 
-async def test_a_file_that_is_no_text_is_refused(editor: Watched, reviews: Reviews, tmp_path: Path) -> None:
+async def test_a_file_that_is_not_text_is_refused(editor: Watched, reviews: Reviews, tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\x7fELF\0")
     (tmp_path / "latin").write_bytes(b"gr\xf6\xdfe\n")
     with (tmp_path / "large").open("wb") as large:
@@ -400,9 +399,7 @@ async def test_a_file_that_is_no_text_is_refused(editor: Watched, reviews: Revie
     assert reviews.withdraw_all("claude") == 0
 
 
-async def test_an_editor_that_hangs_is_an_error_and_later_it_works_again(
-    editor: Watched, reviews: Reviews, file: Path
-) -> None:
+async def test_an_editor_that_hangs_is_an_error_and_can_recover(editor: Watched, reviews: Reviews, file: Path) -> None:
     editor.hung = True
     with pytest.raises(EditorHung):
         await propose(reviews, file)
@@ -412,7 +409,7 @@ async def test_an_editor_that_hangs_is_an_error_and_later_it_works_again(
     assert await task == Rejected()
 
 
-async def test_a_view_that_came_up_after_all_is_taken_down(editor: Watched, reviews: Reviews, file: Path) -> None:
+async def test_a_view_that_opens_after_the_timeout_is_closed(editor: Watched, reviews: Reviews, file: Path) -> None:
     """The editor shows the proposal, but does not answer in time."""
     show = editor.show
 
@@ -426,9 +423,7 @@ async def test_a_view_that_came_up_after_all_is_taken_down(editor: Watched, revi
     await until(lambda: not editor.shown)
 
 
-async def test_a_decision_made_while_the_editor_still_says_shown_counts(
-    editor: Watched, reviews: Reviews, file: Path
-) -> None:
+async def test_a_decision_counts_even_before_the_show_call_ends(editor: Watched, reviews: Reviews, file: Path) -> None:
     show = editor.show
 
     async def show_slowly(proposal: Proposal) -> None:
@@ -443,9 +438,7 @@ async def test_a_decision_made_while_the_editor_still_says_shown_counts(
 # unsaved work
 
 
-async def test_unsaved_work_elsewhere_in_the_file_is_kept_and_the_person_is_told(
-    editor: Watched, reviews: Reviews, file: Path
-) -> None:
+async def test_unsaved_work_in_other_lines_is_kept_with_a_note(editor: Watched, reviews: Reviews, file: Path) -> None:
     editor.open(str(file))
     editor.type(str(file), TEXT.replace("five", "FIVE, unsaved"))
     task = propose(reviews, file)
@@ -471,7 +464,7 @@ async def test_unsaved_work_on_the_same_line_is_never_overwritten(
     assert file.read_text() == TEXT
 
 
-async def test_the_same_change_on_both_sides_is_no_collision(editor: Watched, reviews: Reviews, file: Path) -> None:
+async def test_the_same_change_on_both_sides_is_not_a_conflict(editor: Watched, reviews: Reviews, file: Path) -> None:
     editor.open(str(file))
     editor.type(str(file), PROPOSED)
     task = propose(reviews, file)
@@ -491,7 +484,7 @@ async def test_the_same_change_on_both_sides_is_no_collision(editor: Watched, re
         ("a\nb\nc\n", "a\nb\nC\n", "A\r\nb\r\nc\r\n", "A\r\nb\r\nC\r\n"),  # the agent changed them
     ],
 )
-async def test_a_merge_keeps_line_ends_mark_and_final_newline(
+async def test_a_merge_keeps_line_ends_bom_and_final_newline(
     editor: Watched, reviews: Reviews, file: Path, disk: str, unsaved: str, proposed: str, merged: str
 ) -> None:
     file.write_bytes(disk.encode())
@@ -506,7 +499,7 @@ async def test_a_merge_keeps_line_ends_mark_and_final_newline(
 # what the agent writes
 
 
-async def test_the_editor_is_told_when_the_agent_has_written_the_accepted_text(
+async def test_the_editor_shows_the_accepted_text_once_it_is_written(
     editor: Watched, reviews: Reviews, file: Path
 ) -> None:
     editor.open(str(file))
@@ -520,7 +513,7 @@ async def test_the_editor_is_told_when_the_agent_has_written_the_accepted_text(
     assert editor.buffers[str(file)].text == "mine\n"
 
 
-async def test_a_file_that_is_half_written_is_not_mistaken_for_the_result(
+async def test_a_partly_written_file_is_not_reported_as_the_result(
     editor: Watched, reviews: Reviews, file: Path
 ) -> None:
     text = "€uro\n" * 1_000
@@ -530,16 +523,15 @@ async def test_a_file_that_is_half_written_is_not_mistaken_for_the_result(
     await task
     data = text.encode()
     with file.open("wb", buffering=0) as slow:
-        for at in range(0, len(data), 700):  # some cuts go through the middle of a character
-            slow.write(data[at : at + 700])
+        for at in range(0, len(data), 701):  # some cuts go through the middle of a character
+            slow.write(data[at : at + 701])
             await asyncio.sleep(0.02)
     await until(lambda: editor.writes)
     assert editor.writes == [(text, proposal.id)]
 
 
-async def test_when_the_agent_wrote_something_else_the_editor_shows_that(
-    editor: Watched, reviews: Reviews, file: Path
-) -> None:
+async def test_the_editor_shows_what_the_agent_wrote_instead(editor: Watched, reviews: Reviews, file: Path) -> None:
+    """The agent has written a text that differs from the one that the user accepted."""
     editor.open(str(file))
     task = propose(reviews, file)
     editor.decide((await shown(editor)).id, Accepted(PROPOSED))
@@ -549,7 +541,7 @@ async def test_when_the_agent_wrote_something_else_the_editor_shows_that(
     assert editor.buffers[str(file)].text == "something else\n"
 
 
-async def test_what_was_decided_in_the_terminal_is_shown_as_well(editor: Watched, reviews: Reviews, file: Path) -> None:
+async def test_a_change_accepted_in_the_terminal_is_shown_too(editor: Watched, reviews: Reviews, file: Path) -> None:
     editor.open(str(file))
     task = propose(reviews, file)
     await shown(editor)
@@ -559,7 +551,7 @@ async def test_what_was_decided_in_the_terminal_is_shown_as_well(editor: Watched
     await until(lambda: editor.buffers[str(file)].text == PROPOSED)
 
 
-async def test_after_a_no_nobody_watches_the_file(editor: Watched, reviews: Reviews, file: Path) -> None:
+async def test_after_a_rejection_the_file_is_not_watched(editor: Watched, reviews: Reviews, file: Path) -> None:
     task = propose(reviews, file)
     editor.decide((await shown(editor)).id, Rejected())
     await task
@@ -577,7 +569,7 @@ async def test_an_agent_that_never_writes_is_not_waited_for_forever(
     assert editor.writes == []
 
 
-async def test_an_editor_that_is_gone_by_then_is_only_logged(
+async def test_an_editor_that_exits_before_the_write_is_only_logged(
     editor: Watched, reviews: Reviews, file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     task = propose(reviews, file)
@@ -593,7 +585,7 @@ async def test_an_editor_that_is_gone_by_then_is_only_logged(
 # code
 
 
-async def test_code_is_shown_as_code_and_the_person_may_change_it(editor: Watched, reviews: Reviews) -> None:
+async def test_code_is_shown_as_code_and_can_be_edited(editor: Watched, reviews: Reviews) -> None:
     task = asyncio.create_task(reviews.review_code("claude", "Claude Code", "print(1)\n"))
     proposal = await shown(editor)
     assert (proposal.kind, proposal.path, proposal.old_text, proposal.new_text) == ("code", "", "", "print(1)\n")
@@ -612,7 +604,7 @@ async def test_code_that_is_rejected_or_withdrawn_is_not_allowed(editor: Watched
     assert await task is None
 
 
-async def test_two_pieces_of_code_are_two_questions(editor: Watched, reviews: Reviews) -> None:
+async def test_two_pieces_of_code_are_reviewed_separately(editor: Watched, reviews: Reviews) -> None:
     tasks = [asyncio.create_task(reviews.review_code("claude", "Claude Code", f"{n}\n")) for n in range(2)]
     await shown(editor, 2)
     for proposal in list(editor.shown.values()):

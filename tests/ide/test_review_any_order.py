@@ -31,7 +31,7 @@ FAILED = "failed"
 
 
 class SlowMemory(MemoryEditor):
-    """An editor that handles one call at a time and takes several turns of the event loop for each. The next
+    """An editor that handles one call at a time and takes at least one turn of the event loop for each. The next
     ``failing`` calls of ``show`` fail, although the view opens.
     """
 

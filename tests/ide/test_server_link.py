@@ -136,9 +136,8 @@ async def decided(task: asyncio.Task[Decision]) -> Decision:
         return await task
 
 
-async def test_what_its_own_agent_proposes_is_announced_once_it_is_shown(
-    bridge: Bridge, server: Server, file: Path
-) -> None:
+async def test_a_shown_proposal_is_announced_to_the_server(bridge: Bridge, server: Server, file: Path) -> None:
+    """The server is also notified when the proposal is withdrawn."""
     task = bridge.propose(file)
     proposal = await bridge.shown()
     said = await server.hears(wire.Proposed)
@@ -184,7 +183,7 @@ async def test_open_proposals_keep_their_ids_at_the_next_server(bridge: Bridge, 
         assert [await decided(task) for task in tasks] == [Rejected(), Rejected()]
 
 
-async def test_unsaved_work_is_in_the_new_text_but_not_the_agents(bridge: Bridge, server: Server, file: Path) -> None:
+async def test_unsaved_work_is_in_new_text_but_not_in_agent_text(bridge: Bridge, server: Server, file: Path) -> None:
     bridge.editor.open(str(file))
     bridge.editor.type(str(file), f"zero\n{TEXT}")
     task = bridge.propose(file)
@@ -194,9 +193,8 @@ async def test_unsaved_work_is_in_the_new_text_but_not_the_agents(bridge: Bridge
     await task
 
 
-async def test_an_agent_that_goes_leaves_its_question_to_its_own_dialog(
-    bridge: Bridge, server: Server, file: Path
-) -> None:
+async def test_a_canceled_call_leaves_its_proposal_undecided(bridge: Bridge, server: Server, file: Path) -> None:
+    """The agent's own dialog can still ask the user."""
     task = bridge.propose(file)
     proposal = await bridge.shown()
     await server.hears(wire.Proposed)
@@ -205,7 +203,7 @@ async def test_an_agent_that_goes_leaves_its_question_to_its_own_dialog(
 
 
 @pytest.mark.parametrize("decision", [Accepted(MINE), Rejected()])
-async def test_the_editors_decision_counts_where_it_is_the_first(
+async def test_the_editors_decision_counts_if_it_is_first(
     bridge: Bridge, server: Server, file: Path, decision: Accepted | Rejected
 ) -> None:
     task = bridge.propose(file)
@@ -228,9 +226,10 @@ async def test_a_decision_that_comes_too_late_does_not_count(bridge: Bridge, ser
 
 
 @pytest.mark.parametrize("fate", ["it hangs", "it goes"])
-async def test_a_server_that_does_not_say_who_was_first_leaves_it_to_the_editor(
+async def test_the_editor_decides_if_the_server_does_not_confirm(
     bridge: Bridge, server: Server, file: Path, fate: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The server hangs or disconnects before it reports whose decision was first."""
     monkeypatch.setattr(server_link, "ACK_SECONDS", 0.1 if fate == "it hangs" else 60.0)
     server.rules = None
     task = bridge.propose(file)
@@ -244,9 +243,10 @@ async def test_a_server_that_does_not_say_who_was_first_leaves_it_to_the_editor(
 
 
 @pytest.mark.parametrize(("text", "decision"), [(MINE, Accepted(MINE)), (None, Rejected())])
-async def test_an_answer_of_a_client_closes_the_view_and_reaches_the_agent(
+async def test_a_clients_decision_reaches_the_agent_and_the_editor(
     bridge: Bridge, server: Server, file: Path, text: str | None, decision: Decision
 ) -> None:
+    """The editor closes its view, and the bridge does not report that to the server."""
     task = bridge.propose(file)
     proposal = await bridge.shown()
     await server.hears(wire.Proposed)
@@ -264,9 +264,10 @@ def offer(file: Path, id: str = "appr_1", text: str = NEW) -> wire.Offer:
 
 
 @pytest.mark.parametrize(("decision", "text"), [(Accepted(MINE), MINE), (Rejected(), None)])
-async def test_the_editor_shows_what_others_propose_and_its_decision_is_told(
+async def test_the_editor_decides_on_proposals_from_the_server(
     bridge: Bridge, server: Server, file: Path, decision: Accepted | Rejected, text: str | None
 ) -> None:
+    """The bridge does not announce such a proposal to the server as its own."""
     server.says(offer(file))
     proposal = await bridge.shown()
     assert (proposal.agent, proposal.path, proposal.old_text, proposal.new_text) == (
@@ -293,7 +294,7 @@ async def test_a_proposal_decided_elsewhere_is_closed_without_a_report(
     assert [said for said in server.heard if isinstance(said, wire.OfferAnswered | wire.OfferDeclined)] == []
 
 
-async def test_what_cannot_be_shown_is_declined(bridge: Bridge, server: Server, file: Path) -> None:
+async def test_a_proposal_that_cannot_be_shown_is_declined(bridge: Bridge, server: Server, file: Path) -> None:
     server.says(offer(file, text="a\0b"))
     assert await server.hears(wire.OfferDeclined) == wire.OfferDeclined("appr_1")
 
@@ -307,7 +308,7 @@ async def test_a_servers_proposals_close_when_it_disconnects(bridge: Bridge, ser
     assert await server.hears(wire.Bridge, 2) == ABOUT
 
 
-async def test_other_folders_and_agents_are_told(bridge: Bridge, server: Server) -> None:
+async def test_changes_of_folders_and_agents_are_reported_once(bridge: Bridge, server: Server) -> None:
     bridge.link.changed()
     bridge.about = wire.Bridge("MemoryEditor", ("/ws", "/more"), ())
     bridge.link.changed()

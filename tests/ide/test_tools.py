@@ -79,13 +79,13 @@ def signature(entry: dict[str, Any]) -> str:
     return f"{entry['name']} {', '.join(shown)}"
 
 
-def test_what_is_offered_is_what_the_official_extension_offers() -> None:
+def test_the_tools_are_those_of_the_official_extension() -> None:
     offered = [signature(entry) for entry in Toolbox(execute_code=True).listing]
     assert " ".join(" ".join(offered).split()) == " ".join(OFFERED.split())
 
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
-def test_every_schema_is_an_object_as_the_official_extension_writes_it(tool: Any) -> None:
+def test_every_schema_has_the_form_of_the_official_extension(tool: Any) -> None:
     entry = tool.entry()
     assert list(entry) == ["name", "description", "inputSchema"]
     schema = entry["inputSchema"]
@@ -96,7 +96,7 @@ def test_every_schema_is_an_object_as_the_official_extension_writes_it(tool: Any
     assert schema["$schema"] == "http://json-schema.org/draft-07/schema#"
 
 
-async def test_the_list_is_what_the_toolbox_holds(rig: ClaudeRig, agent: Agent) -> None:
+async def test_tools_list_returns_the_twelve_tools(rig: ClaudeRig, agent: Agent) -> None:
     agent.say(id="list", method="tools/list")
     assert (await agent.answer("list"))["result"]["tools"] == rig.clients.toolbox.listing
     assert len(rig.clients.toolbox.listing) == 12
@@ -140,9 +140,10 @@ async def test_an_unknown_tool_is_named(agent: Agent, name: str) -> None:
         ("executeCode", {}, "code"),
     ],
 )
-async def test_a_missing_or_mistyped_argument_is_named_and_nothing_happens(
+async def test_a_missing_or_invalid_argument_is_named(
     rig: ClaudeRig, agent: Agent, tool: str, arguments: dict[str, Any], name: str
 ) -> None:
+    """Nothing is opened or shown in the editor."""
     error = (await agent.call(tool, **arguments))["error"]
     assert error["code"] == -32602
     assert error["message"].startswith(f"{name}: ")
@@ -155,7 +156,7 @@ async def test_arguments_that_a_newer_agent_may_send_are_ignored(agent: Agent) -
     assert await agent.texts("close_tab", tab_name="t", path="/a") == ["TAB_CLOSED"]
 
 
-async def test_null_for_what_may_be_left_out_is_the_same_as_leaving_it_out(agent: Agent) -> None:
+async def test_null_for_an_optional_argument_is_like_leaving_it_out(agent: Agent) -> None:
     assert await agent.body("getDiagnostics", uri=None) == []
 
 
@@ -169,9 +170,10 @@ async def test_open_file_in_front(rig: ClaudeRig, agent: Agent, project: Path) -
     assert rig.editor.active == path
 
 
-async def test_open_file_behind_says_what_it_is_and_leaves_the_person_alone(
+async def test_open_file_in_the_background_keeps_the_active_file(
     rig: ClaudeRig, agent: Agent, project: Path, other: Path
 ) -> None:
+    """The answer contains the file's language and its number of lines."""
     (other / "active.txt").write_text("x")
     rig.editor.open(str(other / "active.txt"))
     path = str(project / "main.py")
@@ -180,16 +182,17 @@ async def test_open_file_behind_says_what_it_is_and_leaves_the_person_alone(
     assert rig.editor.active == str(other / "active.txt")
 
 
-async def test_open_file_selects_from_the_one_text_to_the_other(rig: ClaudeRig, agent: Agent, project: Path) -> None:
+async def test_open_file_selects_from_start_text_to_end_text(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     path = str(project / "main.py")
     await agent.call("openFile", filePath=path, startText="import", endText="print", selectToEndOfLine=True)
     assert rig.editor.opened == [OpenRequest(path, True, "import", "print", True)]
     assert (await agent.body("getCurrentSelection"))["text"] == "import os\n\nprint('ü')"
 
 
-async def test_open_file_says_when_the_text_is_not_there_and_opens_all_the_same(
+async def test_open_file_opens_the_file_even_if_the_text_is_missing(
     rig: ClaudeRig, agent: Agent, project: Path
 ) -> None:
+    """The answer reports that the text was not found."""
     path = str(project / "main.py")
     [said] = await agent.texts("openFile", filePath=path, startText="no such text")
     assert said.startswith(f"Opened file: {path} ")
@@ -205,7 +208,9 @@ async def test_a_relative_path_starts_at_the_first_folder(rig: ClaudeRig, agent:
 
 
 @pytest.mark.parametrize("name", ["a b.txt", "100%.txt", "a#b?c.txt", "ü€🌉.txt", "%41.txt", "~", "-rf", "a:b", "a\nb"])
-async def test_any_name_of_a_file_opens_that_file(rig: ClaudeRig, agent: Agent, project: Path, name: str) -> None:
+async def test_a_path_a_uri_and_a_relative_name_open_the_same_file(
+    rig: ClaudeRig, agent: Agent, project: Path, name: str
+) -> None:
     path = project / name
     path.write_text("x\n")
     for spelling in [str(path), path.as_uri(), name]:
@@ -216,9 +221,7 @@ async def test_any_name_of_a_file_opens_that_file(rig: ClaudeRig, agent: Agent, 
     assert uris == [to_uri(str(path))]
 
 
-async def test_what_cannot_be_opened_is_reported_and_nothing_is_opened(
-    rig: ClaudeRig, agent: Agent, project: Path
-) -> None:
+async def test_a_file_that_cannot_be_opened_is_reported(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     (project / "binary").write_bytes(b"\x89PNG\0\0")
     with (project / "large").open("wb") as large:
         large.truncate(FILE_LIMIT + 1)
@@ -262,7 +265,7 @@ async def test_open_diff_answers_only_when_decided(rig: ClaudeRig, agent: Agent,
     assert (project / "main.py").read_text() == "import os\n\nprint('ü')\n"
 
 
-async def test_open_diff_rejected_says_which(rig: ClaudeRig, agent: Agent, project: Path) -> None:
+async def test_a_rejected_diff_is_named_in_the_answer(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     id = agent.ask("openDiff", **diff(project / "main.py", tab="the tab"))
     [proposal] = await rig.proposals()
     rig.editor.decide(proposal, Rejected())
@@ -287,18 +290,15 @@ async def test_open_diff_of_an_empty_text_and_of_a_new_file(rig: ClaudeRig, agen
     assert not (project / "new.txt").exists()
 
 
-async def test_open_diff_of_what_is_no_text_is_a_failure_and_shows_nothing(
-    rig: ClaudeRig, agent: Agent, project: Path
-) -> None:
+async def test_open_diff_of_anything_but_text_fails(rig: ClaudeRig, agent: Agent, project: Path) -> None:
+    """Nothing is shown in the editor."""
     (project / "binary").write_bytes(b"a\0b")
     for arguments in [diff("binary"), diff("."), diff("main.py", "a\0b"), diff("main.py", "\ud800"), diff("")]:
         assert failure(await agent.call("openDiff", **arguments))
     assert rig.editor.shown == {}
 
 
-async def test_open_diff_over_unsaved_work_on_the_same_line_is_a_failure(
-    rig: ClaudeRig, agent: Agent, project: Path
-) -> None:
+async def test_open_diff_on_a_line_with_unsaved_work_fails(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     path = project / "main.py"
     rig.editor.open(str(path))
     rig.editor.type(str(path), "import sys\n\nprint('ü')\n")
@@ -307,9 +307,8 @@ async def test_open_diff_over_unsaved_work_on_the_same_line_is_a_failure(
     assert rig.editor.shown == {}
 
 
-async def test_close_tab_of_an_unknown_name_is_no_error_and_closes_nothing(
-    rig: ClaudeRig, agent: Agent, project: Path
-) -> None:
+async def test_close_tab_with_an_unknown_name_closes_nothing(rig: ClaudeRig, agent: Agent, project: Path) -> None:
+    """The answer is ``TAB_CLOSED``, even for the name of a file that is open."""
     path = str(project / "main.py")
     await agent.call("openFile", filePath=path)
     for name in ["main.py", path, "no such tab", ""]:
@@ -351,9 +350,7 @@ async def test_selections(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     assert await agent.body("getLatestSelection") == expected
 
 
-async def test_a_selection_with_undecodable_bytes_is_reported_as_far_as_it_can_be(
-    rig: ClaudeRig, agent: Agent, project: Path
-) -> None:
+async def test_undecodable_bytes_in_a_selection_are_replaced(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     path = str(project / "main.py")
     rig.editor.open(path)
     rig.editor.type(path, "gr\udcfc\udcdfe\n")
@@ -451,17 +448,19 @@ async def test_diagnostics(rig: ClaudeRig, agent: Agent, project: Path) -> None:
         },
     ]
     assert await agent.body("getDiagnostics") == [{"uri": f"file://{path}", "diagnostics": listed}]
-    # The path is returned exactly as the agent wrote it, so that the agent recognizes the file: the real CLI encodes nothing.
+    # ``uri`` is returned exactly as the agent wrote it, so that the agent recognizes the file: the real CLI does not
+    # percent-encode its URIs.
     for spelling in [f"file://{path}", (project / "main.py").as_uri(), path, "main.py"]:
         assert await agent.body("getDiagnostics", uri=spelling) == [{"uri": spelling, "diagnostics": listed}]
 
 
-async def test_a_file_without_problems_or_that_is_not_there_has_an_empty_list(agent: Agent, project: Path) -> None:
+async def test_a_file_without_problems_has_an_empty_list(agent: Agent, project: Path) -> None:
+    """The same applies to a file that does not exist."""
     for uri in [f"file://{project}/main.py", f"file://{project}/missing.py", "missing.py"]:
         assert await agent.body("getDiagnostics", uri=uri) == [{"uri": uri, "diagnostics": []}]
 
 
-async def test_diagnostics_of_what_is_no_file_are_a_failure(agent: Agent) -> None:
+async def test_diagnostics_fail_for_a_uri_that_is_not_a_file(agent: Agent) -> None:
     assert "not a file: URI" in failure(await agent.call("getDiagnostics", uri="untitled://Untitled-1"))
 
 
@@ -486,7 +485,7 @@ async def test_a_hung_editor_is_a_failure_of_that_call_alone(rig: ClaudeRig, age
 # executeCode
 
 
-async def test_code_is_not_offered_unless_the_person_opted_in(project: Path) -> None:
+async def test_execute_code_is_not_offered_unless_it_is_turned_on(project: Path) -> None:
     async with ClaudeRig(project) as rig:
         agent = rig.agent()
         assert "executeCode" not in [entry["name"] for entry in rig.clients.toolbox.listing]
@@ -503,13 +502,11 @@ async def run_code(rig: ClaudeRig, agent: Agent, code: str, decision: Accepted |
     return said
 
 
-async def test_code_runs_in_the_first_folder_after_the_person_said_yes(
-    rig: ClaudeRig, agent: Agent, project: Path
-) -> None:
+async def test_code_runs_in_the_first_folder_once_it_is_accepted(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     assert await run_code(rig, agent, "import os; print(os.getcwd())") == f"{project}\n"
 
 
-async def test_every_piece_of_code_is_asked_about(rig: ClaudeRig, agent: Agent, project: Path) -> None:
+async def test_rejected_code_does_not_run_even_after_accepted_code(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     await run_code(rig, agent, "print(1)")
     said = await run_code(rig, agent, "open('made', 'w')", Rejected())
     assert said == "The user did not allow this code to run."
@@ -520,15 +517,16 @@ async def test_code_edited_by_the_user_is_what_runs(rig: ClaudeRig, agent: Agent
     assert await run_code(rig, agent, "print('theirs')", Accepted("print('mine')")) == "mine\n"
 
 
-async def test_code_that_fails_says_how(rig: ClaudeRig, agent: Agent) -> None:
+async def test_failed_code_reports_its_exit_code_and_errors(rig: ClaudeRig, agent: Agent) -> None:
     said = await run_code(rig, agent, "print('before', flush=True); raise SystemExit(3)")
     assert said == "before\n\n[exit code 3]"
     assert "ZeroDivisionError" in await run_code(rig, agent, "1/0")
 
 
-async def test_code_that_prints_without_end_is_cut_and_costs_bounded_memory(
+async def test_the_output_of_code_is_cut_at_the_limit(
     rig: ClaudeRig, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The answer ends with the number of bytes that were left out."""
     monkeypatch.setattr(tool_context, "CODE_OUTPUT_LIMIT", 10)
     assert await run_code(rig, agent, "print('0123456789abc')") == "0123456789\n[4 more bytes]"
 
@@ -543,7 +541,7 @@ async def test_code_that_does_not_end_is_ended_with_all_it_started(
     assert time.monotonic() - before < 4
 
 
-async def test_code_of_an_agent_that_goes_is_ended(rig: ClaudeRig, agent: Agent, project: Path) -> None:
+async def test_code_is_ended_when_its_agent_disconnects(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     agent.ask("executeCode", code="import time; open('running', 'w').close(); time.sleep(60)")
     [proposal] = await rig.proposals()
     rig.editor.decide(proposal, Accepted(rig.editor.shown[proposal].new_text))
@@ -552,7 +550,7 @@ async def test_code_of_an_agent_that_goes_is_ended(rig: ClaudeRig, agent: Agent,
     await until(lambda: not agent.peer._calls)
 
 
-async def test_code_in_a_folder_that_is_gone_does_not_run(rig: ClaudeRig, agent: Agent, tmp_path: Path) -> None:
+async def test_code_does_not_run_in_a_missing_folder(rig: ClaudeRig, agent: Agent, tmp_path: Path) -> None:
     rig.workspace.folders = (str(tmp_path / "gone"),)
     id = agent.ask("executeCode", code="print(1)")
     [proposal] = await rig.proposals()

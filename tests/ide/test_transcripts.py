@@ -2,7 +2,7 @@
 
 What the user did and what the editor knew are derived from the lines that the bridge sent: where it sent FILE_SAVED,
 the user had accepted the change. To record the sessions again:
-``DRAWBRIDGE_TEST_RECORD=tests/transcripts/claude-ide pytest tests/e2e``.
+``DRAWBRIDGE_TEST_RECORD=tests/transcripts/claude-ide pytest -m "not slow" tests/e2e/claude``.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def bench(project: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
-    monkeypatch.setattr(claude, "LISTENS_AFTER_SECONDS", 0.01)  # this client handles notifications at once
+    monkeypatch.setattr(claude, "LISTENS_AFTER_SECONDS", 0.01)  # this client drops no notifications
     launched = Launched(settings.load("ide", IdeSettings, {"folder": str(project)}))
     editor = MemoryEditor([str(project)])
     bridge = Bridge(launched, editor, [str(project)], asyncio.Event())

@@ -1,4 +1,5 @@
-"""If a connected agent writes a file without a proposal, the editor reloads it and shows why no diff opened."""
+"""If a connected agent writes an open file without a proposal, the editor shows why no diff opened. It reloads the
+file, unless the file has unsaved changes."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ async def write_unasked(rig: ClaudeRig, path: Path, text: str, agent: Agent | No
     path.write_text(text)
 
 
-async def test_it_is_reloaded_and_reported_once(tmp_path: Path) -> None:
+async def test_an_unproposed_write_is_reloaded_and_reported_once(tmp_path: Path) -> None:
     path = tmp_path / "app.py"
     path.write_text(OLD)
     async with ClaudeRig(tmp_path) as rig:
@@ -41,7 +42,7 @@ async def test_it_is_reloaded_and_reported_once(tmp_path: Path) -> None:
         assert len(rig.editor.told) == 1
 
 
-async def test_unsaved_work_stays(tmp_path: Path) -> None:
+async def test_unsaved_changes_are_not_overwritten_by_a_reload(tmp_path: Path) -> None:
     path = tmp_path / "app.py"
     path.write_text(OLD)
     async with ClaudeRig(tmp_path) as rig:
@@ -102,7 +103,7 @@ async def test_a_write_after_a_rejection_is_reported(tmp_path: Path, answer: str
         assert rig.editor.buffers[str(path)].text == NEW
 
 
-async def test_a_rejection_leaves_the_next_proposal_alone(tmp_path: Path) -> None:
+async def test_a_rejection_does_not_affect_the_next_proposal(tmp_path: Path) -> None:
     """Two agents propose changes to one file: the first is rejected, the second is accepted and written."""
     path = tmp_path / "app.py"
     path.write_text(OLD)
@@ -142,7 +143,7 @@ async def test_a_proposal_ends_the_warning(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("uri", ["", 5, None, "file:///", "\0"])
-async def test_odd_paths_do_no_harm(tmp_path: Path, uri: object) -> None:
+async def test_invalid_paths_are_harmless(tmp_path: Path, uri: object) -> None:
     async with ClaudeRig(tmp_path) as rig:
         agent = rig.agent()
         agent.ask("getDiagnostics", uri=uri)

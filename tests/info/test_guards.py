@@ -80,7 +80,7 @@ async def test_a_guard_that_setup_installed_answers(folder: Path, agent: str, sc
     assert "answers in" in "".join(shown)
 
 
-async def test_a_project_and_a_person_may_both_have_it(folder: Path) -> None:
+async def test_project_and_user_settings_may_both_have_a_guard(folder: Path) -> None:
     await set_up("claude")
     await set_up("claude", "--scope", "project")
     found = [guard for guard in (await report(folder))["guard"] if guard["agent"] == "claude"]
@@ -157,9 +157,10 @@ async def test_a_guard_that_cannot_run_is_reported_loudly(folder: Path, breaks: 
         ("gemini", ".gemini/settings.json", {"hooksConfig": {"disabled": ["drawbridge"]}}),
     ],
 )
-async def test_a_switch_in_any_settings_file_that_turns_it_off_is_found(
+async def test_hooks_turned_off_in_any_settings_file_are_reported(
     folder: Path, agent: str, file: str, key: dict[str, Any]
 ) -> None:
+    """The problem names the switch and the file."""
     await set_up(agent)
     add(folder / file, **key)
     found = (await guards(folder, code=3))[agent]
@@ -168,13 +169,13 @@ async def test_a_switch_in_any_settings_file_that_turns_it_off_is_found(
     assert str(folder / file) in found["problem"]
 
 
-async def test_codex_can_be_told_to_run_no_hooks(folder: Path) -> None:
+async def test_hooks_turned_off_for_codex_are_reported(folder: Path) -> None:
     await set_up("codex")
     (Path.home() / ".codex/config.toml").write_text("[features]\nhooks = false\n")
     assert "features.hooks" in (await guards(folder, code=3))["codex"]["problem"]
 
 
-async def test_settings_that_are_not_valid_are_named_with_line_and_column(folder: Path) -> None:
+async def test_invalid_settings_are_reported_with_line_and_column(folder: Path) -> None:
     (Path.home() / ".gemini").mkdir()
     (Path.home() / ".gemini/settings.json").write_text('{\n  // fine here\n  "a": }')
     (Path.home() / ".claude").mkdir()
@@ -202,7 +203,7 @@ async def test_settings_without_valid_hooks_are_ignored(folder: Path) -> None:
         assert (await guards(folder))["claude"]["state"] == "absent"
 
 
-async def test_a_guard_of_an_older_version_is_asked_to_be_renewed(folder: Path) -> None:
+async def test_a_guard_from_a_different_version_is_reported(folder: Path) -> None:
     await set_up("claude")
     change(Path.home() / ".claude/settings.json", lambda settings: settings["hooks"].pop("FileChanged"))
     said = await report(folder, code=3)
@@ -210,7 +211,7 @@ async def test_a_guard_of_an_older_version_is_asked_to_be_renewed(folder: Path) 
     assert "a different version" in section(await screen(folder, code=3), "Guard")[0]
 
 
-async def test_a_projects_own_words_are_never_run(folder: Path) -> None:
+async def test_commands_from_a_projects_settings_are_never_run(folder: Path) -> None:
     """A user who runs this command in a project has not said that they trust that project."""
     await set_up("claude")
     trap = folder / "drawbridge/guard/claude.py"
@@ -243,7 +244,7 @@ async def test_a_projects_own_words_are_never_run(folder: Path) -> None:
         ({"settings.json": "auto", "settings.local.json": "default"}, ("default", True)),
     ],
 )
-async def test_whether_claude_asks_is_what_its_nearest_settings_say(
+async def test_the_nearest_settings_decide_whether_claude_asks(
     folder: Path, modes: dict[str, str], expected: tuple[str, bool]
 ) -> None:
     for place, mode in modes.items():
@@ -274,7 +275,7 @@ class TestFailures:
         state.log(for_guard(HookSettings()), os.environb, "Edit: /s.sock is waiting at a prompt (unknown = allow)")
         assert (await report(folder))["problems"] == []
 
-    async def test_the_log_is_looked_for_where_the_settings_have_it(
+    async def test_the_log_is_read_from_the_configured_path(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         monkeypatch.setenv("DRAWBRIDGE_HOOK_LOG_FILE", str(tmp_path / "log"))

@@ -67,7 +67,9 @@ async def report(*arguments: str | Path, code: int = 0, **variables: str) -> dic
 
 
 async def screen(*arguments: str | Path, code: int = 0, **variables: str) -> str:
-    """The output of ``drawbridge info`` when it is redirected, so that no line is cut. ``code`` is the expected exit code."""
+    """The output of ``drawbridge info`` when it is redirected, so that no line is cut. ``code`` is the expected exit
+    code.
+    """
     ended, output, errors = await run("info", *arguments, **variables)
     assert (ended, errors) == (code, "")
     assert "\x1b" not in output
@@ -128,7 +130,7 @@ async def edits(person: Person, path: Path, text: str = "") -> None:
 # Editors
 
 
-async def test_every_neovim_with_its_open_files(nvim: Path, folder: Path) -> None:
+async def test_each_neovim_is_listed_with_its_open_files(nvim: Path, folder: Path) -> None:
     for name in ("kept.txt", "typed in.txt", "current.txt"):
         (folder / name).write_text("one\n")
     async with started(cwd=folder) as neovim:
@@ -163,7 +165,7 @@ async def test_every_neovim_with_its_open_files(nvim: Path, folder: Path) -> Non
     ]
 
 
-async def test_an_ordinary_neovim_counts_and_one_elsewhere_is_last(
+async def test_any_neovim_is_listed_and_one_elsewhere_comes_last(
     nvim: Path, folder: Path, tmp_path: Path, sockets: Path
 ) -> None:
     (tmp_path / "other").mkdir()
@@ -197,7 +199,7 @@ async def test_two_sockets_of_one_editor_are_one_editor(folder: Path, sockets: P
     assert [editor["sockets"] for editor in said["editors"]] == [[f"{sockets}/nvim.1.0", f"{sockets}/nvim.1.1"]]
 
 
-async def test_vs_code_with_a_selection_of_states(folder: Path) -> None:
+async def test_vs_code_is_shown_with_the_states_of_its_files(folder: Path) -> None:
     a, b = str(folder / "a.py"), str(folder / "b.py")
 
     def answer(params: dict[str, Any]) -> dict[str, Any]:
@@ -228,7 +230,7 @@ async def test_vs_code_with_a_selection_of_states(folder: Path) -> None:
 # Sockets
 
 
-async def test_an_editor_that_does_not_answer_is_silent_and_never_waited_for_long(folder: Path) -> None:
+async def test_an_editor_that_does_not_answer_is_shown_as_silent(folder: Path) -> None:
     path = f"{launcher.socket_prefix(str(folder))}{os.getpid()}.sock"
     with mute(path):
         said = await report(folder, DRAWBRIDGE_HOOK_DEADLINE="50")
@@ -239,7 +241,7 @@ async def test_an_editor_that_does_not_answer_is_silent_and_never_waited_for_lon
 
 
 async def test_a_silent_editor_is_waited_for_only_once(folder: Path) -> None:
-    """The report asks the editors twice. Waiting again for one that is silent would double the time that it takes."""
+    """The report asks the editors twice. Waiting again for a silent one would double the time that the report takes."""
     prefix = launcher.socket_prefix(str(folder))
     answer = {"editor": "VS Code", "pid": os.getpid(), "folders": [str(folder)], "open": [str(folder / "a.txt")]}
     answer["files"] = [{"name": str(folder / "a.txt"), "modified": False, "current": True}]
@@ -258,7 +260,7 @@ async def test_a_silent_editor_is_waited_for_only_once(folder: Path) -> None:
     assert editor["files"] == [{"name": str(folder / "a.txt"), "modified": False, "current": True}]
 
 
-async def test_a_neovim_at_a_prompt_says_why_it_is_silent(nvim: Path, folder: Path) -> None:
+async def test_a_neovim_waiting_at_a_prompt_is_shown_with_the_reason(nvim: Path, folder: Path) -> None:
     async with started(cwd=folder) as neovim:
         await neovim.person.call("nvim_ui_attach", 80, 24, {})
         await neovim.person.call("nvim_input", ":echo 1 | echo 2<CR>")
@@ -276,7 +278,7 @@ async def test_an_editor_that_answers_nonsense_is_silent(folder: Path, nonsense:
     assert [(entry["state"], entry["problem"]) for entry in said["sockets"]] == [("silent", "sent an invalid answer")]
 
 
-async def test_only_what_a_dead_editor_left_is_swept(folder: Path, sockets: Path) -> None:
+async def test_only_sockets_of_ended_editors_are_removed(folder: Path, sockets: Path) -> None:
     prefix = launcher.socket_prefix(str(folder))
     left = [
         dead(f"{prefix}{gone_pid()}.sock"),
@@ -303,7 +305,7 @@ async def test_a_file_with_the_name_of_a_socket_is_not_ours(folder: Path) -> Non
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a socket away")
-async def test_another_users_socket_is_not_ours_and_nobody_speaks_to_it(folder: Path) -> None:
+async def test_another_users_socket_is_not_ours_and_is_left_alone(folder: Path) -> None:
     path = f"{launcher.socket_prefix(str(folder))}4711.sock"
     with mute(path):
         os.lchown(path, 65_534, -1)
@@ -314,9 +316,10 @@ async def test_another_users_socket_is_not_ours_and_nobody_speaks_to_it(folder: 
     assert os.path.exists(path)
 
 
-async def test_editors_where_the_guard_does_not_look_are_a_thing_to_mend(
+async def test_an_editor_outside_the_guards_directories_is_a_problem(
     folder: Path, tmp_path: Path, sockets: Path
 ) -> None:
+    """The report shows the setting that makes the guard find the editor."""
     with mute(f"{launcher.socket_prefix(str(folder))}4711.sock"):
         said = await report(folder, code=3, DRAWBRIDGE_HOOK_SOCKET_DIR=str(tmp_path))
         shown = await screen(folder, code=3, DRAWBRIDGE_HOOK_SOCKET_DIR=str(tmp_path))
@@ -324,7 +327,7 @@ async def test_editors_where_the_guard_does_not_look_are_a_thing_to_mend(
     assert f'socket_dir = ["{sockets}"]' in " ".join(shown.split())
 
 
-async def test_the_names_that_sockets_here_would_have_are_reported(folder: Path, tmp_path: Path) -> None:
+async def test_the_expected_socket_names_are_reported(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(folder)
     said = await report(tmp_path / "link")
     prefix = launcher.socket_prefix(str(folder))
@@ -335,7 +338,7 @@ async def test_the_names_that_sockets_here_would_have_are_reported(folder: Path,
 # Bridges
 
 
-async def test_a_bridge_with_both_its_files_and_without_its_token(folder: Path) -> None:
+async def test_a_bridge_is_listed_with_its_files_but_not_its_token(folder: Path) -> None:
     async with bridge("--folder", folder) as running:
         ended, output, _ = await run("info", "--json", folder)
         shown = section(await screen(folder), "IDE bridges")
@@ -398,7 +401,7 @@ async def test_an_ended_bridge_is_stale_even_if_its_port_is_in_use(folder: Path)
 # Agent servers
 
 
-async def test_a_running_server_is_shown_wherever_its_data_is(folder: Path, tmp_path: Path) -> None:
+async def test_a_running_server_with_any_data_directory_is_shown(folder: Path, tmp_path: Path) -> None:
     async with serving(tmp_path / "data") as server:
         (found,) = (await report(folder))["servers"]
         assert found == {
@@ -434,7 +437,7 @@ async def test_a_killed_server_is_not_shown(folder: Path, tmp_path: Path) -> Non
 # The screen
 
 
-async def test_an_empty_world_says_what_to_do(folder: Path) -> None:
+async def test_an_empty_report_shows_what_to_run(folder: Path) -> None:
     shown = await screen(folder)
     assert shown.startswith(f"Drawbridge  {folder}\n\nEditors\n  ○ none")
     for title, hint in {
@@ -446,7 +449,7 @@ async def test_an_empty_world_says_what_to_do(folder: Path) -> None:
     assert "To fix" not in shown
 
 
-async def test_names_from_elsewhere_cannot_drive_the_terminal(folder: Path) -> None:
+async def test_control_characters_in_names_are_escaped(folder: Path) -> None:
     name = "a\x1b]0;owned\x07\n\u202eb"
     snapshot = {"editor": f"VS {name}", "pid": 1, "folders": [f"/{name}"], "open": [], "unsaved": []}
     async with vscode(f"{launcher.socket_prefix(str(folder))}vscode-1.sock", snapshot):
@@ -464,7 +467,7 @@ async def test_a_terminal_without_unicode_gets_ascii(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("colorless", [False, pytest.param(True, marks=pytest.mark.thorough)])
-def test_on_eighty_columns_no_line_is_too_long_and_colour_is_a_choice(folder: Path, colorless: bool) -> None:
+def test_output_fits_80_columns_and_respects_no_color(folder: Path, colorless: bool) -> None:
     deep = folder / ("directory-with-quite-a-name/" * 4) / "ein-日本語のファイル.txt"
     lock_file(2, pid=1, workspaceFolders=[str(deep)] * 3, ideName="An IDE of some renown")
     short_name = {

@@ -1,6 +1,6 @@
 """A real Neovim with a screen of 80 x 24 cells, controlled through pipes, for tests of what the plugin shows the user.
 
-The rig attaches as the user interface, so Neovim asks for "Press ENTER" as it would on a terminal.
+The rig attaches as the user interface, so Neovim shows "Press ENTER" as it would in a terminal.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Neovim:
         self._selector.register(process.stdout, selectors.EVENT_READ)
 
     def call(self, method: str, *params: object) -> Any:
-        """Calls an API function and returns its result. Raises ``NeovimError``, or ``TimeoutError`` if there is no
-        answer."""
+        """Calls an API function and returns its result. Raises ``NeovimError`` if the call fails, or ``TimeoutError``
+        if there is no answer within ``PATIENCE`` seconds."""
         id, data = self._wire.request(method, params)
         self._stdin.write(data)
         self._stdin.flush()

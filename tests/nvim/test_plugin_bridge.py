@@ -53,13 +53,13 @@ class TestStarting:
         editor.says(":DrawbridgeStart: the bridge is already running (listening)")
         assert [bridge["argv"][:3] for bridge in starts()] == [["ide", "--nvim", "stdio"]]
 
-    def test_setup_in_the_configuration_starts_it_once_neovim_has_started(self) -> None:
+    def test_setup_in_a_config_starts_the_bridge_after_startup(self) -> None:
         init = f"require('drawbridge').setup({bridge_options()}); early = require('drawbridge').status().state"
         with neovim(programs.nvim(), init=init) as editor:
             wait_for_state(editor, "listening")
             assert editor.lua("return early") == "stopped"
 
-    def test_without_auto_start_it_waits_for_the_command(self, editor: Neovim) -> None:
+    def test_without_auto_start_only_the_command_starts_the_bridge(self, editor: Neovim) -> None:
         assert editor.setup(bridge_options(more="auto_start = false"))
         assert editor.status()["state"] == "stopped"
         editor.command("DrawbridgeStart")
@@ -87,7 +87,8 @@ class TestStarting:
         assert starts()[0]["argv"] == ["ide", "--nvim", "stdio"]
         assert starts()[0]["environment"].keys() <= os.environ.keys()
 
-    def test_a_switch_that_is_off_wins_over_the_bridges_settings_file(self, editor: Neovim) -> None:
+    def test_options_that_are_false_are_passed_to_the_bridge(self, editor: Neovim) -> None:
+        """Otherwise, the bridge's settings file could turn them on."""
         start(editor, more="server = { execute_code = false, single_client = false, context = true }")
         environment = starts()[0]["environment"]
         assert environment["DRAWBRIDGE_EXECUTE_CODE"] == "false"
@@ -123,14 +124,14 @@ def plugin_alone(editor: Neovim, folder: Path, installer: str) -> None:
 
 
 class TestWithoutThePythonSide:
-    def test_a_command_that_is_not_there_is_reported_once(self, editor: Neovim) -> None:
+    def test_a_missing_command_is_reported_once(self, editor: Neovim) -> None:
         assert editor.setup("{ command = '/nowhere/drawbridge' }")
         editor.says("drawbridge: command: /nowhere/drawbridge can't be run")
         assert editor.status()["state"] == "failed"
         editor.command("DrawbridgeStart")
         editor.says(":DrawbridgeStart: command: /nowhere/drawbridge can't be run")
 
-    def test_a_missing_python_half_shows_what_to_run(self, editor: Neovim, tmp_path: Path) -> None:
+    def test_a_missing_python_side_shows_what_to_run(self, editor: Neovim, tmp_path: Path) -> None:
         plugin_alone(editor, tmp_path, "")
         assert editor.setup("{}")
         editor.says("drawbridge: the bridge is not installed (:DrawbridgeInstall)")
@@ -168,7 +169,7 @@ class TestWithoutThePythonSide:
         editor.command("DrawbridgeInstall")
         editor.says(":DrawbridgeInstall: not installed: needs Python 3.11")
 
-    def test_a_bridge_that_is_asked_for_the_impossible_is_not_tried_again(self, editor: Neovim) -> None:
+    def test_a_bridge_that_refuses_its_options_is_not_restarted(self, editor: Neovim) -> None:
         editor.setup(bridge_options("refuses"))
         editor.says("drawbridge: bridge not started: --port must be")
         assert editor.status()["state"] == "failed"
@@ -190,7 +191,8 @@ class TestDying:
         assert editor.messages == [], "what mends itself is no news"
 
     @pytest.mark.thorough
-    def test_a_bridge_that_dies_again_and_again_is_given_up_until_it_is_started_again(self, newest: Neovim) -> None:
+    def test_a_bridge_that_keeps_exiting_is_not_restarted_forever(self, newest: Neovim) -> None:
+        """It is started six times at most. After that, ``:DrawbridgeStart`` starts it again."""
         assert newest.setup(bridge_options("dies"))
         newest.says("drawbridge: the bridge keeps exiting: the chains broke")
         assert newest.status()["state"] == "failed"
@@ -200,7 +202,7 @@ class TestDying:
         newest.command("DrawbridgeStart")
         newest.says(":DrawbridgeStart: the bridge listens on port")
 
-    def test_its_last_lines_are_in_the_log(self, editor: Neovim) -> None:
+    def test_the_bridges_last_output_is_in_the_log(self, editor: Neovim) -> None:
         editor.setup(bridge_options("refuses"))
         editor.says("drawbridge: bridge not started")
         editor.command("DrawbridgeLog")
@@ -212,7 +214,7 @@ class TestDying:
 
 
 class TestStopping:
-    def test_stop_ends_it_and_it_stays_ended(self, editor: Neovim) -> None:
+    def test_a_stopped_bridge_is_not_restarted(self, editor: Neovim) -> None:
         start(editor)
         lock = Path(editor.status()["lock_file"])
         editor.command("DrawbridgeStop")
@@ -222,7 +224,7 @@ class TestStopping:
         assert not editor.lua("return require('drawbridge.link').attached()")
         assert len(starts()) == 1
 
-    def test_stopping_what_does_not_run_says_so(self, editor: Neovim) -> None:
+    def test_stopping_without_a_running_bridge_is_reported(self, editor: Neovim) -> None:
         editor.command("DrawbridgeStop")
         editor.says(":DrawbridgeStop: the bridge is not running")
 
@@ -250,7 +252,8 @@ class TestStopping:
         editor.command("DrawbridgeRestart")
         editor.says(":DrawbridgeRestart: the bridge listens on port 41998")
 
-    def test_a_bridge_that_does_not_listen_to_its_stdin_is_ended_by_a_signal(self, newest: Neovim) -> None:
+    def test_stop_ends_a_bridge_that_ignores_its_closed_stdin(self, newest: Neovim) -> None:
+        """The plugin ends it with a signal."""
         start(newest, "deaf")
         pid = starts()[0]["pid"]
         newest.command("DrawbridgeStop")
@@ -295,7 +298,7 @@ class TestLeaving:
         assert any(took() < 1.9 for _ in range(3)), "Neovim's own patience with a child is 2 seconds"
 
     @pytest.mark.parametrize("nvim", programs.each_nvim())
-    def test_a_killed_neovim_takes_the_bridge_along(self, nvim: Path) -> None:
+    def test_the_bridge_ends_when_neovim_is_killed(self, nvim: Path) -> None:
         with neovim(nvim) as editor:
             start(editor)
             pid = starts()[0]["pid"]
@@ -310,7 +313,7 @@ class TestTheRealOne:
     def lock(editor: Neovim) -> dict[str, object]:
         return dict(json.loads(Path(editor.status()["lock_file"]).read_text()))
 
-    def test_it_is_found_and_comes_back_as_the_same_one(self, editor: Neovim, tmp_path: Path) -> None:
+    def test_the_real_bridge_is_found_and_restarted_with_its_port(self, editor: Neovim, tmp_path: Path) -> None:
         editor.lua("vim.cmd('cd ' .. ...)", str(tmp_path))
         assert editor.setup("{}")
         wait_until_attached(editor)
@@ -327,7 +330,7 @@ class TestTheRealOne:
         assert self.lock(editor)["authToken"] == lock["authToken"]
         assert editor.messages == []
 
-    def test_stop_takes_the_lock_file_along(self, editor: Neovim) -> None:
+    def test_stop_removes_the_lock_file(self, editor: Neovim) -> None:
         assert editor.setup("{}")
         wait_until_attached(editor)
         lock, pid = Path(editor.status()["lock_file"]), editor.status()["pid"]
@@ -337,7 +340,7 @@ class TestTheRealOne:
         wait_until(lambda: not is_alive(pid) and not lock.exists(), "process and lock file are gone")
         assert editor.log[-1].endswith(":DrawbridgeStop: the bridge has stopped"), "it went without a complaint"
 
-    def test_it_takes_every_option_the_plugin_has(self, editor: Neovim, tmp_path: Path) -> None:
+    def test_the_real_bridge_accepts_the_plugins_options(self, editor: Neovim, tmp_path: Path) -> None:
         server = (
             f"{{ port = 42123, workspace = [[{tmp_path}]], agent = 'claude', single_client = false, mention = 'all', "
             f"reject = '1008', log_level = 'warn', log_file = [[{tmp_path}/log]], execute_code = false, context = true, "
@@ -347,6 +350,6 @@ class TestTheRealOne:
         wait_until_attached(editor)
         assert self.lock(editor)["workspaceFolders"] == [str(tmp_path)]
 
-    def test_what_it_refuses_is_reported(self, editor: Neovim) -> None:
+    def test_options_that_the_bridge_refuses_are_reported(self, editor: Neovim) -> None:
         assert editor.setup("{ server = { workspace = '/nowhere' } }")
         editor.says("drawbridge: bridge not started: /nowhere is not a directory")

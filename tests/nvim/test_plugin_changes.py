@@ -45,7 +45,7 @@ for row = place[1], place[1] + vim.fn.winheight(0) - 1 do
 end
 return found
 """
-"""The lines of the window that have a sign, as they are on the screen."""
+"""Returns the lines of the window that have a sign: the first 21 columns of each, as they are on the screen."""
 
 REMOVED = """
 local space, found = vim.api.nvim_get_namespaces().drawbridge_changes, {}
@@ -157,7 +157,7 @@ class Desk:
 
 
 def tells(editor: Neovim, text: str) -> None:
-    """Waits until the log contains a message that is too long for a screen of this size."""
+    """Waits until the log contains ``text``: a screen of this size shows the message only in part."""
     wait_until(lambda: any(text in line for line in editor.log), text, SECONDS)
     assert not editor.is_stuck
 
@@ -220,7 +220,7 @@ async def test_the_changes_of_a_run_are_listed_and_marked(desk: Desk) -> None:
     desk.shows_signs()
 
 
-async def test_decisions_at_the_cursor_reach_the_server_and_the_other_clients(desk: Desk) -> None:
+async def test_decisions_at_the_cursor_reach_the_server_and_clients(desk: Desk) -> None:
     await desk.run(change_poem)
     desk.asks()
     desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
@@ -248,7 +248,8 @@ async def test_decisions_at_the_cursor_reach_the_server_and_the_other_clients(de
 
 
 @pytest.mark.thorough
-async def test_what_is_decided_elsewhere_disappears_and_is_not_decided_twice(desk: Desk) -> None:
+async def test_a_change_decided_elsewhere_cannot_be_decided_again(desk: Desk) -> None:
+    """It disappears from the review in Neovim. After a late decision, the user sees who made the first one."""
     await desk.run(change_poem)
     desk.asks()
     desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
@@ -261,7 +262,7 @@ async def test_what_is_decided_elsewhere_disappears_and_is_not_decided_twice(des
     desk.editor.says("phone made decisions in this review.")
     await desk.decide("keep", second)
     desk.shows_signs("+line 11b")
-    # As if the key had been pressed just before Neovim received that decision.
+    # As if the user had run `:DrawbridgeUndo` just before Neovim received that decision.
     late = {"decision": "undo", "version": "", "hunk": second}
     desk.editor.lua("require('drawbridge.link').send('review_decided', ...)", late)
     desk.editor.says("phone already kept this change.")
@@ -269,7 +270,7 @@ async def test_what_is_decided_elsewhere_disappears_and_is_not_decided_twice(des
 
 
 @pytest.mark.thorough
-async def test_a_change_that_is_another_one_now_is_not_decided(newest: Desk) -> None:
+async def test_a_hunk_whose_lines_have_changed_is_not_undone(newest: Desk) -> None:
     desk = newest
     await desk.run(change_poem)
     desk.asks()
@@ -309,7 +310,8 @@ async def test_unsaved_changes_are_not_lost(newest: Desk) -> None:
     desk.shows_signs("+line 11b")
 
 
-async def test_an_open_file_is_reloaded_after_a_decision_although_the_review_is_not_shown(desk: Desk) -> None:
+async def test_a_change_undone_elsewhere_reloads_the_open_file(desk: Desk) -> None:
+    """This applies even if Neovim does not show the review."""
     await desk.run(change_poem)
     desk.editor.command("checktime")
     desk.shows_lines(*CHANGED.splitlines())
@@ -344,7 +346,7 @@ async def test_a_decision_elsewhere_keeps_unsaved_changes(newest: Desk) -> None:
     assert (desk.directory / "poem.txt").read_text() == CHANGED
 
 
-async def test_a_saved_file_is_looked_at_again(newest: Desk) -> None:
+async def test_saving_a_file_updates_its_review(newest: Desk) -> None:
     desk = newest
     await desk.run(change_poem)
     desk.asks()
@@ -357,7 +359,7 @@ async def test_a_saved_file_is_looked_at_again(newest: Desk) -> None:
 
 
 @pytest.mark.thorough
-async def test_a_person_edits_a_change_and_keeps_it(newest: Desk) -> None:
+async def test_a_user_edits_a_change_and_keeps_it(newest: Desk) -> None:
     desk = newest
     await desk.run(change_poem)
     desk.asks()
@@ -383,7 +385,7 @@ async def test_while_the_agent_works_changes_are_kept_but_not_undone(newest: Des
     desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
     await desk.client.send("execute", {"prompt": "hello"}, desk.project)
     await desk.client.receive("permission_request", patience=SECONDS)
-    # Its proposal opens in its own tab page.
+    # The demo agent's proposal opens in its own tab page.
     desk.editor.wait("return #vim.api.nvim_list_tabpages() == 2")
     desk.editor.lua("vim.cmd('tabfirst')")
     desk.at(3)
@@ -395,7 +397,7 @@ async def test_while_the_agent_works_changes_are_kept_but_not_undone(newest: Des
     assert (desk.directory / "poem.txt").read_text() == CHANGED
 
 
-async def test_a_later_run_adds_its_changes_by_itself(newest: Desk) -> None:
+async def test_a_later_runs_changes_appear_automatically(newest: Desk) -> None:
     desk = newest
     desk.editor.command("DrawbridgeChanges")
     desk.editor.says("Nothing to review in")
@@ -447,7 +449,7 @@ async def test_comments_are_drafts_until_they_are_sent(desk: Desk) -> None:
 
 
 @pytest.mark.thorough
-async def test_a_comment_is_on_what_the_file_contains(newest: Desk) -> None:
+async def test_a_comment_requires_the_lines_as_they_were_shown(newest: Desk) -> None:
     desk = newest
 
     def work(directory: Path) -> None:
@@ -472,7 +474,7 @@ async def test_a_comment_is_on_what_the_file_contains(newest: Desk) -> None:
 
 
 @pytest.mark.thorough
-async def test_what_a_comment_needs_is_reported(newest: Desk) -> None:
+async def test_missing_requirements_of_a_comment_are_reported(newest: Desk) -> None:
     desk = newest
     desk.editor.command("DrawbridgeComment Why?")
     desk.editor.says(":DrawbridgeComment: no changes are shown (:DrawbridgeChanges)")
@@ -519,7 +521,7 @@ async def test_when_the_bridge_stops_nothing_is_shown(newest: Desk) -> None:
 
 
 @pytest.mark.thorough
-async def test_what_is_missing_is_reported(tmp_path: Path) -> None:
+async def test_commands_report_a_missing_bridge_or_review(tmp_path: Path) -> None:
     with neovim(programs.nvim(), cwd=tmp_path) as editor:
         for command in ("DrawbridgeChanges", "DrawbridgeKeep"):
             editor.command(command)
@@ -535,7 +537,7 @@ async def test_what_is_missing_is_reported(tmp_path: Path) -> None:
             tells(editor, "No agent has worked in this directory yet")
 
 
-async def test_keys_and_commands_belong_to_changes_alone(newest: Desk) -> None:
+async def test_keys_and_commands_only_work_on_changes(newest: Desk) -> None:
     desk = newest
     await desk.run(change_poem)
     desk.open("old.txt")

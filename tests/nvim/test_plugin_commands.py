@@ -46,7 +46,7 @@ def statusline(editor: Neovim) -> str:
     return str(editor.lua("return require('drawbridge').statusline()"))
 
 
-class TestSaysWhyNot:
+class TestRefusals:
     @pytest.mark.parametrize(
         ("command", "said"),
         [
@@ -61,7 +61,7 @@ class TestSaysWhyNot:
             ("DrawbridgeStop", ":DrawbridgeStop: the bridge is not running"),
         ],
     )
-    def test_with_nothing_there_each_command_says_so(self, editor: Neovim, command: str, said: str) -> None:
+    def test_a_command_that_cannot_run_reports_why(self, editor: Neovim, command: str, said: str) -> None:
         editor.command(command)
         editor.says(said)
 
@@ -146,7 +146,7 @@ class TestStatus:
         assert " next       :DrawbridgeStart starts it " in shown
         assert not editor.is_stuck
 
-    def test_a_connected_one(self, editor: Neovim) -> None:
+    def test_a_connected_bridge(self, editor: Neovim) -> None:
         connect(editor, "claude-code", "Gemini CLI")
         editor.command("DrawbridgeStatus")
         shown = "\n".join(editor.wait(FLOAT))
@@ -156,7 +156,7 @@ class TestStatus:
         assert "lock file  ~/.claude/ide/" in shown
         assert re.search(r"discovery  \S+/gemini/ide/gemini-ide-server-\d+-\d+\.json", shown)
 
-    def test_the_guard_is_looked_for_meanwhile(self, editor: Neovim) -> None:
+    def test_the_guards_state_is_found_in_the_background(self, editor: Neovim) -> None:
         connect(editor)
         editor.command("DrawbridgeStatus")
         editor.wait(f"{FLOAT_LINES}:find('guard      on for Claude Code, on for Gemini CLI ', 1, true)")
@@ -177,14 +177,14 @@ class TestStatus:
             ({"guard": "nonsense"}, "can't be determined: `drawbridge info` exited with code 0"),
         ],
     )
-    def test_what_is_wrong_with_it_is_reported(self, editor: Neovim, found: dict[str, Any], shown: str) -> None:
+    def test_problems_of_the_guard_are_reported(self, editor: Neovim, found: dict[str, Any], shown: str) -> None:
         (Path(os.environ["TMPDIR"]) / "info.json").write_text(json.dumps(found))
         connect(editor)
         editor.command("DrawbridgeStatus")
         editor.wait(f"{FLOAT_LINES}:find(..., 1, true)", f"guard      {shown}")
 
     @pytest.mark.parametrize("key", ["q", "<Esc>", "<CR>", "<C-w>p"])
-    def test_it_goes_away_and_leaves_the_window_as_it_was(self, editor: Neovim, key: str) -> None:
+    def test_closing_it_leaves_the_window_unchanged(self, editor: Neovim, key: str) -> None:
         editor.keys("jj")
         editor.command("DrawbridgeStatus")
         editor.wait(FLOAT)
@@ -223,7 +223,7 @@ class TestAliases:
         commands = editor.lua("return vim.tbl_keys(vim.api.nvim_get_commands({}))")
         return sorted(name for name in commands if name.startswith("Gemini"))
 
-    def test_setup_makes_them_and_they_do_what_ours_do(self, editor: Neovim) -> None:
+    def test_setup_creates_them_and_they_act_like_our_commands(self, editor: Neovim) -> None:
         connect(editor)
         assert self.aliases(editor) == ["GeminiRestart", "GeminiStatus", "GeminiStop"]
         editor.command("GeminiStatus")
@@ -255,7 +255,7 @@ class TestAliases:
 
 
 class TestStatusline:
-    def test_it_shows_what_a_glance_should_tell(self, editor: Neovim) -> None:
+    def test_it_shows_bridge_agents_and_waiting_proposals(self, editor: Neovim) -> None:
         assert statusline(editor) == ""
         connect(editor)
         assert statusline(editor) == "◇"
@@ -285,12 +285,12 @@ class TestStatusline:
         editor.lua("require('drawbridge').stop()")
         editor.wait(last, "")
 
-    def test_it_loads_nothing_by_itself(self, editor: Neovim) -> None:
+    def test_it_loads_no_other_module(self, editor: Neovim) -> None:
         editor.lua("require('drawbridge').statusline()")
         loaded = editor.lua("return vim.tbl_keys(package.loaded)")
         assert [name for name in loaded if name.startswith("drawbridge")] == ["drawbridge"]
 
-    def test_it_is_never_an_error(self, editor: Neovim) -> None:
+    def test_after_an_error_it_is_empty(self, editor: Neovim) -> None:
         connect(editor, "claude-code")
         editor.lua("require('drawbridge.link').state = function() error('broken') end")
         assert statusline(editor) == ""

@@ -69,7 +69,7 @@ def health(editor: Neovim) -> str:
     return "\n".join(" ".join(line.split()) for line in lines)
 
 
-def test_all_is_well(editor: Neovim, tmp_path: Path) -> None:
+def test_no_problems_are_reported_if_everything_works(editor: Neovim, tmp_path: Path) -> None:
     settings(tmp_path / ".claude" / "settings.json", "default")
     gemini_settings('{"ide": {"enabled": true}}')
     start(editor)
@@ -93,7 +93,7 @@ def test_all_is_well(editor: Neovim, tmp_path: Path) -> None:
     assert "ERROR" not in report
 
 
-def test_a_missing_python_side_is_an_error_with_the_command_to_run(editor: Neovim) -> None:
+def test_a_missing_drawbridge_command_is_reported_with_the_fix(editor: Neovim) -> None:
     editor.setup("{ command = '/nowhere/drawbridge' }")
     report = health(editor)
     assert "ERROR" in report
@@ -103,7 +103,7 @@ def test_a_missing_python_side_is_an_error_with_the_command_to_run(editor: Neovi
     assert "The bridge is not running: command: /nowhere/drawbridge can't be run" in report
 
 
-def test_a_bridge_that_was_never_started_says_how(editor: Neovim) -> None:
+def test_a_stopped_bridge_is_reported(editor: Neovim) -> None:
     assert "The bridge is stopped" in health(editor)
 
 
@@ -158,7 +158,7 @@ def test_a_lock_file_that_is_gone_is_an_error(editor: Neovim) -> None:
 
 
 @pytest.mark.thorough
-def test_programs_that_hang_do_not_hold_the_report_up(tmp_path: Path) -> None:
+def test_programs_that_hang_do_not_delay_the_report(tmp_path: Path) -> None:
     with in_a_project(programs.nvim(), tmp_path) as editor:
         program(tmp_path / "bin" / "claude", "exec sleep 60")
         program(tmp_path / "bin" / "slow", "exec sleep 60")
@@ -169,7 +169,7 @@ def test_programs_that_hang_do_not_hold_the_report_up(tmp_path: Path) -> None:
         assert report.count("it did not answer within 2 seconds") == 2
 
 
-def test_no_claude_says_what_to_install(editor: Neovim) -> None:
+def test_a_missing_claude_shows_what_to_install(editor: Neovim) -> None:
     editor.lua("require('drawbridge.config').apply({ terminal = { command = 'claude-of-nowhere' } })")
     report = health(editor)
     assert "claude-of-nowhere can't be run" in report
@@ -184,7 +184,7 @@ class TestGuard:
     def program_of_codex(self, tmp_path: Path) -> None:
         program(tmp_path / "bin" / "codex", "echo 0.1")
 
-    def test_an_agent_that_is_there_and_has_none_is_a_warning(self, editor: Neovim) -> None:
+    def test_an_agent_without_a_guard_is_a_warning(self, editor: Neovim) -> None:
         say_info(guard=[{"agent": "codex", "state": "absent", "file": "/codex", "problem": ""}])
         start(editor)
         report = health(editor)
@@ -199,17 +199,17 @@ class TestGuard:
         assert re.search("ERROR:? The guard for Claude Code is off: /python is gone. Do this.", report)
         assert "Your unsaved work is protected" not in report
 
-    def test_a_neovim_that_it_does_not_find_is_a_warning(self, editor: Neovim) -> None:
+    def test_a_neovim_that_the_guard_does_not_find_is_a_warning(self, editor: Neovim) -> None:
         say_info(editors=[{"pid": 1}])
         start(editor)
         assert "The guard can't find this Neovim instance: agents may overwrite" in health(editor)
 
-    def test_where_nobody_can_say_it_is_not_known(self, editor: Neovim) -> None:
+    def test_an_unreadable_guard_report_is_shown_as_unknown(self, editor: Neovim) -> None:
         say_info(guard="nonsense")
         start(editor)
         assert "The guard's state can't be determined: `drawbridge info` exited with code 0" in health(editor)
 
-    def test_the_real_command_is_understood(self, editor: Neovim) -> None:
+    def test_output_of_the_real_info_command_is_understood(self, editor: Neovim) -> None:
         report = health(editor)
         assert "Claude Code may overwrite what you have not saved: it has no guard" in report
         assert "can't be determined" not in report
@@ -221,12 +221,12 @@ def say_info(**keys: Any) -> None:
 
 
 class TestGemini:
-    def test_it_may_be_missing(self, editor: Neovim) -> None:
+    def test_a_missing_gemini_shows_what_to_install(self, editor: Neovim) -> None:
         editor.lua("require('drawbridge.config').apply({ gemini = { command = 'gemini-of-nowhere' } })")
         report = health(editor)
         assert "gemini-of-nowhere can't be run: npm install -g @google/gemini-cli" in report
 
-    def test_one_that_is_too_old_is_named(self, editor: Neovim, tmp_path: Path) -> None:
+    def test_a_gemini_that_is_too_old_is_reported(self, editor: Neovim, tmp_path: Path) -> None:
         program(tmp_path / "bin" / "gemini", "echo 0.30.1")
         assert "gemini: 0.30.1 supports only VS Code as its editor" in health(editor)
 
@@ -248,11 +248,13 @@ class TestGemini:
             ('{"ide": // mine', "settings.json can't be read here as JSON"),
         ],
     )
-    def test_it_must_have_been_told_to_look_for_an_editor(self, editor: Neovim, content: str, told: str) -> None:
+    def test_disabled_missing_or_invalid_ide_settings_are_reported(
+        self, editor: Neovim, content: str, told: str
+    ) -> None:
         gemini_settings(content)
         assert told in health(editor)
 
-    def test_before_its_first_start_it_has_no_settings(self, editor: Neovim) -> None:
+    def test_missing_settings_show_how_to_turn_on_the_ide_mode(self, editor: Neovim) -> None:
         report = health(editor)
         assert ":DrawbridgeGemini asks whether to set it" in report
         assert "In another terminal, type /ide enable in Gemini CLI once." in report
@@ -264,13 +266,13 @@ class TestGemini:
         )
 
     @pytest.mark.parametrize(("settings", "told"), [({}, True), ({"hasSeenNudge": True}, False)])
-    def test_its_question_is_explained_until_it_was_answered(
+    def test_geminis_question_is_explained_until_it_is_answered(
         self, editor: Neovim, settings: dict[str, bool], told: bool
     ) -> None:
         gemini_settings(json.dumps({"ide": settings}))
         assert ("press Esc first: with Yes, it looks for an installer" in health(editor)) is told
 
-    def test_in_a_container_it_would_look_outside(self, editor: Neovim) -> None:
+    def test_in_a_container_the_needed_variable_is_shown(self, editor: Neovim) -> None:
         editor.lua("for _, name in ipairs({ ... }) do vim.env[name] = nil end", *INHERITED)
         editor.lua("require('drawbridge.cli').CONTAINER_FILES = { '/' }")
         assert "export REMOTE_CONTAINERS=true" in health(editor)
@@ -286,7 +288,7 @@ class TestGemini:
         ({}, False),
     ],
 )
-def test_a_proxy_in_between_is_named(environment: dict[str, str], warned: bool) -> None:
+def test_a_proxy_between_agent_and_bridge_is_reported(environment: dict[str, str], warned: bool) -> None:
     with neovim(programs.nvim(), environment=environment) as editor:
         report = health(editor)
     assert ("no_proxy does not name 127.0.0.1" in report) is warned
@@ -299,16 +301,16 @@ class TestPermissionMode:
         assert "No permissions.defaultMode: newer CLIs start in auto mode, and auto mode shows no diffs" in report
         assert 'put {"permissions": {"defaultMode": "default"}} into .claude/settings.json' in report
 
-    def test_the_projects_settings_win_over_the_persons(self, editor: Neovim, tmp_path: Path) -> None:
+    def test_the_projects_settings_override_the_users(self, editor: Neovim, tmp_path: Path) -> None:
         settings(Path(os.environ["CLAUDE_CONFIG_DIR"]) / "settings.json", "default")
         settings(tmp_path / ".claude" / "settings.json", "acceptEdits")
         assert 'defaultMode is "acceptEdits" in' in health(editor)
 
-    def test_the_persons_settings_count_where_the_project_has_none(self, editor: Neovim) -> None:
+    def test_the_users_settings_apply_if_the_project_has_none(self, editor: Neovim) -> None:
         settings(Path(os.environ["CLAUDE_CONFIG_DIR"]) / "settings.json", "default")
         assert "Claude Code asks before it makes changes" in health(editor)
 
-    def test_settings_that_are_no_json_are_named(self, editor: Neovim, tmp_path: Path) -> None:
+    def test_settings_with_invalid_json_are_reported(self, editor: Neovim, tmp_path: Path) -> None:
         (tmp_path / ".claude").mkdir()
         (tmp_path / ".claude" / "settings.json").write_text("{ permissions: ")
         assert ".claude/settings.json is not valid JSON" in health(editor)

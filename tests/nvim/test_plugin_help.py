@@ -25,7 +25,7 @@ def editor() -> Iterator[Neovim]:
 
 
 @pytest.mark.parametrize("nvim", programs.each_nvim())
-def test_helptags_takes_the_help_and_finds_its_subjects(nvim: Path, tmp_path: Path) -> None:
+def test_helptags_accepts_the_help_and_finds_its_subjects(nvim: Path, tmp_path: Path) -> None:
     (tmp_path / "doc").mkdir()
     (tmp_path / "doc" / "drawbridge.txt").write_text(HELP)
     with neovim(nvim) as editor:
@@ -51,7 +51,7 @@ def test_every_option_is_described_with_its_default(editor: Neovim) -> None:
     shown = editor.lua("return loadstring('return { ' .. ...)()", block.strip())
     assert shown == {**editor.lua("return require('drawbridge.config').get()"), "server": shown["server"]}
     described = {tag.removeprefix("drawbridge-") for tag in TAGS if "." in tag and tag.startswith("drawbridge-")}
-    assert described <= set(names), "an option that is no more"
+    assert described <= set(names), "an option that no longer exists"
 
 
 def test_every_command_is_described(editor: Neovim) -> None:
@@ -85,6 +85,6 @@ def test_lines_fit_a_help_window() -> None:
     assert [line for line in HELP.splitlines() if len(line) > 79 and "git clone" not in line] == []
 
 
-def test_the_page_names_no_command_that_is_not_there(editor: Neovim) -> None:
+def test_the_docs_name_only_existing_commands(editor: Neovim) -> None:
     named = set(re.findall(r":(Drawbridge\w+)", PAGE))
     assert named <= set(editor.lua("return vim.tbl_keys(vim.api.nvim_get_commands({}))"))

@@ -27,7 +27,7 @@ def problems(editor: Neovim, given: str) -> list[str]:
     return list(editor.lua(f"return require('drawbridge.config').apply({given})"))
 
 
-def test_without_setup_the_defaults_are_in_force(editor: Neovim) -> None:
+def test_without_setup_the_defaults_apply(editor: Neovim) -> None:
     assert problems(editor, "nil") == []
     found = options(editor)
     assert found["debounce_ms"] == 50
@@ -107,7 +107,7 @@ def test_all_problems_are_named_at_once(editor: Neovim) -> None:
 
 
 @pytest.mark.parametrize("nvim", programs.each_nvim())
-def test_a_wrong_option_in_the_configuration_does_not_stop_neovim(nvim: Path, tmp_path: Path) -> None:
+def test_invalid_options_in_the_config_do_not_stop_neovim(nvim: Path, tmp_path: Path) -> None:
     file = tmp_path / "a.txt"
     file.write_text("one\n")
     wrong = "require('drawbridge').setup{ debounce_ms = 'fast', diff = { layuot = 'inline' }, log_level = 'loud' }"

@@ -74,7 +74,7 @@ def received() -> bytes:
     return record().read_bytes() if record().exists() else b""
 
 
-def test_it_is_pasted_into_the_box_and_sent_when_it_stands_there(editor: Neovim) -> None:
+def test_a_prompt_is_pasted_and_sent_once_it_is_in_the_box(editor: Neovim) -> None:
     place = editor.lua(PLACE)
     agent_shows(editor, "s" if keeps_blanks(editor) else "b")
     assert asked(editor, "paste", text="a\x1b[201~\r\nb\tc\0\x9b1\x7f ü")["ok"]
@@ -89,7 +89,7 @@ def test_it_is_pasted_into_the_box_and_sent_when_it_stands_there(editor: Neovim)
     assert asked(editor, "submit") == {"ok": True, "value": True}
 
 
-def test_nothing_is_typed_where_the_agent_shows_no_empty_box(editor: Neovim) -> None:
+def test_nothing_is_typed_without_an_empty_prompt_box(editor: Neovim) -> None:
     for kind, content, reason in [
         ("d", "", "shows something else"),
         ("w", "", "shows something else"),
@@ -107,7 +107,8 @@ def test_nothing_is_typed_where_the_agent_shows_no_empty_box(editor: Neovim) -> 
     assert received() == b""
 
 
-def test_what_does_not_stand_there_alone_is_not_sent_but_taken_back(editor: Neovim) -> None:
+def test_a_prompt_pasted_into_other_text_is_not_sent(editor: Neovim) -> None:
+    """It can be withdrawn from the prompt box. Before Neovim 0.10, it is not even pasted."""
     agent_shows(editor, "b", "half|typed")  # the cursor is inside
     if not keeps_blanks(editor):
         assert asked(editor, "paste", text="Do it")["code"] == "REFUSED"

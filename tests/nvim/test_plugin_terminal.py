@@ -108,7 +108,7 @@ class TestStarting:
         editor.wait("return vim.api.nvim_get_mode().mode == 't'")
         assert editor.messages == []
 
-    def test_it_starts_a_bridge_that_does_not_run(self, editor: Neovim) -> None:
+    def test_it_starts_the_bridge_if_none_runs(self, editor: Neovim) -> None:
         editor.setup(bridge_options(more="auto_start = false"))
         editor.command("DrawbridgeClaude")
         assert started_with()["CLAUDE_CODE_SSE_PORT"] == str(editor.status()["port"])
@@ -168,7 +168,7 @@ class TestGemini:
             ("'/'", {"SSH_CONNECTION": "10.0.0.1 22"}, False),
         ],
     )
-    def test_in_a_container_it_is_told_that_its_editor_is_there_too(
+    def test_in_a_container_it_looks_for_the_editor_inside_it(
         self, tmp_path: Path, files: str, inherited: dict[str, str], looks_outside: bool
     ) -> None:
         clis(tmp_path)
@@ -181,7 +181,7 @@ class TestGemini:
             editor.command("DrawbridgeGemini")
             assert started_with("gemini")["REMOTE_CONTAINERS"] == ("true" if looks_outside else "")
 
-    def test_its_command_and_arguments_are_the_persons(self, editor: Neovim) -> None:
+    def test_the_users_command_and_arguments_are_passed_on(self, editor: Neovim) -> None:
         start(editor, gemini="command = { 'env', 'gemini', '--model', 'flash' }")
         editor.command("DrawbridgeGemini 'fix the bug' now")
         assert started_with("gemini")["argv"] == "--model|flash|fix the bug|now|"
@@ -259,18 +259,18 @@ class TestGemini:
         assert completions("DrawbridgeGemini --app") == ["--approval-mode"]
         assert completions("DrawbridgeGemini --approval-mode de") == ["default"]
 
-    def test_no_cli_says_what_to_install(self, editor: Neovim) -> None:
+    def test_without_the_cli_it_shows_what_to_install(self, editor: Neovim) -> None:
         start(editor)
         editor.lua("vim.env.PATH = '/nowhere'")
         editor.command("DrawbridgeGemini")
         editor.says("drawbridge: no gemini; npm install -g @google/gemini-cli")
 
-    def test_another_command_is_named(self, editor: Neovim) -> None:
+    def test_a_custom_command_that_cannot_run_is_named(self, editor: Neovim) -> None:
         start(editor, gemini="command = '/opt/my gemini'")
         editor.command("DrawbridgeGemini")
         editor.says("drawbridge: /opt/my gemini can't be run (gemini.command)")
 
-    def test_a_bad_end_is_reported_in_its_name(self, editor: Neovim) -> None:
+    def test_its_failure_is_reported_under_its_name(self, editor: Neovim) -> None:
         start(editor)
         editor.command("DrawbridgeGemini")
         wait_for_terminal(editor)
@@ -298,7 +298,7 @@ class TestBoth:
             ("position = 'bottom', size = 8", [[0, 0], [14, 0], [14, 40]]),
         ],
     )
-    def test_they_share_the_room_of_one(self, editor: Neovim, options: str, positions: list[list[int]]) -> None:
+    def test_they_share_the_space_of_one(self, editor: Neovim, options: str, positions: list[list[int]]) -> None:
         start(editor, options)
         self.both(editor)
         found = editor.lua("return vim.tbl_map(vim.api.nvim_win_get_position, vim.api.nvim_tabpage_list_wins(0))")
@@ -310,7 +310,7 @@ class TestBoth:
         self.both(editor)
         assert editor.lua("return #vim.api.nvim_list_tabpages()") == 3
 
-    def test_each_command_goes_to_its_own(self, editor: Neovim) -> None:
+    def test_each_command_goes_to_its_own_terminal(self, editor: Neovim) -> None:
         start(editor)
         self.both(editor)
         editor.keys("<C-Bslash><C-N>")
@@ -319,7 +319,7 @@ class TestBoth:
         assert not record_of("claude").exists(), "a second one was started"
         assert editor.lua("return #vim.api.nvim_list_wins()") == 3
 
-    def test_the_end_of_one_leaves_the_other(self, editor: Neovim) -> None:
+    def test_the_end_of_one_keeps_the_other_open(self, editor: Neovim) -> None:
         start(editor)
         self.both(editor)
         editor.wait("return vim.api.nvim_get_mode().mode == 't'")
@@ -355,7 +355,7 @@ class TestWindow:
         """)
         assert {name: found[name] for name in layout} == layout
 
-    def test_the_command_again_goes_to_it(self, editor: Neovim) -> None:
+    def test_repeating_the_command_goes_to_it(self, editor: Neovim) -> None:
         start(editor)
         editor.command("DrawbridgeClaude")
         wait_for_terminal(editor)
@@ -378,13 +378,13 @@ class TestWindow:
         assert editor.lua("return #vim.api.nvim_list_wins()") == 2
         assert editor.lua("return vim.api.nvim_win_get_width(0)") == 32
 
-    def test_without_auto_insert_the_person_stays_in_normal_mode(self, editor: Neovim) -> None:
+    def test_without_auto_insert_the_user_stays_in_normal_mode(self, editor: Neovim) -> None:
         start(editor, "auto_insert = false")
         editor.command("DrawbridgeClaude")
         wait_for_terminal(editor)
         assert editor.call("nvim_get_mode")["mode"] in ("n", "nt")
 
-    def test_the_terminal_is_in_no_list_of_buffers(self, editor: Neovim) -> None:
+    def test_the_terminal_is_not_in_the_buffer_list(self, editor: Neovim) -> None:
         start(editor)
         editor.command("DrawbridgeClaude")
         wait_for_terminal(editor)
@@ -398,7 +398,7 @@ class TestEnding:
         editor.wait("return vim.api.nvim_get_mode().mode == 't'")
         editor.keys(f"leave {code}<CR>")
 
-    def test_a_good_end_closes_the_window(self, editor: Neovim) -> None:
+    def test_a_successful_exit_closes_the_window(self, editor: Neovim) -> None:
         start(editor)
         editor.keys("G")
         self.end(editor, 0)
@@ -407,13 +407,13 @@ class TestEnding:
         editor.wait("return vim.api.nvim_get_mode().mode == 'n'")
         assert editor.lua("return vim.fn.len(vim.fn.getbufinfo())") == 1
 
-    def test_a_bad_end_stays_on_the_screen(self, editor: Neovim) -> None:
+    def test_after_a_failure_the_window_stays_open(self, editor: Neovim) -> None:
         start(editor)
         self.end(editor, 3)
         editor.says(":DrawbridgeClaude: exited with code 3")
         assert editor.lua("return #vim.api.nvim_list_wins()") == 2
 
-    def test_after_a_bad_end_the_command_starts_a_new_one(self, editor: Neovim) -> None:
+    def test_after_a_failure_the_command_starts_a_new_one(self, editor: Neovim) -> None:
         start(editor)
         self.end(editor, 3)
         editor.says("exited with code 3")
@@ -422,7 +422,7 @@ class TestEnding:
         editor.command("DrawbridgeClaude -c")
         assert started_with()["argv"].endswith("-c|")
 
-    def test_without_auto_close_a_good_end_stays_too(self, editor: Neovim) -> None:
+    def test_without_auto_close_the_window_always_stays_open(self, editor: Neovim) -> None:
         start(editor, "auto_close = false")
         self.end(editor, 0)
         editor.wait("return vim.fn.jobwait({ vim.b.terminal_job_id }, 0)[1] ~= -1")
@@ -440,19 +440,19 @@ class TestEnding:
 
 
 class TestMissing:
-    def test_no_cli_says_what_to_install(self, editor: Neovim) -> None:
+    def test_without_the_cli_it_shows_what_to_install(self, editor: Neovim) -> None:
         start(editor)
         editor.lua("vim.env.PATH = '/nowhere'")
         editor.command("DrawbridgeClaude")
         editor.says("drawbridge: no claude; npm install -g @anthropic-ai/claude-code")
         assert editor.lua("return #vim.api.nvim_list_wins()") == 1
 
-    def test_another_command_is_named(self, editor: Neovim) -> None:
+    def test_a_custom_command_that_cannot_run_is_named(self, editor: Neovim) -> None:
         start(editor, "command = '/opt/my claude'")
         editor.command("DrawbridgeClaude")
         editor.says("drawbridge: /opt/my claude can't be run (terminal.command)")
 
-    def test_no_bridge_says_why_and_opens_nothing(self, editor: Neovim) -> None:
+    def test_without_a_bridge_it_reports_why_and_opens_nothing(self, editor: Neovim) -> None:
         editor.setup(bridge_options("refuses", more="auto_start = false"))
         editor.command("DrawbridgeClaude")
         editor.says(":DrawbridgeClaude: not started: --port must")
@@ -460,7 +460,7 @@ class TestMissing:
         assert len(editor.messages) == 1
 
     @pytest.mark.thorough
-    def test_a_bridge_that_never_gets_ready_is_not_waited_for_long(self, tmp_path: Path) -> None:
+    def test_it_gives_up_on_a_bridge_that_never_gets_ready(self, tmp_path: Path) -> None:
         clis(tmp_path)
         with neovim(programs.nvim(), environment={"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}) as editor:
             editor.setup(bridge_options("silent"))
@@ -471,7 +471,7 @@ class TestMissing:
             assert editor.lua("return #vim.api.nvim_list_wins()") == 1
 
 
-def test_no_proxy_keeps_what_is_there_once(editor: Neovim) -> None:
+def test_no_proxy_keeps_its_entries_without_duplicates(editor: Neovim) -> None:
     def merged(*given: str) -> str:
         return str(editor.lua("return require('drawbridge.cli').no_proxy(...)", *given))
 

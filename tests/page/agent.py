@@ -2,9 +2,9 @@
 
 ``/limit SECONDS``: ends the turn as if the account had reached its limit. The limit resets at this time, in seconds
 since 1970.
-``/calls JSON``: requests approval of several tool calls at once, a list of {name, input, [suggestions], [padding]}, and
-replies with the answers. "acp:" before a name marks an Agent Client Protocol call. The padding is the length of a text
-that is added to the input.
+``/calls JSON``, a list of {name, input, [suggestions], [padding]}: requests approval of these tool calls at the same
+time, and replies with the answers. "acp:" before a name marks an Agent Client Protocol call. The padding is the length
+of a text that is added to the input.
 ``/say JSON``: replies with this text.
 ``/stream JSON``, [seconds, characters]: streams a text of this length in this time.
 ``/write JSON``, {path: content}: writes these files without asking. null deletes a file, a number is its new mode, and

@@ -49,7 +49,7 @@ def bubbles(person: Person) -> list[str]:
     return found
 
 
-def test_s2_9_retries_are_told(browser: Browser, address: str) -> None:
+def test_s2_9_retries_are_shown(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         emits(person, INIT, RETRY, HOLD)
         person.sees(".run .state", "Retrying 3 of 10: 401 authentication · next attempt in 3")
@@ -57,7 +57,7 @@ def test_s2_9_retries_are_told(browser: Browser, address: str) -> None:
         late.sees(".run .state", "Retrying 3 of 10: 401 authentication")
 
 
-def test_what_runs_is_told_by_a_verb(browser: Browser, address: str) -> None:
+def test_the_current_activity_is_shown_with_a_verb(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         emits(person, call("t1", "Bash", command="npm test"), HOLD)
         person.until(r"/^Running tests · \d/.test(document.querySelector('.run .state')?.innerText)")
@@ -103,7 +103,7 @@ def test_s2_22_the_context_and_the_cost_are_shown(browser: Browser, address: str
         assert "$" not in person.reads(".side")[0], "the list shows no cost"
 
 
-def test_s1_7_a_queued_prompt_is_drawn_once_and_in_its_place(browser: Browser, address: str) -> None:
+def test_s1_7_a_queued_prompt_is_shown_once_in_the_right_order(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/slow 600")
         person.sees(".live .markdown", "I keep talking")
@@ -148,9 +148,10 @@ def test_s1_7_a_queued_prompt_is_edited_moved_and_removed(browser: Browser, addr
         assert person.reads(".toast") == []
 
 
-async def test_a_prompt_that_somebody_else_removed_is_told_to_its_author(
+async def test_a_user_sees_when_someone_else_removes_their_prompt(
     browser: Browser, server: Server, directory: Path
 ) -> None:
+    """They can edit the prompt and send it again."""
     project = await project_in(server, directory)
     with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
         person.prompts("/slow 600")
@@ -169,7 +170,7 @@ async def test_a_prompt_that_somebody_else_removed_is_told_to_its_author(
 
 
 @pytest.mark.parametrize("is_closed", [True, False])
-async def test_a_prompt_that_was_removed_while_its_author_was_elsewhere_is_told_on_return(
+async def test_a_user_who_returns_sees_that_their_prompt_was_removed(
     browser: Browser, server: Server, directory: Path, is_closed: bool
 ) -> None:
     """The author is in another view, or has closed the web UI. Later records must not hide the notice."""
@@ -201,7 +202,7 @@ async def test_a_prompt_that_was_removed_while_its_author_was_elsewhere_is_told_
         assert person.reads(".toast") == []
 
 
-def test_stop_all_removes_what_waits(browser: Browser, address: str) -> None:
+def test_stop_all_empties_the_queue(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/slow 600")
         person.sees(".live .markdown")
@@ -238,7 +239,7 @@ def test_s3_41_an_agent_that_does_not_stop_is_killed(browser: Browser, address: 
         person.loses(".stop")
 
 
-def test_esc_does_not_stop_a_run_that_waits_for_a_person(browser: Browser, address: str) -> None:
+def test_esc_does_not_stop_a_run_that_waits_for_a_user(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("Something")
         person.sees(".approval")
@@ -293,7 +294,7 @@ def test_s2_23_retry_sends_the_prompt_again(browser: Browser, address: str) -> N
         person.loses(".error-card")
 
 
-def test_s3_31_without_a_connection_nothing_is_ready(browser: Browser, address: str) -> None:
+def test_s3_31_the_state_is_not_ready_while_offline(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.sees(".run .state", "Ready")
         person("offline", on=True)

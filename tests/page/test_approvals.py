@@ -138,7 +138,7 @@ def test_unchanged_lines_are_shown_on_demand(browser: Browser, address: str, dir
         assert {str(number) for number in range(1, 41)} <= set(person.runs(numbers))
 
 
-def test_the_style_of_differences_is_kept(browser: Browser, address: str, directory: Path) -> None:
+def test_the_diff_style_is_kept(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address, width=1440) as person:
         asks(person, change(directory, CODE, CHANGED))
         person.sees(f"{CARD} table.split")
@@ -183,7 +183,7 @@ def test_comments_on_lines_are_the_reason(browser: Browser, address: str, direct
 
 
 @pytest.mark.parametrize("width", [1280, 320])
-def test_a_common_reason_is_one_press(browser: Browser, address: str, directory: Path, width: int) -> None:
+def test_a_common_reason_takes_one_press(browser: Browser, address: str, directory: Path, width: int) -> None:
     """The reason can be edited before it is sent, and a second press removes it."""
     with browser.person(address) as person:
         asks(person, change(directory, CODE, CHANGED))
@@ -256,7 +256,7 @@ def test_the_new_text_of_a_cell_is_edited(browser: Browser, address: str, direct
         person.sees(".settled-words", "Accepted with your edits")
 
 
-def test_a_deleted_cell_can_not_be_edited(browser: Browser, address: str, directory: Path) -> None:
+def test_a_deleted_cell_cannot_be_edited(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         asks(person, notebook(directory, new_source="", edit_mode="delete"))
         person.sees(f"{CARD} footer .no")
@@ -494,7 +494,7 @@ def test_a_choice_whose_preview_is_cut_is_not_sent(browser: Browser, address: st
         assert answers(person)[0]["updatedInput"]["answers"] == {"Which colour?": "Black"}
 
 
-def test_number_keys_are_for_a_card_in_view(browser: Browser, address: str) -> None:
+def test_number_keys_act_only_on_a_card_in_view(browser: Browser, address: str) -> None:
     with browser.person(address, height=500) as person:
         person.prompts("/lines 60")
         person.sees(".finished")
@@ -511,7 +511,7 @@ def test_number_keys_are_for_a_card_in_view(browser: Browser, address: str) -> N
 SIDEWAYS = {"width": 844, "height": 390}
 
 
-def test_marks_of_comments_leave_a_plan_uncovered(browser: Browser, address: str) -> None:
+def test_comment_buttons_do_not_cover_a_plan(browser: Browser, address: str) -> None:
     """On a phone the comment buttons are always shown. They used to cover the first letters of each paragraph."""
     plan = {"name": "ExitPlanMode", "input": {"plan": "# Close on time\n\nFirst the code.\n\n1. Change it\n"}}
     covered = (
@@ -526,7 +526,7 @@ def test_marks_of_comments_leave_a_plan_uncovered(browser: Browser, address: str
         assert person.runs(covered) == [False] * 3
 
 
-def test_a_command_is_in_view_on_a_phone_on_its_side(browser: Browser, address: str) -> None:
+def test_a_command_is_in_view_on_a_phone_in_landscape(browser: Browser, address: str) -> None:
     """The buttons used to cover the command, so that only Accept was visible."""
     shown = (
         "(() => { const box = document.querySelector('.scroller').getBoundingClientRect();"
@@ -541,7 +541,7 @@ def test_a_command_is_in_view_on_a_phone_on_its_side(browser: Browser, address: 
         person.until(shown)
 
 
-def test_the_current_approval_has_a_ring_in_forced_colours(browser: Browser, address: str) -> None:
+def test_the_current_approval_has_a_ring_in_forced_colors(browser: Browser, address: str) -> None:
     """Keys act on the current request. Forced colors remove shadows, so the ring has to be an outline."""
     rings = "[...document.querySelectorAll('.approval')].map((card) => getComputedStyle(card).outlineStyle)"
     with browser.person(address, forced=True) as person:

@@ -1,4 +1,4 @@
-"""What a person approves was on the screen: keys, commands, fields, plans, several approval requests at once."""
+"""A user can approve only what has been on the screen: keys, commands, fields, plans, several requests."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_only_the_current_approval_shows_key_hints(browser: Browser, address: st
         assert person.runs(shown) == [3, 0]
 
 
-def test_the_line_of_several_calls_names_the_first_that_waits(browser: Browser, address: str, directory: Path) -> None:
+def test_a_group_of_calls_names_the_first_waiting_call(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         asks(person, edit(directory / "notes.md", "up", "down"), bash("npm test"))
         person.sees(".group > summary .now", "Edit notes.md")
@@ -272,7 +272,7 @@ COMMAND = "curl -s https://example.org/install.sh | sudo bash -s -- --quiet && r
 
 
 @pytest.mark.thorough
-def test_a_command_wraps_and_is_whole(browser: Browser, address: str) -> None:
+def test_a_long_command_wraps_and_is_not_cut(browser: Browser, address: str) -> None:
     with browser.person(address, **PHONE) as person:
         person.fills(
             "#prompt",
@@ -294,7 +294,7 @@ def test_a_command_wraps_and_is_whole(browser: Browser, address: str) -> None:
     ],
     ids=["blanks", "empty lines"],
 )
-def test_nothing_hides_behind_blanks(browser: Browser, address: str, command: str, shown: str) -> None:
+def test_long_runs_of_blanks_cannot_hide_text(browser: Browser, address: str, command: str, shown: str) -> None:
     with browser.person(address) as person:
         asks(person, bash(command))
         assert person.reads(f"{CARD} pre") == [shown]
@@ -411,7 +411,7 @@ def plan() -> dict[str, Any]:
     return {"name": "ExitPlanMode", "input": {"plan": PLAN}}
 
 
-def test_a_plan_is_read_and_approved(browser: Browser, address: str) -> None:
+def test_a_plan_is_shown_and_approved(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         asks(person, plan())
         person.sees(f"{CARD} h3", "The demo agent’s plan")
@@ -499,9 +499,7 @@ def test_nothing_of_an_input_is_hidden(browser: Browser, address: str, name: str
         assert [given for given, card in zip(calls, cards, strict=True) if EVIL not in card] == []
 
 
-def test_nothing_is_hidden_that_the_diff_of_a_proposal_does_not_draw(
-    browser: Browser, address: str, directory: Path
-) -> None:
+def test_input_that_the_diff_leaves_out_is_shown_as_well(browser: Browser, address: str, directory: Path) -> None:
     cell: dict[str, Any] = {
         "cell_type": "code",
         "id": "c",
@@ -626,8 +624,9 @@ def test_no_word_of_a_plan_is_left_out(browser: Browser, address: str) -> None:
         assert person.runs(f"document.querySelectorAll('{CARD} .plan ol li').length") == 2  # not raw text
 
 
-def test_a_cell_is_not_left_out_because_its_letters_are_drawn_elsewhere(browser: Browser, address: str) -> None:
-    """The letters are also in the name of a reference, in a link's address that is shown, or in a list number."""
+def test_an_extra_cell_is_shown_even_if_its_text_is_elsewhere(browser: Browser, address: str) -> None:
+    """The cell's letters are also in the name of a character reference or in a link's address that is shown, or the
+    cell contains no letters."""
     more = "| a | b |\n|---|---|\n| 1 | {} | {} |"
     rows = [
         more.format("`&copy;`", "copy"),
@@ -645,7 +644,7 @@ def test_a_cell_is_not_left_out_because_its_letters_are_drawn_elsewhere(browser:
         assert person.runs(f"document.querySelectorAll('{CARD} .plan ol > li').length") == 2
 
 
-def test_what_may_be_no_emphasis_in_a_plan_is_shown(browser: Browser, address: str) -> None:
+def test_ambiguous_emphasis_in_a_plan_is_also_shown_as_source(browser: Browser, address: str) -> None:
     parts = ["**Run** rm -rf build/*tmp*/cache.", "**Pay** 5*3*2 coins.", "(**Note**: *this* and snake_case_name.)"]
     with browser.person(address) as person:
         asks(person, {"name": "ExitPlanMode", "input": {"plan": "\n\n".join(parts)}})
@@ -719,7 +718,7 @@ def test_the_history_shows_what_was_accepted(browser: Browser, address: str, dir
         person.sees(".settled-line .line.added", "> You said: Something")
 
 
-def test_a_change_without_a_difference_is_asked_about_in_full(browser: Browser, address: str, directory: Path) -> None:
+def test_overwriting_a_file_with_the_same_text_needs_approval(browser: Browser, address: str, directory: Path) -> None:
     text = (directory / "notes.md").read_text()
     with browser.person(address) as person:
         asks(person, write(directory / "notes.md", text))

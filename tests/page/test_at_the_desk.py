@@ -63,7 +63,7 @@ def geminis(browser: Browser, home: Path) -> Iterator[gemini_workstation.Worksta
 
 @contextlib.contextmanager
 def watched(browser: Browser, rig: ServedWorkstation, server: Server, *turns: Block) -> Iterator[tuple[Claude, Person]]:
-    """Yields a terminal session whose first prompt was typed, and a person whose web UI shows it."""
+    """Yields a terminal session whose first prompt was typed, and a user whose web UI shows it."""
     rig.model.will_say(*turns)
     with browser.person(f"{page_of(server)}#token={server.token}") as person:
         person.sees(".side .empty", "No projects yet")
@@ -78,7 +78,7 @@ def watched(browser: Browser, rig: ServedWorkstation, server: Server, *turns: Bl
 
 
 @pytest.mark.thorough
-async def test_its_questions_are_answered_in_the_page(
+async def test_a_terminal_sessions_requests_are_answered_in_the_web_ui(
     browser: Browser, rig: ServedWorkstation, rig_server: Server
 ) -> None:
     new = rig.project / "new.txt"
@@ -122,9 +122,10 @@ async def test_its_questions_are_answered_in_the_page(
 
 
 @pytest.mark.thorough
-async def test_what_is_answered_at_the_desk_goes_from_the_page_and_the_session_goes_on_there(
+async def test_requests_answered_in_the_terminal_leave_the_web_ui(
     browser: Browser, rig: ServedWorkstation, rig_server: Server
 ) -> None:
+    """Afterwards, a copy of the session continues in the web UI and knows the conversation."""
     new, unwanted = rig.project / "new.txt", rig.project / "unwanted.txt"
     turns = [
         touch("made"),
@@ -163,13 +164,14 @@ async def test_what_is_answered_at_the_desk_goes_from_the_page_and_the_session_g
     assert "Do it" in str(rig.model.requests[-1].body["messages"]), "it knows what was said before"
 
 
-# With Neovim as the editor: the diff that the agent shows there belongs to the same approval request.
+# With Neovim as the editor: the diff there and the card in the web UI belong to the same approval request.
 
 
 @pytest.mark.thorough
-async def test_what_claude_shows_in_neovim_is_answered_in_the_page_or_there(
+async def test_claudes_proposals_are_decided_in_neovim_or_the_web_ui(
     browser: Browser, rig: ServedWorkstation, rig_server: Server
 ) -> None:
+    """The first one is accepted with edits in the web UI, the second in Neovim. A decision closes both views."""
     poem = rig.file("poem.txt", POEM)
     rig.set_up()
     neovim = rig.neovim(poem)
@@ -197,9 +199,10 @@ async def test_what_claude_shows_in_neovim_is_answered_in_the_page_or_there(
 
 
 @pytest.mark.thorough
-async def test_what_gemini_shows_in_neovim_is_answered_in_the_page_or_there(
+async def test_geminis_proposals_are_decided_in_neovim_or_the_web_ui(
     browser: Browser, geminis: gemini_workstation.Workstation, home: Path
 ) -> None:
+    """The first one is accepted with edits in the web UI, the second in Neovim. A decision closes both views."""
     poem = geminis.file("poem.txt", POEM)
     async with serving(home / "data", "--no-tls") as server:
         with browser.person(f"{page_of(server)}#token={server.token}") as person:

@@ -69,7 +69,7 @@ def test_a_reload_in_the_middle_of_an_answer_changes_nothing(browser: Browser, a
 
 
 @pytest.mark.thorough
-def test_a_reload_in_the_middle_of_a_run_hears_the_rest_of_it_once(browser: Browser, address: str) -> None:
+def test_a_reload_during_a_run_shows_the_rest_of_it_once(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/slow 20")
         person.sees(".live .markdown", "I keep talking")
@@ -83,7 +83,8 @@ def test_a_reload_in_the_middle_of_a_run_hears_the_rest_of_it_once(browser: Brow
 MODE = ".chip.mode > button"
 
 
-def test_what_is_written_offline_is_sent_once_when_the_network_is_back(browser: Browser, address: str) -> None:
+def test_a_prompt_written_offline_is_sent_once_on_reconnect(browser: Browser, address: str) -> None:
+    """The mode can't be changed while the browser is offline."""
     with browser.person(address) as person:
         person.sees("h2", "blog")
         person.until("document.documentElement.dataset.connection === 'open'")
@@ -101,7 +102,7 @@ def test_what_is_written_offline_is_sent_once_when_the_network_is_back(browser: 
         person.until("document.querySelector('.connection').textContent === ''")
 
 
-def test_directories_asked_for_before_there_is_a_connection_come_with_it(browser: Browser, address: str) -> None:
+def test_directories_requested_offline_appear_on_reconnect(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.until("document.documentElement.dataset.connection === 'open'")
         person("offline", on=True)
@@ -112,9 +113,7 @@ def test_directories_asked_for_before_there_is_a_connection_come_with_it(browser
         assert person.reads(".start section .problem") == [""]
 
 
-async def test_a_killed_server_comes_back_and_the_page_is_where_it_was(
-    browser: Browser, tmp_path: Path, directory: Path
-) -> None:
+async def test_history_and_drafts_survive_a_killed_server(browser: Browser, tmp_path: Path, directory: Path) -> None:
     port, data = free_port(), tmp_path / "data"
     with contextlib.ExitStack() as stack:
         async with serving_at(port, data, directory.parent) as server:
@@ -147,9 +146,10 @@ async def test_a_killed_server_comes_back_and_the_page_is_where_it_was(
 
 
 @pytest.mark.thorough
-async def test_a_prompt_that_the_server_never_heard_runs_once_after_the_reload(
+async def test_a_prompt_written_while_the_server_is_down_runs_once(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:
+    """The web UI is reloaded after the server has started again."""
     port, data = free_port(), tmp_path / "data"
     with contextlib.ExitStack() as stack:
         async with serving_at(port, data, directory.parent) as server:
@@ -165,7 +165,9 @@ async def test_a_prompt_that_the_server_never_heard_runs_once_after_the_reload(
             assert person.reads(".prompt .words") == ["/quick"]
 
 
-async def test_another_person_removes_the_project(browser: Browser, server: Server, directory: Path) -> None:
+async def test_a_project_removed_by_another_client_disappears(
+    browser: Browser, server: Server, directory: Path
+) -> None:
     project = await project_in(server, directory)
     with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
         person.sees("h2", "blog")
@@ -181,7 +183,9 @@ async def test_another_person_removes_the_project(browser: Browser, server: Serv
 
 
 @pytest.mark.thorough
-async def test_the_page_opens_without_its_server_and_says_so(browser: Browser, tmp_path: Path, directory: Path) -> None:
+async def test_the_web_ui_opens_offline_and_shows_disconnected(
+    browser: Browser, tmp_path: Path, directory: Path
+) -> None:
     port, data = free_port(), tmp_path / "data"
     with contextlib.ExitStack() as stack:
         async with serving_at(port, data, directory.parent) as server:

@@ -1,4 +1,4 @@
-"""A person comments on lines of a review, sends the comments to the agent, and commits what was kept."""
+"""A user comments on lines of a review, sends the comments to the agent, and commits what was kept."""
 
 from __future__ import annotations
 
@@ -144,9 +144,7 @@ async def test_a_suggestion_begins_with_the_lines(browser: Browser, server: Serv
 
 
 @pytest.mark.thorough
-async def test_what_is_half_typed_survives_a_reload_and_an_update(
-    browser: Browser, server: Server, project: str
-) -> None:
+async def test_unfinished_text_survives_a_reload_and_an_update(browser: Browser, server: Server, project: str) -> None:
     with browser.person(address_of(server, project), width=1280, height=1000) as person:
         opens(person, project)
         begins(person, "Line 5", "5")
@@ -172,7 +170,7 @@ async def test_what_is_half_typed_survives_a_reload_and_an_update(
 
 
 @pytest.mark.thorough
-async def test_a_decision_of_somebody_else_keeps_the_comment_being_written(
+async def test_a_decision_elsewhere_keeps_a_half_written_comment(
     browser: Browser, server: Server, project: str
 ) -> None:
     with browser.person(address_of(server, project), width=1280, height=1000) as person:
@@ -250,7 +248,9 @@ async def test_a_comment_without_a_connection_is_kept_and_added_once(
 
 
 @pytest.mark.thorough
-async def test_an_unsaved_comment_is_not_left_behind(browser: Browser, server: Server, project: str) -> None:
+async def test_comments_are_not_sent_while_another_is_being_written(
+    browser: Browser, server: Server, project: str
+) -> None:
     with browser.person(address_of(server, project), width=1440, height=900) as person:
         opens(person, project)
         begins(person, "Line 5", "5")
@@ -279,7 +279,7 @@ async def is_answered(server: Server, project: str) -> None:
 
 
 @pytest.mark.thorough
-async def test_answers_and_comments_lead_to_each_other(browser: Browser, server: Server, project: str) -> None:
+async def test_answers_and_comments_link_to_each_other(browser: Browser, server: Server, project: str) -> None:
     await is_answered(server, project)
     with browser.person(address_of(server, project), width=1440, height=900) as person:
         opens(person, project)
@@ -299,7 +299,7 @@ async def test_answers_and_comments_lead_to_each_other(browser: Browser, server:
 
 
 @pytest.mark.thorough
-async def test_comments_stay_readable_when_all_is_decided(browser: Browser, server: Server, project: str) -> None:
+async def test_comments_can_be_read_after_everything_is_decided(browser: Browser, server: Server, project: str) -> None:
     await is_answered(server, project)
     with browser.person(address_of(server, project), width=1280, height=1800) as person:
         opens(person, project)
@@ -337,8 +337,8 @@ async def test_a_scope_limits_what_can_be_done_with_comments(
 
 
 @pytest.mark.thorough
-async def test_two_people_comment_on_one_review(browser: Browser, server: Server, project: str) -> None:
-    """Each sees what the other writes, and neither can send comments that they have not seen."""
+async def test_two_users_comment_on_one_review(browser: Browser, server: Server, project: str) -> None:
+    """The web UI shows what the other user writes, removes and sends."""
     with browser.person(address_of(server, project), width=1440, height=900) as person:
         opens(person, project)
         begins(person, "Line 5", "5")
@@ -382,7 +382,7 @@ async def test_a_phone_writes_and_sends_a_comment(
 
 
 @pytest.mark.thorough
-async def test_a_comment_is_written_by_the_keyboard_alone(browser: Browser, server: Server, project: str) -> None:
+async def test_a_comment_can_be_written_using_only_the_keyboard(browser: Browser, server: Server, project: str) -> None:
     with browser.person(address_of(server, project), width=1440, height=900) as person:
         opens(person, project)
         person.presses("j")
@@ -465,7 +465,9 @@ async def test_axe_finds_nothing_in_comments_and_commits(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), [(280, 653), (768, 1024), (1001, 700), (2560, 1200)])
-async def test_no_width_cuts_comments(browser: Browser, server: Server, project: str, width: int, height: int) -> None:
+async def test_comments_fit_every_screen_width(
+    browser: Browser, server: Server, project: str, width: int, height: int
+) -> None:
     await is_answered(server, project)
     with browser.person(address_of(server, project), width=width, height=height) as person:
         opens(person, project)
@@ -508,7 +510,7 @@ def opens_commit(person: Person, project: str) -> None:
 
 
 @pytest.mark.thorough
-async def test_what_was_kept_is_committed(browser: Browser, committing: Server, repository: Path) -> None:
+async def test_kept_changes_are_committed(browser: Browser, committing: Server, repository: Path) -> None:
     project = await is_kept(committing, repository)
     with browser.person(address_of(committing, project), width=1280, height=900) as person:
         opens_commit(person, project)
@@ -540,7 +542,7 @@ async def test_what_was_kept_is_committed(browser: Browser, committing: Server, 
 
 
 @pytest.mark.thorough
-async def test_a_commit_is_reached_after_everything_was_kept(
+async def test_the_commit_dialog_is_reachable_after_keeping_everything(
     browser: Browser, committing: Server, repository: Path
 ) -> None:
     project = await is_kept(committing, repository)
@@ -568,8 +570,10 @@ async def test_a_commit_is_reached_after_everything_was_kept(
 
 
 @pytest.mark.thorough
-async def test_the_link_to_a_commit_follows_others(browser: Browser, committing: Server, repository: Path) -> None:
-    """Somebody else keeps the last changes, and then commits them."""
+async def test_the_commit_link_updates_after_other_users_actions(
+    browser: Browser, committing: Server, repository: Path
+) -> None:
+    """Somebody else keeps the remaining changes, and then commits everything that was kept."""
     project = await is_kept(committing, repository)
     with browser.person(address_of(committing, project), width=1280, height=900) as person:
         person.sees(".to-review", "Review 2 files")
@@ -582,7 +586,7 @@ async def test_the_link_to_a_commit_follows_others(browser: Browser, committing:
 
 
 @pytest.mark.thorough
-async def test_the_comments_of_a_review_without_changes_are_reached(
+async def test_comments_of_a_review_without_changes_are_reachable(
     browser: Browser, server: Server, project: str
 ) -> None:
     await is_answered(server, project)
@@ -648,7 +652,7 @@ async def test_commits_are_offered_only_where_they_are_allowed(
 
 
 @pytest.mark.thorough
-async def test_a_device_without_the_scope_admin_commits_nothing(
+async def test_a_device_without_the_admin_scope_cannot_commit(
     browser: Browser, committing: Server, repository: Path
 ) -> None:
     project = await is_kept(committing, repository)

@@ -45,9 +45,10 @@ async def desk(browser: Browser, home: Path) -> AsyncIterator[Desk]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
-async def test_comments_that_wait_are_withdrawn_then_typed_and_answered(
+async def test_withdrawn_comments_can_be_typed_into_the_terminal(
     width: int, height: int, browser: Browser, desk: Desk
 ) -> None:
+    """The comment then shows where the agent answered it, and can be resolved."""
     server, project = desk.server, desk.project
     with browser.person(address_of(server, project), width=width, height=height) as person:
         leaves_a_comment(person, project)
@@ -86,7 +87,7 @@ async def test_comments_that_wait_are_withdrawn_then_typed_and_answered(
 
 
 @pytest.mark.thorough
-async def test_comments_that_wait_reach_the_agent_when_it_stops(browser: Browser, desk: Desk) -> None:
+async def test_waiting_comments_reach_the_agent_when_it_stops(browser: Browser, desk: Desk) -> None:
     """The web UI shows that the comments are waiting, were sent, and were answered."""
     server, project = desk.server, desk.project
     transcript = Path(os.environ["CLAUDE_CONFIG_DIR"]) / "projects" / "-blog" / f"{desk.id}.jsonl"
@@ -109,7 +110,7 @@ async def test_comments_that_wait_reach_the_agent_when_it_stops(browser: Browser
 
 
 @pytest.mark.thorough
-async def test_comments_that_wait_are_drafts_again_when_the_session_ends(browser: Browser, desk: Desk) -> None:
+async def test_waiting_comments_become_drafts_if_the_session_ends(browser: Browser, desk: Desk) -> None:
     server, project = desk.server, desk.project
     with browser.person(address_of(server, project), width=1440, height=900) as person:
         leaves_a_comment(person, project)
@@ -124,7 +125,7 @@ async def test_comments_that_wait_are_drafts_again_when_the_session_ends(browser
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
-async def test_a_page_that_is_opened_after_the_run_leads_to_the_review(
+async def test_a_review_is_reachable_if_the_web_ui_opens_after_the_run(
     width: int, height: int, browser: Browser, desk: Desk
 ) -> None:
     """The web UI has received no update about the review."""
@@ -147,7 +148,7 @@ async def test_a_page_that_is_opened_after_the_run_leads_to_the_review(
 
 
 @pytest.mark.thorough
-async def test_the_list_does_not_count_what_is_in_a_directory_that_is_gone(browser: Browser, desk: Desk) -> None:
+async def test_the_list_does_not_count_files_in_a_missing_directory(browser: Browser, desk: Desk) -> None:
     server, project = desk.server, desk.project
     with browser.person(address_of(server, project), width=1440, height=900) as person:
         person.sees(".project .state", "1 file to review")
@@ -191,7 +192,7 @@ async def until_prompts(client: Any, project: str) -> None:
 
 
 @pytest.mark.thorough
-async def test_what_was_kept_is_committed(browser: Browser, desk: Desk) -> None:
+async def test_kept_changes_are_committed(browser: Browser, desk: Desk) -> None:
     git(desk.directory, "config", "user.name", "Ada")
     git(desk.directory, "config", "user.email", "ada@example.org")
     with browser.person(address_of(desk.server, desk.project), width=1280, height=900) as person:

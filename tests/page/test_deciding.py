@@ -1,4 +1,4 @@
-"""In a real browser, a person decides on what the demo agent proposes."""
+"""In a real browser, a user decides on what the demo agent proposes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ SIGN = "getComputedStyle(document.querySelector('.approval .line.added'), '::bef
 """The sign before an added line, with its text for screen readers."""
 
 
-def test_a_person_opens_the_page_adds_a_project_and_accepts_a_change(
+def test_a_first_visit_leads_from_sign_in_to_an_accepted_change(
     browser: Browser, own_server: Server, directory: Path
 ) -> None:
+    """A wrong token is reported, a project is added and the browser sends requests to no other server."""
     with browser.person(page_of(own_server)) as person:
         person.fills("#token", "wrong")
         person.clicks("text=Connect")
@@ -57,9 +58,10 @@ def test_a_person_opens_the_page_adds_a_project_and_accepts_a_change(
 
 
 @pytest.mark.thorough
-async def test_a_change_of_code_is_shown_in_colours_in_two_columns_where_there_is_room(
+async def test_a_code_change_is_highlighted_and_fits_a_narrow_window(
     browser: Browser, server: Server, directory: Path
 ) -> None:
+    """A narrow window shows the diff in one column. What the user edits and accepts there is written."""
     code = directory / "bridge.py"
     code.write_text("def toll(carts):\n    return carts * 2  # coppers\n")
     (directory / "notes.md").unlink()
@@ -101,9 +103,10 @@ after the last mention of the round."""
         pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(600)]),
     ],
 )
-def test_two_browsers_answer_in_the_same_moment_and_one_of_them_counts(
+def test_only_one_of_two_simultaneous_decisions_counts(
     browser: Browser, address: str, directory: Path, rounds: int
 ) -> None:
+    """Both users see the same decision, and the file matches it."""
     with browser.person(address) as ada, browser.person(address) as bob:
         for name, person in (("Ada", ada), ("Bob", bob)):
             person.runs(f"localStorage.setItem('drawbridge.name', '{name}')")
@@ -129,7 +132,7 @@ def test_two_browsers_answer_in_the_same_moment_and_one_of_them_counts(
             assert said == [first, second]
 
 
-def test_what_a_person_edits_is_what_is_written(browser: Browser, address: str, directory: Path) -> None:
+def test_the_users_edited_version_is_written(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         person.prompts("Something")
         person.sees(CARD)
@@ -156,7 +159,7 @@ def test_a_rejection_tells_the_agent_why_and_changes_nothing(browser: Browser, a
 
 
 @pytest.mark.thorough
-def test_always_is_not_asked_again(browser: Browser, address: str, directory: Path) -> None:
+def test_accepting_all_edits_prevents_further_requests(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         person.prompts("one")
         person.clicks("text=Accept all edits for this session")
@@ -184,7 +187,7 @@ def test_a_question_with_choices_is_answered(browser: Browser, address: str) -> 
         person.sees(".said", "Oak it is.")
 
 
-def test_two_people_answer_and_both_see_who_was_first(browser: Browser, address: str, directory: Path) -> None:
+def test_two_users_answer_and_both_see_who_was_first(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as ada, browser.person(address) as bob:
         ada.runs("localStorage.setItem('drawbridge.name', 'Ada')")
         ada("reload")

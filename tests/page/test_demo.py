@@ -52,7 +52,7 @@ def test_the_first_approval_waits_and_ctrl_c_leaves_nothing(browser: Browser, de
     with browser.person(address_in(demo)) as person:
         person.sees(".approval h3", "README.md")
         person.sees(".approval .line.added", "You said: Add a welcome to README.md")
-        # Finding S3-37 in docs/internals/page.md: the name used to be an address.
+        # Finding S3-37 in docs/internals/page.md: the prompt's author used to be shown as an address.
         person.sees(".prompt .who", "drawbridge demo")
         assert person.runs("document.querySelector('.prompt .who').firstChild.textContent") == "drawbridge demo"
         assert "token" not in person.runs("location.href")
@@ -66,9 +66,7 @@ def test_the_first_approval_waits_and_ctrl_c_leaves_nothing(browser: Browser, de
 
 
 @pytest.mark.thorough
-def test_the_page_is_opened_by_a_file_that_nobody_else_reads_and_a_signal_leaves_nothing(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_the_token_is_not_in_the_arguments_and_sigterm_cleans_up(browser: Browser, tmp_path: Path) -> None:
     """All users of a machine can read the arguments of a process, so they must not contain the token."""
     opened, program = tmp_path / "opened", tmp_path / "browser"
     program.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}.part && mv {opened}.part {opened}\n')
@@ -93,7 +91,7 @@ def test_the_page_is_opened_by_a_file_that_nobody_else_reads_and_a_signal_leaves
 
 
 @pytest.mark.thorough
-def test_a_real_agent_waits_for_the_person(browser: Browser) -> None:
+def test_a_real_agent_gets_no_prompt_before_the_users_first(browser: Browser) -> None:
     claude = programs.claude()
     with MessagesStub() as model:
         model.will_say(text("I mind the **bridge**."))

@@ -43,7 +43,9 @@ def given(server: Server, name: str, scope: Scope) -> str:
 
 
 @pytest.mark.thorough
-async def test_only_what_its_scope_allows_is_there(browser: Browser, own_server: Server, directory: Path) -> None:
+async def test_a_device_has_only_the_controls_its_scope_allows(
+    browser: Browser, own_server: Server, directory: Path
+) -> None:
     project = await project_in(own_server, directory)
     async with own_server.client() as owner:
         await owner.ask("project_join", project_id=project)
@@ -93,7 +95,7 @@ def sign_in(server: Server) -> str:
     return f"#sign-in={new_code(Devices(server.data), 'admin').replace('-', '')}"
 
 
-def test_that_link_replaces_a_token_that_is_not_valid(browser: Browser, own_server: Server) -> None:
+def test_the_link_from_serve_replaces_an_invalid_token(browser: Browser, own_server: Server) -> None:
     with browser.person(page_of(own_server)) as person:
         person.sees("#token")
         person.runs("localStorage.setItem('drawbridge.token', 'drawbridge_revoked')")
@@ -101,7 +103,7 @@ def test_that_link_replaces_a_token_that_is_not_valid(browser: Browser, own_serv
         person.sees(".start h2", "New session")
 
 
-def test_that_link_asks_before_it_replaces_a_token_that_allows_less(browser: Browser, own_server: Server) -> None:
+def test_a_sign_in_link_asks_before_it_gives_more_access(browser: Browser, own_server: Server) -> None:
     """Any website can link to the web UI with a code in the address."""
     token = given(own_server, "mine", "run")
     with browser.person(f"{page_of(own_server)}#token={token}") as person:
@@ -118,9 +120,10 @@ def test_that_link_asks_before_it_replaces_a_token_that_allows_less(browser: Bro
         assert person("visible", css="dialog") is False, "it allows as much already"
 
 
-async def test_a_device_that_is_revoked_is_told_so_and_forgets_its_token(
+async def test_a_revoked_device_shows_why_and_forgets_its_token(
     browser: Browser, own_server: Server, directory: Path
 ) -> None:
+    """After the user signs in again, the text in the message box is still there."""
     token = given(own_server, "a lost phone", "run")
     project = await project_in(own_server, directory)
     with browser.person(f"{page_of(own_server)}#token={token}&project={project}") as person:
@@ -155,7 +158,7 @@ def test_a_link_with_a_wrong_token_changes_nothing(browser: Browser, own_server:
         assert person.runs(TOKEN) == token
 
 
-def test_a_link_with_another_token_is_asked_about(browser: Browser, own_server: Server) -> None:
+def test_a_link_with_another_token_asks_before_replacing(browser: Browser, own_server: Server) -> None:
     page = page_of(own_server)
     mine, other = (given(own_server, name, "run") for name in ("mine", "other"))
     with browser.person(f"{page}#token={mine}") as person:
@@ -172,7 +175,7 @@ def test_a_token_in_a_link_is_kept_once_accepted(browser: Browser, own_server: S
         assert person.runs(TOKEN) is None
 
 
-def test_a_reload_before_the_token_of_a_link_is_accepted_tries_it_again(browser: Browser, own_server: Server) -> None:
+def test_a_token_in_a_link_survives_a_reload_while_connecting(browser: Browser, own_server: Server) -> None:
     """During the reload, the token is no longer in the address."""
     token = given(own_server, "Ada's phone", "run")
     with browser.person(page_of(own_server)) as person:
@@ -187,9 +190,10 @@ def test_a_reload_before_the_token_of_a_link_is_accepted_tries_it_again(browser:
         assert person.runs("sessionStorage.length") == 0
 
 
-async def test_a_link_with_a_code_makes_this_browser_a_device_of_its_own(
+async def test_a_pairing_link_gives_the_browser_its_own_token(
     browser: Browser, own_server: Server, directory: Path
 ) -> None:
+    """The code does not stay in the address, and the device has the name that the user entered."""
     await project_in(own_server, directory)
     code = new_code(Devices(own_server.data), "approve").replace("-", "")
     with browser.person(f"{page_of(own_server)}#pair={code}&fp=ab01") as person:
@@ -211,7 +215,7 @@ async def test_a_link_with_a_code_makes_this_browser_a_device_of_its_own(
         person.sees(".settings", "This device is “Ada's phone”. Approve and stop.")
 
 
-def test_a_pairing_link_asks_before_it_replaces_access_that_works(browser: Browser, own_server: Server) -> None:
+def test_a_pairing_link_asks_before_it_replaces_valid_access(browser: Browser, own_server: Server) -> None:
     """The code may be meant for another device."""
     devices = Devices(own_server.data)
     token = given(own_server, "mine", "admin")
@@ -257,9 +261,10 @@ def test_two_devices_with_the_same_name_are_told_apart(browser: Browser, own_ser
     assert [device.name for device in devices] == ["Chrome on Linux", "Chrome on Linux 2"]
 
 
-async def test_a_code_is_typed_and_one_that_is_wrong_used_or_too_old_is_reported(
+async def test_a_bad_pairing_code_is_reported_and_a_good_one_works(
     browser: Browser, own_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Wrong, used and expired codes each have their own message."""
     devices = Devices(own_server.data)
     good = new_code(devices, "view")
     used = new_code(devices, "view")
@@ -280,9 +285,10 @@ async def test_a_code_is_typed_and_one_that_is_wrong_used_or_too_old_is_reported
 
 
 @pytest.mark.thorough
-async def test_over_tls_a_device_is_paired_and_is_told_how_to_trust_the_server(
+async def test_over_tls_a_device_can_download_the_root_certificate(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:
+    """A device that does not trust the certificate yet can be paired, but it cannot turn on push notifications."""
     async with serving(tmp_path / "data", "--allow", directory.parent) as server:
         code = new_code(Devices(server.data), "run")
         address = server.url.replace("wss://", "https://").removesuffix("ws")

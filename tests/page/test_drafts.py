@@ -47,7 +47,7 @@ def goes_to_the_settings_and_back(person: Person) -> None:
 # With the keyboard.
 
 
-def test_an_edit_is_accepted_by_the_keyboard(browser: Browser, address: str, directory: Path) -> None:
+def test_an_edit_can_be_accepted_with_the_keyboard(browser: Browser, address: str, directory: Path) -> None:
     """Tested in the editor of a file and in a field. Tab indents in the editor; Esc leaves it."""
     with browser.person(address) as person:
         asks(person, edit(directory / "notes.md", "up", "down"), bash("npm tset"))
@@ -73,7 +73,7 @@ def test_an_edit_is_accepted_by_the_keyboard(browser: Browser, address: str, dir
         assert second["updatedInput"] == {"command": "npm test"}
 
 
-def test_every_line_can_be_commented_by_the_keyboard(browser: Browser, address: str, directory: Path) -> None:
+def test_every_line_can_be_commented_on_with_the_keyboard(browser: Browser, address: str, directory: Path) -> None:
     """Tab reaches one comment button of a diff, and the arrow keys reach the others."""
     with browser.person(address) as person:
         asks(person, change(directory, CODE, CHANGED))
@@ -86,7 +86,7 @@ def test_every_line_can_be_commented_by_the_keyboard(browser: Browser, address: 
         assert names == [f"Comment on line {number}" for number in (7, 8, 9, 10)]
 
 
-def test_enter_begins_a_line_of_a_reason_on_a_phone(browser: Browser, address: str, directory: Path) -> None:
+def test_enter_starts_a_new_line_in_a_reason_on_a_phone(browser: Browser, address: str, directory: Path) -> None:
     field = f"{CARD} .rejecting textarea"
     with browser.person(address, **PHONE) as person:
         person.fills("#prompt", "/calls " + json.dumps([edit(directory / "notes.md", "up", "down")]))
@@ -258,7 +258,7 @@ async def test_a_message_whose_upload_failed_comes_back_to_its_session(
         person.until(f"{BOX} === 'Look at this' && {IMAGES} === 1")
 
 
-def test_an_image_that_is_read_slowly_goes_to_the_box_that_is_shown(browser: Browser, address: str) -> None:
+def test_a_visit_to_the_settings_keeps_an_image_being_read(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.sees(".chip.mode")
         person.runs(SLOW_IMAGES)
@@ -269,7 +269,7 @@ def test_an_image_that_is_read_slowly_goes_to_the_box_that_is_shown(browser: Bro
         person.sees(".pictures img")
 
 
-def test_a_session_that_was_left_is_disposed_of(browser: Browser, address: str, directory: Path) -> None:
+def test_leaving_a_session_removes_its_elements(browser: Browser, address: str, directory: Path) -> None:
     """Its editor, its rows and their observers are removed."""
     with browser.person(address) as person:
         person.sees("#prompt")
@@ -316,7 +316,7 @@ def test_a_comment_stays_at_its_line_in_other_columns(browser: Browser, address:
             assert person("value", css=f"{CARD} .comment-field textarea") == "Why a word?"
 
 
-def test_wrapping_lines_to_accept_is_kept(browser: Browser, address: str, directory: Path) -> None:
+def test_line_wrapping_turned_on_to_accept_is_kept(browser: Browser, address: str, directory: Path) -> None:
     long = "x" * 1_000 + "tail\n"
     with browser.person(address) as person:
         person.runs("localStorage.setItem('drawbridge.setting.wrap', 'off')")

@@ -62,7 +62,7 @@ def adds(person: Person, text: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["command", "field", "plan", "lines of a file", "one line of a file"])
-def test_what_is_closed_is_not_accepted_from_its_editor(
+def test_a_request_with_closed_parts_is_not_accepted_in_editor(
     browser: Browser, address: str, directory: Path, kind: str
 ) -> None:
     """No button, key or draft accepts a request with closed parts. The button that shows them stays in place."""
@@ -107,7 +107,7 @@ def test_what_is_closed_is_not_accepted_from_its_editor(
 LONG = "".join(f"line = {number}\n" for number in range(240))
 
 
-def test_a_long_change_is_not_accepted_unseen_from_its_editor(browser: Browser, address: str, directory: Path) -> None:
+def test_a_long_unseen_change_cannot_be_accepted_in_its_editor(browser: Browser, address: str, directory: Path) -> None:
     """It is not enough to have seen the beginning and the end of the text: all of it must have been in view."""
     with browser.person(address, height=600) as person:
         asks(person, write(directory / "long.py", LONG))
@@ -137,9 +137,10 @@ NO_KEYBOARD = "(() => { delete visualViewport.height; visualViewport.dispatchEve
 
 
 @pytest.mark.parametrize("cover", ["zoom", "keyboard"])
-def test_what_the_screen_does_not_show_of_an_editor_is_not_in_view(
+def test_text_hidden_by_zoom_or_a_keyboard_counts_as_unread(
     browser: Browser, address: str, directory: Path, cover: str
 ) -> None:
+    """An edited change can be accepted only after all of the editor's text was visible on the screen."""
     with browser.person(address, height=600) as person:
         asks(person, write(directory / "long.py", LONG))
         person.clicks(EDIT)
@@ -181,7 +182,7 @@ def test_many_removed_lines_are_read_in_the_proposal(browser: Browser, address: 
         assert answer["updatedInput"]["new_string"] == "first\nmy last\n"
 
 
-def test_a_change_that_was_read_is_accepted_from_its_editor(browser: Browser, address: str, directory: Path) -> None:
+def test_a_change_that_was_read_can_be_accepted_in_its_editor(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address, height=600) as person:
         asks(person, write(directory / "long.py", LONG))
         person.runs(IN_STEPS.format(PAGE))
@@ -192,7 +193,7 @@ def test_a_change_that_was_read_is_accepted_from_its_editor(browser: Browser, ad
         assert answers(person)[0]["updatedInput"]["content"] == "# mine\n" + LONG
 
 
-def test_a_far_change_of_a_long_file_is_seen_at_once(browser: Browser, address: str, directory: Path) -> None:
+def test_a_change_far_down_a_long_file_is_in_view_at_once(browser: Browser, address: str, directory: Path) -> None:
     """Unchanged text need not be scrolled through. A draft of the change can be accepted after a reload."""
     before = "".join(f"line {number}\n" for number in range(1, 801))
     (directory / "notes.md").write_text(before)
@@ -233,7 +234,7 @@ def test_a_key_does_not_accept_a_command_that_was_not_read(browser: Browser, add
         assert "# mine" in answer["updatedInput"]["command"]
 
 
-def test_what_was_opened_stays_open_after_editing(browser: Browser, address: str) -> None:
+def test_expanded_text_stays_expanded_after_editing(browser: Browser, address: str) -> None:
     asked: dict[str, Any] = bash("echo a\n" * 300 + "tail")
     with browser.person(address) as person:
         asks(person, asked)

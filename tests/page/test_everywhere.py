@@ -46,7 +46,7 @@ FRAMES = """new Promise((done) => {
 """The durations of 100 frames, in milliseconds, while a reader scrolls up."""
 
 
-def test_the_parts_that_need_no_browser() -> None:
+def test_the_javascript_unit_tests_pass() -> None:
     units = sorted(programs.page_units().glob("*.test.mjs"))
     command = [str(programs.node()), "--test", "--test-reporter=dot", *map(str, units)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -70,9 +70,10 @@ def scrolls_up_to(person: Person, seq: int, *, steps: int = 200) -> None:
 @pytest.mark.parametrize(
     "count", [pytest.param(500, marks=pytest.mark.thorough), pytest.param(100_000, marks=pytest.mark.slow)]
 )
-async def test_a_long_history_is_scrolled_with_only_a_part_of_it_in_the_page(
+async def test_a_long_history_scrolls_with_only_part_of_it_rendered(
     browser: Browser, tmp_path: Path, directory: Path, count: int
 ) -> None:
+    """The DOM contains at most 100 records, and new records below do not move what the user reads."""
     messages = (says(number) for number in range(1, count + 1))
     async with serving_history(tmp_path, directory, messages) as (server, project):
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
@@ -96,9 +97,10 @@ async def test_a_long_history_is_scrolled_with_only_a_part_of_it_in_the_page(
 
 
 @pytest.mark.thorough
-async def test_a_message_too_large_for_the_wire_is_shown_whole_on_demand_and_a_full_disk_is_reported(
+async def test_a_huge_message_is_shown_whole_when_the_user_asks(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:
+    """A warning also appears when the history is near its size limit."""
     text = "a long text " * 100_000 + "and its end"
     another = {"type": "assistant", "message": {"content": [{"type": "text", "text": "x" * 450_000}]}}
     long = {"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}}
@@ -116,7 +118,7 @@ async def test_a_message_too_large_for_the_wire_is_shown_whole_on_demand_and_a_f
 
 
 @pytest.mark.thorough
-async def test_where_the_beginning_is_not_kept_any_more_the_page_says_so(
+async def test_a_divider_shows_that_earlier_messages_were_deleted(
     browser: Browser, tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "MOST_RECORDS", 10)
@@ -153,7 +155,7 @@ def test_on_the_narrowest_phone_nothing_is_cut_off(browser: Browser, server: Ser
 
 
 @pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["light", "dark"])
-def test_axe_finds_nothing_to_complain_of(browser: Browser, server: Server, address: str, dark: bool) -> None:
+def test_axe_finds_no_violations(browser: Browser, server: Server, address: str, dark: bool) -> None:
     axe = str(programs.axe())
     with browser.person(page_of(server), dark=dark) as person:
         person.sees("#token")
@@ -211,7 +213,7 @@ def test_every_kind_of_approval_fits_and_is_readable(browser: Browser, address: 
         assert person("axe", file=str(programs.axe())) == []
 
 
-def test_all_of_it_works_by_keys(browser: Browser, address: str, directory: Path) -> None:
+def test_everything_can_be_done_with_the_keyboard(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         person.until("document.documentElement.dataset.connection === 'open'")
         person.sees("#prompt")
@@ -232,7 +234,7 @@ def test_all_of_it_works_by_keys(browser: Browser, address: str, directory: Path
     assert "first second line" in (directory / "notes.md").read_text()
 
 
-def test_the_first_view_is_small(browser: Browser, server: Server, address: str) -> None:
+def test_the_first_view_loads_at_most_150_kb(browser: Browser, server: Server, address: str) -> None:
     for url, seen in ((page_of(server), "#token"), (address, "h2")):
         with browser.person(url) as person:
             person.sees(seen)

@@ -102,7 +102,7 @@ async def test_s2_14_a_changed_file_opens_its_diff(browser: Browser, server: Ser
         assert person.complaints() == []
 
 
-async def test_a_deleted_file_opens_what_it_was(browser: Browser, server: Server, changed: Path) -> None:
+async def test_a_deleted_file_opens_with_its_old_content(browser: Browser, server: Server, changed: Path) -> None:
     project = await project_in(server, changed)
     address = f"{page_of(server)}#token={server.token}&project={project}"
     with browser.person(address, width=390, height=844) as person:
@@ -139,7 +139,7 @@ async def test_a_file_has_the_colors_of_its_language(
         person.until("document.querySelector('.viewer').shadowRoot.querySelector('.cm-line > span[class]')")
 
 
-async def test_a_line_is_brought_into_view(browser: Browser, server: Server, files: Path) -> None:
+async def test_a_link_to_a_line_scrolls_to_it(browser: Browser, server: Server, files: Path) -> None:
     project = await project_in(server, files)
     address = f"{page_of(server)}#token={server.token}&project={project}"
     with browser.person(address, width=390, height=844) as person:
@@ -162,7 +162,7 @@ async def test_a_line_is_brought_into_view(browser: Browser, server: Server, fil
         ("../other/notes.md", "outside the project"),
     ],
 )
-async def test_what_is_not_shown_is_reported(
+async def test_files_that_are_not_shown_have_a_reason(
     browser: Browser, server: Server, files: Path, path: str, words: str
 ) -> None:
     project = await project_in(server, files)
@@ -198,7 +198,7 @@ async def test_strange_names_and_texts_are_written_out(browser: Browser, server:
         assert person.complaints() == []
 
 
-async def test_marks_of_git_are_in_the_tree(browser: Browser, server: Server, files: Path) -> None:
+async def test_the_tree_shows_git_status_marks(browser: Browser, server: Server, files: Path) -> None:
     """The marks are M, A and U; screen readers read words."""
     (files / ".gitignore").write_text(".env\n")
     git(files, "init", "-q")
@@ -240,7 +240,7 @@ async def test_a_tool_row_opens_its_file(browser: Browser, server: Server, files
         person.sees(".viewer .cm-activeLine", "def step50() -> int:")
 
 
-async def test_a_file_that_is_opened_without_a_connection_is_shown_once_there_is_one(
+async def test_a_file_opened_while_offline_loads_after_reconnecting(
     browser: Browser, server: Server, files: Path
 ) -> None:
     project = await project_in(server, files)

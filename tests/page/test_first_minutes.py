@@ -27,7 +27,7 @@ PIP_AND_NPM_SECONDS = 900
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_from_the_readme_to_the_first_approved_change(browser: Browser, home: Path) -> None:
-    """Uses a new clone, an empty home directory, and the real ``claude``, whose model is a stub. Needs access to the
+    """Uses a new clone, a new home directory, and the real ``claude``, whose model is a stub. Needs access to the
     package indexes."""
     if subprocess.run([*NEWCOMER, "true"], capture_output=True, check=False).returncode:
         programs.missing("this machine allows no user namespaces")

@@ -55,7 +55,7 @@ def presses_until(person: Person, key: str, code: str) -> None:
     raise AssertionError(f"{key} never led to {code}")
 
 
-def test_the_first_view_offers_a_folder_an_agent_and_a_first_message(
+def test_the_keyboard_is_enough_to_start_the_first_session(
     browser: Browser, own_server: Server, directory: Path
 ) -> None:
     """Findings S3-25, S3-32, S3-33: keys alone lead from an empty list of sessions to an accepted change."""
@@ -101,9 +101,10 @@ def test_folders_are_found_by_typing_and_by_arrow_keys(browser: Browser, own_ser
         assert person("value", css="#path") == "/nowhere/at/all"
 
 
-def test_that_no_folder_matches_is_reported_only_while_it_is_true(
+def test_the_no_match_hint_disappears_once_a_folder_matches(
     browser: Browser, own_server: Server, directory: Path
 ) -> None:
+    """It also disappears when the user creates a folder."""
     hint = ".start section [role=status]"
     with browser.person(f"{page_of(own_server)}#token={own_server.token}") as person:
         person.sees("#folders [role=option]")
@@ -122,7 +123,7 @@ def test_that_no_folder_matches_is_reported_only_while_it_is_true(
 
 
 async def test_home_and_recent_folders_are_offered(browser: Browser, tmp_path: Path, directory: Path) -> None:
-    """Finding S3-33: the home directory is shown as "~", and folders that were used before come first."""
+    """Finding S3-33: "~" in the path field means the home directory, and folders that were used before come first."""
     home = directory.parent
     (home / "books").mkdir()
     (home / "carts" / ".git").mkdir(parents=True)
@@ -144,7 +145,7 @@ async def test_home_and_recent_folders_are_offered(browser: Browser, tmp_path: P
             person.sees(".path", str(directory))
 
 
-def test_without_a_folder_nothing_is_started(browser: Browser, own_server: Server) -> None:
+def test_starting_without_a_folder_shows_a_problem(browser: Browser, own_server: Server) -> None:
     with browser.person(f"{page_of(own_server)}#token={own_server.token}") as person:
         person.sees(".agent-choice:has(:checked)")
         person.clicks(".start button[type=submit]")
@@ -184,7 +185,7 @@ def test_a_new_folder_is_created_and_used(browser: Browser, own_server: Server, 
 
 
 def test_an_approval_can_be_answered_on_a_phone_on_its_side(browser: Browser, address: str) -> None:
-    """Finding S2-24: a phone in landscape orientation could not approve."""
+    """Finding S2-24: requests could not be answered on a phone in landscape orientation."""
     with browser.person(address, width=844, height=390) as person:
         person.fills("#prompt", "Something")
         person.clicks(".composer .yes")
@@ -244,7 +245,7 @@ def test_on_a_tablet_the_list_is_a_drawer(browser: Browser, address: str) -> Non
         person.until("document.activeElement.matches('.unfold')")
 
 
-def test_on_a_phone_a_new_session_leads_back(browser: Browser, address: str) -> None:
+def test_on_a_phone_a_new_session_has_a_back_button(browser: Browser, address: str) -> None:
     with browser.person(address, width=390, height=844) as person:
         person.sees(".project-head h2", "blog")
         person.goes_to("#/new")
@@ -255,7 +256,7 @@ def test_on_a_phone_a_new_session_leads_back(browser: Browser, address: str) -> 
 
 
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (768, 1024)])
-def test_before_the_first_session_the_settings_are_in_reach(
+def test_settings_can_be_opened_before_the_first_session(
     browser: Browser, own_server: Server, width: int, height: int
 ) -> None:
     with browser.person(f"{page_of(own_server)}#token={own_server.token}", width=width, height=height) as person:
@@ -277,7 +278,7 @@ def test_a_long_title_leaves_the_name_of_the_folder_whole(browser: Browser, addr
                 assert person.runs(f"{name}.scrollWidth <= {name}.clientWidth") is whole, (width, height, style)
 
 
-def test_on_a_desk_the_list_folds_and_stays_folded(browser: Browser, address: str) -> None:
+def test_on_a_wide_screen_the_list_folds_and_stays_folded(browser: Browser, address: str) -> None:
     """Finding S3-36: the list of sessions could not be folded."""
     with browser.person(address) as person:
         person.sees("h2", "blog")  # by then, the token from the address has been stored
@@ -292,8 +293,8 @@ def test_on_a_desk_the_list_folds_and_stays_folded(browser: Browser, address: st
         person.sees(".side .project")
 
 
-def test_forced_colours_show_the_session_and_its_state(browser: Browser, address: str) -> None:
-    """Finding S4: both were invisible."""
+def test_forced_colors_show_the_session_and_its_state(browser: Browser, address: str) -> None:
+    """Finding S4: the current session and its state were invisible."""
     with browser.person(address, forced=True) as person:
         person.sees(".side [aria-current]")
         style = "getComputedStyle(document.querySelector('{}')).{}"
@@ -342,7 +343,7 @@ def test_a_phone_has_one_header_with_a_menu(browser: Browser, address: str) -> N
         person.sees("h2", "Settings")
 
 
-def test_from_a_session_back_to_the_list_the_focus_comes_along(browser: Browser, address: str) -> None:
+def test_going_back_to_the_list_moves_the_focus_there(browser: Browser, address: str) -> None:
     with browser.person(address, width=390, height=844) as person:
         person.sees(".project-head .state", "Ready")
         person.runs("document.querySelector('a.back').focus()")
@@ -351,7 +352,7 @@ def test_from_a_session_back_to_the_list_the_focus_comes_along(browser: Browser,
         person.until("document.activeElement.closest('.side') !== null")
 
 
-def test_a_menu_works_by_keys(browser: Browser, address: str) -> None:
+def test_a_menu_works_with_the_keyboard(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.sees("h2", "blog")
         person.until("document.activeElement.id === 'prompt'")
@@ -449,7 +450,7 @@ def test_a_wrong_token_stays_in_its_field(browser: Browser, own_server: Server) 
         person.until("document.activeElement.id === 'token'")
 
 
-def test_an_old_browser_is_told(browser: Browser, server: Server) -> None:
+def test_an_old_browser_shows_that_it_is_too_old(browser: Browser, server: Server) -> None:
     """A script that old browsers can run checks for the features that the web UI needs."""
     with browser.person(page_of(server)) as person:
         person.sees("#token")
@@ -493,7 +494,7 @@ def test_the_first_view_takes_three_round_trips_and_100_kb(browser: Browser, ser
         assert len(before) <= 8, json.dumps(before)
 
 
-def test_something_is_painted_before_the_program_has_come(browser: Browser, server: Server) -> None:
+def test_index_html_has_a_skeleton_and_no_inline_styles(browser: Browser, server: Server) -> None:
     index = (programs.page() / "index.html").read_text()
     body = index.split("<body>")[1]
     assert "skeleton" in body

@@ -157,7 +157,7 @@ def opened(text: str) -> str:
     return f".tool[open]:has(> summary:has-text('{text}')) > .tool-body"
 
 
-def test_calls_are_one_line_that_unfolds(reader: Person) -> None:
+def test_a_group_of_calls_is_one_line_that_expands(reader: Person) -> None:
     """Finding S2-18: each call had its own large row, with the tool's name instead of a verb."""
     reader.sees(row("Read 2 files, searched, ran 2 commands"), "1 failed")
     assert not reader("visible", css=row("npm test"))
@@ -169,7 +169,7 @@ def test_calls_are_one_line_that_unfolds(reader: Person) -> None:
     reader.loses(row("npm test"))
 
 
-def test_s3_30_calls_have_their_time(reader: Person) -> None:
+def test_s3_30_calls_show_their_times(reader: Person) -> None:
     """A group, a call in it and a to-do list show their times; the tooltips show the full date and time."""
     reader.clicks(row("Read 2 files"))
     reader.sees(row("make frobnicate"))
@@ -184,7 +184,7 @@ def test_s3_30_calls_have_their_time(reader: Person) -> None:
     reader.until("getComputedStyle(document.querySelector('.group > summary > time')).opacity === '1'")
 
 
-def test_a_file_that_was_read_has_its_own_numbers_and_colours(reader: Person) -> None:
+def test_a_read_file_has_its_own_line_numbers_and_colors(reader: Person) -> None:
     """Finding S2-18: tool rows showed little."""
     reader.clicks(row("Read 2 files"))
     reader.clicks(row("src/bridge.py:10–12"))
@@ -196,7 +196,7 @@ def test_a_file_that_was_read_has_its_own_numbers_and_colours(reader: Person) ->
     reader.sees(f"{opened('src/gate.py')} .code-string", "it's'''")
 
 
-def test_colours_of_terminals_are_drawn(reader: Person) -> None:
+def test_terminal_colors_are_shown(reader: Person) -> None:
     """Finding S2-17: escape sequences were shown as text."""
     reader.clicks(row("Read 2 files"))
     reader.clicks(row("npm test"))
@@ -205,7 +205,7 @@ def test_colours_of_terminals_are_drawn(reader: Person) -> None:
     assert "[" not in reader.reads(f"{opened('npm test')} .result")[0]
 
 
-def test_an_edit_has_the_numbers_of_its_file(reader: Person) -> None:
+def test_an_edit_shows_the_line_numbers_of_its_file(reader: Person) -> None:
     """Finding S2-18: lines were numbered from 1."""
     reader.sees(row("Edited"), "+1 −1")
     reader.clicks(row("Edited"))
@@ -216,7 +216,7 @@ def test_an_edit_has_the_numbers_of_its_file(reader: Person) -> None:
     reader.until("location.hash.endsWith('/files/src/bridge.py?line=42')")
 
 
-def test_lines_whose_numbers_are_not_known_have_none(browser: Browser, address: str) -> None:
+def test_lines_with_unknown_numbers_have_no_line_number(browser: Browser, address: str) -> None:
     """The input of an edit contains only part of the file; only the result contains the line numbers."""
     given = {"file_path": "gate.py", "old_string": "return 22", "new_string": "return 23"}
     shown = (
@@ -259,7 +259,7 @@ def copies(reader: Person, css: str, expected: str) -> None:
     reader.until(f"navigator.clipboard.readText().then((text) => text.includes({json.dumps(expected)}))")
 
 
-def test_all_that_is_read_can_be_copied(reader: Person, directory: Path) -> None:
+def test_every_kind_of_content_can_be_copied(reader: Person, directory: Path) -> None:
     """Finding S2-15: an answer, a message, a command and its output, a path and a plan can be copied."""
     reader("allow", what=["clipboard-read", "clipboard-write"], url=reader.runs("location.origin"))
     plan = {"name": "ExitPlanMode", "input": {"plan": "# Close on time\n\nFirst the **code**.\n"}}
@@ -279,7 +279,7 @@ def test_all_that_is_read_can_be_copied(reader: Person, directory: Path) -> None
     copies(reader, f"{opened('src/gate.py')} [aria-label='Copy lines']", "class Gate:")
 
 
-async def test_a_very_long_output_is_shown_without_the_codes_of_its_colors(
+async def test_a_very_long_output_is_shown_without_color_codes(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:
     """The colors of such a long output would take too long to draw."""
@@ -294,13 +294,13 @@ async def test_a_very_long_output_is_shown_without_the_codes_of_its_colors(
             assert person.runs("/\\[\\d+m/.test(document.querySelector('.result').innerText)") is False
 
 
-def test_a_todo_list_is_a_list(reader: Person) -> None:
+def test_a_todo_list_is_shown_as_a_list(reader: Person) -> None:
     """Finding S2-22: the list was shown as JSON."""
     todos = reader.reads(".tool-row .todos li > span:not(.offscreen)")
     assert todos == ["Read the bridge", "Closing the gate", "Write tests"]
 
 
-def test_what_subagents_do_is_under_their_call(reader: Person) -> None:
+def test_subagent_calls_are_shown_under_their_parent_call(reader: Person) -> None:
     """Finding S2-9: the calls of subagents were among the other calls."""
     reader.sees(".tool-row:has-text('Ran agent') > .nested-rows", "Read 1 file, ran 1 command")
     reader.clicks(row("Ran agent"))
@@ -336,7 +336,7 @@ def test_the_rest_of_a_long_output_is_shown_on_demand(reader: Person) -> None:
     reader.until("document.querySelector('.tool[open] > .tool-body .result').textContent.length > 29000")
 
 
-def test_short_outputs_have_their_height_out_of_view(browser: Browser, address: str) -> None:
+def test_short_outputs_keep_their_height_while_out_of_view(browser: Browser, address: str) -> None:
     """Only long outputs are drawn in parts, whose height is not known until they have been in view."""
     count = 40
     calls = [line for n in range(count) for line in (call(str(n), "Bash", command=f"make {n}"), result(str(n)))]
@@ -355,7 +355,7 @@ def test_short_outputs_have_their_height_out_of_view(browser: Browser, address: 
         assert len(set(heights)) == 1
 
 
-def test_what_was_unfolded_stays_so(reader: Person) -> None:
+def test_expanded_rows_stay_expanded(reader: Person) -> None:
     reader.clicks(row("Edited"))
     reader.sees(opened("Edited"))
     reader.prompts("/quick")
@@ -373,7 +373,7 @@ SCROLLER = "document.querySelector('.scroller')"
 CARD = "document.querySelector('.approval').getBoundingClientRect()"
 
 
-def test_prompts_are_a_list_to_jump_from(browser: Browser, address: str) -> None:
+def test_the_list_of_prompts_leads_to_each_prompt(browser: Browser, address: str) -> None:
     """Finding S2-16: there was no way to find a prompt."""
     with browser.person(address) as person:
         person.prompts("/lines 300")
@@ -412,7 +412,7 @@ async def test_all_prompts_of_a_session_are_listed(browser: Browser, tmp_path: P
             person.until(f"{CHOSEN}?.innerText.includes('Prompt 0')")
 
 
-def test_an_approval_below_is_counted_where_one_jumps(browser: Browser, address: str) -> None:
+def test_the_jump_button_counts_approvals_below(browser: Browser, address: str) -> None:
     """Finding S3-39: users who were reading further up did not notice a new approval request."""
     with browser.person(address) as person:
         person.prompts("/lines 300")
@@ -427,7 +427,7 @@ def test_an_approval_below_is_counted_where_one_jumps(browser: Browser, address:
         person.sees(".approval.current .yes")
 
 
-def test_nothing_lies_over_an_approval_that_is_partly_in_view(browser: Browser, address: str) -> None:
+def test_nothing_covers_an_approval_that_is_partly_in_view(browser: Browser, address: str) -> None:
     """Finding S4: the "Latest" button covered the buttons of the request."""
     with browser.person(address) as person:
         person.prompts("/lines 300")
@@ -479,7 +479,7 @@ def test_an_edited_plan_is_read_as_it_was_accepted(browser: Browser, address: st
         assert person.runs("document.querySelectorAll('.settled-words').length") == 1
 
 
-def test_a_rejected_call_says_why(browser: Browser, address: str) -> None:
+def test_a_rejected_call_shows_the_reason(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("Something")
         person.sees(".approval.current")
@@ -524,7 +524,7 @@ def test_answers_that_no_client_has_given_are_in_the_history(
             assert person.reads(".answers dd") == ["Oak", "a, b"]
 
 
-def test_two_windows_of_one_person_are_told_apart(browser: Browser, address: str) -> None:
+def test_two_windows_of_one_user_are_distinguished(browser: Browser, address: str) -> None:
     """Finding S1-6: an answer from another window is not shown as an answer from this one."""
     with browser.person(address) as here, browser.person(address) as there:
         here.prompts("Something")
@@ -547,7 +547,7 @@ new MutationObserver((all) => {
 CHOSEN = "document.activeElement.closest('.item')"
 
 
-async def test_an_address_leads_to_a_record(browser: Browser, tmp_path: Path, directory: Path) -> None:
+async def test_an_address_with_a_seq_leads_to_its_record(browser: Browser, tmp_path: Path, directory: Path) -> None:
     messages = [said(f"message {number}") for number in range(1000)]
     async with serving_history(tmp_path, directory, messages) as (server, project):
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
@@ -579,7 +579,7 @@ def test_files_are_links(reader: Person) -> None:
     reader.until("location.hash.endsWith('/files/src/gate.py?line=3')")
 
 
-def test_enter_unfolds_what_a_step_has_led_to(reader: Person) -> None:
+def test_enter_expands_the_focused_item(reader: Person) -> None:
     """Finding S3-27: the focus was lost."""
     reader.runs("document.querySelector('.item[data-kind=tool]').tabIndex = -1")
     reader.runs("document.querySelector('.item[data-kind=tool]').focus()")
@@ -595,7 +595,7 @@ TOP = "document.querySelector('.scroller').scrollTop"
 AT_END = "((one) => one.scrollHeight - one.scrollTop - one.clientHeight < 2)(document.querySelector('.scroller'))"
 
 
-def test_s2_16_steps_begin_at_what_is_in_view(reader: Person) -> None:
+def test_s2_16_j_and_k_start_from_the_item_in_view(reader: Person) -> None:
     """Tested at the end of a long conversation, and after scrolling away from the focused item."""
     reader("resize", width=1280, height=500)
     reader.until(f"innerHeight === 500 && {TOP} > 300 && {AT_END}")

@@ -11,7 +11,7 @@ from .history import write_history
 from .rig import Browser
 
 LENGTH = 999_000
-"""The length of the texts: just below the limit for a message, 1,000,000 bytes."""
+"""The approximate length of the longest texts, in bytes: just below the limit for a message, 1,000,000 bytes."""
 
 TEXTS = {
     "a heading and blanks": "# a" + " " * LENGTH + "b",
@@ -60,7 +60,7 @@ async def with_texts(data: Path, work: Path) -> dict[str, str]:
 
 
 @pytest.mark.thorough
-async def test_no_text_freezes_the_page(browser: Browser, tmp_path: Path, directory: Path) -> None:
+async def test_no_text_freezes_the_web_ui(browser: Browser, tmp_path: Path, directory: Path) -> None:
     data = tmp_path / "data"
     projects = await with_texts(data, directory.parent)
     async with serving(data, "--no-tls", "--allow", directory.parent) as server:
@@ -86,7 +86,7 @@ async def test_no_text_freezes_the_page(browser: Browser, tmp_path: Path, direct
             assert [text for text in person.complaints() if "4401" not in text] == []
 
 
-async def test_a_text_that_cannot_be_drawn_stops_nothing_else(browser: Browser, address: str) -> None:
+async def test_a_text_that_cannot_be_drawn_affects_nothing_else(browser: Browser, address: str) -> None:
     """The test makes drawing fail, because no text is known to cause that."""
     with browser.person(address) as person:
         person.sees("h2", "blog")

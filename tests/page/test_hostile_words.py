@@ -37,7 +37,7 @@ def hostile_records() -> list[dict[str, object]]:
     return said
 
 
-async def test_nothing_that_an_agent_says_runs(browser: Browser, tmp_path: Path, directory: Path) -> None:
+async def test_no_code_in_a_text_from_an_agent_runs(browser: Browser, tmp_path: Path, directory: Path) -> None:
     async with serving_history(tmp_path, directory, hostile_records()) as (server, project):
         address = f"{page_of(server)}#token={server.token}&project={project}"
         with browser.person(address) as person:
@@ -56,7 +56,7 @@ async def test_nothing_that_an_agent_says_runs(browser: Browser, tmp_path: Path,
             assert {tuple(link) for link in links} == {("https:", "noopener noreferrer")}
             hosts = {url.split("/")[2] for url in person("requests") if url.startswith("http")}
             assert hosts == {server.url.split("/")[2]}
-            assert SCRIPT in "\n".join(person.reads(".said")), "it is shown as what it is"
+            assert SCRIPT in "\n".join(person.reads(".said")), "code is shown as text"
             assert person.complaints() == []
 
 

@@ -103,7 +103,7 @@ def test_a_wide_window_is_used(browser: Browser, address: str, directory: Path) 
         person.sees(".finished")
         prompt, code, words = (box(person, css) for css in (".prompt", ".said .code-block", ".said p"))
         assert code["right"] == prompt["right"], "no ragged right"
-        assert words["width"] <= prompt["width"], "lines to read are short"
+        assert words["width"] <= prompt["width"], "paragraphs are no wider than prompts"
         asks(person, approval("1", "Edit", **edit))
         person.sees(".approval table.split")
         assert box(person, ".approval")["width"] > 1200

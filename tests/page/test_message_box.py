@@ -149,7 +149,7 @@ def test_the_placeholder_says_what_happens_to_a_message(browser: Browser, addres
         person.clicks(".stop")
 
 
-def test_s3_38_a_text_file_goes_with_a_message(browser: Browser, address: str, tmp_path: Path) -> None:
+def test_s3_38_a_text_file_is_sent_with_a_message(browser: Browser, address: str, tmp_path: Path) -> None:
     note = tmp_path / "note.txt"
     note.write_text("Close the bridge at ten.\n")
     with browser.person(address) as person:
@@ -163,7 +163,7 @@ def test_s3_38_a_text_file_goes_with_a_message(browser: Browser, address: str, t
 
 
 @pytest.mark.thorough
-def test_any_file_goes_with_a_message(browser: Browser, address: str, tmp_path: Path) -> None:
+def test_any_file_is_sent_with_a_message(browser: Browser, address: str, tmp_path: Path) -> None:
     """The history shows each file's name and size, even after a reload. A file that can't be attached is reported, and
     the others are attached."""
     files = {
@@ -248,7 +248,7 @@ def test_s3_38_files_are_dropped_and_pasted(browser: Browser, address: str) -> N
         assert person.runs(SENT) == [name + size for name, size in zip(names, sizes, strict=True)]
 
 
-def test_s3_38_an_image_goes_without_words_and_ten_at_most(browser: Browser, address: str, tmp_path: Path) -> None:
+def test_s3_38_an_image_needs_no_text_and_ten_is_the_limit(browser: Browser, address: str, tmp_path: Path) -> None:
     image = tmp_path / "cat.png"
     image.write_bytes((STATIC / "icon-192.png").read_bytes())
     with browser.person(address) as person:
@@ -258,7 +258,7 @@ def test_s3_38_an_image_goes_without_words_and_ten_at_most(browser: Browser, add
         person.sees(".toast", "You can attach up to 10 files.")
         assert len(person.reads(".pictures li")) == 10
         disc = "document.querySelector('.pictures button').getBoundingClientRect()"
-        assert person.runs(f"[{disc}.width, {disc}.height]") == [24, 24], "S4: a disc"
+        assert person.runs(f"[{disc}.width, {disc}.height]") == [24, 24], "S4: the remove button is round"
         for _ in range(9):
             person.clicks("button[aria-label='Remove cat.png']")
         person.clicks(".composer .yes")
@@ -311,7 +311,7 @@ def test_s3_26_on_touch_enter_begins_a_line(browser: Browser, address: str) -> N
         assert person.runs("document.querySelector('#prompt').enterKeyHint") == "send"
 
 
-def test_a_menu_is_used_by_keys(browser: Browser, address: str) -> None:
+def test_a_menu_works_with_the_keyboard(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.sees(".chip.mode > button")
         person.runs("document.querySelector('.chip.mode > button').focus()")
@@ -344,7 +344,7 @@ async def test_s3_32_agents_that_are_not_installed_cannot_be_chosen(
 def test_s3_41_a_message_is_sent_into_the_running_turn(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.sees(".chip.mode")
-        assert not person("visible", css=".steer"), "nothing runs"
+        assert not person("visible", css=".steer"), "nothing is running"
         emits(person, INIT, AT_WORK, HOLD)
         person.sees(".steer")
         person.fills("#prompt", "and be quick")
@@ -354,7 +354,7 @@ def test_s3_41_a_message_is_sent_into_the_running_turn(browser: Browser, address
         assert person("value", css="#prompt") == ""
 
 
-def test_a_message_that_the_turn_does_not_take_comes_back(browser: Browser, address: str) -> None:
+def test_a_message_that_the_turn_refuses_returns_to_the_box(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         emits(person, INIT, HOLD)  # the agent has not reported that it is working
         person.sees(".steer")

@@ -87,7 +87,7 @@ async def has_a_question(server: Server, project: str) -> None:
         await other.receive("permission_request")
 
 
-async def test_a_page_that_nobody_looks_at_tells_and_rings(browser: Browser, server: Server, directory: Path) -> None:
+async def test_a_hidden_web_ui_notifies_and_plays_a_sound(browser: Browser, server: Server, directory: Path) -> None:
     project = await project_in(server, directory)
     with browser.person(f"{page_of(server)}#token={server.token}") as person:
         person.sees(".side", "blog")
@@ -109,9 +109,8 @@ async def test_a_page_that_nobody_looks_at_tells_and_rings(browser: Browser, ser
 
 
 @pytest.mark.thorough
-async def test_a_browser_asks_to_be_told_while_the_page_is_closed_and_takes_it_back_or_says_that_it_cannot(
-    browser: Browser, server: Server
-) -> None:
+async def test_push_notifications_can_be_turned_on_and_off(browser: Browser, server: Server) -> None:
+    """If the browser cannot subscribe, the settings show the reason and the switch stays off."""
     with browser.person(page_of(server) + f"#token={server.token}") as person:
         person.sees(".side .empty", "No projects yet")
         person("allow", what=["notifications"], url=page_of(server))
@@ -132,7 +131,7 @@ async def test_a_browser_asks_to_be_told_while_the_page_is_closed_and_takes_it_b
         assert json.loads((server.data / "push.json").read_text())["subscriptions"] == []
 
 
-async def test_a_push_becomes_a_notice_that_leads_to_its_project(browser: Browser, server: Server) -> None:
+async def test_a_push_shows_a_notification_that_opens_its_project(browser: Browser, server: Server) -> None:
     said = {"title": "blog needs you", "body": "Edit a file", "project": "proj_1"}
     with browser.person(page_of(server)) as person:
         person("allow", what=["notifications"], url=page_of(server))
@@ -145,7 +144,7 @@ async def test_a_push_becomes_a_notice_that_leads_to_its_project(browser: Browse
         person.until(f"{NOTICES}.then((all) => all.length === 0)")  # closed, because the web UI is visible
 
 
-async def test_a_push_about_a_review_leads_there(browser: Browser, server: Server) -> None:
+async def test_a_push_about_a_review_opens_the_review(browser: Browser, server: Server) -> None:
     said = {"title": "blog: 7 files to review", "body": "Run finished · +120 −34", "project": "proj_1", "review": True}
     with browser.person(page_of(server)) as person:
         person("allow", what=["notifications"], url=page_of(server))
@@ -249,7 +248,7 @@ BREAKS = """(() => {
     ],
     ids=["before it", "after it"],
 )
-def test_a_notification_says_that_an_answer_may_not_have_been_recorded(
+def test_a_notification_reports_that_an_answer_may_be_lost(
     browser: Browser, server: Server, last: str, reason: str
 ) -> None:
     """The connection is lost before the answer is sent, or afterwards, before the result arrives."""
@@ -267,7 +266,7 @@ def test_a_notification_says_that_an_answer_may_not_have_been_recorded(
 
 
 @pytest.mark.thorough
-async def test_what_is_new_is_counted_until_it_is_looked_at(browser: Browser, server: Server, directory: Path) -> None:
+async def test_a_session_is_marked_unread_until_it_is_opened(browser: Browser, server: Server, directory: Path) -> None:
     project = await project_in(server, directory)
     async with server.client() as other:
         await other.ask("project_join", project_id=project)

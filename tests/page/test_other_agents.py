@@ -37,7 +37,7 @@ async def address(server: Server, directory: Path, agent: str) -> str:
     return f"{page_of(server)}#token={server.token}&project={made['project_id']}"
 
 
-async def test_what_an_acp_agent_says_is_shown(browser: Browser, serves_others: Server, directory: Path) -> None:
+async def test_an_acp_agents_messages_are_shown(browser: Browser, serves_others: Server, directory: Path) -> None:
     with browser.person(await address(serves_others, directory, "official")) as person:
         person.prompts("say It is **open**|, I think.")
         person.sees(".said strong", "open")
@@ -47,9 +47,10 @@ async def test_what_an_acp_agent_says_is_shown(browser: Browser, serves_others: 
         person.sees(".said", "It is open, I think.")
 
 
-async def test_a_call_of_an_acp_agent_is_shown_with_its_approval_and_its_change(
+async def test_an_acp_call_shows_its_approval_and_its_change(
     browser: Browser, serves_others: Server, directory: Path
 ) -> None:
+    """The approval does not have its own row: it is part of the row of its call."""
     with browser.person(await address(serves_others, directory, "official")) as person:
         person.prompts(f"change {directory / 'notes.md'}|# Notes|# Remarks")
         person.sees(CARD)
@@ -68,7 +69,7 @@ async def test_a_call_of_an_acp_agent_is_shown_with_its_approval_and_its_change(
 
 
 @pytest.mark.parametrize(("button", "told"), [("Approve", "once"), ("Always", "always"), ("Keep planning", "no")])
-async def test_a_plan_of_an_acp_agent_is_answered_as_the_agent_offers(
+async def test_an_acp_agents_plan_has_the_answers_the_agent_offers(
     browser: Browser, serves_others: Server, directory: Path, button: str, told: str
 ) -> None:
     with browser.person(await address(serves_others, directory, "official")) as person:
@@ -80,7 +81,7 @@ async def test_a_plan_of_an_acp_agent_is_answered_as_the_agent_offers(
         person.sees(".said", f"I was told: {told}")
 
 
-async def test_what_a_command_prints_is_shown(browser: Browser, serves_others: Server, directory: Path) -> None:
+async def test_the_output_of_a_command_is_shown(browser: Browser, serves_others: Server, directory: Path) -> None:
     with browser.person(await address(serves_others, directory, "poet")) as person:
         person.prompts("drawbridges")
         person.sees(".said [role=heading], .said :is(h1, h2, h3, h4)", "A limerick")

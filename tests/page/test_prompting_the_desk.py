@@ -38,12 +38,12 @@ async def tells(event: str, project: Path, **more: Any) -> None:
 
 async def asked(bridge: Line) -> Message:
     said = await bridge.receive()
-    assert said is not None, "the server has hung up"
+    assert said is not None, "the server has closed the connection"
     return said
 
 
 @pytest.mark.thorough
-async def test_the_prompt_box_is_there_while_prompts_are_taken(browser: Browser, server: Server, home: Path) -> None:
+async def test_the_prompt_box_is_shown_while_prompts_are_accepted(browser: Browser, server: Server, home: Path) -> None:
     about = {"type": "bridge", "editor": "Neovim", "folders": [], "terminals": [CLAUDE]}
     with browser.person(f"{page_of(server)}#token={server.token}") as person:
         await tells("SessionStart", home)

@@ -1,4 +1,4 @@
-"""A person pushes what was committed from a review, and creates a pull request."""
+"""A user pushes what was committed from a review, and creates a pull request."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ async def pushing(browser: Browser, tmp_path: Path, directory: Path) -> Any:
 
 
 @pytest.mark.thorough
-async def test_what_was_kept_is_committed_pushed_and_becomes_a_pull_request(
+async def test_kept_changes_become_a_commit_and_a_pull_request(
     browser: Browser, pushing: Server, repository: Path, tmp_path: Path
 ) -> None:
+    """The user chooses the files, writes the commit message and edits the description of the pull request."""
     remote = tmp_path / "remote.git"
     add_remote(repository, remote, GITHUB)
     project = await is_kept(pushing, repository)
@@ -70,7 +71,7 @@ async def test_what_was_kept_is_committed_pushed_and_becomes_a_pull_request(
 
 
 @pytest.mark.thorough
-async def test_a_push_that_fails_says_why_and_can_be_repeated(
+async def test_a_failed_push_shows_the_reason_and_can_be_repeated(
     browser: Browser, pushing: Server, repository: Path, tmp_path: Path
 ) -> None:
     remote = tmp_path / "remote.git"
@@ -121,7 +122,7 @@ async def test_pushes_are_offered_only_where_they_are_allowed(
 
 
 @pytest.mark.thorough
-async def test_another_window_says_what_was_pushed(
+async def test_a_push_by_another_client_is_shown(
     browser: Browser, pushing: Server, repository: Path, tmp_path: Path
 ) -> None:
     add_remote(repository, tmp_path / "remote.git")
@@ -137,7 +138,7 @@ async def test_another_window_says_what_was_pushed(
 
 
 @pytest.mark.thorough
-async def test_without_a_name_nothing_can_be_committed(
+async def test_a_commit_requires_a_git_identity(
     browser: Browser, tmp_path: Path, directory: Path, repository: Path
 ) -> None:
     options = ("--no-tls", "--allow", directory.parent, "--allow-commit")

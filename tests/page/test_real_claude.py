@@ -99,7 +99,7 @@ async def test_claude_asks_in_the_page_and_does_what_is_decided_there(
     async with working(browser, tmp_path / "data", directory, *turns) as (person, model):
         person.clicks(".chip.agent > button")
         person.sees(".chip-menu", "Version ")
-        assert person.reads(".chip.agent > button") == ["Claude"], "the name that the box has without the menu"
+        assert person.reads(".chip.agent > button") == ["Claude"], "the button shows the name without the version"
         person.presses("Escape")
         person.loses(".chip-menu")
         person.runs(PASTES_A_PICTURE)

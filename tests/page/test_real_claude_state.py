@@ -14,7 +14,7 @@ from .test_real_claude import working
 
 
 @pytest.mark.thorough
-async def test_its_commands_models_and_context_are_known(browser: Browser, tmp_path: Path, directory: Path) -> None:
+async def test_claudes_commands_models_and_context_are_shown(browser: Browser, tmp_path: Path, directory: Path) -> None:
     async with working(browser, tmp_path / "data", directory, text("Hello."), text("A summary.")) as (person, model):
         person.prompts("Hello")
         person.sees(".finished")
@@ -48,9 +48,10 @@ async def test_a_conversation_is_compacted(browser: Browser, tmp_path: Path, dir
 
 
 @pytest.mark.thorough
-async def test_a_wrong_key_is_reported_while_it_is_retried_and_at_its_end(
+async def test_a_wrong_api_key_is_reported_during_and_after_retries(
     browser: Browser, tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The Retry button runs the prompt again."""
     monkeypatch.setenv("CLAUDE_CODE_MAX_RETRIES", "2")
     async with working(browser, tmp_path / "data", directory) as (person, model):
         model.will_say(failure(401, "authentication_error", "invalid x-api-key"))
@@ -71,7 +72,7 @@ async def test_a_wrong_key_is_reported_while_it_is_retried_and_at_its_end(
 
 
 @pytest.mark.thorough
-async def test_a_command_in_the_background_has_its_line(browser: Browser, tmp_path: Path, directory: Path) -> None:
+async def test_a_background_command_is_listed_as_a_task(browser: Browser, tmp_path: Path, directory: Path) -> None:
     turns = [
         tool_use("Bash", command="sleep 30", description="Wait a while", run_in_background=True),
         text("It runs."),

@@ -1,4 +1,4 @@
-"""In the web UI, a person decides on what runs have changed: hunk by hunk, by file, and all at once."""
+"""In the web UI, a user decides on what runs have changed: hunk by hunk, by file, and all at once."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def runs(server: Server, project: str, work: Work) -> None:
 
 
 async def decides(server: Server, project: str, **data: Any) -> None:
-    """Decides as another person."""
+    """Decides as another user."""
     async with server.client() as client:
         answer = await client.ask("review_decide", data, project)
         assert answer["type"] == "review", answer
@@ -148,7 +148,7 @@ async def test_a_run_is_decided_hunk_by_hunk(browser: Browser, server: Server, p
 
 
 @pytest.mark.thorough
-async def test_the_review_is_reached_after_a_reload(browser: Browser, server: Server, project: str) -> None:
+async def test_the_review_stays_open_after_a_reload(browser: Browser, server: Server, project: str) -> None:
     with browser.person(address_of(server, project), width=1440, height=900) as person:
         person.sees(".to-review", "3 files")
         person.presses("Control+k")
@@ -163,7 +163,9 @@ async def test_the_review_is_reached_after_a_reload(browser: Browser, server: Se
 
 
 @pytest.mark.thorough
-async def test_files_and_all_are_kept_at_once(browser: Browser, server: Server, project: str, repository: Path) -> None:
+async def test_one_file_or_all_files_can_be_kept_at_once(
+    browser: Browser, server: Server, project: str, repository: Path
+) -> None:
     with browser.person(address_of(server, project), width=1280, height=1800) as person:
         opens(person, project)
         person.until(f"document.querySelectorAll({json.dumps(HUNK)}).length === 4")
@@ -182,7 +184,7 @@ async def test_files_and_all_are_kept_at_once(browser: Browser, server: Server, 
 
 
 @pytest.mark.thorough
-async def test_keeping_what_has_not_been_in_view_asks(browser: Browser, server: Server, project: str) -> None:
+async def test_keeping_unseen_changes_asks_for_confirmation(browser: Browser, server: Server, project: str) -> None:
     with browser.person(address_of(server, project), width=1280, height=560) as person:
         opens(person, project)
         person.clicks(".review-bar button:has-text('Keep all')")
@@ -196,9 +198,10 @@ async def test_keeping_what_has_not_been_in_view_asks(browser: Browser, server: 
 
 
 @pytest.mark.thorough
-async def test_a_file_changed_on_disk_since_it_was_shown_is_not_touched(
+async def test_undo_does_not_touch_a_file_changed_since_it_was_shown(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
+    """Undoing all changes does not touch the other files of the review either."""
     with browser.person(address_of(server, project), width=1280, height=1800) as person:
         opens(person, project)
         person.sees(in_hunk("Line 5", ".line.added"), "LINE 5")
@@ -219,7 +222,7 @@ async def test_a_file_changed_on_disk_since_it_was_shown_is_not_touched(
 
 
 @pytest.mark.thorough
-async def test_a_clash_is_reported_at_its_hunk(
+async def test_a_conflict_is_reported_at_its_hunk(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
     """The agent has replaced a file with a directory: the file can't be restored without losing the directory."""
@@ -287,7 +290,7 @@ SCROLL = (
     "(() => { const scroller = document.querySelector('.review-scroller');"
     " scroller.dispatchEvent(new WheelEvent('wheel')); scroller.scrollTop = 1e6 })()"
 )
-"""Scrolls to the end, as a person does with a mouse wheel."""
+"""Scrolls to the end, as a user does with a mouse wheel."""
 
 
 @pytest.mark.thorough
@@ -341,7 +344,7 @@ async def test_esc_leads_back_to_the_session(browser: Browser, server: Server, p
 
 
 @pytest.mark.thorough
-async def test_a_decision_of_somebody_else_keeps_what_is_typed(
+async def test_another_users_decision_keeps_an_unfinished_edit(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
     with browser.person(address_of(server, project), width=1280, height=800) as person:
@@ -381,7 +384,7 @@ async def test_who_decided_first_is_reported_where_the_hunk_was(
 
 
 @pytest.mark.thorough
-async def test_the_page_and_a_phone_decide_the_same_hunk_at_once(
+async def test_two_devices_decide_the_same_hunk_at_once(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
     """Only one decision is accepted, and the file is as that decision requires."""
@@ -434,7 +437,7 @@ async def test_undoing_several_hunks_asks_once(
 
 
 @pytest.mark.thorough
-async def test_what_is_cut_is_shown_before_it_is_decided(
+async def test_a_cut_change_is_shown_whole_before_it_is_decided(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
     await runs(server, project, {"long.txt": "".join(f"a line {number}\n" for number in range(600))})
@@ -483,7 +486,7 @@ async def test_during_a_run_hunks_can_only_be_kept(browser: Browser, server: Ser
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("scope", ["view"])
-async def test_who_may_only_view_decides_nothing(
+async def test_a_view_only_device_cannot_decide(
     browser: Browser, own_server: Server, repository: Path, scope: Scope
 ) -> None:
     project = await project_in(own_server, repository)
@@ -546,7 +549,9 @@ async def test_a_phone_shows_one_hunk_a_screen(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), [(280, 653), (768, 1024), (1001, 700), (2560, 1200)])
-async def test_no_width_cuts_a_review(browser: Browser, server: Server, project: str, width: int, height: int) -> None:
+async def test_a_review_fits_every_screen_width(
+    browser: Browser, server: Server, project: str, width: int, height: int
+) -> None:
     with browser.person(address_of(server, project), width=width, height=height) as person:
         opens(person, project)
         assert person.runs(WIDER) == []
@@ -567,7 +572,7 @@ OPEN_FIELD = (
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), [(1280, 640), (390, 844), (844, 390)])
-async def test_the_field_of_an_edit_is_in_view(
+async def test_the_text_box_of_an_edit_is_in_view(
     browser: Browser, server: Server, project: str, width: int, height: int
 ) -> None:
     with browser.person(address_of(server, project), width=width, height=height) as person:
@@ -614,7 +619,7 @@ async def test_axe_finds_nothing_in_a_review(
 
 
 @pytest.mark.thorough
-async def test_forced_colours_show_the_current_hunk(browser: Browser, server: Server, project: str) -> None:
+async def test_forced_colors_show_the_current_hunk(browser: Browser, server: Server, project: str) -> None:
     with browser.person(address_of(server, project), forced=True) as person:
         opens(person, project)
         person.presses("j")
@@ -627,8 +632,8 @@ async def test_forced_colours_show_the_current_hunk(browser: Browser, server: Se
 
 
 @pytest.mark.thorough
-async def test_the_place_in_a_review_is_kept(browser: Browser, server: Server, project: str) -> None:
-    """When a hunk above is decided on another device, the hunk that is being read stays in place."""
+async def test_the_scroll_position_in_a_review_is_kept(browser: Browser, server: Server, project: str) -> None:
+    """When another device decides on a hunk above, the hunk that is being read stays in place."""
     with browser.person(address_of(server, project), width=1280, height=640) as person:
         opens(person, project)
         deleted = (await ids(server, project))[0]
@@ -645,7 +650,7 @@ async def test_the_place_in_a_review_is_kept(browser: Browser, server: Server, p
 
 
 @pytest.mark.thorough
-async def test_a_review_without_git_says_why(browser: Browser, tmp_path: Path, directory: Path) -> None:
+async def test_a_review_without_git_shows_the_reason(browser: Browser, tmp_path: Path, directory: Path) -> None:
     async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
         project = await project_in(server, directory)
         with browser.person(address_of(server, project)) as person:
@@ -655,9 +660,10 @@ async def test_a_review_without_git_says_why(browser: Browser, tmp_path: Path, d
 
 
 @pytest.mark.thorough
-async def test_a_review_of_a_directory_that_is_gone_is_closed_with_the_reason(
+async def test_a_review_of_a_missing_directory_shows_the_reason(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
+    """When the directory exists again, the review can be loaded again, and an unfinished edit is kept as a draft."""
     away = repository.with_name("blog elsewhere")
     with browser.person(address_of(server, project), width=1280, height=800) as person:
         opens(person, project)
@@ -696,9 +702,10 @@ async def test_a_review_of_200_files_and_2000_hunks(browser: Browser, server: Se
 
 
 @pytest.mark.thorough
-async def test_a_renamed_file_is_one_file_and_its_name_is_decided_by_itself(
+async def test_a_rename_and_an_edit_of_a_file_are_decided_separately(
     browser: Browser, server: Server, repository: Path
 ) -> None:
+    """The review lists the renamed file only once."""
     project = await project_in(server, repository)
     await runs(server, project, {"poem.txt": None, "verses/song.txt": poem(line_5="LINE 5")})
     with browser.person(address_of(server, project), width=1440, height=900) as person:
@@ -760,7 +767,7 @@ async def test_both_versions_of_an_image_are_seen_before_it_is_decided(
 
 
 @pytest.mark.thorough
-async def test_what_is_new_since_the_last_visit_can_be_shown_alone(
+async def test_changes_since_the_last_visit_can_be_shown_alone(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
     switch, marked = (

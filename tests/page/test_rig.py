@@ -9,7 +9,7 @@ from .rig import Browser
 pytestmark = pytest.mark.thorough
 
 
-def test_an_answer_that_nobody_waited_for_is_not_that_of_the_next_command(browser: Browser, address: str) -> None:
+def test_an_unread_answer_does_not_reach_the_next_command(browser: Browser, address: str) -> None:
     """A test that is stopped because it takes too long leaves an answer unread, too."""
     with browser.person(address) as person:
         person.begins("run", code="'late'")

@@ -92,7 +92,7 @@ def test_every_field_that_is_sent_is_in_the_editor(browser: Browser, address: st
 # Keys.
 
 
-def test_an_open_menu_has_the_keys(browser: Browser, address: str, directory: Path) -> None:
+def test_keys_go_to_an_open_menu(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         asks_to_edit(person, directory)
         person.clicks(".chip.mode > button")
@@ -105,7 +105,7 @@ def test_an_open_menu_has_the_keys(browser: Browser, address: str, directory: Pa
         stays(person, 1)
 
 
-def test_the_drawer_has_the_keys(browser: Browser, address: str, directory: Path) -> None:
+def test_keys_go_to_an_open_drawer(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address, width=900) as person:
         asks_to_edit(person, directory)
         person.clicks("main .unfold")
@@ -144,7 +144,7 @@ def test_what_a_note_covers_is_not_in_view(browser: Browser, address: str, direc
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (375, 667)])
-def test_a_note_is_whole_beside_the_answer_bar(
+def test_a_note_is_fully_visible_beside_the_answer_bar(
     browser: Browser, address: str, directory: Path, tmp_path: Path, width: int, height: int
 ) -> None:
     empty = tmp_path / "empty.txt"
@@ -276,7 +276,7 @@ def test_a_button_below_a_message_that_grows_is_not_clicked(
         assert answers(person)[0]["behavior"] == "allow"
 
 
-def test_scrolling_does_not_hold_a_button_back(browser: Browser, address: str, directory: Path) -> None:
+def test_scrolling_does_not_disable_a_button(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address, height=500) as person:
         asks_to_edit(person, directory, lines=60)
         person.until(CAN_BE_CLICKED)

@@ -45,9 +45,7 @@ async def test_s2_16_a_conversation_is_found_by_its_words(browser: Browser, serv
 ASKED = "new Promise((later) => setTimeout(later, 250))"
 
 
-async def test_a_search_without_a_connection_is_answered_once_there_is_one(
-    browser: Browser, server: Server, directory: Path
-) -> None:
+async def test_a_search_made_offline_runs_after_reconnecting(browser: Browser, server: Server, directory: Path) -> None:
     project = await project_in(server, directory)
     await has_said(server, project, "/quick about drawbridges")
     with browser.person(f"{page_of(server)}#token={server.token}") as person:

@@ -146,7 +146,8 @@ WATCH = r"""(() => {
   };
 })()"""
 """Tracks which parts of each request have been on the screen, independently of the web UI. When a request is accepted,
-records what had not been on it: lines of the card, and words like "q1z" anywhere in the request."""
+records what had not been on the screen: lines of the card, and words like "q1z" anywhere in the request. Also records
+the number of closed parts."""
 
 FAST = """(() => {
   const now = performance.now.bind(performance);
@@ -154,8 +155,8 @@ FAST = """(() => {
   performance.now = () => 5 * now();
   window.setTimeout = (act, delay, ...more) => later(act, delay / 5, ...more);
 })()"""
-"""Makes clocks and timers five times faster, because most of the time was spent waiting for buttons to settle. The
-frame rate stays the same."""
+"""Makes clocks and timers five times faster: otherwise, the tests would spend most of their time waiting for buttons to
+settle. The frame rate stays the same."""
 
 IDLE = (
     f"!document.querySelector('{CARD}:not(:has(.notice[role=alert]))') && !document.querySelector('.run .stop, .queued')"
@@ -167,7 +168,7 @@ NOTHING_UNSEEN: dict[str, Any] = {"missing": [], "hidden": [], "must": 0}
 
 
 @pytest.mark.thorough
-def test_a_long_input_of_an_edit_is_read_before_it_is_accepted(browser: Browser, address: str, directory: Path) -> None:
+def test_a_long_input_must_be_read_before_an_edit_is_accepted(browser: Browser, address: str, directory: Path) -> None:
     diff = {"type": "diff", "path": str(directory / "new.py"), "oldText": None, "newText": "x = 1\n"}
     raw = {"why": "word\n" * 30 + "the end"}
     call = {"toolCallId": "t", "title": "Write", "kind": "edit", "content": [diff], "rawInput": raw}
@@ -183,7 +184,7 @@ def test_a_long_input_of_an_edit_is_read_before_it_is_accepted(browser: Browser,
 
 
 @pytest.mark.thorough
-def test_a_shortened_edit_does_not_stand_for_the_proposal(browser: Browser, address: str, directory: Path) -> None:
+def test_seeing_a_shortened_edit_is_not_seeing_the_proposal(browser: Browser, address: str, directory: Path) -> None:
     """Only the short version has been in view. "Back" shows the long proposal, which has not been seen to its end."""
     with browser.person(address, **SMALL) as person:
         sends(person, bash("\n".join(f"echo {number}" for number in range(40)) + f"\n{TAIL}"))
@@ -214,7 +215,7 @@ def accepted(person: Person) -> list[dict[str, Any]]:
     ("call", "screen"),
     [
         pytest.param(bash(f"{STEPS} && {TAIL}"), SMALL, id="a command on a phone"),
-        pytest.param(bash(f"{STEPS} && {TAIL}"), SIDEWAYS, id="a command on its side", marks=pytest.mark.thorough),
+        pytest.param(bash(f"{STEPS} && {TAIL}"), SIDEWAYS, id="a command in landscape", marks=pytest.mark.thorough),
         pytest.param(
             bash(TAIL, description="ls -la" + "\nwords" * 45), SMALL, id="a description", marks=pytest.mark.thorough
         ),
@@ -227,7 +228,7 @@ def accepted(person: Person) -> list[dict[str, Any]]:
         ),
     ],
 )
-def test_an_accept_button_comes_once_all_was_in_view(
+def test_the_accept_button_appears_once_all_was_in_view(
     browser: Browser, address: str, call: dict[str, Any], screen: dict[str, int]
 ) -> None:
     with browser.person(address, **screen) as person:
@@ -243,7 +244,7 @@ def test_an_accept_button_comes_once_all_was_in_view(
 
 
 @pytest.mark.thorough
-def test_a_change_is_accepted_unread_by_a_button_that_says_so(browser: Browser, address: str, directory: Path) -> None:
+def test_a_change_can_be_accepted_without_reading(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address, **SMALL) as person:
         sends(person, write(directory / "new.py", "x = 1\n" * 200))
         person.sees(UNSEEN, "Accept without reading")
@@ -260,7 +261,7 @@ def test_a_change_is_accepted_unread_by_a_button_that_says_so(browser: Browser, 
     ("tool", "field"),
     [("Bash", "command"), ("Monitor", "command"), ("mcp__shell__run", "command"), ("Agent", "prompt"), ("Skill", "1")],
 )
-def test_what_runs_is_above_its_description(browser: Browser, address: str, tool: str, field: str) -> None:
+def test_a_command_is_shown_above_its_description(browser: Browser, address: str, tool: str, field: str) -> None:
     given = {"description": "ls -la" + "\nwords" * 300, field: TAIL}
     with browser.person(address) as person:
         asks(person, {"name": tool, "input": given})
@@ -302,7 +303,9 @@ def test_the_fields_of_an_object_are_in_their_order_too(browser: Browser, addres
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("what", ["a command", "arguments", "a change"])
-def test_what_an_acp_call_does_is_above_its_title(browser: Browser, address: str, directory: Path, what: str) -> None:
+def test_an_acp_calls_input_is_shown_above_its_title(
+    browser: Browser, address: str, directory: Path, what: str
+) -> None:
     words = {"type": "content", "content": {"type": "text", "text": "Changes nothing"}}
     diffs = [
         {"type": "diff", "path": str(directory / name), "oldText": None, "newText": "rm -rf all\n"} for name in "ab"
@@ -377,7 +380,7 @@ def test_a_plan_drawn_in_another_form_has_to_be_read_again(browser: Browser, add
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("part", [".asked", ".proposed"])
-def test_what_is_beyond_the_edge_of_a_card_is_not_in_view(
+def test_text_beyond_the_edge_of_a_card_is_not_in_view(
     browser: Browser, address: str, directory: Path, part: str
 ) -> None:
     """The reason why the content is wider than its card does not matter."""
@@ -410,7 +413,7 @@ def test_a_notebook_is_shown_whole_if_its_cells_hide_text(
 
 
 @pytest.mark.thorough
-def test_what_the_button_that_leads_to_the_end_covers_is_not_in_view(browser: Browser, address: str) -> None:
+def test_text_under_the_jump_button_counts_as_unread(browser: Browser, address: str) -> None:
     """Each part of the second request is on the screen once, but the button covers some of it."""
     second = f"{CARD}:nth-of-type(2)"
     with browser.person(address, width=900, height=600) as person:
@@ -527,7 +530,7 @@ def test_a_long_rule_is_saved_once_all_of_it_was_in_view(
 
 
 @pytest.mark.thorough
-def test_a_call_of_acp_is_not_a_form_of_questions(browser: Browser, address: str) -> None:
+def test_an_acp_call_is_not_shown_as_a_form_of_questions(browser: Browser, address: str) -> None:
     """The input of such a call can't be changed, so answers would be refused."""
     call = {"toolCallId": "t", "title": "Ask", "kind": "AskUserQuestion", "questions": [ask({"label": "Oak"})]}
     with browser.person(address) as person:
@@ -538,7 +541,7 @@ def test_a_call_of_acp_is_not_a_form_of_questions(browser: Browser, address: str
 
 
 @pytest.mark.thorough
-def test_a_key_on_the_button_that_leads_on_never_accepts(browser: Browser, address: str) -> None:
+def test_a_key_on_the_read_on_button_never_accepts(browser: Browser, address: str) -> None:
     """Enter is pressed repeatedly, even after all of the request has been in view."""
     with browser.person(address, **SMALL) as person:
         sends(person, bash(f"{STEPS} && {TAIL}"))
@@ -554,7 +557,8 @@ def test_a_key_on_the_button_that_leads_on_never_accepts(browser: Browser, addre
 
 
 @pytest.mark.thorough
-def test_what_is_beyond_the_edges_of_a_zoomed_page_is_not_in_view(browser: Browser, address: str) -> None:
+def test_text_outside_a_zoomed_view_counts_as_unread(browser: Browser, address: str) -> None:
+    """The card asks the user to zoom out. The accept button appears once the user has done so."""
     with browser.person(address, **SMALL) as person:
         person.sees("#prompt")
         person("zoom", factor=2)
@@ -569,7 +573,7 @@ def test_what_is_beyond_the_edges_of_a_zoomed_page_is_not_in_view(browser: Brows
 
 
 @pytest.mark.thorough
-def test_a_bar_does_not_cover_a_change_on_a_phone_on_its_side(browser: Browser, address: str, directory: Path) -> None:
+def test_bars_do_not_cover_a_change_on_a_phone_in_landscape(browser: Browser, address: str, directory: Path) -> None:
     around = "word\n" * 4
     (directory / "notes.md").write_text(f"{around}up\n{around}")
     added = f"{CARD} .line.added"
@@ -588,7 +592,7 @@ def test_a_bar_does_not_cover_a_change_on_a_phone_on_its_side(browser: Browser, 
 
 
 @pytest.mark.thorough
-def test_what_was_not_drawn_was_not_in_view(browser: Browser, address: str) -> None:
+def test_text_that_was_not_drawn_counts_as_unread(browser: Browser, address: str) -> None:
     """A busy browser may draw nothing for a while, during which the page is scrolled several times."""
     with browser.person(address, **SMALL) as person:
         sends(person, bash(f"{STEPS} && {TAIL}"))
@@ -625,7 +629,8 @@ FLASH = """(async () => {
 
 
 @pytest.mark.thorough
-def test_what_scrolled_back_before_its_frame_was_drawn_was_not_in_view(browser: Browser, address: str) -> None:
+def test_text_scrolled_past_between_frames_counts_as_unread(browser: Browser, address: str) -> None:
+    """The browser never draws those parts of the command, so the user has not seen them."""
     with browser.person(address, **SMALL) as person:
         sends(person, bash(f"{STEPS} && {TAIL}"))
         person.sees(READS)
@@ -797,7 +802,7 @@ READ_ON = f"""(async () => {{
 
 
 def acts(random: Random, person: Person) -> str:
-    """Does something that a person may do hastily or by accident, but never "Accept without reading". Returns a
+    """Does something that a user may do hastily or by accident, but never "Accept without reading". Returns a
     description of the action."""
     match random.randrange(16):
         case 14 | 15:

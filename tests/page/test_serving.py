@@ -69,7 +69,7 @@ async def test_every_file_is_served_with_its_type_and_the_policy(server: Server,
         assert answer.headers["Cross-Origin-Opener-Policy"] == "same-origin"
 
 
-async def test_what_a_browser_has_is_not_sent_again(server: Server) -> None:
+async def test_a_cached_file_is_not_sent_again(server: Server) -> None:
     first, _ = ask(server, "/app.js")
     again, body = ask(server, "/app.js", If_None_Match=first.headers["ETag"])
     assert (again.status, body) == (304, b"")
@@ -87,11 +87,11 @@ async def test_files_are_compressed_for_browsers_that_accept_it(server: Server, 
 @pytest.mark.parametrize(
     "path", ["/index.html", "/../pyproject.toml", "/%2e%2e/page.py", "/page.py", "//", "/app.js/", "/web/app.js"]
 )
-async def test_nothing_else_is_there(server: Server, path: str) -> None:
+async def test_other_paths_are_not_found(server: Server, path: str) -> None:
     assert ask(server, path)[0].status == 404
 
 
-async def test_the_page_is_only_read_and_only_by_its_own_address(server: Server) -> None:
+async def test_other_methods_origins_and_hosts_are_refused(server: Server) -> None:
     assert ask(server, "/", "POST")[0].status == 404
     assert ask(server, "/", Origin="https://evil.example")[0].status == 403
     assert ask(server, "/", Host="evil.example")[0].status == 403
@@ -122,14 +122,14 @@ def test_it_can_be_installed(built: Path) -> None:
     assert names <= {file.name for file in built.iterdir()}
 
 
-def test_without_a_built_page_the_server_says_how_to_get_one(tmp_path: Path) -> None:
+def test_without_a_build_the_server_shows_how_to_create_one(tmp_path: Path) -> None:
     page = Page(tmp_path / "not-there")
     answer = page.answer(Head("GET", "/", ()))
     assert answer.status == 200
     assert b"make page" in answer.body
 
 
-def test_the_licences_of_what_is_inside_are_served(server: Server) -> None:
+def test_the_licenses_of_bundled_packages_are_served(server: Server) -> None:
     answer, body = ask(server, "/licences.txt")
     assert answer.status == 200
     assert body.startswith(b"The web UI contains these packages.")

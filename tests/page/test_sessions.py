@@ -1,4 +1,4 @@
-"""The list of sessions: their titles and states, those that wait for a person, and the chosen conversation.
+"""The list of sessions: their titles and states, those that wait for a user, and the chosen conversation.
 
 docs/internals/page.md lists the findings that the docstrings name, such as S1-8.
 """
@@ -44,7 +44,8 @@ def has_two_sessions(person: Person) -> None:
     person.sees(".finished")
 
 
-def test_sessions_are_grouped_by_folder_with_title_state_and_last_line(browser: Browser, address: str) -> None:
+def test_sessions_are_grouped_by_folder_with_their_last_line(browser: Browser, address: str) -> None:
+    """Each session also shows its title and its state."""
     with browser.person(address) as person:
         person.prompts('/say "All the carts have crossed."')
         person.sees(".finished")
@@ -183,7 +184,7 @@ async def test_the_list_is_filtered(browser: Browser, server: Server, directory:
         person.until("document.querySelectorAll('.group').length === 2")
 
 
-async def test_sessions_that_need_somebody_come_first(browser: Browser, server: Server, directory: Path) -> None:
+async def test_sessions_that_need_an_answer_come_first(browser: Browser, server: Server, directory: Path) -> None:
     others = [directory.parent / name for name in ("a", "b")]
     first = await project_in(server, directory)
     for other in others:

@@ -55,7 +55,7 @@ async def test_s3_34_a_phone_is_paired_from_the_page(browser: Browser, own_serve
         assert all(device.revoked for device in Devices(own_server.data))
 
 
-def test_a_device_that_is_confined_manages_no_others(browser: Browser, own_server: Server) -> None:
+def test_a_device_with_a_limited_scope_manages_no_others(browser: Browser, own_server: Server) -> None:
     token = Devices(own_server.data).add("Ada's phone", "run")[1]
     with browser.person(f"{page_of(own_server)}#token={token}") as person:
         opens_settings(person)
@@ -64,7 +64,7 @@ def test_a_device_that_is_confined_manages_no_others(browser: Browser, own_serve
         assert person("visible", css="button:has-text('Pair a device')") is False
 
 
-def test_a_device_says_when_it_was_last_seen(browser: Browser, own_server: Server) -> None:
+def test_a_device_shows_when_it_was_last_seen(browser: Browser, own_server: Server) -> None:
     """Tested before the device has connected and after it has disconnected. The server's machine and version are shown,
     too.
     """
@@ -93,7 +93,7 @@ async def test_a_test_notification_and_its_buttons(browser: Browser, server: Ser
         person("allow", what=["notifications"], url=page_of(server))
         opens_settings(person)
         person.runs("navigator.serviceWorker.ready.then(() => true)")
-        assert not person("visible", css="button:has-text('Send a test notification')"), "there is nobody to send it to"
+        assert not person("visible", css="button:has-text('Send a test notification')"), "no browser has subscribed"
         person.runs(SUBSCRIBE)
         person.clicks(".switch:has-text('Even when Drawbridge is closed')")
         person.sees("button:has-text('Send a test notification')")
@@ -145,7 +145,7 @@ def test_the_theme_and_the_keys_are_kept(browser: Browser, server: Server) -> No
         person.until("document.documentElement.dataset.theme === undefined")
 
 
-def test_the_look_of_changes_applies_at_once(browser: Browser, address: str, directory: Path) -> None:
+def test_the_diff_settings_apply_at_once(browser: Browser, address: str, directory: Path) -> None:
     """It also applies to diffs in the history, without a reload."""
     with browser.person(address, width=1440, height=900) as person:
         asks(person, edit(directory / "notes.md", "up", "down"))
@@ -164,7 +164,7 @@ def test_the_look_of_changes_applies_at_once(browser: Browser, address: str, dir
         person.sees(".tool-body .diff:not(.unwrapped) table.split")
 
 
-async def test_what_was_used_is_shown_by_project_and_day(browser: Browser, server: Server, directory: Path) -> None:
+async def test_usage_is_shown_by_project_and_day(browser: Browser, server: Server, directory: Path) -> None:
     project = await project_in(server, directory)
     async with server.client() as client:
         await client.ask("project_join", project_id=project)

@@ -1,4 +1,4 @@
-"""What a person does besides deciding: sessions, stopping, the queue, modes, and removing projects."""
+"""What a user does besides deciding: sessions, stopping, the queue, modes, and removing projects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.thorough
 STATIC = Path(__file__).resolve().parent.parent.parent / "web" / "static"
 
 
-def test_a_run_is_stopped_and_what_waits_behind_it_goes_on(browser: Browser, address: str) -> None:
+def test_stopping_a_run_starts_the_next_queued_one(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/slow 600")
         person.sees(".live .markdown", "I keep talking")
@@ -60,7 +60,7 @@ def test_a_prompt_that_is_too_long_is_not_sent(browser: Browser, address: str) -
         person.until(f"{area}.value.length > 1e6")
 
 
-def test_a_run_that_fails_says_why(browser: Browser, address: str) -> None:
+def test_a_failed_run_shows_the_reason(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/fail")
         person.sees(".finished .problem", "The demo agent failed, as it was told to.")
@@ -68,9 +68,8 @@ def test_a_run_that_fails_says_why(browser: Browser, address: str) -> None:
 
 
 @pytest.mark.thorough
-def test_a_run_that_its_account_s_limit_has_stopped_goes_on_by_itself_unless_a_person_says_no(
-    browser: Browser, address: str
-) -> None:
+def test_resuming_after_an_account_limit_can_be_canceled(browser: Browser, address: str) -> None:
+    """Until then, the session shows the time at which its run resumes."""
     lifted = datetime.now(UTC) + timedelta(hours=2)
     with browser.person(address) as person:
         person.prompts(f"/limit {lifted.timestamp()}")
@@ -83,7 +82,7 @@ def test_a_run_that_its_account_s_limit_has_stopped_goes_on_by_itself_unless_a_p
 
 
 @pytest.mark.thorough
-def test_a_scheduled_alarm_is_shown_and_can_be_cancelled(browser: Browser, address: str) -> None:
+def test_a_scheduled_alarm_is_shown_and_can_be_canceled(browser: Browser, address: str) -> None:
     alarm = datetime.now(UTC) + timedelta(minutes=30)
     with browser.person(address) as person:
         person.prompts(f"/emit {json.dumps(wake_up(alarm.timestamp()))}")
@@ -95,7 +94,7 @@ def test_a_scheduled_alarm_is_shown_and_can_be_cancelled(browser: Browser, addre
 
 
 @pytest.mark.thorough
-def test_what_ends_with_a_schedule_is_named_on_its_button(browser: Browser, address: str) -> None:
+def test_the_cancel_button_names_what_ends_with_the_schedule(browser: Browser, address: str) -> None:
     alarm = datetime.now(UTC) + timedelta(minutes=30)
     with browser.person(address) as person:
         person.prompts(f"/emit {json.dumps([*wake_up(alarm.timestamp()), TASK])}")
@@ -107,7 +106,7 @@ def test_what_ends_with_a_schedule_is_named_on_its_button(browser: Browser, addr
 
 
 @pytest.mark.thorough
-def test_with_another_mode_nothing_is_asked(browser: Browser, address: str, directory: Path) -> None:
+def test_auto_accept_mode_changes_files_without_asking(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         person.until("document.documentElement.dataset.connection === 'open'")
         person.sees(".empty .hint", "It asks before changing files")
@@ -123,7 +122,7 @@ def test_with_another_mode_nothing_is_asked(browser: Browser, address: str, dire
     assert "unasked" in (directory / "notes.md").read_text()
 
 
-def test_no_mode_is_offered_that_is_refused(browser: Browser, address: str) -> None:
+def test_only_permitted_modes_are_offered(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.until("document.documentElement.dataset.connection === 'open'")
         person.clicks(".chip.mode > button")
@@ -165,9 +164,8 @@ def test_a_removed_project_leaves_its_directory(
     assert (directory / "notes.md").exists()
 
 
-def test_a_directory_that_cannot_be_a_project_is_reported_and_the_dialog_stays(
-    browser: Browser, server: Server, address: str
-) -> None:
+def test_a_directory_that_cannot_be_a_project_is_reported(browser: Browser, server: Server, address: str) -> None:
+    """The view for a new session stays open with the path in its field."""
     with browser.person(address) as person:
         person.sees("h2", "blog")
         person.clicks(".side .add")
@@ -178,7 +176,7 @@ def test_a_directory_that_cannot_be_a_project_is_reported_and_the_dialog_stays(
         assert len(person.reads(".project")) == 1
 
 
-def test_what_a_run_changed_is_shown_and_taken_back(browser: Browser, address: str, directory: Path) -> None:
+def test_a_runs_changes_are_shown_and_undone(browser: Browser, address: str, directory: Path) -> None:
     before = (directory / "notes.md").read_text()
     git = ["git", "-C", str(directory), "-c", "user.name=Ada", "-c", "user.email=ada@localhost"]
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
@@ -206,7 +204,7 @@ def test_what_a_run_changed_is_shown_and_taken_back(browser: Browser, address: s
     assert (directory / "notes.md").read_text() == "mine\n"
 
 
-def test_the_changes_of_a_run_say_where_its_agent_worked(browser: Browser, address: str) -> None:
+def test_a_runs_changes_show_where_its_agent_worked(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts(f"/emit {json.dumps(enters_worktree('/p/.claude/worktrees/wt'))}")
         person.clicks(".finished button:has-text('View changes')")
@@ -223,7 +221,7 @@ def test_a_run_in_a_directory_without_git_is_shown(browser: Browser, address: st
 
 
 @pytest.mark.thorough
-def test_the_page_shows_why_a_run_has_no_checkpoint(browser: Browser, address: str, directory: Path) -> None:
+def test_the_web_ui_shows_why_a_run_has_no_checkpoint(browser: Browser, address: str, directory: Path) -> None:
     for number in range(31):
         with (directory / f"{number}.bin").open("wb") as file:
             file.truncate(10 * 1024 * 1024)  # a sparse file takes up no disk space
@@ -234,9 +232,7 @@ def test_the_page_shows_why_a_run_has_no_checkpoint(browser: Browser, address: s
 
 
 @pytest.mark.thorough
-async def test_an_agent_that_sees_nothing_gets_the_path_of_an_image(
-    browser: Browser, tmp_path: Path, directory: Path
-) -> None:
+async def test_an_agent_without_image_support_gets_the_path(browser: Browser, tmp_path: Path, directory: Path) -> None:
     image = tmp_path / "cat.png"
     image.write_bytes((STATIC / "icon-192.png").read_bytes())
     options = ("--no-tls", "--allow", directory.parent, "--command-agent", "blind=cat")
@@ -257,7 +253,7 @@ async def test_an_agent_that_sees_nothing_gets_the_path_of_an_image(
 
 
 @pytest.mark.thorough
-def test_pictures_are_chosen_left_out_and_shown(browser: Browser, address: str, tmp_path: Path) -> None:
+def test_images_are_attached_removed_and_shown(browser: Browser, address: str, tmp_path: Path) -> None:
     file, other = tmp_path / "cat.png", tmp_path / "text.png"
     file.write_bytes((STATIC / "icon-192.png").read_bytes())
     other.write_text("no picture at all")
@@ -279,9 +275,8 @@ def test_pictures_are_chosen_left_out_and_shown(browser: Browser, address: str, 
 
 
 @pytest.mark.thorough
-async def test_a_prompt_that_the_server_does_not_take_comes_back_into_the_box(
-    browser: Browser, tmp_path: Path, directory: Path
-) -> None:
+async def test_a_refused_prompt_returns_to_the_message_box(browser: Browser, tmp_path: Path, directory: Path) -> None:
+    """The server refuses it because the queue is full."""
     async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent, "--max-queue", "1") as server:
         project = await project_in(server, directory)
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
@@ -295,7 +290,7 @@ async def test_a_prompt_that_the_server_does_not_take_comes_back_into_the_box(
             assert len(person.reads(".queued")) == 1
 
 
-async def test_the_page_shows_that_an_agent_never_asks(browser: Browser, server: Server, directory: Path) -> None:
+async def test_the_web_ui_shows_that_an_agent_never_asks(browser: Browser, server: Server, directory: Path) -> None:
     async with server.client() as client:
         made = await client.ask("project_create", {"path": str(directory), "agent": "codex"})
         [listed] = [

@@ -34,7 +34,7 @@ def test_a_long_answer_is_drawn_once_while_it_arrives(browser: Browser, address:
         assert drawn < there * 5, (drawn, there)  # code is drawn again when it gets its colors
 
 
-def test_what_was_streamed_is_not_drawn_again_as_a_message(browser: Browser, address: str) -> None:
+def test_a_streamed_answer_is_not_drawn_again_when_it_ends(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.sees("h2", "blog")
         person.runs(
@@ -71,7 +71,7 @@ def test_the_message_box_works_before_messages_can_be_drawn(browser: Browser, ad
         person.sees(".approval h3")
 
 
-def test_messages_are_plain_text_where_their_part_cannot_be_loaded(browser: Browser, address: str) -> None:
+def test_messages_are_plain_text_if_markdown_cannot_be_loaded(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.sees("h2", "blog")
         person.prompts('/say "**strong** words"')

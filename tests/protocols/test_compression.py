@@ -153,7 +153,7 @@ def test_the_message_right_after_the_token_may_be_large() -> None:
     assert len(connection.receive(sent(b'{"type": "auth"}') + sent(b"a" * (LIMIT - 100)))) == 2
 
 
-def test_a_compressed_frame_that_was_not_agreed_ends_the_connection() -> None:
+def test_compression_without_agreement_ends_the_connection() -> None:
     connection, _ = opened()
     assert connection.receive(sent(b"a")) == [Closed(1002)]
 
@@ -171,7 +171,7 @@ def test_damaged_data_ends_the_connection(payload: bytes) -> None:
         st.tuples(st.sampled_from([0, 1, 2, 8, 9]), st.binary(max_size=30), st.booleans(), st.sampled_from([0, 4]))
     )
 )
-def test_no_frames_break_the_server(frames: list[tuple[int, bytes, bool, int]]) -> None:
+def test_any_frames_yield_only_messages_and_closes(frames: list[tuple[int, bytes, bool, int]]) -> None:
     connection, _ = opened("permessage-deflate")
     for opcode, payload, fin, reserved in frames:
         for event in connection.receive(frame(opcode, payload, fin=fin, reserved=reserved)):

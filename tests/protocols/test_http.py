@@ -103,7 +103,7 @@ def test_a_head_that_comes_byte_by_byte_is_the_same_head() -> None:
     assert feed(connection, (whole[at : at + 1] for at in range(len(whole)))) == [at_once]
 
 
-def test_nothing_is_asked_before_the_head_is_complete() -> None:
+def test_no_request_is_reported_before_the_head_is_complete() -> None:
     connection = HttpConnection()
     assert connection.receive(request()[:-1]) == []
     assert answer(connection) == b""
@@ -150,7 +150,7 @@ def test_an_invalid_request_gets_400_and_the_connection_ends(data: bytes) -> Non
     assert answer(connection) == b""
 
 
-def test_an_end_in_the_middle_of_a_head_is_answered_and_ended() -> None:
+def test_an_end_in_the_middle_of_a_head_ends_the_connection() -> None:
     connection = HttpConnection()
     assert feed(connection, [request()[:40], b""]) == []
     assert connection.finished
@@ -238,7 +238,7 @@ def let_in(data: bytes, *, limit: int = MESSAGE_LIMIT) -> tuple[HttpConnection, 
     return connection, list(connection.read_body())
 
 
-def test_requests_on_one_connection_are_answered_one_after_the_other() -> None:
+def test_requests_on_one_connection_are_answered_in_order() -> None:
     connection, [body] = let_in(post(b"one") + post(b"two"))
     assert isinstance(body, Body)
     [asked] = connection.answer(200, b"first")
@@ -331,7 +331,7 @@ def test_a_handshake_is_answered_as_in_the_standard() -> None:
     assert connection.is_websocket
 
 
-def test_subprotocol_and_compression_are_not_confirmed_unasked() -> None:
+def test_subprotocol_and_compression_are_off_unless_accepted() -> None:
     connection, _ = ask(request({"Sec-WebSocket-Extensions": "permessage-deflate; client_max_window_bits"}))
     connection.accept_websocket()
     sent = answer(connection)
@@ -385,7 +385,8 @@ def test_messages_right_after_the_handshake_are_not_lost() -> None:
     assert connection.receive(text("two")[4:]) == [Message("two")]
 
 
-def test_a_large_message_right_behind_the_handshake_is_not_part_of_the_head() -> None:
+def test_a_message_after_the_handshake_may_exceed_the_head_limit() -> None:
+    """The message arrives together with the handshake."""
     long = "x" * (3 * HEAD_LIMIT)
     connection, _ = ask(request(body=text(long)))
     assert connection.accept_websocket() == [Message(long)]
@@ -399,7 +400,7 @@ def test_text_and_binary_are_messages_alike() -> None:
     assert connection.receive(text("grün") + frame(Opcode.BINARY, "🌉".encode())) == [Message("grün"), Message("🌉")]
 
 
-def test_fragments_become_one_message_also_in_the_middle_of_a_character() -> None:
+def test_a_character_may_be_split_between_fragments() -> None:
     euro = "€".encode()
     connection = open_websocket()
     assert connection.receive(text(euro[:1], fin=False) + more(euro[1:2], fin=False)) == []
@@ -429,7 +430,7 @@ def test_thousands_of_empty_fragments_use_no_memory() -> None:
     assert connection.receive(more("b")) == [Message("ab")]
 
 
-def test_a_message_of_64_mb_is_taken_and_one_byte_more_is_not() -> None:
+def test_64_mb_messages_are_accepted_and_one_more_byte_is_not() -> None:
     payload = b"x" * MESSAGE_LIMIT
     connection = open_websocket()
     half = MESSAGE_LIMIT // 2
@@ -594,7 +595,7 @@ def test_every_message_arrives_once_and_in_order(messages: list[str], data: st.D
 
 
 @given(st.lists(st.binary(max_size=200), max_size=20), st.booleans())
-def test_no_bytes_at_all_make_it_raise(pieces: list[bytes], greeted: bool) -> None:
+def test_no_bytes_raise_an_exception(pieces: list[bytes], greeted: bool) -> None:
     connection = open_websocket() if greeted else HttpConnection()
     closed = 0
     for piece in [*pieces, b""]:

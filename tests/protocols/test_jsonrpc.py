@@ -71,7 +71,8 @@ def test_params_that_are_not_an_object_are_refused(params: object) -> None:
     assert (asked.id, asked.code) == (1, INVALID_PARAMS)
 
 
-def test_a_notification_is_never_answered_not_even_one_with_bad_params() -> None:
+def test_a_notification_with_bad_params_is_not_answered() -> None:
+    """It is read as a notification without params."""
     assert decode(message(method="ide_connected", params=[1])) == Notification("ide_connected", {})
 
 
@@ -182,5 +183,5 @@ def test_whatever_is_wrong_with_a_message_the_error_can_be_sent(members: dict[st
 
 
 @given(st.text())
-def test_no_text_makes_it_raise(text: str) -> None:
+def test_decoding_never_raises(text: str) -> None:
     decode(text)

@@ -111,7 +111,7 @@ def test_a_call_may_have_no_arguments(server: McpServer, arguments: dict[str, An
     assert say(server, id=0, method="tools/call", params={"name": "t", **arguments}) == Call(0, "t", {})
 
 
-def test_a_call_is_handed_on_with_its_id_and_arguments(server: McpServer) -> None:
+def test_a_call_is_passed_on_with_its_id_and_arguments(server: McpServer) -> None:
     params = {"name": "openFile", "arguments": {"filePath": "/a"}, "_meta": {"progressToken": "q"}}
     assert say(server, id="q", method="tools/call", params=params) == Call("q", "openFile", {"filePath": "/a"})
 
@@ -141,11 +141,11 @@ def test_a_cancelled_call_is_reported(server: McpServer, id: int | str) -> None:
 
 
 @pytest.mark.parametrize("params", [{}, {"requestId": None}, {"requestId": True}, {"requestId": 1.5}, [1], None])
-def test_a_cancellation_of_nothing_is_ignored(server: McpServer, params: object) -> None:
+def test_a_cancellation_without_a_valid_id_is_ignored(server: McpServer, params: object) -> None:
     assert say(server, method="notifications/cancelled", params=params) is None
 
 
-def test_answers_to_nothing_and_unknown_notices_are_not_answered(server: McpServer) -> None:
+def test_unexpected_answers_and_unknown_notices_get_no_reply(server: McpServer) -> None:
     assert say(server, id=9, result={}) is None
     assert say(server, id=None, error={"code": -32700, "message": "?"}) is None
     assert say(server, method="notifications/roots/list_changed") == Notified("notifications/roots/list_changed", {})

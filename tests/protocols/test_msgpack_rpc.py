@@ -89,7 +89,7 @@ def test_random_bytes_give_events_or_a_bad_message_error(data: bytes) -> None:
     assert all(isinstance(event, Request | Response | Notification) for event in events)
 
 
-def test_a_message_that_is_too_large_is_refused_before_all_of_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_oversized_message_is_refused_before_it_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(msgpack_rpc, "MESSAGE_LIMIT", 2_000_000)
     limited = Connection()
     # A notification whose parameter is a string of 2 GB.

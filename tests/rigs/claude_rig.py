@@ -72,7 +72,7 @@ def wait_for_lock(*, timeout: float = PATIENCE) -> Path:
         return wait_until(announced, timeout=timeout)
     except TimeoutError:
         found = [lock.name for lock in folder.glob("*")]
-        raise AssertionError(f"not one bridge after {timeout} s, but {found} in {folder}") from None
+        raise AssertionError(f"expected one bridge within {timeout} s, found {found} in {folder}") from None
 
 
 class Claude:

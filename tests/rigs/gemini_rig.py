@@ -75,7 +75,7 @@ def wait_for_discovery(*, timeout: float = PATIENCE) -> Path:
         return wait_until(announced, timeout=timeout)
     except TimeoutError:
         found = [file.name for file in discovery_folder().glob("*")]
-        raise AssertionError(f"not one bridge after {timeout} s, but {found} in {discovery_folder()}") from None
+        raise AssertionError(f"expected one bridge within {timeout} s, found {found} in {discovery_folder()}") from None
 
 
 def discovered() -> dict[str, Any]:

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 INIT = """
 vim.opt.runtimepath:prepend([[{root}]])
 vim.o.autoread = true
--- What the tests wait for, written down when it happens.
+-- Counts the events that the tests wait for.
 _G.seen = { opened = 0, closed = 0, connected = 0 }
 for event, name in pairs({ Opened = 'opened', Closed = 'closed' }) do
   vim.api.nvim_create_autocmd('User', { pattern = 'DrawbridgeDiff' .. event, callback = function()

@@ -15,6 +15,9 @@ from tests.rigs.model_stub import Handler, StubServer
 Item = dict[str, Any]
 """An item of the API's output."""
 
+WRITTEN = ("message", "agent_message")
+"""The types of items that contain what a user or another agent has written."""
+
 _numbers = itertools.count(1)
 
 
@@ -26,8 +29,11 @@ def apply_patch(patch: str) -> Item:
     return {"type": "custom_tool_call", "call_id": f"call-{next(_numbers)}", "name": "apply_patch", "input": patch}
 
 
-def shell(command: str) -> Item:
-    arguments = json.dumps({"cmd": command})
+def shell(command: str, *, directory: str = "", reason: str = "") -> Item:
+    """A call that runs a command. With ``reason``, the model asks Codex to run it outside the sandbox."""
+    place = {"workdir": directory} if directory else {}
+    escalated = {"sandbox_permissions": "require_escalated", "justification": reason} if reason else {}
+    arguments = json.dumps({"cmd": command, **place, **escalated})
     return {
         "type": "function_call",
         "call_id": f"call-{next(_numbers)}",
@@ -36,15 +42,28 @@ def shell(command: str) -> Item:
     }
 
 
+def spawn_agent(name: str, message: str) -> Item:
+    """A call that starts a subagent. Codex offers this tool only with ``--enable multi_agent_v2``."""
+    arguments = json.dumps({"task_name": name, "message": message})
+    call = {"type": "function_call", "call_id": f"call-{next(_numbers)}", "name": "spawn_agent", "arguments": arguments}
+    return {**call, "namespace": "collaboration"}
+
+
+def failure(status: int, message: str) -> Item:
+    """A turn for which the API sends an error."""
+    return {"type": "error", "status": status, "message": message}
+
+
 class ResponsesStub(StubServer):
-    """Answers each request that offers tools with the next scripted item. Answers any other request, and those after
-    the last item, with a fixed text. A context manager.
+    """Answers each request for a turn with the next scripted item, and records these requests. Answers any other
+    request, such as one for a title, and those after the last item, with a fixed text. A context manager.
     """
 
     def __init__(self, *turns: Item) -> None:
         super().__init__(type("Handler", (_Handler,), {"stub": self}))
         self.requests: list[dict[str, Any]] = []
         self._turns = list(turns)
+        self._of_subagents: dict[str, list[Item]] = {}
 
     @property
     def url(self) -> str:
@@ -56,11 +75,22 @@ class ResponsesStub(StubServer):
         kinds = ("custom_tool_call_output", "function_call_output")
         return [str(item["output"]) for item in self.requests[-1]["input"] if item["type"] in kinds]
 
-    def answer(self, request: dict[str, Any]) -> bytes:
-        self.requests.append(request)
-        # A request without tools asks for a title; codex-acp may send it at any time after the first turn.
-        item = self._turns.pop(0) if self._turns and request.get("tools") else text("Nothing more was scripted.")
-        return b"".join(_events(item, f"response-{len(self.requests)}"))
+    def will_say(self, *turns: Item) -> None:
+        self._turns += turns
+
+    def subagent_will_say(self, task: str, *turns: Item) -> None:
+        """Scripts the model for the subagent that is started with the message ``task``."""
+        self._of_subagents[task] = list(turns)
+
+    def answer(self, request: dict[str, Any]) -> Item:
+        """The model's next item. Codex may request a title at any time after the first prompt: without tools, or with
+        a required format for the answer."""
+        is_turn = request.get("tools") and not (request.get("text") or {}).get("format")
+        if is_turn:
+            self.requests.append(request)
+        told = [str(item) for item in request["input"] if item["type"] in WRITTEN and item.get("role") != "assistant"]
+        turns = next((turns for task, turns in self._of_subagents.items() if told and task in told[-1]), self._turns)
+        return turns.pop(0) if turns and is_turn else text("Nothing more was scripted.")
 
 
 def _events(item: Item, id: str) -> Iterator[bytes]:
@@ -77,4 +107,8 @@ class _Handler(Handler):
     stub: ResponsesStub
 
     def post(self, body: dict[str, Any]) -> None:
-        self.reply("text/event-stream", self.stub.answer(body))
+        item = self.stub.answer(body)
+        if item["type"] == "error":
+            self.reply("application/json", json.dumps({"error": item}).encode(), item["status"])
+        else:
+            self.reply("text/event-stream", b"".join(_events(item, f"response-{next(_numbers)}")))

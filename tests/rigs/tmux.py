@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE
 T = TypeVar("T")
 
 TERMINAL = {"TERM": "tmux-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8", "SHELL": "/bin/sh"}
-"""The environment variables that any terminal sets for the program that runs in it."""
+"""The environment variables that a program in a terminal can rely on."""
 
 OPTIONS = """
 set -g default-terminal tmux-256color
@@ -147,7 +147,7 @@ class Tmux:
         ).stdout
 
     def start(self, name: str, command: list[str], *, cwd: Path, environment: Mapping[str, str]) -> Pane:
-        """Runs a program in its own terminal, with only this environment and the variables that a terminal sets."""
+        """Runs a program in its own terminal, with only the variables in ``environment`` and ``TERMINAL``."""
         settings = [f"{key}={value}" for key, value in (TERMINAL | dict(environment)).items()]
         line = "exec " + shlex.join(["env", "-i", *settings, *command])
         report = ("-P", "-F", "#{pane_id} #{pane_pid}")

@@ -7,7 +7,7 @@ from typing import IO, Any
 
 
 def written(file: IO[Any]) -> str:
-    """The content of the whole file. The file position is not moved, because the program shares it and would write in
-    the wrong place.
+    """The content of the whole file. The file position is not moved, because the program shares it and would otherwise
+    write in the wrong place.
     """
     return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode()

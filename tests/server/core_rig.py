@@ -16,6 +16,7 @@ from msgspec import Raw
 from drawbridge.agents import base
 from drawbridge.agents.claude import prompts, reports
 from drawbridge.agents.output import session_id_of
+from drawbridge.agents.registry import terminal_agents
 from drawbridge.server.app import blobs
 from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.app.core import Core
@@ -27,6 +28,8 @@ from drawbridge.server.protocol.messages import Answer, Frame, Subscriber, encod
 from drawbridge.server.sessions.audience import Broadcast
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.places import Places
+from drawbridge.server.sessions.run import State
 from tests.server.schema import check_said
 from tests.waiting import until
 
@@ -182,8 +185,11 @@ class Agent:
         self.unusable: base.AgentUnusable | None = None
         self.may_start = asyncio.Event()
         self.may_start.set()
+        self.starts = 0
+        """How often a process was to be started."""
 
     async def start(self, launch: base.Launch, heard: Callable[[base.Event], None]) -> Process:
+        self.starts += 1
         await asyncio.sleep(0)
         await self.may_start.wait()
         if self.unusable:
@@ -271,12 +277,13 @@ class Server:
         self.blobs = Blobs()
         self.core = Core(
             folder / "data",
-            [self.root.resolve()],
+            Places([self.root.resolve()], folder / "data"),
             {"claude": self.agent},
             self.blobs,
             limits or QUIET,
             "off",
             Ceilings(),
+            terminal_agents=terminal_agents(),
             broadcast=broadcast,
             notices=self.noticed.append,
             audit=self.audited.append,
@@ -316,10 +323,17 @@ class Server:
         return given()[-1]
 
     async def starting(self, client: Client, project: str, prompt: str = "go") -> None:
-        """Executes a prompt that waits for its process, which starts once ``agent.may_start`` is set."""
+        """Executes a prompt that waits for its process, which starts once ``agent.may_start`` is set. If no slot is free,
+        it waits for one instead."""
         self.agent.may_start.clear()
+        starts = self.agent.starts
         await self.does(client, "execute", project, prompt=prompt)
-        await settled()
+
+        def is_waiting() -> bool:
+            run = self.core.projects.get(project).run
+            return self.agent.starts > starts or run is None or run.state is State.QUEUED
+
+        await settled(is_waiting)
 
 
 @contextlib.asynccontextmanager

@@ -83,7 +83,7 @@ async def test_a_line_is_decoded_once(line: bytes, tmp_path: Path, monkeypatch: 
 
 
 def test_decoding_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If decoding were not counted, the test above could not fail."""
+    """Otherwise, the test above could miss that a line is decoded twice."""
     decoder = msgspec.json.Decoder()
     work = [lambda: decoder.decode(b"1"), lambda: msgspec.json.decode(b"1"), lambda: json.loads("1")]
     for one in work:
@@ -174,7 +174,7 @@ async def test_a_line_calls_few_modules(tmp_path: Path) -> None:
         await server.core.close("the server is ending")
 
 
-def test_the_architecture_has_the_numbers_of_today() -> None:
+def test_the_architecture_page_has_the_current_numbers() -> None:
     page = (Path(__file__).parents[2] / "docs" / "internals" / "architecture.md").read_text()
     rows = {cells[1].strip(): cells[3].strip() for line in page.splitlines() if len(cells := line.split("|")) == 6}
     assert rows["modules called on this path, including helpers"] == str(MODULES_CALLED)

@@ -1,4 +1,4 @@
-"""The server's log is limited in size, and contains how long runs took."""
+"""The server's log is limited in size, and records how long each run took."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def own_logging() -> Iterator[None]:
     logging.captureWarnings(False)
 
 
-def test_a_log_file_is_begun_anew_when_it_is_full_and_the_oldest_goes(
+def test_a_full_log_file_is_rotated_and_the_oldest_is_deleted(
     tmp_path: Path, own_logging: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "FILE_BYTES", 2_000)
@@ -43,7 +43,7 @@ def test_a_log_file_is_begun_anew_when_it_is_full_and_the_oldest_goes(
 
 
 @pytest.mark.parametrize("form", ["console", "json"])
-def test_half_a_character_in_a_name_is_logged(
+def test_a_lone_surrogate_in_a_name_is_logged(
     tmp_path: Path, own_logging: None, capsys: pytest.CaptureFixture[str], form: Literal["console", "json"]
 ) -> None:
     file = tmp_path / "server.log"
@@ -56,7 +56,7 @@ def test_half_a_character_in_a_name_is_logged(
     assert capsys.readouterr().err == ""
 
 
-async def test_how_long_a_run_took_is_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_duration_of_a_run_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "drawbridge.server")
     async with serving(tmp_path) as server:
         phone = Client()

@@ -34,7 +34,7 @@ async def test_a_command_is_described_and_can_be_edited(poem: Path, model: Messa
         assert sorted(path.name for path in poem.parent.iterdir()) == ["poem.txt", "right.txt"]
 
 
-async def test_an_edited_plan_is_what_the_model_reads(poem: Path, model: MessagesStub) -> None:
+async def test_the_model_receives_the_edited_plan(poem: Path, model: MessagesStub) -> None:
     model.will_say(
         tool_use("ToolSearch", query="select:ExitPlanMode", max_results=1), tool_use("ExitPlanMode"), text("Approved.")
     )
@@ -51,7 +51,8 @@ async def test_an_edited_plan_is_what_the_model_reads(poem: Path, model: Message
         assert "In capitals." in json.dumps(model.requests[-1].body["messages"])
 
 
-async def test_a_message_goes_into_the_run_and_a_late_client_knows_the_state(poem: Path, model: MessagesStub) -> None:
+async def test_a_message_sent_during_a_run_reaches_the_model(poem: Path, model: MessagesStub) -> None:
+    """The message becomes part of the active run. A client that joins later receives the agent's state."""
     model.will_say([text("Hello"), HOLD, text("there")], text("And tests."))
     async with at_work(poem, model) as (server, client, project):
         run = (await client.ask("execute", {"prompt": "Say hello"}, project))["data"]["run_id"]
@@ -71,7 +72,7 @@ async def test_a_message_goes_into_the_run_and_a_late_client_knows_the_state(poe
             assert "compact" in {command["name"] for command in joined["agent_offers"]["commands"]}
 
 
-async def test_a_prompt_that_is_sent_now_overtakes_the_run(poem: Path, model: MessagesStub) -> None:
+async def test_a_prompt_that_is_sent_now_interrupts_the_run(poem: Path, model: MessagesStub) -> None:
     model.will_say([text("Hello"), HOLD, text("there")], text("Now."))
     async with at_work(poem, model) as (_, client, project):
         first = (await client.ask("execute", {"prompt": "First"}, project))["data"]["run_id"]

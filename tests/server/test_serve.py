@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -67,7 +66,7 @@ async def test_it_reports_its_address_and_answers_there(data: Path) -> None:
             assert hello["agents"] == ["claude", "gemini", "codex", "demo"]
 
 
-async def test_people_get_a_short_screen(data: Path, code: Path) -> None:
+async def test_the_startup_screen_is_short_and_contains_no_secrets(data: Path, code: Path) -> None:
     with tempfile.TemporaryFile() as errors:
         process = await start(errors, "--port", "0", "--data-dir", data, "--allow", code.parent)
         assert process.stdout is not None
@@ -131,7 +130,7 @@ async def test_no_link_is_printed_where_it_is_unsafe_or_not_needed(data: Path, m
     assert "#sign-in" not in await on_a_terminal(data, *more)
 
 
-async def test_a_person_is_shown_the_address_for_a_phone(data: Path) -> None:
+async def test_the_address_for_a_phone_is_shown(data: Path) -> None:
     """The address is shown if the server can be reached from other machines."""
     addresses = [
         str(one) for one in of_this_machine() if one.version == 4 and not (one.is_loopback or one.is_link_local)
@@ -167,7 +166,7 @@ async def test_the_next_start_has_the_same_token_and_certificate(data: Path) -> 
         assert (server.token, server.ready["fingerprint"]) == before
 
 
-async def test_everything_in_the_data_directory_is_the_owners_alone(data: Path, code: Path) -> None:
+async def test_only_the_owner_can_access_the_data_directory(data: Path, code: Path) -> None:
     async with serving(data, "--allow", code.parent) as server, server.client() as client:
         project = (await client.ask("project_create", {"path": str(code), "agent": "demo"}))["project_id"]
         await client.ask("project_join", project_id=project)
@@ -179,7 +178,8 @@ async def test_everything_in_the_data_directory_is_the_owners_alone(data: Path, 
         await client.ask("project_delete", project_id=project)
 
 
-async def test_without_settings_it_is_in_the_platforms_place_and_the_home_is_allowed(home: Path) -> None:
+async def test_by_default_projects_in_the_home_directory_are_allowed(home: Path) -> None:
+    """Projects in the home directory's hidden directories are refused. The data is in the platform's data directory."""
     (home / "code").mkdir()
     (home / ".config" / "x").mkdir(parents=True)
     place = home / ".local" / "share" / "drawbridge"
@@ -223,7 +223,7 @@ async def test_on_loopback_tls_and_token_are_optional(data: Path) -> None:
             assert (await client.ask("health_check"))["data"]["status"] == "ok"
 
 
-async def test_everything_that_is_wrong_is_reported_at_once_and_nothing_is_started(data: Path, tmp_path: Path) -> None:
+async def test_all_problems_are_reported_at_once_and_nothing_starts(data: Path, tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text('[serve]\nlog_level = "loud"\nprot = 5\n')
     code, said = await refused(
@@ -284,14 +284,14 @@ async def test_everything_that_is_wrong_is_reported_at_once_and_nothing_is_start
         pytest.param(["--hours", "9-9"], "--hours: 9-9 does not contain an hour", marks=pytest.mark.thorough),
     ],
 )
-async def test_a_setting_that_cannot_be_used_is_named(data: Path, arguments: list[str], expected: str) -> None:
+async def test_a_setting_that_cannot_be_used_is_reported(data: Path, arguments: list[str], expected: str) -> None:
     code, said = await refused("--data-dir", data, "--port", "0", *arguments)
     assert code in (2, 3)
     assert expected.lower() in said.lower()
     assert "Traceback" not in said
 
 
-async def test_the_specifications_variables_count_on_demand_only(data: Path, tmp_path: Path) -> None:
+async def test_the_specs_variables_are_used_only_with_spec_env(data: Path, tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -327,7 +327,7 @@ async def test_a_data_directory_that_cannot_be_made_is_reported(tmp_path: Path) 
     assert "can't be made a private directory" in said
 
 
-async def test_all_addresses_of_the_machine_serve_its_names(data: Path) -> None:
+async def test_a_server_on_all_addresses_serves_its_public_host(data: Path) -> None:
     async with serving(data, "--host", "0.0.0.0", "--public-host", "my.example") as server:
         port = int(server.url.rpartition(":")[2].partition("/")[0])
         assert server.url == f"wss://my.example:{port}/ws"
@@ -351,7 +351,7 @@ async def test_a_second_server_on_the_same_data_is_refused(data: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_kill_9_leaves_nothing_that_stops_the_next_start(data: Path, code: Path) -> None:
+async def test_the_server_can_start_again_after_kill_9(data: Path, code: Path) -> None:
     async with serving(data, "--allow", code.parent) as server:
         async with server.client() as client:
             project = (await client.ask("project_create", {"path": str(code), "agent": "demo"}))["project_id"]
@@ -367,12 +367,12 @@ async def test_kill_9_leaves_nothing_that_stops_the_next_start(data: Path, code:
         assert history[-1]["message"]["message"]["outcome"] == "interrupted"
 
 
-def test_a_lock_file_that_was_left_does_not_prevent_a_start(tmp_path: Path) -> None:
-    """A file left by an earlier server does not prevent a start, even if it contains the id of a running process."""
-    path = tmp_path / "server.lock"
-    path.write_text(str(os.getpid()))
-    with path.open("r+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+async def test_a_leftover_lock_file_does_not_prevent_a_start(data: Path) -> None:
+    """Not even if it contains the id of a running process."""
+    data.mkdir(mode=0o700)
+    (data / "server.lock").write_text(str(os.getpid()))
+    async with serving(data) as server:
+        assert (data / "server.lock").read_text() == str(server.process.pid)
 
 
 # stopping
@@ -392,7 +392,7 @@ async def at_work(data: Path, code: Path, prompt: str = "/slow 60") -> AsyncIter
     "number",
     [signal.SIGTERM, *(pytest.param(one, marks=pytest.mark.thorough) for one in (signal.SIGINT, signal.SIGHUP))],
 )
-async def test_a_signal_ends_it_in_good_order_within_ten_seconds(data: Path, code: Path, number: int) -> None:
+async def test_a_signal_ends_the_server_cleanly_within_ten_seconds(data: Path, code: Path, number: int) -> None:
     async with at_work(data, code) as (server, client, _):
         began = time.monotonic()
         server.process.send_signal(number)
@@ -405,7 +405,7 @@ async def test_a_signal_ends_it_in_good_order_within_ten_seconds(data: Path, cod
         assert "Traceback" not in said
 
 
-async def test_an_open_question_is_withdrawn_at_the_end(data: Path, code: Path) -> None:
+async def test_a_shutdown_withdraws_an_open_question(data: Path, code: Path) -> None:
     async with at_work(data, code, "change something") as (server, client, _):
         asked = await client.receive("permission_request")
         server.process.terminate()
@@ -416,7 +416,7 @@ async def test_an_open_question_is_withdrawn_at_the_end(data: Path, code: Path) 
 
 
 @pytest.mark.thorough
-async def test_unresponsive_clients_do_not_delay_the_end(data: Path) -> None:
+async def test_unresponsive_clients_do_not_delay_the_shutdown(data: Path) -> None:
     async with serving(data, "--no-tls") as server:
         port = int(server.url.rpartition(":")[2].partition("/")[0])
         silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(5)]
@@ -444,7 +444,7 @@ async def test_a_second_signal_ends_the_server_at_once(data: Path, code: Path) -
 # the log
 
 
-async def test_its_log_can_be_json_with_correlation_ids_and_holds_no_secret(data: Path, code: Path) -> None:
+async def test_the_json_log_has_correlation_ids_and_no_secrets(data: Path, code: Path) -> None:
     arguments = ("--allow", code.parent, "--log-format", "json", "--log-level", "debug")
     async with serving(data, *arguments) as server:
         async with server.client() as client:
@@ -471,7 +471,7 @@ async def test_a_clients_name_cannot_forge_a_line_of_the_log(data: Path) -> None
         assert not any(line.startswith("12:00:00 info    server: all is well") for line in server.errors.splitlines())
 
 
-async def test_the_log_file_is_set_by_file_environment_or_flag(data: Path, tmp_path: Path) -> None:
+async def test_log_settings_come_from_file_environment_and_flags(data: Path, tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text(f'[serve]\nlog_file = "{tmp_path / "server.log"}"\nlog_level = "error"\nmax_projects = 7\n')
     given = {"DRAWBRIDGE_SERVE_LOG_LEVEL": "info", "DRAWBRIDGE_SERVE_LOG_FORMAT": "console"}
@@ -523,7 +523,7 @@ async def test_a_silent_client_gets_no_statistics(data: Path) -> None:
         await silent.receive("update", "stats")
 
 
-async def test_what_it_does_not_know_is_reported_with_its_usage() -> None:
+async def test_an_unknown_flag_is_reported_with_the_usage() -> None:
     code, said = await refused("--unknown")
     assert code == 2
     assert said.startswith("usage: ")

@@ -89,7 +89,7 @@ async def test_the_sessions_of_an_older_server_are_listed_and_found(tmp_path: Pa
             assert len(outline) == one["prompts"]
 
 
-async def test_the_server_marks_what_it_has_opened(data: Path) -> None:
+async def test_the_server_records_the_format_of_data_it_has_opened(data: Path) -> None:
     async with running(data, "--no-tls") as server:
         assert json.loads((data / "format.json").read_text())["format"] == FORMAT
         async with server.client() as client:
@@ -110,7 +110,7 @@ async def test_the_server_marks_what_it_has_opened(data: Path) -> None:
         pytest.param("not json", "can't be read", "Nothing was changed", marks=pytest.mark.thorough),
     ],
 )
-async def test_data_of_a_newer_server_are_refused_and_not_touched(
+async def test_data_from_a_newer_server_is_refused_and_unchanged(
     data: Path, content: str, reason: str, words: str
 ) -> None:
     (data / "format.json").write_text(content)
@@ -123,9 +123,10 @@ async def test_data_of_a_newer_server_are_refused_and_not_touched(
     assert everything_below(data) == before
 
 
-async def test_one_project_of_a_newer_server_is_left_alone_and_the_others_served(
+async def test_a_project_from_a_newer_server_is_left_unchanged(
     data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """The other projects are served, and the log contains the reason."""
     file = data / "projects" / BLOG / "metadata.json"
     file.write_text(json.dumps(metadata(data, BLOG) | {"version": VERSION + 1, "new": "thing"}))
     before = everything_below(data / "projects" / BLOG)

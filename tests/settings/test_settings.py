@@ -1,4 +1,4 @@
-"""Settings: flags override the environment, which overrides the file. All problems are reported at once."""
+"""Settings: flags override the environment, which overrides the file. All problems are reported together."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def problems(file: Path | None = None, *flags: str, **variables: str) -> str:
     return str(error.value)
 
 
-def test_without_anything_the_defaults_are_in_force(home: Path) -> None:
+def test_the_bridge_has_these_default_settings(home: Path) -> None:
     assert load("ide", IdeSettings, {})._asdict() == {
         "nvim": None,
         "folder": None,
@@ -75,7 +75,8 @@ def test_by_default_a_server_listens_on_localhost_port_8443(home: Path) -> None:
     assert (in_force.max_queue, in_force.fsync, in_force.spec_env) == (20, "second", False)
 
 
-def test_the_file_goes_before_the_defaults_the_environment_before_it_and_flags_before_all(file: Path) -> None:
+def test_flags_override_the_environment_which_overrides_the_file(file: Path) -> None:
+    """The file overrides the defaults."""
     file.write_text('[ide]\nport = 20001\nmention = "all"\nlog_level = "debug"\nworkspace = ["/a", "/b"]\n')
     in_force = settings(file, "--port", "20003", "--workspace", "/c", PORT="20002", MENTION="recent")
     assert in_force.port == 20003
@@ -129,7 +130,7 @@ def test_a_misspelled_table_is_a_problem_for_all_but_the_guard(file: Path) -> No
     assert load("hook", HookSettings, {"agent": "claude"}, environ).agent == "claude"
 
 
-def test_the_tables_are_the_commands_with_settings() -> None:
+def test_each_module_of_settings_has_a_table() -> None:
     folder = Path(drawbridge.settings.__file__).parent
     assert {path.stem for path in folder.glob("[a-z]*.py")} == set(TABLES)
 
@@ -233,7 +234,7 @@ def test_an_invalid_amount_in_the_file_is_refused(file: Path, value: str) -> Non
 @pytest.mark.parametrize(
     "content", [b"[ide\n", b"port = \n", b"\xff\xfe", b"ide = 5\n", b"[ide]\nport = 1\nport = 2\n"]
 )
-def test_a_file_that_cannot_be_read_is_named(file: Path, content: bytes) -> None:
+def test_the_error_about_an_invalid_file_names_it(file: Path, content: bytes) -> None:
     file.write_bytes(content)
     assert str(file) in problems(file)
 
@@ -289,7 +290,7 @@ def test_help_shows_choices_defaults_and_percent_signs(capsys: pytest.CaptureFix
     assert "--no-context" in shown
 
 
-def test_the_guard_has_the_same_settings() -> None:
+def test_the_guard_has_the_settings_of_the_hook_command() -> None:
     ours = get_type_hints(HookSettings)
     assert get_type_hints(Settings) == ours
     assert set(HookSettings()._asdict()) == set(ours)

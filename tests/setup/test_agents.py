@@ -44,14 +44,14 @@ def indented(value: object, indent: int | str | None = 2) -> str:
 
 PERSONS = {
     "two spaces": indented({"model": "opus", "env": {"A": "ü"}}) + "\n",
-    "four spaces, no last line end": indented({"model": "opus", "list": [1, 2]}, 4),
+    "four spaces, no final newline": indented({"model": "opus", "list": [1, 2]}, 4),
     "tabs": indented({"model": "opus"}, "\t") + "\n\n",
     "one line": '{"model":"opus","env":{"A":"1"}}',
-    "line ends of Windows": indented({"model": "opus", "env": {}}).replace("\n", "\r\n") + "\r\n",
+    "Windows line endings": indented({"model": "opus", "env": {}}).replace("\n", "\r\n") + "\r\n",
     "hooks for the same event": indented({"hooks": {"PreToolUse": [{"matcher": "X", "hooks": [THEIRS]}]}, "z": 1}),
     "hooks for another event": indented({"hooks": {"Stop": [{"hooks": [THEIRS]}]}}),
-    "hooks that are empty": indented({"a": 1, "hooks": {}}),
-    "lists that are empty": '{\n  "hooks": {"PreToolUse": [ ], "SessionStart": []}\n}\n',
+    "empty hooks": indented({"a": 1, "hooks": {}}),
+    "empty lists": '{\n  "hooks": {"PreToolUse": [ ], "SessionStart": []}\n}\n',
     "an empty object": "{}",
     "an empty object on two lines": "{\n}\n",
     "nothing at all": "",
@@ -95,7 +95,8 @@ def test_the_users_settings_are_kept_byte_for_byte(agent: str, text: str, setup:
 
 
 @pytest.mark.parametrize("agent", AGENT_NAMES)
-def test_a_second_time_there_is_nothing_to_change_and_nothing_is_written(agent: str, setup: Setup) -> None:
+def test_a_second_setup_changes_nothing(agent: str, setup: Setup) -> None:
+    """The second setup reports that the agent is already set up; a second removal, that there is nothing to remove."""
     settings_file(agent).write_text(PERSONS["two spaces"])
     setup(agent)
     before = {name: Path.home() / name for name in everything_below(Path.home())}
@@ -121,9 +122,10 @@ def test_a_dry_run_shows_every_line_and_does_nothing(agent: str, setup: Setup) -
 
 
 @pytest.mark.parametrize("agent", AGENT_NAMES)
-def test_the_guard_is_called_with_the_words_that_the_settings_hold(
+def test_the_command_in_the_agents_settings_starts_the_guard(
     agent: str, setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The guard's path contains quotes and spaces, and the environment is empty."""
     log = tmp_path / "log of guard"
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / 'it\'s "here" & there'))
     setup(agent, "--policy", "any", "--log-file", log)
@@ -143,14 +145,16 @@ def test_the_guard_is_called_with_the_words_that_the_settings_hold(
 
 
 @pytest.mark.parametrize("agent", AGENT_NAMES)
-def test_every_tool_and_event_that_is_hooked_is_one_that_the_guard_knows(agent: str) -> None:
+def test_the_guard_knows_every_tool_and_event_that_setup_hooks(agent: str) -> None:
     assert set(AGENTS[agent].events) == set(calls.dialect(agent).EVENTS)
     tools = {tool for matcher in AGENTS[agent].events.values() for tool in (matcher or "").strip("^()$").split("|")}
     assert tools - {""} <= set(calls.dialect(agent).TOOLS)
 
 
 @pytest.mark.parametrize(("agent", "unit"), [("claude", 1), ("gemini", 1000), ("codex", 1)])
-def test_an_agent_waits_as_long_as_the_guard_may_take_in_its_own_unit(agent: str, unit: int, setup: Setup) -> None:
+def test_an_agent_waits_as_long_as_the_guard_may_take(agent: str, unit: int, setup: Setup) -> None:
+    """The timeout is in the agent's own unit: milliseconds for Gemini CLI, seconds for the others."""
+
     def timeouts() -> list[int]:
         return [handler["timeout"] for event, (handler,) in handlers(agent).items() if event != "PermissionRequest"]
 
@@ -189,7 +193,7 @@ def test_codex_denies_calls_if_a_closed_guard_cannot_start(setup: Setup) -> None
     assert "exit 2" not in settings_file("codex").read_text()
 
 
-def test_an_older_claude_is_not_told_what_it_does_not_know(setup: Setup, claude_says: Callable[[str], None]) -> None:
+def test_an_older_claude_gets_no_unknown_setting(setup: Setup, claude_says: Callable[[str], None]) -> None:
     claude_says("2.1.294")
     said = setup("claude", "--fail", "closed")
     assert "onFailure" not in settings_file("claude").read_text()
@@ -222,7 +226,7 @@ def test_the_users_changes_around_our_hooks_stay(agent: str, record: str, setup:
     assert json.loads(settings_file(agent).read_text()) == wanted
 
 
-def test_set_up_again_it_leaves_the_person_s_matcher_around_it(setup: Setup) -> None:
+def test_a_second_setup_keeps_the_users_hooks_and_matchers(setup: Setup) -> None:
     setup("claude")
     around(settings_file("claude"))
     setup("claude", "--answer", "wait")
@@ -244,7 +248,7 @@ def test_duplicate_hooks_are_removed(setup: Setup) -> None:
     assert found == dict.fromkeys(AGENTS["claude"].events, 1) | {"PreCompact": 0}
 
 
-def test_without_its_record_setup_leaves_no_empty_object(setup: Setup) -> None:
+def test_remove_leaves_no_empty_object_even_without_its_record(setup: Setup) -> None:
     path = settings_file("claude")
     path.write_text('{"a": 1}')
     setup("claude")
@@ -255,19 +259,18 @@ def test_without_its_record_setup_leaves_no_empty_object(setup: Setup) -> None:
 
 
 BAD = {
-    "a comma too many": ('{\n  "a": 1,\n}', "line 3, column 1: a name in double quotes was expected"),
-    "half of it": ('{"a": [1', "line 1, column 9: a comma or ] was expected"),
-    "no object": ("[]", "line 1, column 1: an object was expected"),
-    "no Unicode": ('{\n "a": "\udcff"}', "line 2, column 8: a byte that is not UTF-8"),
+    "a trailing comma": ('{\n  "a": 1,\n}', "line 3, column 1: a name in double quotes was expected"),
+    "truncated": ('{"a": [1', "line 1, column 9: a comma or ] was expected"),
+    "not an object": ("[]", "line 1, column 1: an object was expected"),
+    "not UTF-8": ('{\n "a": "\udcff"}', "line 2, column 8: a byte that is not UTF-8"),
     "hooks that are a list": ('{"hooks": []}', "hooks is a list, not an object"),
 }
 
 
 @pytest.mark.parametrize("agent", AGENT_NAMES)
 @pytest.mark.parametrize(("text", "problem"), BAD.values(), ids=BAD.keys())
-def test_settings_that_are_not_right_are_untouched_and_the_place_is_reported(
-    agent: str, text: str, problem: str, setup: Setup
-) -> None:
+def test_invalid_settings_are_reported_and_left_unchanged(agent: str, text: str, problem: str, setup: Setup) -> None:
+    """The error names the file and what is wrong in it."""
     path = settings_file(agent)
     path.write_text(text, errors="surrogateescape")
     before = everything_below(Path.home())
@@ -295,12 +298,13 @@ def test_a_read_only_file_is_reported_before_anything_is_done(words: tuple[str, 
     assert everything_below(Path.home()) == before
 
 
-def test_an_event_that_is_no_list_is_untouched_and_said(setup: Setup) -> None:
+def test_an_event_that_is_not_a_list_is_reported(setup: Setup) -> None:
     settings_file("gemini").write_text('{"hooks": {"AfterTool": {}}}')
     said = setup("gemini")
     assert said.code == 2
     assert "hooks.AfterTool is an object, not a list" in said.errors
     assert not stub("gemini").exists()
+    assert settings_file("gemini").read_text() == '{"hooks": {"AfterTool": {}}}'
 
 
 COMMENTED = """\
@@ -314,7 +318,7 @@ COMMENTED = """\
 """
 
 
-def test_comments_stay_where_the_agent_takes_them(setup: Setup) -> None:
+def test_comments_are_kept_if_the_agent_allows_them(setup: Setup) -> None:
     path = settings_file("gemini")
     path.write_text(COMMENTED)
     assert setup("gemini").code == 0
@@ -324,7 +328,8 @@ def test_comments_stay_where_the_agent_takes_them(setup: Setup) -> None:
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
-def test_comments_are_reported_where_the_agent_would_pass_over_the_whole_file(agent: str, setup: Setup) -> None:
+def test_comments_are_reported_if_the_agent_does_not_allow_them(agent: str, setup: Setup) -> None:
+    """The agent would ignore a settings file with comments, so setup leaves it unchanged."""
     settings_file(agent).write_text(COMMENTED)
     said = setup(agent)
     assert said.code == 2
@@ -332,7 +337,7 @@ def test_comments_are_reported_where_the_agent_would_pass_over_the_whole_file(ag
     assert settings_file(agent).read_text() == COMMENTED
 
 
-def test_a_byte_order_mark_stays_where_the_agent_takes_it(setup: Setup) -> None:
+def test_a_byte_order_mark_is_kept_if_the_agent_allows_it(setup: Setup) -> None:
     text = "\ufeff" + PERSONS["two spaces"]
     settings_file("claude").write_text(text)
     settings_file("gemini").write_text(text)
@@ -343,7 +348,7 @@ def test_a_byte_order_mark_stays_where_the_agent_takes_it(setup: Setup) -> None:
     assert "line 1, column 1: a byte order mark" in setup("gemini").errors
 
 
-def test_the_json_output_says_what_was_done(setup: Setup) -> None:
+def test_the_json_output_describes_what_was_done(setup: Setup) -> None:
     path = settings_file("claude")
     path.write_text("{}")
     would = setup("claude", "--json", "--dry-run").facts
@@ -361,7 +366,7 @@ def test_the_json_output_says_what_was_done(setup: Setup) -> None:
     assert (nothing["changed"], nothing["applied"], nothing["files"]) == (False, False, [])
 
 
-def test_two_scopes_live_side_by_side_and_that_is_reported(setup: Setup) -> None:
+def test_two_scopes_can_be_set_up_and_are_reported(setup: Setup) -> None:
     setup("claude", "--policy", "any")
     said = setup("claude", "--scope", "project", "--policy", "visible")
     assert f"{settings_file('claude')} calls the guard too" in said.errors
@@ -374,9 +379,10 @@ def test_two_scopes_live_side_by_side_and_that_is_reported(setup: Setup) -> None
     assert handlers("claude")
 
 
-def test_settings_of_the_hook_come_from_its_file_environment_and_flags(
+def test_the_guard_is_set_up_with_settings_from_all_sources(
     setup: Setup, monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
+    """The sources are the configuration file, the environment and flags; an invalid value changes nothing."""
     config = home / "config.toml"
     config.write_text('[hook]\nanswer = "ask"\nsocket_dir = ["sockets"]\n')
     monkeypatch.setenv("DRAWBRIDGE_CONFIG", str(config))
@@ -394,9 +400,7 @@ def test_settings_of_the_hook_come_from_its_file_environment_and_flags(
     assert stub("gemini").read_text() == text
 
 
-def test_the_directory_that_an_agent_is_told_to_use_is_used(
-    setup: Setup, monkeypatch: pytest.MonkeyPatch, home: Path
-) -> None:
+def test_the_agents_own_directory_variable_is_used(setup: Setup, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     for agent, variable, file in (
         ("claude", "CLAUDE_CONFIG_DIR", "settings.json"),
         ("gemini", "GEMINI_CLI_HOME", ".gemini/settings.json"),
@@ -415,7 +419,7 @@ def test_a_deleted_current_directory_is_reported(setup: Setup) -> None:
     assert not stub("claude").exists()
 
 
-def test_without_backups_a_removed_file_leaves_no_copy(setup: Setup) -> None:
+def test_each_change_of_a_settings_file_leaves_a_backup(setup: Setup) -> None:
     path = settings_file("claude")
     path.write_text("{}")
     setup("claude")

@@ -129,7 +129,7 @@ def test_control_characters_in_settings_are_escaped(terminal: Callable[..., Term
     assert "\x1b[2J" not in setup.screen
 
 
-def test_no_answer_is_a_no_and_yes_is_not_asked_for(terminal: Callable[..., Terminal], home: Path) -> None:
+def test_no_answer_means_no_and_yes_skips_the_question(terminal: Callable[..., Terminal], home: Path) -> None:
     setup = terminal("gemini")
     setup.wait_for(r"Do this\?")
     setup.type("\x04")
@@ -218,7 +218,7 @@ def test_the_mode_is_set_and_removed_byte_for_byte(text: str, setup: Setup, user
 
 
 @pytest.mark.usefixtures("guard")
-def test_a_mode_that_the_person_has_set_is_not_taken_away(setup: Setup, user: Path) -> None:
+def test_a_mode_that_the_user_has_set_is_not_removed(setup: Setup, user: Path) -> None:
     put(user, DEFAULT)
     said = setup("claude", "--ask-mode")
     assert said.errors == ""
@@ -241,7 +241,7 @@ def test_a_mode_that_the_cli_would_change_is_mentioned(where: str, setup: Setup,
 
 
 @pytest.mark.usefixtures("guard")
-def test_permissions_of_another_kind_are_untouched_and_said(setup: Setup, user: Path) -> None:
+def test_permissions_of_another_type_are_kept_and_reported(setup: Setup, user: Path) -> None:
     put(user, {"permissions": ["Bash"]})
     said = setup("claude", "--ask-mode")
     assert said.code == 2
@@ -283,7 +283,7 @@ def test_disabled_hooks_of_other_agents_are_reported(setup: Setup, home: Path) -
 
 @pytest.mark.usefixtures("guard")
 @pytest.mark.parametrize("agent", ["gemini", "codex"])
-def test_a_file_that_others_share_is_told_apart(agent: str, setup: Setup) -> None:
+def test_a_note_warns_about_a_file_that_others_share(agent: str, setup: Setup) -> None:
     said = setup(agent, "--scope", "project")
     assert f"{AGENTS[agent].settings_file(Path.cwd())} names the Python on this machine" in said.errors
     assert "names the Python" not in setup(agent).errors

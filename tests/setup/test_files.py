@@ -18,7 +18,7 @@ def mode(path: Path) -> int:
 
 
 @pytest.mark.parametrize(("theirs", "copy"), [(0o644, 0o600), (0o600, 0o600), (0o400, 0o400)])
-def test_a_file_keeps_its_mode_and_its_copy_is_for_the_person_alone(theirs: int, copy: int, tmp_path: Path) -> None:
+def test_a_file_keeps_its_mode_and_its_backup_is_private(theirs: int, copy: int, tmp_path: Path) -> None:
     file = tmp_path / "settings.json"
     file.write_bytes(b"old")
     file.chmod(theirs)
@@ -29,7 +29,7 @@ def test_a_file_keeps_its_mode_and_its_copy_is_for_the_person_alone(theirs: int,
     assert kept.name.startswith("settings.json.drawbridge-2")
 
 
-def test_copies_of_the_same_second_do_not_replace_each_other(tmp_path: Path) -> None:
+def test_backups_of_the_same_second_do_not_replace_each_other(tmp_path: Path) -> None:
     file = tmp_path / "a"
     file.write_bytes(b"0")
     for number in range(3):
@@ -37,7 +37,7 @@ def test_copies_of_the_same_second_do_not_replace_each_other(tmp_path: Path) -> 
     assert sorted(copy.read_bytes() for copy in tmp_path.glob("*.bak")) == [b"0", b"1", b"2"]
 
 
-def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
+def test_a_link_stays_and_its_target_is_written(tmp_path: Path) -> None:
     (tmp_path / "dotfiles").mkdir()
     file, link = tmp_path / "dotfiles" / "settings", tmp_path / "settings.json"
     file.write_bytes(b"old")
@@ -48,7 +48,7 @@ def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
     assert [entry.name for entry in file.parent.iterdir()] == ["settings"], "the copy is beside the link"
 
 
-def test_a_link_that_leads_to_nothing_yet_is_followed(tmp_path: Path) -> None:
+def test_a_link_to_a_missing_file_is_followed(tmp_path: Path) -> None:
     link = tmp_path / "settings.json"
     link.symlink_to("later/settings")
     assert read(link) is None
@@ -57,7 +57,7 @@ def test_a_link_that_leads_to_nothing_yet_is_followed(tmp_path: Path) -> None:
     assert link.is_symlink()
 
 
-def test_what_has_changed_meanwhile_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_file_that_has_changed_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "a"
     file.write_bytes(b"newer")
     with pytest.raises(NotWritable, match=r"was not written: it has changed in the meantime\. Run"):
@@ -73,13 +73,13 @@ def test_a_file_that_is_marked_read_only_is_not_replaced(tmp_path: Path) -> None
         Change(file, b"old", b"new").check()
 
 
-def test_a_directory_that_cannot_be_is_reported(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(NotWritable, match=r"settings.json can't be created, because .*file is not a directory"):
         Change(tmp_path / "file" / "deep" / "settings.json", None, b"new").check()
 
 
-def test_a_directory_that_is_not_the_person_s_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_without_write_permission_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)  # because root has access to everything
     with pytest.raises(NotWritable, match="you have no write permission for"):
         Change(tmp_path / "settings.json", None, b"new").check()
@@ -98,7 +98,7 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatc
     assert everything_below(tmp_path) == {"a": b"old"}
 
 
-def test_a_directory_or_what_cannot_be_read_is_no_settings_file(tmp_path: Path) -> None:
+def test_a_directory_or_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnusableFile, match="is not a file"):
         read(tmp_path)
     (tmp_path / "loop").symlink_to("loop")
@@ -106,7 +106,7 @@ def test_a_directory_or_what_cannot_be_read_is_no_settings_file(tmp_path: Path) 
         read(tmp_path / "loop")
 
 
-def test_a_diff_of_line_ends_and_a_missing_final_newline() -> None:
+def test_a_diff_omits_crlf_and_marks_a_missing_final_newline() -> None:
     change = Change(Path("/s"), b"a\r\nb", b"a\r\nc\r\n")
     assert change.lines() == ["--- /s", "+++ /s", "@@ -1,2 +1,2 @@", " a", "-b", "\\ No newline at end of file", "+c"]
     assert Change(Path("/s"), None, b"x\n").lines()[:2] == ["--- /dev/null", "+++ /s"]

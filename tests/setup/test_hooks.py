@@ -1,4 +1,4 @@
-"""Whatever an agent's settings look like, adding hooks and removing them leaves every byte as it was."""
+"""Whatever an agent's settings look like, adding hooks and then removing them leaves every byte as it was."""
 
 from __future__ import annotations
 
@@ -71,13 +71,14 @@ def test_a_hook_that_only_looks_like_ours_is_the_users() -> None:
         assert not hooks.is_guard_hook(handler, "claude")
 
 
-def test_new_groups_come_last_so_that_the_others_keep_their_places() -> None:
+def test_new_hook_groups_are_added_after_the_existing_ones() -> None:
+    """The existing groups therefore keep their positions."""
     theirs = {"matcher": "X", "hooks": [{"type": "command", "command": "x"}]}
     after = hooks.add(Document(json.dumps({"hooks": {"Pre": [theirs]}})), WANTED, "claude", ())
     assert after.get(("hooks", "Pre")) == [theirs, WANTED["Pre"]]
 
 
-def test_a_mode_that_the_person_has_changed_since_is_theirs() -> None:
+def test_a_mode_that_the_user_has_changed_is_not_restored() -> None:
     after = hooks.set_value(Document('{"permissions": {"defaultMode": "plan"}}'), ASK_MODE.mode, ASK_MODE.asking)
     changed = after.replace(ASK_MODE.mode, "acceptEdits")
     assert hooks.restore_value(changed, ASK_MODE.mode, ASK_MODE.asking, '"plan"', set()).text == changed.text

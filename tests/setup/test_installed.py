@@ -42,7 +42,8 @@ def test_everything_that_the_guard_imports_is_in_the_copy() -> None:
     assert {modules()[module].relative_to(package) for module in needed} <= in_copy
 
 
-def test_the_real_guard_answers_from_its_copy_with_nothing_of_ours_around(setup: Setup, tmp_path: Path) -> None:
+def test_the_real_guard_runs_from_its_copy_alone(setup: Setup, tmp_path: Path) -> None:
+    """Python runs without site packages and imports the guard from the copy, which contains bytecode."""
     setup("claude", "--socket-dir", tmp_path)
     payload = {"hook_event_name": "PreToolUse", "tool_name": "Edit", "tool_input": {"file_path": "/a"}, "cwd": "/"}
     assert run(installed.fast_command("claude"), payload) == "{}\n"
@@ -60,7 +61,7 @@ def test_the_real_guard_answers_from_its_copy_with_nothing_of_ours_around(setup:
     assert Path(cached).exists(), "the copy contains bytecode from the start"
 
 
-def test_every_file_is_for_the_person_alone(setup: Setup, guard: Path) -> None:
+def test_only_the_user_can_access_the_installed_files(setup: Setup, guard: Path) -> None:
     setup("claude")
     for path in installed.directory().rglob("*"):
         if "__pycache__" not in path.parts:
@@ -75,7 +76,7 @@ def test_the_guard_works_after_its_package_is_deleted(setup: Setup, guard: Path,
     assert json.loads(json.loads((tmp_path / "log").read_text())["input"]) == {"n": 1}
 
 
-def test_a_newer_guard_takes_the_place_of_the_old_one(setup: Setup, guard: Path, tmp_path: Path) -> None:
+def test_a_newer_guard_replaces_the_old_one(setup: Setup, guard: Path, tmp_path: Path) -> None:
     setup("claude", "--log-file", tmp_path / "log")
     (old,) = copied()
     settings = Path(os.environ["CLAUDE_CONFIG_DIR"]) / "settings.json"
@@ -89,7 +90,7 @@ def test_a_newer_guard_takes_the_place_of_the_old_one(setup: Setup, guard: Path,
     assert "newer" in json.loads((tmp_path / "log").read_text())
 
 
-def test_a_copy_that_another_stub_names_stays(setup: Setup, guard: Path) -> None:
+def test_a_copy_that_another_stub_uses_is_kept(setup: Setup, guard: Path) -> None:
     setup("claude")
     (guard / "core" / "privacy.py").write_text("# other\n")
     setup("codex")
@@ -102,13 +103,13 @@ def test_a_copy_that_another_stub_names_stays(setup: Setup, guard: Path) -> None
     assert not copies.data_directory().exists()
 
 
-@pytest.mark.parametrize("damage", ["a file is gone", "a file is other", "bytecode is gone"])
-def test_a_damaged_copy_is_mended(damage: str, setup: Setup, guard: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["a file is gone", "a file is changed", "bytecode is gone"])
+def test_a_damaged_copy_is_repaired(damage: str, setup: Setup, guard: Path, tmp_path: Path) -> None:
     setup("claude", "--log-file", tmp_path / "log")
     (copy,) = copied()
     if damage == "a file is gone":
         (copy / "drawbridge" / "text" / "__init__.py").unlink()
-    elif damage == "a file is other":
+    elif damage == "a file is changed":
         (copy / "drawbridge" / "guard" / "hook.py").write_text("raise SystemExit(1)")
     else:
         shutil.rmtree(copy / "drawbridge" / "__pycache__")
@@ -127,7 +128,7 @@ PATCH = EDIT | {"tool_name": "apply_patch", "tool_input": {"command": "*** Delet
 @pytest.mark.parametrize(
     ("agent", "call"), [("claude", EDIT), ("gemini", EDIT | {"hook_event_name": "BeforeTool"}), ("codex", PATCH)]
 )
-def test_a_damaged_copy_gives_the_agent_an_answer_and_no_traceback(
+def test_a_damaged_guard_answers_the_agent_without_a_traceback(
     agent: str, call: dict[str, object], setup: Setup, guard: Path
 ) -> None:
     """With ``fail = "closed"``, the exit code is 2: each agent then denies the call, with stderr as the reason."""
@@ -164,7 +165,7 @@ def test_a_missing_guard_is_reported_and_blocks_nothing(setup: Setup, guard: Pat
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", gone)
 
 
-def test_what_was_left_unfinished_is_removed(setup: Setup, guard: Path) -> None:
+def test_unfinished_copies_are_removed(setup: Setup, guard: Path) -> None:
     setup("claude")
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
@@ -178,9 +179,8 @@ def test_what_was_left_unfinished_is_removed(setup: Setup, guard: Path) -> None:
 
 
 @pytest.mark.parametrize("module", ["hook", "seldom_used"])
-def test_a_guard_that_does_not_run_is_not_installed_and_the_settings_stay(
-    module: str, setup: Setup, guard: Path
-) -> None:
+def test_a_guard_that_does_not_run_is_not_installed(module: str, setup: Setup, guard: Path) -> None:
+    """Setup reports the reason and does not write the agent's settings."""
     (guard / "guard" / f"{module}.py").write_text("import nowhere\n")
     before = everything_below(Path.home())
     said = setup("claude")
@@ -228,7 +228,8 @@ def test_the_fast_form_is_printed_for_a_shell(
     assert stub("codex").read_text() == text, "printing the command changes nothing"
 
 
-def test_the_interpreter_is_the_one_below_all_environments_and_links() -> None:
+def test_the_interpreter_is_outside_of_virtual_environments() -> None:
+    """The interpreter's path contains no symbolic links."""
     found = choose()
     assert os.path.realpath(found.path) == found.path
     assert "venv" not in found.path
@@ -294,5 +295,5 @@ def test_without_a_permanent_python_nothing_is_changed(
         ("/home/ada/.local/share/uv/python/cpython-3.12/bin/python3.12", False),
     ],
 )
-def test_caches_and_temporary_directories_are_thrown_away(path: str, passing: bool) -> None:
+def test_caches_and_temporary_directories_are_not_permanent(path: str, passing: bool) -> None:
     assert is_passing(path) == passing

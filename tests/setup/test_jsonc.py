@@ -184,6 +184,6 @@ def test_invalid_json_is_reported_with_its_position(text: str, line: int, column
     assert (error.value.lineno, error.value.colno, error.value.msg) == (line, column, problem)
 
 
-def test_a_comment_that_never_ends_is_no_comment() -> None:
+def test_an_unterminated_comment_is_invalid() -> None:
     with pytest.raises(json.JSONDecodeError):
         Document("{} /* ", comments=True)

@@ -20,7 +20,7 @@ from tests.setup.conftest import Setup, everything_below
 from tests.waiting import PATIENCE
 
 LOOK = """\
-vim.defer_fn(function() -- once it has started; what is in `-c` comes before
+vim.defer_fn(function() -- after startup: commands in `-c` run during it
   local seen = {}
   vim.wait(60000, function()
     local ok, status = pcall(function() return require('drawbridge').status() end)
@@ -153,7 +153,7 @@ OWN = f"{{ idle_ms = 777, command = {{ '{sys.executable}', '-P', '-m', 'drawbrid
     ],
     ids=["at once", "where setup does not see it", "later"],
 )
-def test_the_person_s_own_call_is_the_one_that_counts(text: str, newest: Path, setup: Setup, home: Path) -> None:
+def test_the_users_own_call_to_setup_takes_effect(text: str, newest: Path, setup: Setup, home: Path) -> None:
     init(home, text)
     setup("nvim")
     seen = start(newest)
@@ -173,7 +173,7 @@ def test_no_starter_is_written_if_the_configuration_has_one(newest: Path, setup:
     assert (packages(home) / "drawbridge").is_symlink()
 
 
-def test_a_manager_that_takes_packages_away_is_reported(newest: Path, setup: Setup, home: Path) -> None:
+def test_a_manager_that_ignores_packages_is_reported(newest: Path, setup: Setup, home: Path) -> None:
     path = init(home, 'require("lazy").setup({ "someone/else" })\n')
     assert f"{path} uses lazy.nvim, which loads only its own plugins" in setup("nvim").errors
     for spec in ('"drawbridge/drawbridge.nvim"', 'dir = "/path/to/drawbridge"', "dir = '~/src/drawbridge/'"):
@@ -181,7 +181,7 @@ def test_a_manager_that_takes_packages_away_is_reported(newest: Path, setup: Set
         assert f"{path} mentions the plugin" in setup("nvim").errors, spec
 
 
-def test_a_plugin_that_the_person_has_put_there_stays(newest: Path, setup: Setup, home: Path, tmp_path: Path) -> None:
+def test_a_plugin_that_the_user_has_installed_stays(newest: Path, setup: Setup, home: Path, tmp_path: Path) -> None:
     own = packages(home) / "drawbridge"
     (own / "lua").mkdir(parents=True)
     said = setup("nvim")
@@ -197,7 +197,7 @@ def test_a_plugin_that_the_person_has_put_there_stays(newest: Path, setup: Setup
     assert os.readlink(own) == str(tmp_path / "clone")
 
 
-def test_a_link_that_leads_nowhere_is_mended(newest: Path, setup: Setup, home: Path, tmp_path: Path) -> None:
+def test_a_broken_link_is_repaired(newest: Path, setup: Setup, home: Path, tmp_path: Path) -> None:
     link = packages(home) / "drawbridge"
     link.parent.mkdir(parents=True)
     link.symlink_to(tmp_path / "gone")
@@ -206,7 +206,7 @@ def test_a_link_that_leads_nowhere_is_mended(newest: Path, setup: Setup, home: P
     assert os.readlink(link) == str(ROOT)
 
 
-def test_a_throw_away_environment_without_a_bridge_is_reported(
+def test_a_temporary_environment_without_a_bridge_is_reported(
     newest: Path, wheel: Path, setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(setup_nvim, "is_passing", lambda path: True)

@@ -91,7 +91,7 @@ def run(settings):
 
 
 @pytest.mark.thorough
-def test_claude_tells_of_files_that_the_guard_has_it_watch(setup: Setup, guard: Path, poem: Path, log: Path) -> None:
+def test_claude_reports_changes_of_files_the_guard_watches(setup: Setup, guard: Path, poem: Path, log: Path) -> None:
     (guard / "guard" / "hook.py").write_text(WATCHING)
     claude_rig.prepare_home(poem.parent)
     setup("claude", "--log-file", log)
@@ -103,7 +103,7 @@ def test_claude_tells_of_files_that_the_guard_has_it_watch(setup: Setup, guard: 
 
 
 @pytest.mark.thorough
-def test_claude_holds_an_edit_back_where_the_guard_is_gone_if_that_is_wanted(
+def test_claude_writes_nothing_if_a_closed_guard_cannot_start(
     setup: Setup, guard: Path, poem: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "bin").mkdir()
@@ -194,6 +194,8 @@ def test_codex_calls_the_guard(setup: Setup, home: Path, poem: Path, log: Path) 
         ("PostToolUse", "apply_patch"),
         ("PreToolUse", "Bash"),
         ("PostToolUse", "Bash"),
+        ("Stop", ""),
+        ("SessionEnd", ""),
     ]
 
 
@@ -209,9 +211,8 @@ async def test_codex_is_denied_what_would_overwrite_unsaved_work(
 
 
 @pytest.mark.usefixtures("guard")
-def test_codex_calls_nothing_before_the_person_has_trusted_it_as_setup_says(
-    setup: Setup, home: Path, poem: Path, log: Path
-) -> None:
+def test_codex_does_not_call_the_guard_before_it_is_trusted(setup: Setup, home: Path, poem: Path, log: Path) -> None:
+    """The output of setup mentions this condition."""
     programs.codex()
     assert "only after you have trusted it" in setup("codex", "--log-file", log).output
     with ResponsesStub(apply_patch(PATCH), text("Done.")) as model:
@@ -256,7 +257,7 @@ BROKEN = pytest.mark.parametrize(
 
 @BROKEN
 @pytest.mark.thorough
-def test_claude_continues_or_not_when_the_guard_is_broken(
+def test_a_broken_guard_blocks_claude_only_if_it_is_closed(
     setup: Setup, poem: Path, breaks: Callable[[], None], fail: str, left: str
 ) -> None:
     claude_rig.prepare_home(poem.parent)
@@ -271,7 +272,7 @@ def test_claude_continues_or_not_when_the_guard_is_broken(
 
 @BROKEN
 @pytest.mark.thorough
-def test_gemini_continues_or_not_when_the_guard_is_broken(
+def test_a_broken_guard_blocks_gemini_only_if_it_is_closed(
     setup: Setup, home: Path, poem: Path, breaks: Callable[[], None], fail: str, left: str
 ) -> None:
     settings_of_gemini(home)
@@ -285,7 +286,7 @@ def test_gemini_continues_or_not_when_the_guard_is_broken(
 
 @BROKEN
 @pytest.mark.thorough
-def test_codex_continues_or_not_when_the_guard_is_broken(
+def test_a_broken_guard_blocks_codex_only_if_it_is_closed(
     setup: Setup, home: Path, poem: Path, breaks: Callable[[], None], fail: str, left: str
 ) -> None:
     programs.codex()

@@ -21,7 +21,7 @@ from tests.waiting import PATIENCE
 
 MANAGER = """\
 #!/bin/sh
-# Stands for systemctl: writes down what it is asked, and remembers what was started.
+# Stands in for systemctl: records its calls, and remembers whether the service was started.
 echo "$@" >> "$CALLS"
 case "$*" in
   *is-enabled*|*is-active*) test -e "$CALLS.on" ;;
@@ -183,7 +183,7 @@ def test_a_secret_that_the_service_does_not_get_is_named(home: Path, monkeypatch
     assert serve.left_out({}) == []
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze here")
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 def test_systemd_finds_nothing_wrong_with_the_unit(home: Path, tmp_path: Path) -> None:
     given = {"PATH": "/usr/bin:/with a space/bin", "DRAWBRIDGE_CONFIG": "/etc/50%/$HOME/x.toml"}
     file = tmp_path / "drawbridge.service"
@@ -246,6 +246,6 @@ def test_on_a_mac_it_is_an_agent_of_launchd(home: Path, monkeypatch: pytest.Monk
     assert left(home) == {}
 
 
-def test_on_another_system_it_says_so() -> None:
+def test_an_unsupported_system_is_reported() -> None:
     with pytest.raises(NoProgram, match="The service manager of win32 is not supported"):
         serve.service("win32", {})

@@ -71,7 +71,7 @@ def test_an_older_extension_is_updated(code: Path, setup: Setup) -> None:
     assert "--install-extension" in (code.parent / "calls").read_text()
 
 
-def test_the_extension_is_removed_again(code: Path, setup: Setup) -> None:
+def test_the_extension_is_removed(code: Path, setup: Setup) -> None:
     assert setup("vscode", "--remove").output.startswith("Nothing to remove: ")
     setup("vscode")
     assert setup("vscode", "--remove").code == 0
@@ -79,12 +79,12 @@ def test_the_extension_is_removed_again(code: Path, setup: Setup) -> None:
     assert not (code.parent / "has").exists()
 
 
-def test_a_dry_run_only_looks(code: Path, setup: Setup) -> None:
+def test_a_dry_run_only_lists_the_extensions(code: Path, setup: Setup) -> None:
     assert setup("vscode", "--dry-run").output.endswith("No changes were made.\n")
     assert (code.parent / "calls").read_text() == "--list-extensions --show-versions\n"
 
 
-def test_an_editor_is_named_with_its_program(code: Path, setup: Setup, tmp_path: Path) -> None:
+def test_the_editors_program_can_be_chosen(code: Path, setup: Setup, tmp_path: Path) -> None:
     other = editor(tmp_path / "other", "my-code", code.read_text())
     assert str(other) in setup("vscode", "--program", other).output
     assert not (code.parent / "calls").exists()
@@ -93,7 +93,7 @@ def test_an_editor_is_named_with_its_program(code: Path, setup: Setup, tmp_path:
     assert said.errors.startswith(f"drawbridge setup: {tmp_path / 'none'} can't be run. Install VS Code's command")
 
 
-def test_without_an_editor_all_that_were_looked_for_are_named(
+def test_without_an_editor_the_missing_programs_are_named(
     setup: Setup, monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(home))
@@ -117,7 +117,7 @@ exit 1
 
 
 @pytest.mark.thorough
-def test_a_real_vs_code_takes_it_and_gives_it_back(setup: Setup, version: str) -> None:
+def test_a_real_vs_code_installs_and_removes_the_extension(setup: Setup, version: str) -> None:
     server = programs.code_server()
     assert setup("vscode", "--program", server).code == 0
     assert (

@@ -60,8 +60,8 @@ class TestDiff:
     @pytest.mark.parametrize(
         "limits",
         [
-            pytest.param({"LARGE": 0}, id="the quick way for large texts"),
-            pytest.param({"PATH_LIMIT": 2, "STEPS_LIMIT": 30}, id="a search that soon gives up"),
+            pytest.param({"LARGE": 0}, id="the shortcut for large texts"),
+            pytest.param({"PATH_LIMIT": 2, "STEPS_LIMIT": 30}, id="a search that gives up early"),
             pytest.param({"LARGE": 0, "LOOKS_LIMIT": 0}, id="no search at all"),
         ],
     )
@@ -102,7 +102,7 @@ class TestDiff:
         assert diff(["a", "b"], []) == (Hunk(0, 2, 0, 0),)
 
 
-class TestWhatAPersonSees:
+class TestUnifiedDiff:
     def test_a_new_function_is_one_whole_hunk(self) -> None:
         old = """
             def one():
@@ -195,7 +195,7 @@ class TestWhatAPersonSees:
             +  1
             +}""")
 
-    def test_changes_far_apart_have_their_own_headers_and_near_ones_share_one(self) -> None:
+    def test_close_changes_share_a_header_and_distant_ones_do_not(self) -> None:
         old = [str(number) for number in range(1, 31)]
         new = [{2: "two", 5: "five", 20: "twenty"}.get(number, str(number)) for number in range(1, 31)]
         rows = list(unified(old, new, diff(old, new)))
@@ -214,7 +214,7 @@ class TestWhatAPersonSees:
             ("context", "c", 2, 3),
         ]
 
-    def test_new_and_emptied_files_have_the_headers_of_patch(self) -> None:
+    def test_new_and_emptied_files_have_valid_hunk_headers(self) -> None:
         assert [row.text for row in unified([], ["a", "b"], diff([], ["a", "b"]))] == ["@@ -0,0 +1,2 @@", "a", "b"]
         assert [row.text for row in unified(["a"], [], diff(["a"], []))] == ["@@ -1 +0,0 @@", "a"]
 
@@ -233,7 +233,7 @@ class TestWhatAPersonSees:
 
 class TestMerge:
     @given(some_lines, some_lines)
-    def test_a_side_without_changes_takes_the_other_sides(self, base: list[str], other: list[str]) -> None:
+    def test_an_unchanged_side_gets_the_changes_of_the_other(self, base: list[str], other: list[str]) -> None:
         assert merge(base, other, base) == other
         assert merge(base, base, other) == other
 
@@ -242,7 +242,7 @@ class TestMerge:
         assert merge(base, both, both) == both
 
     @given(some_lines, some_lines, some_lines)
-    def test_it_does_not_matter_which_side_is_ours(self, base: list[str], ours: list[str], theirs: list[str]) -> None:
+    def test_a_merge_does_not_depend_on_the_order(self, base: list[str], ours: list[str], theirs: list[str]) -> None:
         assert merge(base, ours, theirs) == merge(base, theirs, ours)
 
     @given(
@@ -250,7 +250,7 @@ class TestMerge:
         st.lists(st.text("xyz", max_size=2), min_size=20, max_size=20),
     )
     @example(["ours", "theirs"], [""] * 20)
-    def test_changes_with_an_unchanged_line_between_them_are_both_made(self, plan: list[str], words: list[str]) -> None:
+    def test_changes_separated_by_an_unchanged_line_are_both_made(self, plan: list[str], words: list[str]) -> None:
         base, ours, theirs, both = [], [], [], []
         for number, (side, word) in enumerate(zip(plan, words, strict=False)):
             fence, line = f"unchanged {number}", f"line {number}"
@@ -260,11 +260,11 @@ class TestMerge:
             both += [fence, line if side == "keep" else f"{side} {word}"]
         assert merge(base, ours, theirs) == both
 
-    def test_different_changes_of_a_line_overlap_there(self) -> None:
+    def test_different_changes_to_a_line_overlap(self) -> None:
         base = ["a", "b", "c", "d"]
         assert merge(base, ["a", "B", "c", "d"], ["a", "x", "c", "d"]) == Overlap(1, 2)
 
-    def test_the_first_overlap_is_named(self) -> None:
+    def test_the_first_overlap_is_returned(self) -> None:
         base = [str(number) for number in range(9)]
         ours = [*base[:2], "our 2", *base[3:6], "our 6", *base[7:]]
         theirs = [*base[:2], "their 2", *base[3:6], "their 6", *base[7:]]
@@ -312,18 +312,18 @@ class TestFiveMegabytes:
             pytest.param(LARGE, LARGE[50_000:] + LARGE[:50_000], id="halves swapped"),
             pytest.param([""] * 100_000, [""] * 90_000, id="blank lines"),
             pytest.param(BRACES, shuffled(BRACES, CHANCE), id="braces shuffled"),
-            pytest.param(["a", "b"] * 50_000, ["a", "b", "b"] * 33_000, id="another rhythm"),
+            pytest.param(["a", "b"] * 50_000, ["a", "b", "b"] * 33_000, id="another pattern"),
             pytest.param(["a"] * 50_000 + ["b"] * 50_000, ["b"] * 50_000 + ["a"] * 50_000, id="two blocks swapped"),
             pytest.param([], LARGE, id="a new file"),
         ],
     )
-    def test_are_compared_without_a_pause(self, old: list[str], new: list[str]) -> None:
+    def test_are_compared_quickly(self, old: list[str], new: list[str]) -> None:
         start = time.process_time()
         hunks = diff(old, new)
         assert time.process_time() - start < 3
         assert apply(old, new, hunks) == new
 
-    def test_a_changed_line_in_a_hundred_is_a_hunk_each(self) -> None:
+    def test_each_of_a_thousand_changed_lines_is_a_hunk(self) -> None:
         new = list(LARGE)
         new[::100] = [f"changed {number}" for number in range(1000)]
         assert diff(LARGE, new) == tuple(Hunk(at, 1, at, 1) for at in range(0, 100_000, 100))

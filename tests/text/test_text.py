@@ -65,7 +65,7 @@ def test_a_text_has_these_lines_and_this_format(text: str, lines: list[str], for
     assert split(text) == (lines, form)
 
 
-def test_no_lines_are_an_empty_text_whatever_the_format_says() -> None:
+def test_no_lines_become_an_empty_text_or_only_a_bom() -> None:
     assert join([], Format("\r\n", final_newline=True)) == ""
     assert join([], Format(bom=True)) == "\ufeff"
 

@@ -119,7 +119,7 @@ def test_a_campaign_names_what_failed_and_how_often(
     )
 
 
-def test_a_campaign_passes_a_selection_on(command: list[str], tmp_path: Path) -> None:
+def test_a_campaign_passes_its_selection_to_pytest(command: list[str], tmp_path: Path) -> None:
     (tmp_path / "test_always.py").write_text(ALWAYS)
     (tmp_path / "test_steady.py").write_text(STEADY)
     assert flaky.campaign(command, ["-k", "test_passes", "--rounds", "1"]) == 0

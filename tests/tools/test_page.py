@@ -54,7 +54,7 @@ def node(sources: Path, tmp_path: Path) -> Path:
     return asked
 
 
-def test_the_page_is_built_once_until_a_source_changes(sources: Path, node: Path) -> None:
+def test_the_web_ui_is_built_once_until_a_source_changes(sources: Path, node: Path) -> None:
     assert page.build()
     assert not page.build()
     assert node.read_text().split("\n") == ["npm ci", "build.mjs", ""]
@@ -70,7 +70,7 @@ def test_changed_packages_are_fetched_again(sources: Path, node: Path) -> None:
     assert node.read_text().count("npm ci") == 2
 
 
-def test_a_failed_npm_is_reported_with_what_to_type(sources: Path, node: Path, tmp_path: Path) -> None:
+def test_a_failed_npm_is_reported_with_the_command_to_run(sources: Path, node: Path, tmp_path: Path) -> None:
     a_program(tmp_path / "bin", "npm", "exit 7")
     with pytest.raises(page.PageError, match=r"npm ci exited with code 7.*network once.*`make page`"):
         page.build()
@@ -118,7 +118,7 @@ def reports(tmp_path: Path, text: str) -> None:
     a_program(tmp_path / "bin", "npm", f"[ $1 = ci ] && /bin/mkdir -p node_modules && exit; echo '{text}'; exit 1")
 
 
-def test_a_known_weakness_of_a_package_is_named(sources: Path, node: Path, tmp_path: Path) -> None:
+def test_a_known_vulnerability_of_a_package_is_reported(sources: Path, node: Path, tmp_path: Path) -> None:
     reports(tmp_path, '{"vulnerabilities": {"marked": {"severity": "high"}}}')
     with pytest.raises(page.PageError, match=r"marked \(high\)"):
         page.audit()
@@ -140,7 +140,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.thorough
-def test_a_wheel_contains_the_page_and_the_licences_of_its_packages(built: Path) -> None:
+def test_a_wheel_contains_the_web_ui_and_its_licenses(built: Path) -> None:
     names = zipfile.ZipFile(next(built.glob("*.whl"))).namelist()
     assert {f"drawbridge/page/{file.name}" for file in page.PAGE.iterdir()} <= set(names)
     assert "drawbridge/page/licences.txt" in names

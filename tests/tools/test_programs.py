@@ -1,4 +1,4 @@
-"""Real programs are fetched once for each machine. A damaged one is fetched again, and failures are reported."""
+"""Real programs are fetched once for each user. A damaged one is fetched again, and failures are reported."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_fetch_that_fails_is_tried_again(capsys: pytest.CaptureFixture[str]) -
     assert "fetching tool 1.2 failed (2 of 3); trying again" in capsys.readouterr().err
 
 
-def test_without_a_network_the_program_and_the_tries_are_named() -> None:
+def test_without_a_network_program_and_attempts_are_reported() -> None:
     wanted = program(Fetched(failures=9))
     with pytest.raises(Unavailable, match=r"^Can't fetch tool 1\.2, tried 3 times: npm exited with code 1; .* network"):
         programs.fetch(wanted)
@@ -134,7 +134,7 @@ def test_a_cache_that_cannot_be_written_is_reported(tmp_path: Path, monkeypatch:
         programs.fetch(program(Fetched()))
 
 
-def test_what_an_earlier_checkout_fetched_for_itself_is_replaced(tmp_path: Path) -> None:
+def test_a_copy_inside_the_checkout_is_replaced(tmp_path: Path) -> None:
     own = tmp_path / "checkout" / ".cache" / "programs" / "tool"
     own.mkdir(parents=True)
     (own / "run").write_text("its own")
@@ -142,7 +142,7 @@ def test_what_an_earlier_checkout_fetched_for_itself_is_replaced(tmp_path: Path)
     assert (own / "run").read_text() == "whole"
 
 
-def test_every_program_has_a_version_and_a_directory_of_its_own() -> None:
+def test_every_program_has_a_version_and_its_own_directory() -> None:
     wanted = list(programs.wanted())
     assert len({one.directory for one in wanted}) == len({one.link for one in wanted}) == len(wanted)
     assert all(one.version for one in wanted)

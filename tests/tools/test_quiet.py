@@ -1,4 +1,4 @@
-"""Before a proof, other programs that use the processors are named, and the proof waits for them to end."""
+"""``make quiet`` reports other programs that keep the processors busy, and waits for them for a limited time."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ def test_a_program_that_ends_is_waited_for(monkeypatch: pytest.MonkeyPatch, caps
     assert capsys.readouterr().err.count(str(process.pid)) == 1, "reported once"
 
 
-def test_neither_this_process_nor_those_above_it_count() -> None:
+def test_this_process_and_its_parent_do_not_count() -> None:
     assert {os.getpid(), os.getppid()} <= quiet._own()

@@ -55,7 +55,7 @@ def ran(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return commands
 
 
-def test_the_locks_hold_every_requirement_of_the_project() -> None:
+def test_the_lock_files_contain_every_requirement() -> None:
     project = tomllib.loads((bootstrap.ROOT / "pyproject.toml").read_text())
     groups = project["dependency-groups"]
     runtime = {re.split("[><=]", line)[0] for line in [*project["project"]["dependencies"], *groups["build"]]}
@@ -64,18 +64,18 @@ def test_the_locks_hold_every_requirement_of_the_project() -> None:
     assert runtime | dev <= set(locked("dev"))
 
 
-def test_the_tests_run_on_the_versions_that_people_get() -> None:
+def test_the_tests_use_the_locked_runtime_versions() -> None:
     assert locked("runtime").items() <= locked("dev").items()
 
 
 @pytest.mark.parametrize("kind", ["runtime", "dev"])
-def test_every_locked_package_is_held_by_hashes_and_has_no_address(kind: str) -> None:
+def test_every_locked_package_has_a_hash_and_no_url(kind: str) -> None:
     entries = re.split(r"^(?=[a-z])", bootstrap.LOCK_FILES[kind].read_text(), flags=re.MULTILINE)[1:]
     assert len(entries) == len(locked(kind))
     assert [entry for entry in entries if "--hash=sha256:" not in entry or "://" in entry] == []
 
 
-def test_a_second_set_up_does_nothing(ran: list[str]) -> None:
+def test_a_second_setup_does_nothing(ran: list[str]) -> None:
     bootstrap.ensure("dev")
     assert len(ran) == 3
     bootstrap.ensure("dev")
@@ -83,7 +83,7 @@ def test_a_second_set_up_does_nothing(ran: list[str]) -> None:
     assert len(ran) == 3, "the tests' packages include the program's"
 
 
-def test_the_packages_of_the_tests_come_when_they_are_needed(ran: list[str]) -> None:
+def test_test_packages_are_installed_only_when_needed(ran: list[str]) -> None:
     bootstrap.ensure("runtime")
     assert not any("dev.lock" in command for command in ran)
     bootstrap.ensure("dev")
@@ -91,7 +91,7 @@ def test_the_packages_of_the_tests_come_when_they_are_needed(ran: list[str]) -> 
 
 
 @pytest.mark.parametrize("changed", ["dev.lock", "pyproject.toml", ".venv/pyvenv.cfg"])
-def test_a_change_of_what_is_wanted_is_installed(changed: str, checkout: Path, ran: list[str]) -> None:
+def test_setup_runs_again_if_its_inputs_have_changed(changed: str, checkout: Path, ran: list[str]) -> None:
     bootstrap.ensure("dev")
     ran.clear()
     (checkout / changed).write_text("something else")
@@ -99,7 +99,7 @@ def test_a_change_of_what_is_wanted_is_installed(changed: str, checkout: Path, r
     assert any("dev.lock" in command for command in ran)
 
 
-def test_an_interrupted_set_up_is_done_again(monkeypatch: pytest.MonkeyPatch, ran: list[str]) -> None:
+def test_an_interrupted_setup_is_repeated(monkeypatch: pytest.MonkeyPatch, ran: list[str]) -> None:
     whole = bootstrap.run
 
     def interrupted(command: list[str]) -> None:
@@ -146,7 +146,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         return set(archive.namelist())
 
 
-def test_an_installed_bridge_brings_the_whole_neovim_side(packed: set[str]) -> None:
+def test_the_wheel_contains_the_whole_neovim_plugin(packed: set[str]) -> None:
     for folder in ("lua", "plugin"):
         files = [file.relative_to(bootstrap.ROOT) for file in (bootstrap.ROOT / folder).rglob("*.lua")]
         assert files
@@ -154,7 +154,7 @@ def test_an_installed_bridge_brings_the_whole_neovim_side(packed: set[str]) -> N
     assert "drawbridge/py.typed" in packed
 
 
-def test_an_installed_drawbridge_brings_the_whole_vs_code_side(packed: set[str]) -> None:
+def test_the_wheel_contains_the_whole_vs_code_extension(packed: set[str]) -> None:
     folder = bootstrap.ROOT / "extensions" / "vscode"
     files = [file.relative_to(folder) for file in folder.rglob("*") if file.is_file()]
     assert files
@@ -195,8 +195,8 @@ def test_an_old_python_reports_what_is_missing(name: str, tmp_path: Path) -> Non
     assert answer.stderr.count("\n") == 1
 
 
-def test_the_entry_runs_on_the_oldest_pythons() -> None:
-    """It must not use what Python 2.7 or 3.6 lacks, such as annotations, f-strings, ``:=`` and newer modules."""
+def test_the_entry_script_uses_no_newer_python_features() -> None:
+    """``tools/dev.py`` uses nothing that Python 2.7 or 3.6 lacks: annotations, f-strings, ``:=`` or newer modules."""
     tree = ast.parse((bootstrap.ROOT / "tools" / "dev.py").read_text(), feature_version=(3, 4))
     new = (ast.JoinedStr, ast.AnnAssign, ast.NamedExpr, ast.AsyncFunctionDef, ast.Starred)
     assert [node for node in ast.walk(tree) if isinstance(node, new)] == []

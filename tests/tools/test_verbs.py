@@ -14,8 +14,8 @@ import verbs
 from tests import programs
 
 
-def test_make_slow_tries_more_of_any_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It runs the Hypothesis tests with more examples than ``make test`` has time for."""
+def test_make_slow_uses_more_hypothesis_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``make slow`` runs the Hypothesis tests with more examples than ``make test`` has time for."""
     started: list[list[str]] = []
     monkeypatch.setattr(verbs, "replace_process", started.append)
     monkeypatch.setattr(verbs, "try_page", lambda: None)

@@ -54,6 +54,7 @@ class HttpApp:
     def __init__(self) -> None:
         self.gate = Gate(TOKEN, "x-token")
         self.asked = 0
+        self.addresses: list[str] = []
         self.compressing = False
         self.peers: list[Echo] = []
         self.exchanges: list[Exchange] = []
@@ -69,6 +70,7 @@ class HttpApp:
         return self.compressing
 
     def opened(self, head: Head, websocket: WebSocket) -> Echo:
+        self.addresses.append(head.peer)
         self.peers.append(Echo(websocket))
         return self.peers[-1]
 
@@ -134,9 +136,14 @@ class Client:
 class ServerRig:
     """An HTTP server whose app records what it receives."""
 
-    def __init__(self, terms: ServerOptions = DEFAULT_OPTIONS, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        terms: ServerOptions = DEFAULT_OPTIONS,
+        tls: ssl.SSLContext | None = None,
+        listener: socket.socket | None = None,
+    ) -> None:
         self.app = HttpApp()
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.listener = listener or socket.create_server(("127.0.0.1", 0), backlog=128)
         self.listener.setblocking(False)
         self.port: int = self.listener.getsockname()[1]
         self.server = HttpServer(self.app, self.listener, terms, tls)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -35,12 +36,23 @@ def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
 # access
 
 
-async def test_a_real_client_talks_and_leaves(rig: ServerRig) -> None:
+async def test_a_real_client_gets_an_echo_and_disconnects(rig: ServerRig) -> None:
     async with rig.dial() as client:
         await client.send("hello")
         assert await client.recv() == "hello"
     await until(lambda: rig.app.peers[0].ends == [1000])
     await until(lambda: not rig.server.connections)
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="needs sockets for both IPv4 and IPv6")
+async def test_an_ipv4_client_of_an_ipv6_socket_has_an_ipv4_address() -> None:
+    """``serve --host ::`` listens on one socket for both."""
+    listener = socket.create_server(("::ffff:127.0.0.1", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    rig = ServerRig(listener=listener)
+    async with rig.server:
+        await rig.websocket()
+        assert rig.app.addresses == ["127.0.0.1"]
+        await rig.leave()
 
 
 async def test_a_handshake_may_arrive_byte_by_byte(rig: ServerRig) -> None:
@@ -101,7 +113,7 @@ async def test_a_refused_client_gets_the_reason_and_no_connection(
 
 
 @pytest.mark.parametrize("body", [b"{not json", bytes(1_000), b"x" * 200_000])
-async def test_a_strangers_body_is_never_read(rig: ServerRig, body: bytes) -> None:
+async def test_the_body_of_a_request_without_access_is_not_read(rig: ServerRig, body: bytes) -> None:
     client = await rig.raw(plain("/echo", body).replace(TOKEN.encode(), b"wrong"))
     assert (await client.head()).startswith(b"HTTP/1.1 401 ")
     assert rig.app.exchanges == []
@@ -141,7 +153,7 @@ async def test_sending_single_bytes_does_not_extend_the_time_limit(rig: ServerRi
 
 
 @pytest.mark.usefixtures("short_times")
-async def test_an_open_websocket_is_not_timed(rig: ServerRig) -> None:
+async def test_an_open_websocket_has_no_time_limit(rig: ServerRig) -> None:
     client = await rig.websocket()
     await asyncio.sleep(0.25)
     client.send(text("still there"))
@@ -151,7 +163,7 @@ async def test_an_open_websocket_is_not_timed(rig: ServerRig) -> None:
 # limits on connections
 
 
-async def test_strangers_never_keep_others_out(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_clients_without_access_do_not_block_others(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door_module, "GRACE_SECONDS", 0.0)
     rig.server.options = ServerOptions(connections=4)
     friend = await rig.websocket()
@@ -178,9 +190,10 @@ async def test_a_slow_first_request_is_served_despite_a_crowd(rig: ServerRig, mo
         assert (await client.head()).startswith(b"HTTP/1.1 101 ")
 
 
-async def test_a_crowd_of_new_connections_at_one_address_keeps_nobody_out(
+async def test_new_connections_from_one_address_do_not_block_others(
     rig: ServerRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """All are within ``GRACE_SECONDS``, but at most ``GRACE_PLACES`` connections from one address are protected."""
     monkeypatch.setattr(door_module, "GRACE_SECONDS", 3_600)
     monkeypatch.setattr(door_module, "GRACE_PLACES", 2)
     rig.server.options = ServerOptions(connections=4)
@@ -203,7 +216,7 @@ async def test_the_addresses_of_one_network_count_as_one(rig: ServerRig, monkeyp
     assert (await other.head()).startswith(b"HTTP/1.1 101 ")
 
 
-async def test_an_idle_connection_makes_room_too(rig: ServerRig) -> None:
+async def test_an_idle_connection_gives_way_to_a_new_one(rig: ServerRig) -> None:
     rig.server.options = ServerOptions(connections=3)
     busy = await rig.raw(plain("/later"))
     await until(lambda: rig.app.exchanges)
@@ -228,7 +241,7 @@ async def test_when_all_connections_are_in_use_a_new_one_is_refused(rig: ServerR
     await rig.websocket()
 
 
-async def test_a_half_sent_body_gives_way(rig: ServerRig) -> None:
+async def test_a_half_sent_body_gives_way_to_a_new_connection(rig: ServerRig) -> None:
     rig.server.options = ServerOptions(connections=4)
     halves = [await rig.raw(plain("/echo", b"half")[:-2]) for _ in range(20)]
     await until(lambda: rig.app.asked == 20)
@@ -239,7 +252,7 @@ async def test_a_half_sent_body_gives_way(rig: ServerRig) -> None:
     assert len(rig.server.connections) <= 4
 
 
-async def test_strangers_give_way_before_a_half_sent_body(rig: ServerRig) -> None:
+async def test_unfinished_heads_give_way_before_a_half_sent_body(rig: ServerRig) -> None:
     rig.server.options = ServerOptions(connections=4)
     uploading = await rig.raw(plain("/echo", b"half")[:-2])
     await until(lambda: rig.app.asked)
@@ -289,7 +302,7 @@ async def test_a_connection_that_does_not_end_gives_way(rig: ServerRig, monkeypa
     await rig.websocket()
 
 
-async def test_the_log_reports_that_the_limit_of_connections_is_reached(
+async def test_reaching_the_connection_limit_is_logged(
     rig: ServerRig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(door_module, "REPORT_SECONDS", 0.0)
@@ -304,7 +317,7 @@ async def test_the_log_reports_that_the_limit_of_connections_is_reached(
     assert "the limit of 2 connections is reached: refused a new one" in caplog.text
 
 
-async def test_few_may_wait_although_many_are_let_in(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_limit_of_waiting_connections_is_separate(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door_module, "GRACE_SECONDS", 0.0)
     rig.server.options = ServerOptions(connections=100, waiting=4)
     friends = [await rig.websocket() for _ in range(10)]
@@ -329,7 +342,7 @@ async def test_clients_that_connect_at_once_are_all_served(rig: ServerRig) -> No
 @pytest.mark.parametrize(
     "field", ["Content-Length: 10", "Transfer-Encoding: chunked", "Content-Length: 10\r\nExpect: 100-continue"]
 )
-async def test_a_body_of_get_or_head_is_refused_unread(rig: ServerRig, method: str, field: str) -> None:
+async def test_a_get_or_head_request_with_a_body_is_refused(rig: ServerRig, method: str, field: str) -> None:
     """The refusal comes before the body, even with the token, because no handler reads such a body."""
     client = await rig.raw(
         f"{method} /echo HTTP/1.1\r\nHost: localhost\r\nx-token: {TOKEN}\r\n{field}\r\n\r\n".encode()
@@ -344,7 +357,7 @@ async def test_a_get_that_announces_an_empty_body_is_served(rig: ServerRig) -> N
 
 
 @pytest.mark.parametrize("order", [1, -1])
-async def test_two_lengths_of_one_request_are_refused(rig: ServerRig, order: int) -> None:
+async def test_a_request_with_two_body_lengths_is_refused(rig: ServerRig, order: int) -> None:
     """A server behind a proxy could take the rest of the body for another request."""
     fields = "\r\n".join(["Content-Length: 5", "Transfer-Encoding: chunked"][::order])
     head = f"POST /echo HTTP/1.1\r\nHost: localhost\r\nx-token: {TOKEN}\r\n{fields}\r\n\r\n"
@@ -363,7 +376,7 @@ async def test_a_chunked_body_of_http_1_0_is_refused(rig: ServerRig) -> None:
 # messages
 
 
-async def test_a_message_in_fragments_with_pings_between_is_one(rig: ServerRig) -> None:
+async def test_a_fragmented_message_may_contain_pings(rig: ServerRig) -> None:
     client = await rig.websocket()
     for data in (text("gr\u00fc".encode()[:3], fin=False), ping(b"1"), more(b"\xbc", fin=False), ping(b"2"), more("n")):
         client.send(data)
@@ -390,9 +403,8 @@ async def test_a_large_message_is_received_and_echoed(rig: ServerRig) -> None:
         (giant_frame_head(2**63), 1009),
     ],
 )
-async def test_a_broken_frame_ends_that_connection_with_its_code_and_no_other(
-    rig: ServerRig, data: bytes, code: int
-) -> None:
+async def test_a_broken_frame_only_ends_its_own_connection(rig: ServerRig, data: bytes, code: int) -> None:
+    """The close code depends on what is wrong with the frame."""
     other = await rig.websocket()
     client = await rig.websocket()
     client.send(data)
@@ -440,7 +452,7 @@ async def flood(client: Client, data: bytes, *, limit: int) -> int:
     return sent
 
 
-async def test_a_client_that_does_not_read_slows_no_other(rig: ServerRig) -> None:
+async def test_a_client_that_does_not_read_does_not_slow_others(rig: ServerRig) -> None:
     quick = await rig.websocket()
     slow = await rig.websocket()
     slow.reader._transport.pause_reading()  # type: ignore[attr-defined]
@@ -487,7 +499,7 @@ async def test_a_lost_client_is_reported_once(rig: ServerRig) -> None:
     rig.app.peers[0].websocket.close()
 
 
-async def test_our_close_and_the_clients_answer(rig: ServerRig) -> None:
+async def test_messages_after_a_close_by_the_server_are_ignored(rig: ServerRig) -> None:
     client = await rig.websocket()
     rig.app.peers[0].websocket.close(1001, "the editor is closing")
     assert await client.hear_close() == 1001
@@ -508,7 +520,7 @@ async def test_a_client_that_never_answers_a_close_is_cut_off(rig: ServerRig) ->
 
 
 @pytest.mark.usefixtures("short_times")
-async def test_a_client_that_closes_and_stays_is_cut_off(rig: ServerRig) -> None:
+async def test_a_client_that_closes_but_stays_connected_is_cut_off(rig: ServerRig) -> None:
     client = await rig.websocket()
     client.send(close())
     assert await client.hear_close() == 1000
@@ -559,7 +571,7 @@ async def answer_close(client: Client) -> int:
     return code
 
 
-async def test_a_fault_in_the_site_harms_that_connection_alone(
+async def test_an_error_in_the_app_ends_only_its_own_connection(
     rig: ServerRig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     victim, other = await rig.websocket(), await rig.websocket()
@@ -579,14 +591,14 @@ async def test_a_fault_in_the_site_harms_that_connection_alone(
 # plain requests
 
 
-async def test_requests_are_answered_one_after_the_other_on_one_connection(rig: ServerRig) -> None:
+async def test_requests_on_one_connection_are_answered_in_order(rig: ServerRig) -> None:
     client = await rig.raw(plain("/echo", b"one") + plain("/echo", b"two"))
     for body in (b"one", b"two"):
         assert (await client.head()).startswith(b"HTTP/1.1 200 ")
         assert await client.reader.readexactly(3) == body
 
 
-async def test_thousands_of_requests_behind_each_other_are_answered_in_order(rig: ServerRig) -> None:
+async def test_thousands_of_pipelined_requests_are_answered_in_order(rig: ServerRig) -> None:
     client = await rig.raw(b"".join(plain("/echo", b"%04d" % number) for number in range(3_000)))
     for number in range(3_000):
         assert (await client.head()).startswith(b"HTTP/1.1 200 ")
@@ -622,13 +634,13 @@ async def test_an_answer_for_a_lost_client_is_dropped(rig: ServerRig) -> None:
 
 @pytest.mark.usefixtures("short_times")
 @pytest.mark.parametrize("sent", [plain("/echo", b"12345")[:-1], plain("/echo", b"done")], ids=["body", "idle"])
-async def test_plain_connections_have_time_limits_too(rig: ServerRig, sent: bytes) -> None:
+async def test_plain_connections_have_time_limits(rig: ServerRig, sent: bytes) -> None:
     client = await rig.raw(sent)
     await client.rest()
     await until(lambda: not rig.server.connections)
 
 
-async def test_a_last_answer_that_nobody_reads_is_not_kept_forever(
+async def test_an_unread_last_answer_does_not_keep_a_connection(
     rig: ServerRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(door_module, "CLOSING_SECONDS", 0.1)

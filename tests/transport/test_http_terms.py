@@ -85,7 +85,7 @@ def unsent(connection: Any) -> int:
     return size
 
 
-async def test_the_bridges_peers_are_never_pinged() -> None:
+async def test_by_default_clients_are_not_pinged() -> None:
     async with serving(ServerOptions()) as rig:
         client = await rig.websocket()
         assert rig.server._pinging is None
@@ -96,7 +96,8 @@ async def test_the_bridges_peers_are_never_pinged() -> None:
 # limits
 
 
-async def test_a_message_over_the_limit_ends_with_1009_however_it_is_cut() -> None:
+async def test_a_message_over_the_limit_ends_the_connection_with_1009() -> None:
+    """It does not matter whether the message arrives in one frame or in fragments."""
     async with serving(ServerOptions(message_bytes=1_000)) as rig:
         for data in (text("x" * 1_001), text("x" * 600, fin=False) + more("x" * 600)):
             client = await rig.websocket()
@@ -121,7 +122,7 @@ async def test_a_binary_message_ends_the_connection_with_1003(fin: bool) -> None
         assert rig.app.peers[0].ends == [1003]
 
 
-async def test_the_number_of_connections_is_an_option() -> None:
+async def test_the_number_of_connections_can_be_limited() -> None:
     async with serving(ServerOptions(connections=100)) as rig:
         clients = [await rig.websocket() for _ in range(100)]
         refused = await rig.raw(handshake())
@@ -130,7 +131,7 @@ async def test_the_number_of_connections_is_an_option() -> None:
         assert await clients[0].hear_text() == "hello"
 
 
-async def test_the_reason_in_the_close_frame_is_an_option() -> None:
+async def test_the_reason_in_the_close_frame_can_be_set() -> None:
     rig = ServerRig(ServerOptions(farewell="see you"))
     async with rig.server:
         client = await rig.websocket()

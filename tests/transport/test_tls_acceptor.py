@@ -47,11 +47,11 @@ async def test_connections_are_accepted_after_an_error(
     assert [record.getMessage() for record in caplog.records] == ["accepting connections failed"]
 
 
-async def test_connections_that_make_room_before_their_handshake_has_begun_are_closed(
+async def test_a_connection_displaced_before_its_handshake_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """All connections arrive at once, before any handshake has begun. A socket that is left to the garbage collector would
-    cause a ``ResourceWarning``, which fails this test.
+    """All connections arrive before any handshake has begun. A socket that is left to the garbage collector would cause
+    a ``ResourceWarning``, which fails this test.
     """
     monkeypatch.setattr(tls_acceptor, "GRACE_SECONDS", 0.0)
     monkeypatch.setattr(tls_acceptor, "HANDSHAKE_LIMIT", HANDSHAKES)

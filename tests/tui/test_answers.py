@@ -25,7 +25,7 @@ def asked(tool: str, old: str, new: str, given: dict[str, Any] | None = None) ->
     return {"tool_name": tool, "input": given or {"file_path": "/x/a.py"}, "proposal": proposal}
 
 
-def test_an_edited_write_is_the_text_with_the_file_s_line_ends_and_mark() -> None:
+def test_an_edited_write_keeps_line_endings_and_byte_order_mark() -> None:
     request = asked("Write", "", "\ufeffone\r\ntwo\r\n")
     assert answers.draft(request) == "one\ntwo\n"
     assert answers.edited_input(request, "mine\ntwo\n") == {"file_path": "/x/a.py", "content": "\ufeffmine\r\ntwo\r\n"}
@@ -55,20 +55,23 @@ def test_an_edited_edit_replaces_the_whole_file(tool: str) -> None:
         (asked("Write", "", "x\ty\r\nz é 漢\r\n"), ""),
     ],
 )
-def test_what_a_text_field_would_change_or_hide_is_not_edited_here(request_: dict[str, Any], words: str) -> None:
+def test_a_request_that_cannot_be_edited_here_has_a_reason(request_: dict[str, Any], words: str) -> None:
+    """For example, a text field would change or hide a part of the text."""
     assert words in answers.why_not_edited(request_)
     assert bool(answers.why_not_edited(request_)) == bool(words)
 
 
 @given(st.text())
-def test_a_text_that_may_be_edited_is_the_same_after_it_was_in_the_field(text: str) -> None:
+def test_an_editable_text_is_unchanged_by_the_edit_field(text: str) -> None:
+    """Texts that the field would change are not editable."""
     request = asked("Write", "", text)
     if not answers.why_not_edited(request):
         field = Document(answers.draft(request))
         assert answers.edited_text(request, field.text) == text
 
 
-def test_a_difference_has_its_numbers_its_marks_and_what_is_left_out() -> None:
+def test_a_diff_counts_skipped_lines_and_marks_changed_words() -> None:
+    """The diff also has line numbers, and a note if the last line loses its newline."""
     old = "".join(f"line {number}\n" for number in range(1, 21))
     found = difference(old, old.replace("line 10\n", "line ten\n").replace("line 20\n", "line 20"))
     shown = [(line.kind, line.number, line.text) for line in found.lines]
@@ -80,7 +83,7 @@ def test_a_difference_has_its_numbers_its_marks_and_what_is_left_out() -> None:
 
 
 @given(st.lists(st.sampled_from("abcd"), max_size=12), st.lists(st.sampled_from("abcd"), max_size=12))
-def test_a_difference_tells_all_of_both_texts(old: list[str], new: list[str]) -> None:
+def test_a_diff_accounts_for_every_line_of_both_texts(old: list[str], new: list[str]) -> None:
     found = difference("".join(f"{one}\n" for one in old), "".join(f"{one}\n" for one in new))
     assert [line.text for line in found.lines if line.kind == "removed"] == [
         old[line.number - 1] for line in found.lines if line.kind == "removed"
@@ -94,7 +97,7 @@ def test_a_difference_tells_all_of_both_texts(old: list[str], new: list[str]) ->
 
 
 @pytest.mark.parametrize("width", [24, 60])
-def test_a_long_line_of_a_difference_is_folded_and_nothing_of_it_is_lost(width: int) -> None:
+def test_a_long_line_of_a_diff_is_wrapped_without_losing_text(width: int) -> None:
     texts = "/x/a.py", "", 'name = "' + "漢字 and more " * 12 + '"\n\treturn 1\n'
     lines = DiffLines(difference(*texts[1:]), texts, DARK, width)
     shown = [lines[at] for at in range(len(lines))]
@@ -104,7 +107,7 @@ def test_a_long_line_of_a_difference_is_folded_and_nothing_of_it_is_lost(width: 
     ).replace("\n", "")
 
 
-def test_the_terminal_s_own_background_says_which_colours() -> None:
+def test_the_terminals_background_determines_the_theme() -> None:
     assert background_brightness(b"\x1b]11;rgb:ffff/ffff/ffff\x1b\\\x1b[?62;c") == pytest.approx(1.0)
     assert background_brightness(b"\x1b]11;rgb:14/18/1b\x07") == pytest.approx(0.09, abs=0.01)
     assert background_brightness(b"\x1b[?62;c") is None
@@ -112,7 +115,7 @@ def test_the_terminal_s_own_background_says_which_colours() -> None:
 
 
 @pytest.mark.parametrize("command", ["attach", "review"])
-def test_a_terminal_is_told_not_to_reorder_what_is_drawn(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+def test_bidirectional_reordering_is_off_while_drawing(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     """Reordering is turned on again at the end, even after an error."""
 
     async def begun(*_: Any) -> None:

@@ -29,7 +29,8 @@ def free_port() -> int:
 
 
 @pytest.mark.thorough
-async def test_a_server_that_is_killed_and_comes_back_is_joined_where_one_was(tmp_path: Path, directory: Path) -> None:
+async def test_the_client_resumes_where_it_was_after_a_server_crash(tmp_path: Path, directory: Path) -> None:
+    """What the user wrote stays, a queued prompt is sent once, and nothing is shown twice."""
     arguments = (tmp_path / "data", "--no-tls", "--allow", directory.parent, "--port", str(free_port()))
     async with serving(*arguments) as first:
         await make_project(first, directory)
@@ -56,7 +57,7 @@ async def test_a_server_that_is_killed_and_comes_back_is_joined_where_one_was(tm
 
 
 @pytest.mark.thorough
-async def test_a_lost_connection_is_taken_up_at_the_cursor(tmp_path: Path, directory: Path) -> None:
+async def test_a_lost_connection_resumes_at_the_cursor(tmp_path: Path, directory: Path) -> None:
     async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
         project = await make_project(server, directory)
         async with attached(server, directory) as person, server.client() as other:
@@ -80,7 +81,7 @@ async def test_a_lost_connection_is_taken_up_at_the_cursor(tmp_path: Path, direc
 
 
 @pytest.mark.thorough
-async def test_an_answer_that_was_on_its_way_is_given_once(tmp_path: Path, directory: Path) -> None:
+async def test_an_answer_in_flight_during_a_disconnect_counts_once(tmp_path: Path, directory: Path) -> None:
     async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
         await make_project(server, directory)
         async with attached(server, directory) as person:
@@ -96,7 +97,8 @@ async def test_an_answer_that_was_on_its_way_is_given_once(tmp_path: Path, direc
 
 
 @pytest.mark.thorough
-async def test_a_token_that_is_taken_back_is_reported_and_what_was_typed_stays(tmp_path: Path, directory: Path) -> None:
+async def test_a_rejected_token_is_reported_and_typed_text_is_kept(tmp_path: Path, directory: Path) -> None:
+    """The token is replaced by an invalid one before the client reconnects."""
     async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
         await make_project(server, directory)
         token = tmp_path / "token"

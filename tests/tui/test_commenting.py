@@ -158,7 +158,8 @@ async def test_comments_are_written_changed_removed_and_sent(server: Server, rep
 
 
 @pytest.mark.thorough
-async def test_comments_on_a_terminal_session_wait_and_can_be_withdrawn(home: Path) -> None:
+async def test_comments_on_a_terminal_session_can_be_withdrawn(home: Path) -> None:
+    """The comments wait until the agent stops, and are drafts again once they are withdrawn."""
     (home / "blog").mkdir()
     directory = make_repository(home / "blog")
     async with serving(home / "data", "--no-tls", "--allow", home) as server:
@@ -276,7 +277,7 @@ async def test_a_comment_is_kept_until_it_is_added_or_discarded(server: Server, 
 
 
 @pytest.mark.thorough
-async def test_a_decision_of_somebody_else_keeps_the_comment_being_written(server: Server, repository: Path) -> None:
+async def test_someone_elses_decision_keeps_an_unfinished_comment(server: Server, repository: Path) -> None:
     async with reviewing(server, repository) as (person, project):
         await person.presses("j", "j")
         await is_at(person, "poem.txt: LINE 30")
@@ -315,7 +316,7 @@ async def is_answered(server: Server, directory: Path) -> str:
 
 
 @pytest.mark.thorough
-async def test_answers_are_named_and_comments_resolved_and_reopened(server: Server, repository: Path) -> None:
+async def test_answers_are_shown_and_comments_resolved_and_reopened(server: Server, repository: Path) -> None:
     project = await is_answered(server, repository)
     async with attached(server, repository) as person:
         await opens(person)
@@ -385,8 +386,8 @@ async def test_a_scope_limits_what_can_be_done_with_comments(
 
 
 @pytest.mark.thorough
-async def test_two_people_comment_on_one_review(server: Server, repository: Path) -> None:
-    """Each sees the other's comments, and comments can be sent only by somebody who has seen all of them."""
+async def test_two_users_comment_on_one_review(server: Server, repository: Path) -> None:
+    """Each sees the other's comments, and comments can be sent only by a user who has seen all of them."""
     async with reviewing(server, repository) as (person, project), server.client() as client:
         await person.presses("j")
         await begins(person)
@@ -407,7 +408,7 @@ async def test_two_people_comment_on_one_review(server: Server, repository: Path
 
 
 @pytest.mark.thorough
-async def test_without_a_connection_nothing_typed_is_lost_and_all_is_done_once(tmp_path: Path) -> None:
+async def test_nothing_typed_offline_is_lost_or_sent_twice(tmp_path: Path) -> None:
     directory = make_directory(tmp_path / "work" / "blog")
     make_repository(directory)
     git(directory, "config", "user.name", "Ada")
@@ -549,7 +550,7 @@ def message(person: Person) -> PlainTextArea:
 
 
 @pytest.mark.thorough
-async def test_what_was_kept_is_committed(server: Server, repository: Path) -> None:
+async def test_kept_changes_are_committed(server: Server, repository: Path) -> None:
     await is_kept(server, repository)
     async with attached(server, repository) as person:
         await opens(person)
@@ -654,7 +655,7 @@ PART = Part(
 AROUND = Context(("b\r",), ("c\r",))
 
 
-def test_a_choice_moves_over_the_lines_as_they_are_shown() -> None:
+def test_a_line_selection_follows_the_order_on_the_screen() -> None:
     assert PART.hunk is not None
     shown = review_comments.rows(PART.hunk, AROUND)
     assert [(row.side, row.number) for row in shown] == [("new", 4), ("old", 5), ("old", 6), ("new", 5), ("new", 6)]
@@ -674,7 +675,7 @@ def test_a_choice_moves_over_the_lines_as_they_are_shown() -> None:
     assert review_comments.quote_of(shown, review_comments.Place("new", 3, 4)) is None
 
 
-def test_a_comment_that_is_sent_again_has_the_same_id_unless_its_words_are_others() -> None:
+def test_a_comment_keeps_its_request_id_until_its_text_changes() -> None:
     one = review_comments.begun(PART, review_comments.Place("new", 5, 5), "z\r\n")
     one.text = "Why?"
     wish = one.wish(one.place(PART.hunk), None)

@@ -40,7 +40,7 @@ def texts(conversation: Conversation) -> list[str]:
 
 
 @given(st.lists(st.integers(min_value=1, max_value=12)))
-def test_records_are_shown_once_and_in_order_however_they_come(order: list[int]) -> None:
+def test_records_are_shown_once_and_in_order(order: list[int]) -> None:
     conversation = joined()
     for seq in order:
         conversation.take(text(seq))
@@ -69,7 +69,7 @@ def test_pages_and_live_records_never_leave_a_gap(steps: list[str]) -> None:
         assert conversation.cursor == newest
 
 
-def test_what_came_before_the_snapshot_does_not_open_a_question_again() -> None:
+def test_a_request_withdrawn_before_a_snapshot_is_not_reopened() -> None:
     asked = {"approval_id": "a", "tool_name": "Bash", "input": {}, "created_at": ""}
     conversation = Conversation("p")
     conversation.join(SNAPSHOT, restart=True)
@@ -82,7 +82,7 @@ def test_what_came_before_the_snapshot_does_not_open_a_question_again() -> None:
     assert question.data["answer"]["reason"] == "the server was restarted"
 
 
-def test_a_question_is_open_until_somebody_has_settled_it() -> None:
+def test_a_question_is_open_until_it_is_resolved() -> None:
     conversation = joined()
     asked = {"approval_id": "a", "tool_name": "Bash", "input": {}, "created_at": ""}
     conversation.take(event(1, "permission_request", **asked))
@@ -93,7 +93,7 @@ def test_a_question_is_open_until_somebody_has_settled_it() -> None:
     assert conversation.items[0].version == 1
 
 
-def test_a_result_finds_its_call_also_from_the_page_before() -> None:
+def test_a_result_is_shown_with_its_call_on_an_earlier_page() -> None:
     conversation = joined(2)
     conversation.take(said(3, {"type": "tool_result", "tool_use_id": "t", "content": "late"}, type="user"))
     conversation.prepend([text(1), said(2, {"type": "tool_use", "id": "t", "name": "Bash", "input": {}})])
@@ -101,7 +101,7 @@ def test_a_result_finds_its_call_also_from_the_page_before() -> None:
     assert tool.data["result"].text == "late"
 
 
-def test_partial_text_grows_and_gives_way_to_what_is_kept() -> None:
+def test_partial_text_grows_until_its_record_replaces_it() -> None:
     conversation = joined()
     conversation.take_partial(
         {"type": "stream_event", "event": {"type": "content_block_start", "content_block": {"type": "text"}}}
@@ -114,7 +114,7 @@ def test_partial_text_grows_and_gives_way_to_what_is_kept() -> None:
     assert (conversation.live, texts(conversation)) == ("", ["Hello"])
 
 
-def test_a_run_and_its_cost_are_followed_and_the_queue_grows_shorter() -> None:
+def test_a_run_leaves_the_queue_and_its_cost_is_known_at_the_end() -> None:
     conversation = joined(queue=[{"run_id": "r", "position": 1, "prompt": "x"}])
     conversation.take(event(1, "run_started", run_id="r"))
     began = conversation.run
@@ -166,7 +166,7 @@ def test_a_queued_prompt_is_shown_where_its_run_begins() -> None:
 
 
 @pytest.mark.parametrize("cut", range(len(TWO_RUNS) + 1))
-def test_the_history_has_that_order_wherever_its_pages_end(cut: int) -> None:
+def test_the_order_of_the_history_does_not_depend_on_its_pages(cut: int) -> None:
     backwards = joined(8)
     backwards.prepend(TWO_RUNS[cut:])
     backwards.prepend(TWO_RUNS[:cut])
@@ -192,7 +192,7 @@ def test_a_client_that_joins_sees_a_waiting_prompt_once() -> None:
     assert read(conversation) == IN_ORDER
 
 
-def test_a_prompt_that_was_removed_from_the_queue_is_shown_with_that() -> None:
+def test_a_prompt_removed_from_the_queue_is_shown_as_removed() -> None:
     conversation = joined()
     removed = event(4, "run_finished", run_id="b", outcome="interrupted", removed_by="Ben")
     for record in [*TWO_RUNS[:3], removed]:
@@ -212,7 +212,8 @@ def test_a_prompt_that_was_edited_is_shown_as_it_was_sent(cut: int) -> None:
     assert read(conversation) == ["a", "end of a", "better"]
 
 
-def test_a_message_into_a_run_and_a_prompt_without_one_are_shown_at_once() -> None:
+def test_a_prompt_that_does_not_wait_is_shown_at_once() -> None:
+    """A prompt that does not wait is sent into the current run, or has no run."""
     conversation = joined()
     for record in [*TWO_RUNS[:2], prompt(3, "a", "and quickly", steer=True), prompt(4, None, "hello")]:
         conversation.take(record)
@@ -253,7 +254,7 @@ def test_every_recorded_conversation_of_the_real_agent_is_shown(transcript: Path
         ({"odd": 1}, ""),
     ],
 )
-def test_a_result_has_its_text_in_whichever_shape(content: Any, words: str) -> None:
+def test_any_form_of_a_result_is_converted_to_text(content: Any, words: str) -> None:
     assert result_text(content) == words
 
 
@@ -270,7 +271,7 @@ JSON = st.recursive(
 
 @settings(max_examples=60)
 @given(st.lists(JSON, max_size=6))
-def test_no_line_of_an_agent_is_too_strange(lines: list[Any]) -> None:
+def test_unexpected_lines_of_an_agent_do_no_harm(lines: list[Any]) -> None:
     conversation = joined()
     for seq, line in enumerate(lines, 1):
         conversation.take(Record(seq, "", "claude", line))
@@ -299,13 +300,13 @@ def known(*projects: dict[str, Any]) -> Projects:
     return found
 
 
-def test_projects_that_wait_come_first_and_then_the_latest() -> None:
+def test_waiting_projects_come_first_then_the_most_recent() -> None:
     found = known(project("a", "/a", "1"), project("b", "/b", "3"), project("c", "/c", "2", ("x",)))
     assert [one["id"] for one in found.sorted()] == ["c", "b", "a"]
     assert found.waiting == 1
 
 
-def test_what_waits_is_counted_once_and_until_it_is_settled() -> None:
+def test_a_waiting_request_is_counted_once_until_it_is_resolved() -> None:
     found = known(project("a", "/a"))
     asked = {"approval_id": "x", "tool_name": "Edit", "created_at": ""}
     for _ in range(2):
@@ -317,7 +318,8 @@ def test_what_waits_is_counted_once_and_until_it_is_settled() -> None:
     assert found.waiting == 0
 
 
-def test_a_project_s_state_replaces_the_one_before_and_a_deleted_one_goes() -> None:
+def test_a_new_project_state_replaces_the_previous_one() -> None:
+    """A deleted project is removed from the list."""
     found = known(project("a", "/a", desk={"state": "working"}))
     found.take(
         {"type": "update", "project_id": "a", "data": {"update_type": "project_state", "data": project("a", "/a")}}
@@ -328,7 +330,7 @@ def test_a_project_s_state_replaces_the_one_before_and_a_deleted_one_goes() -> N
     assert found.all == {}
 
 
-def test_a_project_is_named_by_id_by_path_or_by_the_end_of_it() -> None:
+def test_a_project_is_found_by_id_path_or_end_of_its_path() -> None:
     found = known(project("a", "/x/blog"), project("b", "/y/blog"), project("c", "/y/shop"))
     assert [one["id"] for one in found.named("c", "/")] == ["c"]
     assert [one["id"] for one in found.named(".", "/y/blog")] == ["b"]
@@ -337,7 +339,7 @@ def test_a_project_is_named_by_id_by_path_or_by_the_end_of_it() -> None:
     assert found.named("nothing", "/nowhere") == []
 
 
-def test_a_second_line_with_the_id_of_a_call_completes_it() -> None:
+def test_a_second_line_with_the_same_call_id_completes_the_call() -> None:
     conversation = joined()
     conversation.take(said(1, {"type": "tool_use", "id": "1", "name": "Terminal", "input": {}}))
     conversation.take(said(2, {"type": "tool_use", "id": "1", "name": "Bash", "input": {"command": "ls"}}))
@@ -350,7 +352,7 @@ def test_a_second_line_with_the_id_of_a_call_completes_it() -> None:
 
 
 @pytest.mark.parametrize(("call", "is_rejected"), [("1", True), ("2", False)])
-def test_a_rejected_call_of_the_agent_client_protocol_is_known_by_its_id(call: str, is_rejected: bool) -> None:
+def test_a_rejected_acp_call_is_recognized_by_its_id(call: str, is_rejected: bool) -> None:
     conversation = joined()
     request = {"approval_id": "p", "tool_name": "execute", "form": "acp", "input": {"toolCallId": "1"}}
     conversation.take(event(1, "permission_request", **request))

@@ -15,7 +15,7 @@ from tests.server.processes import Server
 from .rig import attached
 
 
-async def test_a_person_accepts_a_change(server: Server, directory: Path) -> None:
+async def test_a_user_accepts_a_change(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("Say that it rains")
         await person.is_asked("The demo agent wants to edit notes.md")
@@ -28,7 +28,7 @@ async def test_a_person_accepts_a_change(server: Server, directory: Path) -> Non
     assert (directory / "notes.md").read_text().endswith("> You said: Say that it rains\n")
 
 
-async def test_what_a_person_edits_is_what_is_shown_and_what_is_written(server: Server, directory: Path) -> None:
+async def test_an_edited_proposal_is_shown_and_written_as_edited(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("Something")
         card = await person.is_asked("Something")
@@ -61,7 +61,7 @@ async def test_a_rejection_tells_the_agent_why_and_changes_nothing(server: Serve
 
 
 @pytest.mark.thorough
-async def test_always_is_not_asked_again(server: Server, directory: Path) -> None:
+async def test_after_always_the_user_is_not_asked_again(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("one")
         await person.is_asked("w Accept all edits for this session")
@@ -85,7 +85,7 @@ async def test_a_question_with_choices_is_answered(server: Server, directory: Pa
 
 
 @pytest.mark.thorough
-async def test_a_question_is_answered_in_ones_own_words(server: Server, directory: Path) -> None:
+async def test_a_question_is_answered_with_free_text(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("/ask")
         card = await person.is_asked("What should the drawbridge be painted with?")
@@ -96,7 +96,7 @@ async def test_a_question_is_answered_in_ones_own_words(server: Server, director
 
 
 @pytest.mark.thorough
-async def test_who_comes_second_keeps_what_they_wrote_and_sees_who_was_first(server: Server, directory: Path) -> None:
+async def test_the_second_user_keeps_their_text_and_sees_who_was_first(server: Server, directory: Path) -> None:
     async with attached(server, directory, name="Ada") as ada, attached(server, directory, name="Bob") as bob:
         await ada.prompts("Something")
         await ada.is_asked("Something")
@@ -114,7 +114,7 @@ async def test_who_comes_second_keeps_what_they_wrote_and_sees_who_was_first(ser
 
 
 @pytest.mark.thorough
-async def test_a_decision_of_a_client_with_my_name_is_not_mine(server: Server, directory: Path) -> None:
+async def test_another_client_with_the_same_name_is_distinguished(server: Server, directory: Path) -> None:
     async with attached(server, directory, name="Ada") as first, attached(server, directory, name="Ada") as second:
         await first.prompts("Something")
         await first.is_asked("Something")
@@ -127,7 +127,7 @@ async def test_a_decision_of_a_client_with_my_name_is_not_mine(server: Server, d
 
 
 @pytest.mark.thorough
-async def test_of_two_answers_at_the_same_time_one_counts(server: Server, directory: Path) -> None:
+async def test_only_one_of_two_simultaneous_answers_counts(server: Server, directory: Path) -> None:
     async with attached(server, directory, name="Ada") as ada, attached(server, directory, name="Bob") as bob:
         await ada.prompts("Something")
         await ada.is_asked("Something")
@@ -147,7 +147,7 @@ async def test_of_two_answers_at_the_same_time_one_counts(server: Server, direct
     assert ("Something" in (directory / "notes.md").read_text()) == accepted
 
 
-async def test_a_key_meant_for_something_else_answers_nothing(
+async def test_a_key_meant_for_something_else_is_not_an_answer(
     server: Server, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(approval_view, "READING_SECONDS", 3600.0)
@@ -165,9 +165,7 @@ async def test_a_key_meant_for_something_else_answers_nothing(
     assert (directory / "notes.md").read_bytes() == before
 
 
-async def test_a_device_that_may_only_look_is_shown_no_way_to_answer(
-    server: Server, directory: Path, tmp_path: Path
-) -> None:
+async def test_a_view_only_device_is_offered_no_answers(server: Server, directory: Path, tmp_path: Path) -> None:
     async with server.client() as owner:
         project = (await owner.ask("project_list"))["data"]["projects"][0]["id"]
         await owner.send("execute", {"prompt": "Something"}, project)

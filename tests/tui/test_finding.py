@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import ssl
@@ -52,9 +53,10 @@ async def test_the_server_of_this_machine_is_found_without_an_argument(secured: 
 
 
 @pytest.mark.thorough
-async def test_a_server_that_says_nothing_of_itself_is_where_its_settings_are(
+async def test_without_server_json_the_server_settings_are_used(
     secured: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The client connects to the port that is set for ``drawbridge serve``."""
     (secured.data / "server.json").unlink()
     with pytest.raises(NoServer, match=r"No server answers at wss://127.0.0.1:8443/ws"):
         await connects(Finder())
@@ -62,7 +64,28 @@ async def test_a_server_that_says_nothing_of_itself_is_where_its_settings_are(
     await connects(Finder(), "blog")
 
 
-async def test_a_server_with_another_data_directory_is_found_if_it_is_the_only_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(errno.ENETUNREACH, "Connect call failed ('2001:db8::1', 443)"), "network is unreachable"),
+        (OSError("Multiple exceptions: [Errno 111] …, [Errno 101] …"), "none of its addresses can be reached"),
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "name or service not known"),
+    ],
+)
+async def test_the_reason_why_no_server_answers_has_no_addresses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, reason: str
+) -> None:
+    async def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setenv("DRAWBRIDGE_SERVE_DATA_DIR", str(tmp_path))
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", fails)
+    with pytest.raises(NoServer, match=rf"No server answers at .*: {reason}\. Start a server"):
+        await connects(Finder())
+
+
+async def test_the_only_server_is_found_in_any_data_directory(tmp_path: Path) -> None:
+    """If several servers are running, the user must choose one with ``--url``."""
     directory = make_directory(tmp_path / "work" / "blog")
     async with serving(tmp_path / "one", "--allow", directory.parent) as one:
         await make_project(one, directory)
@@ -80,7 +103,7 @@ async def test_a_server_with_another_data_directory_is_found_if_it_is_the_only_o
         await connects(finder, "blog")
 
 
-async def test_a_project_is_meant_by_name_path_or_id(secured: Server, tmp_path: Path) -> None:
+async def test_a_project_is_selected_by_name_path_or_id(secured: Server, tmp_path: Path) -> None:
     directory = str(tmp_path / "work" / "blog")
     client = await connects(Finder(), "blog")
     (id,) = client.projects.all
@@ -91,7 +114,8 @@ async def test_a_project_is_meant_by_name_path_or_id(secured: Server, tmp_path: 
         await connects(Finder(), "nowhere")
 
 
-async def test_the_page_s_address_is_as_good_and_a_fingerprint_is_enough(secured: Server) -> None:
+async def test_the_address_of_the_web_ui_can_be_used_to_connect(secured: Server) -> None:
+    """The certificate can be verified by its fingerprint or with a CA file."""
     page = secured.url.replace("wss:", "https:").removesuffix("ws")
     token = str(secured.data / "token")
     await connects(Finder(page))
@@ -99,7 +123,7 @@ async def test_the_page_s_address_is_as_good_and_a_fingerprint_is_enough(secured
     await connects(Finder(page, token, ca=str(secured.data / "tls" / "cert.pem")))
 
 
-async def test_a_server_that_can_t_prove_who_it_is_gets_no_token(secured: Server, tmp_path: Path) -> None:
+async def test_a_server_that_cannot_be_verified_gets_no_token(secured: Server, tmp_path: Path) -> None:
     with pytest.raises(NoServer, match="could not be verified: its fingerprint is") as refusal:
         await connects(Finder(secured.url, fingerprint="AB:" * 31 + "CD"))
     assert secured.ready["fingerprint"] in str(refusal.value)
@@ -110,7 +134,7 @@ async def test_a_server_that_can_t_prove_who_it_is_gets_no_token(secured: Server
     assert "auth" not in secured.errors
 
 
-async def test_the_token_waits_for_the_fingerprint(tmp_path: Path) -> None:
+async def test_the_token_is_sent_only_if_the_fingerprint_matches(tmp_path: Path) -> None:
     """No byte of the token is sent to a server with another certificate."""
     heard = bytearray()
 
@@ -141,7 +165,7 @@ async def test_the_token_waits_for_the_fingerprint(tmp_path: Path) -> None:
         assert fingerprint_of(ssl.PEM_cert_to_DER_cert(own)) == server.ready["fingerprint"]
 
 
-async def test_a_token_that_is_not_taken_is_reported(secured: Server, tmp_path: Path) -> None:
+async def test_a_rejected_or_missing_token_is_reported(secured: Server, tmp_path: Path) -> None:
     (tmp_path / "wrong").write_text("x" * 43)
     with pytest.raises(BadSetting, match=r"The server at wss://.* did not accept the token: .* --token-file"):
         await connects(Finder(secured.url, str(tmp_path / "wrong")))
@@ -164,12 +188,13 @@ async def test_a_token_that_is_not_taken_is_reported(secured: Server, tmp_path: 
         ({"ca": "/nowhere.pem"}, "/nowhere.pem does not contain a PEM certificate"),
     ],
 )
-def test_flags_that_can_t_be_right_are_reported_before_anything_is_sent(flags: dict[str, str], words: str) -> None:
+def test_invalid_flags_are_reported_before_anything_is_sent(flags: dict[str, str], words: str) -> None:
     with pytest.raises(BadSetting, match=words):
         Finder(**flags, elsewhere=False).find()
 
 
-async def test_where_nothing_or_something_else_listens_one_line_says_so() -> None:
+async def test_an_address_without_a_drawbridge_server_is_reported() -> None:
+    """Nothing listens on the port, or another program does."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
@@ -189,7 +214,7 @@ async def test_where_nothing_or_something_else_listens_one_line_says_so() -> Non
 
 
 @pytest.mark.parametrize("words", ["not JSON", '{"type": 5}', "[]", '{"type": "error"}'])
-async def test_a_websocket_of_another_kind_is_no_server_of_ours(words: str) -> None:
+async def test_another_kind_of_websocket_server_is_reported(words: str) -> None:
     async def answer(socket: ServerConnection) -> None:
         await socket.send(words)
 
@@ -199,13 +224,13 @@ async def test_a_websocket_of_another_kind_is_no_server_of_ours(words: str) -> N
             await connects(Finder(f"ws://127.0.0.1:{port}"))
 
 
-async def test_no_other_command_waits_for_textual() -> None:
+async def test_other_commands_do_not_import_textual() -> None:
     look = "import sys, drawbridge.cli as cli; cli.parser(); sys.exit('textual' in sys.modules)"
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", look)
     assert await process.wait() == 0
 
 
-async def test_without_a_terminal_nothing_is_drawn() -> None:
+async def test_without_a_terminal_the_command_reports_an_error() -> None:
     code, output, errors = await run("attach", "blog")
     assert (code, output) == (2, "")
     assert errors == (
@@ -213,7 +238,7 @@ async def test_without_a_terminal_nothing_is_drawn() -> None:
     )
 
 
-async def test_the_command_on_a_real_terminal(secured: Server, tmp_path: Path) -> None:
+async def test_the_command_works_in_a_real_terminal(secured: Server, tmp_path: Path) -> None:
     programs.tmux()
     await asyncio.to_thread(at_a_terminal, tmp_path / "work" / "blog")
     assert "It rains" in (tmp_path / "work" / "blog" / "notes.md").read_text()

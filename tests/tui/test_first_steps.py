@@ -25,9 +25,8 @@ async def test_an_empty_list_shows_its_keys(lasting: Server, directory: Path) ->
         await person.comes(lambda: not person.app.is_running, "the end")
 
 
-async def test_an_empty_list_says_how_a_device_without_the_scope_gets_a_project(
-    lasting: Server, tmp_path: Path
-) -> None:
+async def test_an_empty_list_shows_the_scope_that_the_device_lacks(lasting: Server, tmp_path: Path) -> None:
+    """The empty list also shows the command that adds a project."""
     token = tmp_path / "token"
     token.write_text(await device_token(lasting, "run"))
     async with attached(lasting, None, token_file=str(token)) as person:
@@ -78,7 +77,7 @@ async def test_every_mode_that_is_allowed_is_offered(server: Server, directory: 
         await person.sees("Bypass permissions")
 
 
-async def test_no_hidden_prompt_box_takes_keys(server: Server, directory: Path) -> None:
+async def test_a_hidden_prompt_box_gets_no_keys(server: Server, directory: Path) -> None:
     """In a terminal session that does not accept prompts, the prompt box is hidden, and keys are commands."""
     async with attached(server, directory) as person:
         await in_a_terminal(person, directory)
@@ -94,7 +93,7 @@ async def test_no_hidden_prompt_box_takes_keys(server: Server, directory: Path) 
         await person.sees("demo · in a terminal")
 
 
-async def test_a_question_takes_the_keys_in_a_terminal_session(server: Server, directory: Path) -> None:
+async def test_a_question_gets_the_keys_in_a_terminal_session(server: Server, directory: Path) -> None:
     async with server.client() as owner, attached(server, directory) as person:
         id = await in_a_terminal(person, directory)
         await person.loses("Tell the agent what to do")
@@ -106,7 +105,7 @@ async def test_a_question_takes_the_keys_in_a_terminal_session(server: Server, d
         assert not person.prompt.has_focus
 
 
-async def test_the_status_is_that_of_the_list(server: Server, directory: Path) -> None:
+async def test_the_status_line_has_the_words_of_the_list(server: Server, directory: Path) -> None:
     """A terminal session's status line has the same words as the list of projects."""
     async with attached(server, directory) as person:
         desk: dict[str, Any] = {"state": "waiting", "in_terminal": True}
@@ -124,7 +123,7 @@ async def test_the_status_is_that_of_the_list(server: Server, directory: Path) -
             await person.sees(words)
 
 
-async def test_the_status_tells_of_a_problem(server: Server, directory: Path) -> None:
+async def test_the_status_line_shows_a_problem_of_the_project(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         (project,) = person.app.client.projects.named(str(directory), "")
         project["problem"] = "The directory of this project does not exist."

@@ -33,9 +33,8 @@ async def pushing(tmp_path: Path) -> AsyncIterator[tuple[Server, Path]]:
 
 
 @pytest.mark.thorough
-async def test_what_was_kept_is_committed_pushed_and_becomes_a_pull_request(
-    pushing: tuple[Server, Path], tmp_path: Path
-) -> None:
+async def test_kept_changes_can_become_a_pull_request(pushing: tuple[Server, Path], tmp_path: Path) -> None:
+    """The changes are committed and pushed first. The pull request's title and text are those of the commit message."""
     server, directory = pushing
     remote = tmp_path / "remote.git"
     add_remote(directory, remote, GITHUB)
@@ -66,7 +65,7 @@ async def test_what_was_kept_is_committed_pushed_and_becomes_a_pull_request(
 
 
 @pytest.mark.thorough
-async def test_a_push_that_fails_says_why_and_can_be_repeated(pushing: tuple[Server, Path], tmp_path: Path) -> None:
+async def test_a_failed_push_shows_the_reason_and_can_be_repeated(pushing: tuple[Server, Path], tmp_path: Path) -> None:
     server, directory = pushing
     remote = tmp_path / "remote.git"
     add_remote(directory, remote)

@@ -92,7 +92,7 @@ async def test_a_prompt_is_sent_now(server: Server, directory: Path) -> None:
         await person.hears("Stopped")
 
 
-async def test_stop_all_removes_what_waits(server: Server, directory: Path) -> None:
+async def test_stop_all_removes_the_queued_prompts(server: Server, directory: Path) -> None:
     async with queued(server, directory, "/quick", "/quick") as (person, _, _):
         await person.presses("escape", "S")
         await person.hears("Stopped")
@@ -100,14 +100,14 @@ async def test_stop_all_removes_what_waits(server: Server, directory: Path) -> N
         assert "Done." not in person.history
 
 
-async def test_a_person_is_told_who_removed_the_prompt(server: Server, directory: Path) -> None:
+async def test_the_user_is_notified_of_a_removed_prompt(server: Server, directory: Path) -> None:
     async with queued(server, directory, "/quick") as (person, owner, project):
         run_id = person.app.client.conversation.queue[0]["run_id"]  # type: ignore[union-attr]
         await owner.ask("queue_remove", {"run_id": run_id}, project)
         await person.sees("removed your prompt from the queue")
 
 
-async def test_what_the_agent_reports_is_in_the_status_line(server: Server, directory: Path) -> None:
+async def test_the_agents_state_is_shown_in_the_status_line(server: Server, directory: Path) -> None:
     retry = {"attempt": 3, "attempts": 10, "reason": "authentication_failed", "status": 401}
     async with queued(server, directory, "/quick") as (person, _, project):
         state = {"context_tokens": 50_000, "context_window": 200_000, "retry": retry}
@@ -118,7 +118,7 @@ async def test_what_the_agent_reports_is_in_the_status_line(server: Server, dire
 
 
 async def test_a_waiting_prompt_is_on_the_screen_once(server: Server, directory: Path) -> None:
-    """It is shown as queued until its run begins, and then as a prompt, after the answers to the earlier prompts."""
+    """The prompt is shown as queued until its run begins, and then in its place after the answers to earlier ones."""
     async with queued(server, directory, "/quick from here") as (person, owner, project):
         await owner.ask("execute", {"prompt": "/quick from the phone"}, project)
         for words in ("/quick from here", "/quick from the phone"):

@@ -138,7 +138,7 @@ WHOLE = hunk(kind="file", removed="")
         ),
     ],
 )
-def test_what_is_not_in_the_lines_is_reported(fields: dict[str, Any], part: Any, words: str) -> None:
+def test_changes_that_lines_do_not_show_are_described(fields: dict[str, Any], part: Any, words: str) -> None:
     assert review_words.words(file(**fields), part) == words
 
 
@@ -274,7 +274,7 @@ async def test_a_jump_over_lines_does_not_show_them(animate: bool) -> None:
         await pilot.resize_terminal(30, 10)
         await until(lambda: view.size.width <= 30)
         await pilot.pause()
-        assert view.is_seen("h"), "other lines at another width, of what was shown whole"
+        assert view.is_seen("h"), "what was seen stays seen at another width"
 
 
 async def test_a_change_that_is_scrolled_away_is_not_the_current_one() -> None:

@@ -193,7 +193,7 @@ async def test_a_run_is_decided_hunk_by_hunk(server: Server, repository: Path) -
 
 
 @pytest.mark.thorough
-async def test_what_is_decided_in_a_review_is_followed_by_the_conversation(server: Server, repository: Path) -> None:
+async def test_a_decision_in_a_review_is_shown_in_the_conversation(server: Server, repository: Path) -> None:
     """The server does not report a decision to the client that made it, but the records after it must be shown."""
     async with reviewing(server, repository) as (person, _):
         await is_at(person, "old.txt: ")
@@ -206,7 +206,7 @@ async def test_what_is_decided_in_a_review_is_followed_by_the_conversation(serve
 
 
 @pytest.mark.thorough
-async def test_a_review_follows_what_another_person_decides(server: Server, repository: Path) -> None:
+async def test_a_review_follows_the_decisions_of_another_user(server: Server, repository: Path) -> None:
     async with reviewing(server, repository, size=(100, 16)) as (person, project):
         ids = await hunks(server, project)
         await person.presses("j", "j")
@@ -226,7 +226,7 @@ async def test_a_review_follows_what_another_person_decides(server: Server, repo
 
 
 @pytest.mark.thorough
-async def test_the_second_of_two_people_is_told_who_was_first(server: Server, repository: Path) -> None:
+async def test_the_second_of_two_users_sees_who_decided_first(server: Server, repository: Path) -> None:
     async with (
         reviewing(server, repository, name="Ada") as (ada, project),
         attached(server, repository, name="Bob") as bob,
@@ -249,7 +249,7 @@ async def test_the_second_of_two_people_is_told_who_was_first(server: Server, re
 
 
 @pytest.mark.thorough
-async def test_a_change_on_disk_is_shown_when_the_person_returns(server: Server, repository: Path) -> None:
+async def test_a_change_on_disk_is_shown_when_the_user_returns(server: Server, repository: Path) -> None:
     async with reviewing(server, repository) as (person, _):
         await person.presses("j")
         await is_at(person, "poem.txt: LINE 5")
@@ -265,7 +265,7 @@ async def test_a_change_on_disk_is_shown_when_the_person_returns(server: Server,
 
 
 @pytest.mark.thorough
-async def test_only_a_change_that_was_shown_whole_is_decided(server: Server, repository: Path) -> None:
+async def test_only_a_fully_shown_change_can_be_decided(server: Server, repository: Path) -> None:
     long = "".join(f"verse {number}\n" for number in range(1, 101))
     async with reviewing(server, repository, {"long.txt": long}, size=(80, 24)) as (person, _):
         await person.sees("verse 5")
@@ -286,7 +286,7 @@ async def test_only_a_change_that_was_shown_whole_is_decided(server: Server, rep
 
 
 @pytest.mark.thorough
-async def test_a_change_behind_a_notice_is_decided_once_it_was_shown(server: Server, repository: Path) -> None:
+async def test_a_change_behind_a_notice_cannot_be_decided(server: Server, repository: Path) -> None:
     async with reviewing(server, repository, {"new.txt": "".join(f"verse {n}\n" for n in range(6))}) as (person, _):
         person.app.notify("word " * 200, timeout=3600)
         await person.comes(lambda: person.app.screen.query("Toast"), "the notice")
@@ -323,7 +323,7 @@ async def test_all_changes_of_a_file_are_decided_at_once(server: Server, reposit
 
 
 @pytest.mark.thorough
-async def test_all_at_once_is_only_what_was_shown(server: Server, repository: Path) -> None:
+async def test_deciding_on_all_at_once_requires_the_shown_version(server: Server, repository: Path) -> None:
     async with reviewing(server, repository, size=(100, 12)) as (person, project):
         await person.presses("X")
         await person.sees("Undo 4 changes in 3 files?", "You have not fully seen")
@@ -337,7 +337,7 @@ async def test_all_at_once_is_only_what_was_shown(server: Server, repository: Pa
 
 
 @pytest.mark.thorough
-async def test_a_device_that_may_only_look_decides_nothing(server: Server, repository: Path, tmp_path: Path) -> None:
+async def test_a_view_only_device_cannot_decide(server: Server, repository: Path, tmp_path: Path) -> None:
     await runs(server, repository, WORK)
     token = tmp_path / "token"
     token.write_text(await device_token(server, "view"))
@@ -407,7 +407,7 @@ async def test_an_edit_is_kept_as_a_draft_until_it_is_decided(server: Server, re
 
 
 @pytest.mark.thorough
-async def test_what_a_person_writes_stays_when_another_one_decides(server: Server, repository: Path) -> None:
+async def test_an_edit_is_kept_when_another_user_decides(server: Server, repository: Path) -> None:
     async with reviewing(server, repository) as (person, project):
         await person.presses("j", "e")
         field = person.app.screen.query_one(PlainTextArea)
@@ -431,7 +431,7 @@ async def test_what_a_person_writes_stays_when_another_one_decides(server: Serve
 
 
 @pytest.mark.thorough
-async def test_a_key_that_is_held_down_decides_one_change(
+async def test_a_key_that_is_held_down_decides_only_one_change(
     server: Server, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with reviewing(server, repository) as (person, project):
@@ -471,7 +471,7 @@ EVIL = "[red]x[/] $ink \x1b[2J \x1b]52;c;AAAA\x07 \u202egnp.\u202c \u200b \r漢�
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("size", [(100, 30), (40, 16)], ids=lambda size: "x".join(map(str, size)))
-async def test_names_and_texts_that_drive_a_terminal_are_written_out(
+async def test_control_characters_in_names_and_texts_are_escaped(
     server: Server, repository: Path, size: tuple[int, int]
 ) -> None:
     name = EVIL.replace("/", "-")
@@ -507,7 +507,7 @@ async def test_a_small_screen_shows_everything_and_can_be_resized(server: Server
 
 
 @pytest.mark.thorough
-async def test_a_binary_file_and_a_mode_are_shown_in_words(server: Server, repository: Path) -> None:
+async def test_a_binary_file_is_described_in_words(server: Server, repository: Path) -> None:
     async with reviewing(server, repository, {"image.bin": b"\0\xff\n"}) as (person, _):
         await person.sees("image.bin  new · binary", "This is a new file. Its content is not shown")
         await is_at(person, "image.bin: ")
@@ -527,19 +527,20 @@ async def test_a_directory_without_git_has_a_review_too(server: Server, director
 
 
 @pytest.mark.thorough
-async def test_why_there_is_no_review_is_shown(server: Server, repository: Path) -> None:
+async def test_the_reason_for_a_missing_review_is_shown(server: Server, repository: Path) -> None:
     async with attached(server, repository) as person:
         repository.rename(repository.with_name(f"{repository.name} elsewhere"))
         await person.presses("escape", "v")
         await person.comes(lambda: isinstance(person.app.screen, ReviewScreen), "the review")
         await is_told(person, "The directory of this project does not exist.")
         await person.presses("escape")
-        await person.sees("Ready")
+        await person.sees("● The directory of this project does not exist.")
         repository.with_name(f"{repository.name} elsewhere").rename(repository)
 
 
 @pytest.mark.thorough
-async def test_a_review_of_a_directory_that_is_gone_is_closed_with_the_reason(server: Server, repository: Path) -> None:
+async def test_the_review_of_a_missing_directory_closes_with_a_reason(server: Server, repository: Path) -> None:
+    """A drafted edit is still there once the directory exists again."""
     async with reviewing(server, repository) as (person, _):
         await person.presses("j", "e")
         field = person.app.screen.query_one(PlainTextArea)
@@ -562,7 +563,7 @@ async def test_a_review_of_a_directory_that_is_gone_is_closed_with_the_reason(se
 
 
 @pytest.mark.thorough
-async def test_a_decision_without_a_connection_is_made_after_it_once(tmp_path: Path) -> None:
+async def test_a_decision_made_offline_is_applied_once(tmp_path: Path) -> None:
     directory = make_directory(tmp_path / "work" / "blog")
     make_repository(directory)
     arguments = (tmp_path / "data", "--no-tls", "--allow", directory.parent, "--port", str(free_port()))
@@ -592,7 +593,7 @@ async def test_a_decision_without_a_connection_is_made_after_it_once(tmp_path: P
 
 
 @pytest.mark.thorough
-async def test_a_file_that_is_too_large_to_show_is_asked_about(server: Server, repository: Path) -> None:
+async def test_deciding_on_a_file_too_large_to_show_asks_first(server: Server, repository: Path) -> None:
     async with reviewing(server, repository, {"big.txt": "a line of many\n" * 40_000}) as (person, project):
         await person.sees("big.txt  new  +40000 −0", "The changes to this file are too large to show here.")
         await is_at(person, "big.txt: ")

@@ -86,7 +86,8 @@ def asks(pane: Pane) -> None:
 
 
 @pytest.mark.thorough
-async def test_without_a_server_the_review_is_decided_by_one_of_its_own(home: Path, blog: Path) -> None:
+async def test_without_a_server_the_review_command_starts_its_own(home: Path, blog: Path) -> None:
+    """The server that the command starts ends with it."""
     async with serving(home / "data", "--no-tls") as server:
         await work(server, blog)
 
@@ -111,7 +112,7 @@ async def test_without_a_server_the_review_is_decided_by_one_of_its_own(home: Pa
 
 
 @pytest.mark.thorough
-async def test_a_server_that_runs_is_used(home: Path, blog: Path) -> None:
+async def test_a_running_server_is_used(home: Path, blog: Path) -> None:
     (blog / "src").mkdir()
     async with serving(home / "data", "--no-tls") as server:
         await work(server, blog)
@@ -172,7 +173,7 @@ ERROR: dict[str, Any] = {"type": "error", "data": {"code": "CHECKPOINT_NOT_FOUND
         (ERROR, EMPTY, "The review can't be shown: Too large to review."),
     ],
 )
-async def test_an_error_counts_unless_a_nearer_review_was_read(
+async def test_an_error_is_reported_unless_a_nearer_review_was_read(
     inside: dict[str, Any], above: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = {"approvals": [], "last_active": "", "last_seq": 1}
@@ -194,7 +195,7 @@ async def test_an_error_counts_unless_a_nearer_review_was_read(
     assert reason.value.is_failure == (inside is ERROR)
 
 
-async def test_a_server_that_does_not_start_says_why(blog: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_does_not_start_reports_why(blog: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DRAWBRIDGE_SERVE_ALLOW", str(blog / "missing"))
 
     def reads(pane: Pane) -> None:
@@ -204,7 +205,7 @@ async def test_a_server_that_does_not_start_says_why(blog: Path, monkeypatch: py
     await in_a_terminal(reads, blog)
 
 
-async def test_a_path_that_is_no_directory_is_reported(home: Path, blog: Path) -> None:
+async def test_a_path_that_is_not_a_directory_is_reported(home: Path, blog: Path) -> None:
     def reads(pane: Pane) -> None:
         pane.wait_for("drawbridge review: poem.txt is not a directory")
         pane.wait_for(r"exit code 2\b")

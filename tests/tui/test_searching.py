@@ -41,7 +41,7 @@ async def test_a_search_leads_to_the_record(server: Server, directory: Path) -> 
         assert not history.follows
 
 
-async def test_a_search_without_a_result_says_so(server: Server, directory: Path) -> None:
+async def test_a_search_without_results_is_reported(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.presses("escape", "f")
         await person.types("nothing of this kind")

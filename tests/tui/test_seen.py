@@ -174,7 +174,7 @@ async def acts(random: Random, app: Alone, pilot: Pilot[None]) -> str:
 
 async def plays(random: Random, story: list[Any]) -> bool:
     """Performs random actions on a random request. Returns whether it was accepted. ``story``: receives the request and
-    the actions, for the message of a failure."""
+    the actions, for the failure message."""
     asked = request(random)
     width, height = random.choice(SIZES)
     story += [asked, (width, height)]

@@ -26,7 +26,7 @@ def _drawn(request: dict[str, Any], answer: dict[str, Any], *, folded: bool, min
     return "\n".join(strip.text.rstrip() for strip in painter.item(item, 80, folded=folded, whole=None))
 
 
-def test_an_edited_change_says_so() -> None:
+def test_an_edited_change_is_shown_as_edited() -> None:
     answer = {**EDITED, "new_text": "person\n"}
     assert _drawn(WRITE, answer, folded=True).startswith("✓ Accepted with edits by phone")
     assert _drawn(WRITE, answer, folded=True, mine=True).startswith("✓ Accepted with your edits")
@@ -78,7 +78,7 @@ def test_an_answer_to_a_question_is_not_an_edit() -> None:
         ("the run has ended", "Withdrawn: the run has ended"),
     ],
 )
-def test_what_the_desk_settled_is_not_withdrawn(reason: str, words: str) -> None:
+def test_an_answer_in_the_terminal_is_not_shown_as_withdrawn(reason: str, words: str) -> None:
     assert _drawn(BASH, {"reason": reason}, folded=True).startswith(f"↩ {words}")
 
 

@@ -16,7 +16,7 @@ from .rig import attached
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("size", [(80, 24), (40, 16)], ids=lambda size: "x".join(map(str, size)))
-async def test_a_question_fits(server: Server, directory: Path, size: tuple[int, int]) -> None:
+async def test_an_approval_request_fits_the_screen(server: Server, directory: Path, size: tuple[int, int]) -> None:
     (directory / "notes.md").write_text("".join(f"Line {number} of what is there.\n" for number in range(200)))
     async with attached(server, directory, size=size) as person:
         await person.app.client.execute("A word " * 8)
@@ -39,7 +39,7 @@ async def test_a_question_fits(server: Server, directory: Path, size: tuple[int,
 
 
 @pytest.mark.thorough
-async def test_a_window_that_changes_its_size_keeps_the_reader_at_the_end(server: Server, directory: Path) -> None:
+async def test_resizing_the_window_keeps_the_reader_at_the_end(server: Server, directory: Path) -> None:
     async with attached(server, directory, size=(100, 40)) as person:
         await person.prompts("/lines 50")
         await person.sees("Line 50", "Ready")

@@ -17,7 +17,8 @@ from .conftest import make_project
 from .rig import Person, attached
 
 
-async def test_projects_are_chosen_from_a_list_and_those_that_wait_come_first(server: Server, directory: Path) -> None:
+async def test_projects_that_need_the_user_come_first_in_the_list(server: Server, directory: Path) -> None:
+    """A project is opened from the list, and a key returns to it."""
     (directory.parent / "garden").mkdir(exist_ok=True)
     await make_project(server, directory.parent / "garden")
     async with server.client() as owner, attached(server, None) as person:
@@ -35,7 +36,7 @@ async def test_projects_are_chosen_from_a_list_and_those_that_wait_come_first(se
 
 
 @pytest.mark.thorough
-async def test_what_is_being_said_is_seen_word_by_word_and_stopped(server: Server, directory: Path) -> None:
+async def test_partial_text_is_shown_and_the_run_can_be_stopped(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("/slow 600")
         await person.hears("I keep talking until")
@@ -47,9 +48,8 @@ async def test_what_is_being_said_is_seen_word_by_word_and_stopped(server: Serve
 
 
 @pytest.mark.thorough
-async def test_what_a_limit_of_the_account_has_stopped_goes_on_by_itself_unless_a_person_says_no(
-    server: Server, directory: Path
-) -> None:
+async def test_the_automatic_resume_after_a_limit_can_be_canceled(server: Server, directory: Path) -> None:
+    """The time at which the run resumes is shown until the user cancels it."""
     lifted = datetime.now() + timedelta(hours=2)
     async with attached(server, directory) as person:
         await person.prompts(f"/limit {lifted.timestamp()}")
@@ -65,7 +65,7 @@ def may_cancel(person: Person) -> bool:
 
 
 @pytest.mark.thorough
-async def test_a_scheduled_alarm_is_shown_and_can_be_cancelled(server: Server, directory: Path) -> None:
+async def test_a_scheduled_alarm_is_shown_and_can_be_canceled(server: Server, directory: Path) -> None:
     alarm = datetime.now() + timedelta(minutes=30)
     async with attached(server, directory) as person:
         await person.prompts(f"/emit {json.dumps(wake_up(alarm.timestamp()))}")
@@ -77,7 +77,7 @@ async def test_a_scheduled_alarm_is_shown_and_can_be_cancelled(server: Server, d
 
 
 @pytest.mark.thorough
-async def test_what_ends_with_a_schedule_is_reported_beside_its_key(server: Server, directory: Path) -> None:
+async def test_canceling_a_schedule_mentions_tasks_beside_its_key(server: Server, directory: Path) -> None:
     alarm = datetime.now() + timedelta(minutes=30)
     async with attached(server, directory) as person:
         await person.prompts(f"/emit {json.dumps([*wake_up(alarm.timestamp()), TASK])}")
@@ -87,7 +87,7 @@ async def test_what_ends_with_a_schedule_is_reported_beside_its_key(server: Serv
         await person.sees("Ready")
 
 
-async def test_a_stop_as_the_run_ends_leaves_its_schedule(
+async def test_stopping_as_the_run_ends_keeps_its_schedule(
     server: Server, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(screen_conversation, "READING_SECONDS", 60.0)
@@ -100,7 +100,7 @@ async def test_a_stop_as_the_run_ends_leaves_its_schedule(
         await person.sees("Scheduled until")
 
 
-async def test_a_full_disk_is_reported(server: Server, directory: Path) -> None:
+async def test_a_disk_warning_is_shown(server: Server, directory: Path) -> None:
     words = "The server's data uses 16,000 MB of 20,000 MB: new runs are refused at the limit."
     warning = {"scope": "data", "used_mb": 16_000, "limit_mb": 20_000, "message": words}
     async with attached(server, directory) as person:
@@ -108,7 +108,7 @@ async def test_a_full_disk_is_reported(server: Server, directory: Path) -> None:
         await person.sees("The server's data uses 16,000 MB")
 
 
-async def test_a_prompt_that_waits_for_its_turn_is_seen_and_runs_then(server: Server, directory: Path) -> None:
+async def test_a_queued_prompt_is_shown_and_runs_in_its_turn(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("/slow 600")
         await person.sees("Working")
@@ -120,7 +120,7 @@ async def test_a_prompt_that_waits_for_its_turn_is_seen_and_runs_then(server: Se
 
 
 @pytest.mark.thorough
-async def test_the_mode_is_chosen(server: Server, directory: Path) -> None:
+async def test_the_permission_mode_can_be_chosen(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.sees("Ask first")
         await person.presses("escape", "m")
@@ -133,7 +133,7 @@ async def test_the_mode_is_chosen(server: Server, directory: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_the_prompt_box_has_several_lines_and_remembers(server: Server, directory: Path) -> None:
+async def test_the_prompt_box_has_several_lines_and_a_history(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.types("/quick one")
         await person.presses("enter")
@@ -149,7 +149,7 @@ async def test_the_prompt_box_has_several_lines_and_remembers(server: Server, di
 
 
 @pytest.mark.thorough
-async def test_tool_calls_are_folded_until_somebody_wants_to_see_them(server: Server, directory: Path) -> None:
+async def test_tool_calls_are_folded_until_the_user_opens_them(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("Something")
         await person.is_asked("Something")
@@ -163,7 +163,8 @@ async def test_tool_calls_are_folded_until_somebody_wants_to_see_them(server: Se
 
 
 @pytest.mark.thorough
-async def test_all_of_a_long_history_is_reached_and_only_a_part_is_kept(server: Server, directory: Path) -> None:
+async def test_all_of_a_long_history_can_be_reached_in_parts(server: Server, directory: Path) -> None:
+    """The client keeps only a part of the history in memory."""
     async with server.client() as owner:
         project = (await owner.ask("project_list"))["data"]["projects"][0]["id"]
         await owner.send("project_join", project_id=project)
@@ -187,7 +188,7 @@ async def test_all_of_a_long_history_is_reached_and_only_a_part_is_kept(server: 
 
 
 @pytest.mark.thorough
-async def test_the_reader_stays_where_they_are_while_more_arrives(server: Server, directory: Path) -> None:
+async def test_the_scroll_position_stays_while_more_arrives(server: Server, directory: Path) -> None:
     async with attached(server, directory, size=(80, 24)) as person:
         await person.prompts("/lines 60")
         await person.sees("Line 60", "Ready")
@@ -200,9 +201,7 @@ async def test_the_reader_stays_where_they_are_while_more_arrives(server: Server
         assert "G: latest" in person.screen
 
 
-async def test_a_project_that_somebody_removes_is_reported_and_the_list_is_shown(
-    server: Server, directory: Path
-) -> None:
+async def test_a_removed_project_is_reported_and_the_list_is_shown(server: Server, directory: Path) -> None:
     async with server.client() as owner, attached(server, directory) as person:
         project = (await owner.ask("project_list"))["data"]["projects"][0]["id"]
         assert (await owner.ask("project_delete", project_id=project))["type"] == "project_deleted"

@@ -115,7 +115,8 @@ def changes(rig: Workstation, server: AgentServer) -> Iterator[Changes]:
     rig.does("workbench.view.explorer")
 
 
-def test_a_run_fills_the_list_and_a_line_of_it_opens_the_diff_there(changes: Changes) -> None:
+def test_a_run_fills_the_list_and_an_entry_opens_its_diff(changes: Changes) -> None:
+    """The cursor is at the changed line."""
     assert [row.split("+")[0].strip() for row in changes.rows()] == list(ALL)
     assert "deleted" in changes.rows()[0]
     assert "3 −2" in changes.rows()[1]
@@ -132,7 +133,7 @@ def test_a_run_fills_the_list_and_a_line_of_it_opens_the_diff_there(changes: Cha
     changes.compares("", "new\n", 0)
 
 
-def test_undo_of_one_change_restores_these_lines_on_disk(changes: Changes) -> None:
+def test_undoing_one_change_restores_its_lines_on_disk(changes: Changes) -> None:
     changes.opens("Line 3")
     changes.compares(POEM, CHANGED, 2)
     changes.does("Undo Change", "Line 3")
@@ -150,7 +151,8 @@ def test_undo_of_one_change_restores_these_lines_on_disk(changes: Changes) -> No
     assert changes.poem.read_text() == POEM
 
 
-def test_an_action_at_a_line_that_is_not_there_any_more_changes_nothing(changes: Changes) -> None:
+def test_an_action_without_its_list_entry_changes_nothing(changes: Changes) -> None:
+    """VS Code passes no entry while it reads the list again."""
     changes.opens("Line 3")
     changes.compares(POEM, CHANGED, 2)
     for action in ("undoChange", "undoFile", "keepChange", "keepFile"):
@@ -161,7 +163,7 @@ def test_an_action_at_a_line_that_is_not_there_any_more_changes_nothing(changes:
     assert changes.poem.read_text() == CHANGED
 
 
-def test_unsaved_changes_are_not_undone_with_the_agent_s(changes: Changes) -> None:
+def test_undo_is_refused_in_a_file_with_unsaved_changes(changes: Changes) -> None:
     changes.rig.opens(changes.poem)
     changes.rig.types("mine ")
     for action, line in (("Undo Change", "Line 3"), ("Undo Changes in File", "poem.txt")):
@@ -180,7 +182,7 @@ def test_unsaved_changes_are_not_undone_with_the_agent_s(changes: Changes) -> No
     assert changes.poem.read_text() == f"mine {CHANGED}".replace("LINE 3\n", "line 3\n")
 
 
-def test_what_is_kept_leaves_the_list_and_stays_on_disk(changes: Changes) -> None:
+def test_kept_changes_leave_the_list_and_stay_on_disk(changes: Changes) -> None:
     changes.does("Keep Change", "Line 3")
     changes.shows("old.txt", "poem.txt", "Lines 17–18")
     changes.does("Keep Changes in File", "poem.txt")
@@ -206,7 +208,7 @@ def test_everything_is_kept_after_one_question(changes: Changes) -> None:
     assert not changes.old.exists()
 
 
-def test_a_server_that_restarts_is_found_again(changes: Changes) -> None:
+def test_the_list_reconnects_to_a_restarted_server(changes: Changes) -> None:
     body = f"{LIST} .pane-body"
     changes.server.end()
     wait_until(lambda: "The agent server is not running." in text_of(changes, body), "that the server is gone")

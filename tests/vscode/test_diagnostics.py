@@ -72,13 +72,13 @@ def test_hints_are_not_reported(rig: Workstation, path: Path) -> None:
     assert found(rig, path)["new"] == []
 
 
-def test_at_most_twenty_are_told(rig: Workstation, path: Path) -> None:
+def test_at_most_twenty_diagnostics_are_returned(rig: Workstation, path: Path) -> None:
     rig.snapshot(path, remember=True)
     reports(rig, path, *((1, f"problem {number}", "Error", None) for number in range(30)))
     assert len(found(rig, path)["new"]) == 20
 
 
-def test_it_is_pending_until_the_server_has_reported_on_the_change(rig: Workstation, path: Path) -> None:
+def test_a_change_is_pending_until_the_language_server_reports(rig: Workstation, path: Path) -> None:
     rig.snapshot(path, remember=True)
     assert found(rig, path) == {"new": [], "pending": False}
     writes(rig, path, "changed\n")
@@ -99,7 +99,7 @@ def test_without_remember_nothing_is_new(rig: Workstation, path: Path) -> None:
     assert found(rig, path) == {"new": [], "pending": False}
 
 
-def test_a_file_that_is_not_open_is_reported_on_too(rig: Workstation, path: Path) -> None:
+def test_diagnostics_of_a_file_that_is_not_open_are_reported(rig: Workstation, path: Path) -> None:
     other = rig.file("other.lua")
     rig.snapshot(other, remember=True)
     reports(rig, other, (1, "new", "Error", None))

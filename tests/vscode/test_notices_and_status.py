@@ -16,7 +16,7 @@ PICTURES = os.environ.get("DRAWBRIDGE_TEST_PICTURES")
 """The directory into which screenshots of the window are written; None for no screenshots."""
 
 
-def test_a_notice_is_shown_and_waits_for_nobody(rig: Workstation) -> None:
+def test_a_notice_is_shown_and_does_not_block_typing(rig: Workstation) -> None:
     message = "Claude Code was kept from changing a.py until you save it"
     assert rig.ask("send_message", message=message) == {"success": True}
     wait_until(rig.notices, "the notice")
@@ -26,7 +26,7 @@ def test_a_notice_is_shown_and_waits_for_nobody(rig: Workstation) -> None:
     assert rig.text(path).startswith("still typing ")
 
 
-def test_a_notice_about_a_file_is_shown_only_where_that_is_open(rig: Workstation) -> None:
+def test_a_notice_is_shown_only_where_its_file_is_open(rig: Workstation) -> None:
     closed, path = rig.file("closed.py"), rig.opens(rig.file("a.py"))
     assert rig.ask("send_message", message="about closed.py", file_path=str(closed)) == {"success": True}
     assert rig.ask("send_message", message="about a.py", file_path=str(path)) == {"success": True}
@@ -34,7 +34,7 @@ def test_a_notice_about_a_file_is_shown_only_where_that_is_open(rig: Workstation
     assert rig.notices() == ["Drawbridge: about a.py"]
 
 
-def test_a_notice_that_comes_by_both_sockets_is_shown_once(rig: Workstation) -> None:
+def test_a_notice_sent_to_both_sockets_is_shown_once(rig: Workstation) -> None:
     for socket in rig.window.sockets():
         rig.socket = socket
         rig.ask("send_message", message="one and the same")
@@ -43,13 +43,13 @@ def test_a_notice_that_comes_by_both_sockets_is_shown_once(rig: Workstation) -> 
     assert sorted(rig.notices()) == ["Drawbridge: another", "Drawbridge: one and the same"]
 
 
-def test_a_name_in_a_notice_is_no_link(rig: Workstation) -> None:
+def test_a_link_in_a_notice_is_not_rendered(rig: Workstation) -> None:
     rig.ask("send_message", message="kept [a.py](command:workbench.action.quit)")
     wait_until(rig.notices, "the notice")
     assert rig.window.sees(".notification-list-item-message a") == []
 
 
-def test_the_status_says_where_it_listens_and_what_it_has_answered(rig: Workstation) -> None:
+def test_the_status_shows_the_last_call_and_the_protection(rig: Workstation) -> None:
     assert rig.window.sees("#drawbridge\\.drawbridge\\.drawbridge\\.status") != []
     rig.ask("send_message", message="Claude Code was kept from changing a.py, which has unsaved changes")
     rig.ask("get_visual_selection")

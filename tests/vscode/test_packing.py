@@ -91,9 +91,9 @@ def without(key: str) -> Callable[[Path], object]:
         (lambda path: path.write_text("[]"), "lacks name"),
         (without("publisher"), "lacks publisher"),
     ],
-    ids=["no manifest", "no JSON", "no object", "no publisher"],
+    ids=["no manifest", "not JSON", "not an object", "no publisher"],
 )
-def test_a_folder_that_holds_no_extension_is_refused(
+def test_a_folder_without_a_valid_extension_is_refused(
     extension: Path, tmp_path: Path, spoil: Callable[[Path], object], why: str
 ) -> None:
     spoil(extension / "package.json")

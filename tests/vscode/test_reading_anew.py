@@ -27,7 +27,8 @@ def reloaded(path: Path, backup: Path | None = None) -> dict[str, object]:
     return {"success": True, "reloaded": [{"name": str(path), "backup": backup and str(backup)}], "kept": []}
 
 
-def test_a_clean_file_shows_what_was_written_and_what_it_replaced_is_kept(rig: Workstation, backups: Path) -> None:
+def test_a_clean_file_is_reloaded_and_its_old_text_is_kept(rig: Workstation, backups: Path) -> None:
+    """The copy is private, in a directory that is named after the time and the process."""
     path = rig.opens(rig.file("a.py", "mine\n"))
     before = time.time_ns() // 1_000_000
     path.write_text("theirs\n")
@@ -111,7 +112,7 @@ def test_the_cursor_and_the_view_stay(rig: Workstation) -> None:
     assert rig.window.run(look) == before
 
 
-def test_unsaved_changes_are_left_alone_and_told(rig: Workstation, backups: Path) -> None:
+def test_unsaved_changes_are_kept_and_reported(rig: Workstation, backups: Path) -> None:
     path = rig.opens(rig.file("a.py"))
     rig.types("mine ")
     path.write_text("theirs\n")
@@ -123,7 +124,7 @@ def test_unsaved_changes_are_left_alone_and_told(rig: Workstation, backups: Path
     assert not backups.exists()
 
 
-def test_unsaved_changes_are_left_alone_that_are_visible_without_the_cursor(rig: Workstation) -> None:
+def test_unsaved_changes_in_another_visible_editor_are_kept(rig: Workstation) -> None:
     """The program that the specification describes reverts these changes."""
     path = rig.opens(rig.file("a.py"))
     rig.opens(rig.file("front.py"), column=2)
@@ -157,7 +158,8 @@ def test_text_typed_during_a_reload_stays(rig: Workstation) -> None:
         wait_until(lambda: not rig.document(path)["dirty"], "the revert")
 
 
-def test_unsaved_changes_of_a_file_that_nobody_wrote_are_not_told(rig: Workstation) -> None:
+def test_a_touched_file_with_unsaved_changes_is_not_reported(rig: Workstation) -> None:
+    """Only the modification time of the file on disk has changed."""
     path = rig.opens(rig.file("a.py"))
     rig.types("mine ")
     os.utime(path)
@@ -165,7 +167,7 @@ def test_unsaved_changes_of_a_file_that_nobody_wrote_are_not_told(rig: Workstati
     assert rig.ask("refresh_buffer") == NOTHING
 
 
-def test_a_file_that_is_gone_is_left_as_it_is(rig: Workstation) -> None:
+def test_a_deleted_file_is_left_as_it_is(rig: Workstation) -> None:
     clean, modified = rig.opens(rig.file("clean.py")), rig.opens(rig.file("modified.py"))
     rig.types("mine ")
     clean.unlink()
@@ -217,7 +219,7 @@ def test_a_copy_that_cannot_be_written_is_reported(rig: Workstation) -> None:
     ],
     ids=["CRLF", "byte-order mark", "emptied", "was empty", "beyond 16 bits"],
 )
-def test_a_copy_holds_every_byte(rig: Workstation, backups: Path, content: bytes, written: bytes) -> None:
+def test_a_copy_contains_every_byte(rig: Workstation, backups: Path, content: bytes, written: bytes) -> None:
     path = rig.opens(rig.file("a.txt", content))
     path.write_bytes(written)
     (file,) = rig.ask("refresh_buffer", file_path=str(path), backups=str(backups))["reloaded"]
@@ -241,7 +243,7 @@ def test_a_notebook_is_reloaded_unless_it_has_unsaved_changes(rig: Workstation, 
     assert rig.window.run(cell, str(path)) == "minetheirs"
 
 
-def test_an_editor_of_another_kind_with_unsaved_changes_is_told(rig: Workstation) -> None:
+def test_a_custom_editor_with_unsaved_changes_is_reported(rig: Workstation) -> None:
     path = rig.file("a.canvas")
     rig.opens_by_kind(path)
     rig.draws(path)
@@ -250,5 +252,5 @@ def test_an_editor_of_another_kind_with_unsaved_changes_is_told(rig: Workstation
     assert rig.ask("refresh_buffer", file_path=str(path))["kept"] == [{"name": str(path)}]
 
 
-def test_a_file_that_is_not_open_is_nothing_to_do(rig: Workstation) -> None:
+def test_nothing_is_reloaded_for_a_file_that_is_not_open(rig: Workstation) -> None:
     assert rig.ask("refresh_buffer", file_path=str(rig.file("a.py"))) == NOTHING

@@ -59,7 +59,7 @@ def saves(rig: Workstation, path: Path) -> None:
 # buffer_text
 
 
-def test_the_text_is_the_one_that_a_save_would_write(rig: Workstation) -> None:
+def test_the_returned_text_is_what_a_save_would_write(rig: Workstation) -> None:
     path = rig.opens(rig.file("a.txt", "\ufeffone\r\ntwo\r\n"))
     rig.types("mine ")
     assert text_and_version(rig, path)[0] == "\ufeffmine one\r\ntwo\r\n"
@@ -78,7 +78,7 @@ def test_the_version_changes_with_every_change(rig: Workstation) -> None:
     assert len({first, second, text_and_version(rig, path)[1]}) == 3
 
 
-def test_there_is_no_text_of_what_is_not_open_as_text_or_too_large(rig: Workstation) -> None:
+def test_the_text_of_a_closed_or_too_large_file_is_not_returned(rig: Workstation) -> None:
     nothing = {"text": None}
     assert rig.ask("buffer_text", file_path=str(rig.file("a.py"))) == nothing
     large = rig.opens(rig.file("large.txt", "x" * 99 + "\n" + ("y" * 99 + "\n") * 41_999))
@@ -97,7 +97,7 @@ def test_unsaved_changes_are_saved_on_request(rig: Workstation) -> None:
     assert rig.ask("save_buffer", file_path=str(path)) == {"saved": True}, "there is nothing left to save"
 
 
-def test_a_file_behind_another_is_saved_without_coming_to_the_front(rig: Workstation) -> None:
+def test_a_file_behind_another_is_saved_without_being_shown(rig: Workstation) -> None:
     path, front = rig.opens(rig.file("a.py")), rig.opens(rig.file("front.py"))
     rig.inserts(path, "mine ")
     assert rig.ask("save_buffer", file_path=str(path)) == {"saved": True}
@@ -105,7 +105,7 @@ def test_a_file_behind_another_is_saved_without_coming_to_the_front(rig: Worksta
     assert rig.state(front)["current"]
 
 
-def test_a_newer_file_on_disk_is_never_written_over(rig: Workstation) -> None:
+def test_a_newer_file_on_disk_is_not_overwritten(rig: Workstation) -> None:
     path = rig.opens(rig.file("a.py"))
     rig.types("mine ")
     path.write_text("theirs\n")
@@ -116,7 +116,7 @@ def test_a_newer_file_on_disk_is_never_written_over(rig: Workstation) -> None:
     assert rig.notices() == []
 
 
-def test_what_is_not_open_is_not_saved(rig: Workstation) -> None:
+def test_a_file_that_is_not_open_is_not_saved(rig: Workstation) -> None:
     path = rig.file("a.py")
     assert rig.ask("save_buffer", file_path=str(path)) == {"saved": False, "reason": "it is not open in this window"}
 
@@ -167,7 +167,8 @@ def test_a_merged_file_in_another_encoding_keeps_it(rig: Workstation) -> None:
     assert rig.notices() == []
 
 
-def test_a_file_that_is_written_again_after_the_merge_is_not_written_over(rig: Workstation, merged: Path) -> None:
+def test_a_file_written_after_the_merge_is_not_overwritten(rig: Workstation, merged: Path) -> None:
+    """VS Code reports instead that the file on disk is newer."""
     merged.write_text("theirs again\n")
     rig.window.presses("Control+s")
     wait_until(rig.notices, "VS Code's question")
@@ -182,7 +183,7 @@ def test_a_merged_file_is_not_reported_again(rig: Workstation, merged: Path) -> 
     assert [file["name"] for file in rig.ask("refresh_buffer")["kept"]] == [str(merged)]
 
 
-def test_a_merge_into_a_file_behind_another_leaves_that_in_front(rig: Workstation) -> None:
+def test_merging_into_a_hidden_file_does_not_show_it(rig: Workstation) -> None:
     path, front = rig.opens(rig.file("a.py")), rig.opens(rig.file("front.py"))
     rig.inserts(path, "mine ")
     assert merge(rig, path, edit(2, 3)) == {"merged": True}
@@ -190,7 +191,7 @@ def test_a_merge_into_a_file_behind_another_leaves_that_in_front(rig: Workstatio
     assert rig.state(front)["current"]
 
 
-def test_a_text_that_was_changed_meanwhile_is_not_merged_into(rig: Workstation) -> None:
+def test_a_text_that_has_changed_meanwhile_is_not_merged(rig: Workstation) -> None:
     path = rig.opens(rig.file("a.py"))
     rig.types("mine ")
     version = text_and_version(rig, path)[1]
@@ -204,7 +205,7 @@ def test_a_text_that_was_changed_meanwhile_is_not_merged_into(rig: Workstation) 
     "edits",
     [None, {}, [edit(2, 1)], [edit(0, 9)], [edit(1, 2, "B"), edit(0, 1)], [edit(0, 1, "a\nb")], [{"start": 0}], ["x"]],
 )
-def test_edits_that_make_no_sense_change_nothing(rig: Workstation, edits: Any) -> None:
+def test_invalid_edits_are_refused_and_change_nothing(rig: Workstation, edits: Any) -> None:
     path = rig.opens(rig.file("a.py"))
     rig.types("mine ")
     version = text_and_version(rig, path)[1]
@@ -214,7 +215,7 @@ def test_edits_that_make_no_sense_change_nothing(rig: Workstation, edits: Any) -
     assert text_and_version(rig, path) == ("mine one\ntwo\nthree\n", version)
 
 
-def test_a_merge_that_is_impossible_gives_the_reason(rig: Workstation, vscode: VSCode) -> None:
+def test_an_impossible_merge_returns_the_reason(rig: Workstation, vscode: VSCode) -> None:
     closed, clean = rig.file("closed.py"), rig.opens(rig.file("clean.py"))
     assert merge(rig, closed, version=1) == {"merged": False, "reason": "it is not open as text here"}
     answer = merge(rig, clean, edit(0, 1, "x"))
@@ -222,7 +223,7 @@ def test_a_merge_that_is_impossible_gives_the_reason(rig: Workstation, vscode: V
     assert rig.document(clean) == {"text": "one\ntwo\nthree\n", "dirty": False}
 
 
-def test_bytes_that_are_no_text_are_not_merged(rig: Workstation) -> None:
+def test_text_that_is_not_utf8_is_not_merged(rig: Workstation) -> None:
     path = rig.opens(rig.file("a.py"))
     rig.types("mine ")
     answer = merge(rig, path, edit(0, 1, "caf\udce9"))

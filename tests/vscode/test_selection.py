@@ -44,7 +44,7 @@ def path(rig: Workstation) -> Path:
         ((1, 0, 3, 0), (2, 3), "two\nthree\n"),
         ((3, 2, 4, 0), (4, 4), "ur\n"),
     ],
-    ids=["a word", "over lines", "backwards", "whole lines", "a line's end"],
+    ids=["a word", "across lines", "backwards", "whole lines", "a line's end"],
 )
 def test_the_selection(rig: Workstation, path: Path, positions: Any, lines: tuple[int, int], content: str) -> None:
     selects(rig, *positions)
@@ -74,7 +74,7 @@ def test_a_selection_outside_a_file_is_ignored(rig: Workstation) -> None:
     assert rig.ask("get_visual_selection") is None
 
 
-def test_a_selection_is_given_once_to_a_session_and_to_each(rig: Workstation, path: Path) -> None:
+def test_each_session_gets_a_selection_once(rig: Workstation, path: Path) -> None:
     selects(rig, 1, 0, 1, 3)
     assert given(rig, "first")["content"] == "two"
     assert given(rig, "first") is None

@@ -34,7 +34,7 @@ def compare(rig: Workstation, left: Path, right: Path) -> None:
     rig.does("workbench.action.compareEditor.focusPrimarySide")
 
 
-def test_a_file_that_is_typed_into_is_current_and_modified_until_it_is_saved(rig: Workstation) -> None:
+def test_an_edited_file_is_current_and_modified_until_saved(rig: Workstation) -> None:
     path = rig.opens(rig.file("a.py"))
     assert rig.state(path) == {"name": str(path), "lines": 3} | told(False, True, True)
     assert rig.ask("buffer_status", file_path=str(path)) == {"is_current": True, "has_unsaved_changes": False}
@@ -46,7 +46,7 @@ def test_a_file_that_is_typed_into_is_current_and_modified_until_it_is_saved(rig
     assert path.read_text() == "mine one\ntwo\nthree\n"
 
 
-def test_a_file_that_is_not_open_is_neither(rig: Workstation) -> None:
+def test_a_file_that_is_not_open_has_no_state(rig: Workstation) -> None:
     path = rig.file("a.py")
     assert rig.state(path) is None
     assert rig.ask("buffer_status", file_path=str(path)) == {"is_current": False, "has_unsaved_changes": False}
@@ -55,7 +55,8 @@ def test_a_file_that_is_not_open_is_neither(rig: Workstation) -> None:
     wait_until(lambda: rig.state(path) is None, "closed")
 
 
-def test_a_modified_file_beside_or_behind_the_current_one_is_told_apart(rig: Workstation) -> None:
+def test_visible_and_hidden_modified_files_are_distinguished(rig: Workstation) -> None:
+    """Neither of the two modified files is the current one."""
     behind, beside, front = (rig.opens(rig.file(name)) for name in ("behind.py", "beside.py", "front.py"))
     rig.opens(beside, column=2)
     rig.opens(front)
@@ -82,14 +83,14 @@ def test_what_is_open_is_listed_with_the_folders_of_the_window(rig: Workstation,
     assert "selection" not in found
 
 
-def test_untitled_texts_are_no_files(rig: Workstation) -> None:
+def test_untitled_texts_are_not_listed_as_files(rig: Workstation) -> None:
     rig.does("workbench.action.files.newUntitledFile")
     rig.types("nothing that a file holds")
     found = rig.snapshot(want=["unsaved", "open"])
     assert (found["unsaved"], found["open"]) == ([], [])
 
 
-def test_every_name_of_a_file_leads_to_it(rig: Workstation) -> None:
+def test_an_open_file_is_found_by_any_of_its_names(rig: Workstation) -> None:
     path = rig.file("real/a.py")
     (rig.folder / "link").symlink_to("real")
     (rig.folder / "other.py").symlink_to("real/a.py")
@@ -120,7 +121,7 @@ def test_both_files_of_a_diff_are_current(rig: Workstation) -> None:
     ]
 
 
-def test_a_file_in_a_diff_behind_and_as_text_in_front_is_one_file(rig: Workstation) -> None:
+def test_a_file_open_as_text_and_in_a_diff_is_one_file(rig: Workstation) -> None:
     left, right = rig.file("left.py"), rig.file("right.py")
     compare(rig, left, right)
     rig.opens(right, column=2)
@@ -131,7 +132,7 @@ def test_a_file_in_a_diff_behind_and_as_text_in_front_is_one_file(rig: Workstati
     assert sorted(found["open"]) == [str(left), str(right)]
 
 
-def test_a_notebook_counts(rig: Workstation) -> None:
+def test_a_notebook_is_reported_and_saved(rig: Workstation) -> None:
     path = rig.file("a.ipynb", NOTEBOOK)
     rig.opens_notebook(path)
     assert states(rig.state(path)) == told(False, True, True)
@@ -142,7 +143,7 @@ def test_a_notebook_counts(rig: Workstation) -> None:
     assert not rig.state(path)["modified"]
 
 
-def test_an_editor_of_another_kind_counts(rig: Workstation) -> None:
+def test_a_custom_editor_is_reported_and_saved(rig: Workstation) -> None:
     picture, canvas = rig.file("a.png", PNG), rig.file("a.canvas")
     for path in (picture, canvas):
         rig.opens_by_kind(path)
@@ -154,7 +155,7 @@ def test_an_editor_of_another_kind_counts(rig: Workstation) -> None:
     assert canvas.read_text() == "drawn"
 
 
-def test_a_terminal_or_a_page_in_front_does_not_unguard_the_file_behind(rig: Workstation) -> None:
+def test_a_modified_file_behind_a_webview_is_still_current(rig: Workstation) -> None:
     other, path = (rig.opens(rig.file(name)) for name in ("other.py", "a.py"))
     rig.types("mine ")
     rig.window.run("kept.panel = vscode.window.createWebviewPanel('agent', 'Agent', vscode.ViewColumn.Active)")
@@ -164,7 +165,7 @@ def test_a_terminal_or_a_page_in_front_does_not_unguard_the_file_behind(rig: Wor
     rig.window.run("kept.panel.dispose()")
 
 
-def test_two_folders_have_a_socket_each_and_both_know_the_whole_window(rig: Workstation) -> None:
+def test_the_sockets_of_both_folders_report_the_whole_window(rig: Workstation) -> None:
     path = rig.opens(rig.file("a.py"))
     rig.types("mine ")
     first, second = rig.window.sockets()
@@ -176,7 +177,7 @@ def test_two_folders_have_a_socket_each_and_both_know_the_whole_window(rig: Work
     assert states(answers[0]["files"][0]) == told(True, True, True)
 
 
-def test_many_questions_at_once_are_all_answered(rig: Workstation) -> None:
+def test_many_simultaneous_requests_are_all_answered(rig: Workstation) -> None:
     path = rig.opens(rig.file("a.py"))
     connections = [Lines(rig.socket) for _ in range(20)]
     try:
@@ -193,7 +194,7 @@ def test_many_questions_at_once_are_all_answered(rig: Workstation) -> None:
             lines.close()
 
 
-def test_a_file_outside_the_folders_counts(rig: Workstation, vscode: VSCode) -> None:
+def test_a_file_outside_the_folders_is_reported(rig: Workstation, vscode: VSCode) -> None:
     path = rig.opens(rig.file(str(vscode.directory / "outside" / "a.py")))
     rig.types("mine ")
     assert states(rig.state(path)) == told(True, True, True)

@@ -39,7 +39,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def test_there_is_a_private_socket_for_each_folder_where_the_guard_looks(rig: Workstation, vscode: VSCode) -> None:
+def test_each_folder_has_a_private_socket_that_the_guard_finds(rig: Workstation, vscode: VSCode) -> None:
     sockets = rig.window.sockets()
     folders = [vscode.directory / "one", vscode.directory / "two"]
     assert {path.name for path in sockets} == {name(folder, rig.window) for folder in folders}
@@ -59,7 +59,7 @@ def test_there_is_a_private_socket_for_each_folder_where_the_guard_looks(rig: Wo
 
 
 @pytest.mark.thorough
-def test_a_window_s_socket_goes_with_it_and_no_other(rig: Workstation, vscode: VSCode) -> None:
+def test_closing_a_window_removes_only_its_own_socket(rig: Workstation, vscode: VSCode) -> None:
     folder = vscode.directory / "three"
     folder.mkdir()
     (vscode.directory / "link").symlink_to(folder)
@@ -72,7 +72,7 @@ def test_a_window_s_socket_goes_with_it_and_no_other(rig: Workstation, vscode: V
 
 
 @pytest.mark.thorough
-def test_a_window_without_a_folder_listens_for_the_home(rig: Workstation, vscode: VSCode) -> None:
+def test_a_window_without_a_folder_has_a_socket_for_the_home(rig: Workstation, vscode: VSCode) -> None:
     path = rig.file("single.py")
     with contextlib.closing(vscode.window()) as window:
         assert [path.name for path in window.sockets()] == [name(vscode.home, window)]
@@ -86,7 +86,7 @@ def test_a_window_without_a_folder_listens_for_the_home(rig: Workstation, vscode
         lonely.clear()
 
 
-def test_folders_that_come_and_go_take_their_sockets_along(rig: Workstation, vscode: VSCode) -> None:
+def test_a_folders_socket_is_opened_and_closed_with_it(rig: Workstation, vscode: VSCode) -> None:
     folder = vscode.directory / "four"
     folder.mkdir()
     before = rig.window.sockets()
@@ -100,7 +100,7 @@ def test_folders_that_come_and_go_take_their_sockets_along(rig: Workstation, vsc
     wait_until(lambda: rig.window.sockets() == before, "the socket's end")
 
 
-def test_a_restart_opens_what_was_lost(rig: Workstation) -> None:
+def test_a_restart_reopens_a_lost_socket(rig: Workstation) -> None:
     before = rig.window.sockets()
     before[0].unlink()
     rig.does("drawbridge.restart")
@@ -148,7 +148,7 @@ NAMES = {"params", "paths", "want", "file_path", "backups", "message", "version"
 
 
 @pytest.mark.parametrize("method", QUESTIONS)
-def test_wrong_parameters_are_named_and_change_nothing(rig: Workstation, method: str) -> None:
+def test_invalid_parameters_are_reported_and_change_nothing(rig: Workstation, method: str) -> None:
     path = rig.opens(rig.file("a.py"))
     rig.types("mine ")
     questions: list[Any] = [*QUESTIONS[method], [], "x", None]
@@ -174,7 +174,7 @@ def test_invalid_lines_are_answered_and_the_connection_continues(rig: Workstatio
     ]
 
 
-def test_an_endless_line_ends_its_connection_only(rig: Workstation) -> None:
+def test_an_endless_line_ends_only_its_own_connection(rig: Workstation) -> None:
     with Lines(rig.socket) as patient, Lines(rig.socket) as lines:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             for _ in range(9):
@@ -184,7 +184,7 @@ def test_an_endless_line_ends_its_connection_only(rig: Workstation) -> None:
         assert patient.ask(id=1, method="get_visual_selection") == {"id": 1, "result": None}
 
 
-def test_silent_or_lost_connections_delay_no_one(rig: Workstation) -> None:
+def test_silent_or_lost_connections_do_not_delay_others(rig: Workstation) -> None:
     silent = [socket.socket(socket.AF_UNIX) for _ in range(30)]
     try:
         for number, connected in enumerate(silent):

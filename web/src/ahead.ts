@@ -1,5 +1,5 @@
-// Preloads the scripts that render a session while the first view is loading, not only after it. The build makes this a
-// separate script. A file that can't be loaded here is fetched again when it is needed.
+// Preloads the scripts that render a session while the first view is loading, instead of when a session is opened. The
+// build makes this a separate script. A file that can't be loaded here is fetched again when it is needed.
 
 /** The file names of those scripts; the build inserts them. */
 declare const PARTS: string[];

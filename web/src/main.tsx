@@ -48,7 +48,7 @@ view.subscribe((now) => {
 /** Why the server has refused the token or code; empty if the token is not valid, undefined if nothing was refused. */
 const refused = signal<string | undefined>(undefined);
 
-/** The code and the fingerprint from a link that pairs this device. */
+/** The code with which this device is being paired, and the server's fingerprint if a link contained it. */
 const invited = signal<Invitation | undefined>(undefined);
 
 /** Whether the sign-in form is shown. */

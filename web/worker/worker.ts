@@ -18,7 +18,7 @@ const NEVER = ['/health', '/ca.crt'];
 self.addEventListener('install', (event) => event.waitUntil(fill()));
 self.addEventListener('activate', (event) => event.waitUntil(take()));
 
-/** Caches all files of one version, or none: if a visit is cut short, the previous files stay. */
+/** Caches all files of this version, or none: if that fails, the files of the previous version stay. */
 async function fill(): Promise<void> {
   const cache = await caches.open(CACHE);
   await cache.addAll(FILES.map((file) => new Request(file, { cache: 'no-cache' })));

@@ -16,6 +16,10 @@ tools can read part of a file."""
 LARGEST: Final = 10_000_000
 """The maximum size of any other file inside a prompt, in bytes."""
 
+EMBEDDED: Final = 20_000_000
+"""The maximum total size of the files inside one prompt, in bytes. In base64 they still fit into a request to Claude's
+API (32 MB, according to its documentation)."""
+
 
 def media_type(attachment: Attachment) -> str:
     """The media type of a file, in lower case and without parameters."""

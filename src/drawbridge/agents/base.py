@@ -15,6 +15,10 @@ from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Raw, Struct, field
 
+LEAVING_PLAN: Final = "ExitPlanMode"
+"""The name under which every driver reports the tool by which its agent asks to leave plan mode: that of Claude Code's
+tool."""
+
 
 class Options(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The options of a run, named as in the client protocol. For an option that is not set or empty, the agent's
@@ -383,7 +387,7 @@ class Replied(Struct, frozen=True):
 
 
 class Broken(Struct, frozen=True):
-    """This process is unusable and has to be ended. ``fault``: the human-readable reason."""
+    """This process has to be ended, usually because it is unusable. ``fault``: the human-readable reason."""
 
     fault: str
 
@@ -512,8 +516,8 @@ class Remembered(Struct, frozen=True):
 
 
 class EarlierMessage(Struct, frozen=True):
-    """A message in an agent's own transcript: the user's ``prompt``, with the id of its ``turn``, or a ``line`` as it
-    would be in the agent's output. ``uuid``: the agent's id for the message; messages may share one."""
+    """A message in an agent's own transcript: the user's ``prompt``, with the id of its ``turn``, or a ``line`` as the
+    driver would emit it (``AgentLine.raw``). ``uuid``: the agent's id for the message; messages may share one."""
 
     time: datetime
     uuid: str

@@ -5,7 +5,9 @@ To add an agent, add a row here and a folder ``agents/NAME`` with
 * ``driver.py``: ``agent(path)`` returns the ``base.Agent`` that the server runs; ``path``: its program, or None for the
   usual one;
 * with ``hooks``: ``hook.py``, what its hooks send and how they are answered (see ``guard/calls.py``), and
-  ``hook_settings.py``: ``SETTINGS``, which describes those hooks in its settings (see ``agents/hook_settings.py``).
+  ``hook_settings.py``: ``SETTINGS``, which describes those hooks in its settings (see ``agents/hook_settings.py``);
+* with ``terminal``: ``terminal.py``: ``agent()`` returns the ``agents.terminal.TerminalAgent`` for its sessions in
+  terminals.
 
 Pure, and without imports: the guard, which has to start in milliseconds, reads it too.
 """
@@ -39,6 +41,7 @@ class Row:
         "program",
         "proposes",
         "sees",
+        "terminal",
         "tested",
         "title",
     )
@@ -55,6 +58,7 @@ class Row:
         own_modes: bool = False,
         sees: bool = True,
         hooks: bool = False,
+        terminal: bool = False,
         ask_mode: bool = False,
         bridge: str = "",
         proposes: bool = False,
@@ -83,6 +87,8 @@ class Row:
         """Whether a prompt may contain images."""
         self.hooks = hooks
         """Whether it calls hooks, so that the guard can be set up for it."""
+        self.terminal = terminal
+        """Whether its hooks report its sessions in terminals to the server."""
         self.ask_mode = ask_mode
         """Whether it can start in a mode in which it writes without asking; setup can then make it ask."""
         self.bridge = bridge
@@ -112,6 +118,7 @@ ROWS: Final = (
         program="claude",
         places=("~/.local/bin/claude", "~/.claude/local/claude", "/usr/local/bin/claude", "/opt/homebrew/bin/claude"),
         hooks=True,
+        terminal=True,
         ask_mode=True,
         bridge=WEBSOCKET,
         own_variables=(
@@ -156,6 +163,7 @@ ROWS: Final = (
         asks=False,
         sees=False,
         hooks=True,
+        terminal=True,
         tested=(0, 169, 0),
         login=("codex login", "Follow the steps there."),
     ),

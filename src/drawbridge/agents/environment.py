@@ -1,14 +1,11 @@
-"""The program and the environment with which an agent is started."""
+"""The environment in which an agent is started."""
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Mapping
 from typing import Final
 
 from drawbridge.agents import catalog
-from drawbridge.agents.base import AgentUnusable
 
 MARK: Final = "DRAWBRIDGE_AGENT"
 """The environment variable that marks an agent process of the server and everything that the agent starts. Its value is
@@ -29,18 +26,3 @@ def environment(base: Mapping[str, str], directory: str, mark: str) -> dict[str,
     for row in catalog.ROWS:
         passed_on |= row.environment
     return passed_on | {"NO_COLOR": "1", "PWD": directory, MARK: mark}
-
-
-def program(name: str, path: str, environment: Mapping[str, str], install: str = "") -> str:
-    """The absolute path of an agent's program. ``path``: its name or path. ``install``: what to install if it is
-    missing, for an agent whose program ``--agent-path`` can set.
-
-    Raises ``AgentUnusable`` (AGENT_NOT_FOUND).
-    """
-    found = shutil.which(path, path=environment.get("PATH"))
-    if found is None:
-        where = f"at {path}" if os.sep in path else f"as `{path}` on PATH"
-        text = f"The `{name}` agent can't run: its program was not found {where} on the server's machine."
-        remedy = f"Install {install} there, or start the server with --agent-path {name}=PATH."
-        raise AgentUnusable("AGENT_NOT_FOUND", f"{text} {remedy if install else 'Install it there.'}")
-    return os.path.abspath(found)

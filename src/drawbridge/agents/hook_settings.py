@@ -12,12 +12,13 @@ from drawbridge.agents import catalog
 from drawbridge.settings.hook import HookSettings
 
 SECONDS = 5
-"""Seconds that a hook may take before its agent continues without it, in addition to the deadline and the wait in the
-guard's settings."""
+"""The number of seconds that an agent waits for a hook, in addition to the deadline and the wait in the guard's
+settings."""
 
 PERSON_SECONDS = 24 * 60 * 60
-"""The maximum number of seconds that a hook waits for a person on another surface. The agent's own dialog stays usable,
-except for most subagents, whose questions wait far less (``guard.report.SUBAGENT_SECONDS``)."""
+"""The maximum number of seconds that a hook waits for a person on another surface. Meanwhile, the agent's own dialog
+usually stays usable. A hook whose dialog appears only after it has ended waits far less
+(``guard.report.HIDDEN_SECONDS``)."""
 
 Scope: TypeAlias = Literal["user", "project", "managed"]
 Keys: TypeAlias = tuple[str | int, ...]
@@ -56,7 +57,8 @@ class AskMode(NamedTuple):
 
 class AgentHooks(NamedTuple):
     """The hooks of one agent. ``home``: the environment variable that names its directory, and the default directory.
-    ``events``: event → matcher, or None for a hook without one; the first event is the one before an edit."""
+    ``events``: event → matcher, or None for a hook without one; the first event precedes a tool call, such as an
+    edit."""
 
     name: str
     home: tuple[str, str]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import signal
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, cast
@@ -344,3 +345,23 @@ def _not_started(name: str, directory: str, error: OSError) -> AgentUnusable:
     if not os.path.isdir(directory):
         return AgentUnusable("INVALID_PATH", "The project's directory no longer exists.")
     return shortage(error) or AgentUnusable("EXECUTION_FAILED", f"{name} can't be started: {error.strerror}.")
+
+
+async def program(name: str, path: str, environment: Mapping[str, str], install: str = "") -> str:
+    """The absolute path of an agent's program. ``path``: its name or path. ``install``: what to install if it is
+    missing, for an agent whose program ``--agent-path`` can set.
+
+    Raises ``AgentUnusable`` (AGENT_NOT_FOUND).
+    """
+    found = await asyncio.to_thread(_found, path, environment.get("PATH"))
+    if found is None:
+        where = f"at {path}" if os.sep in path else f"as `{path}` on PATH"
+        text = f"The `{name}` agent can't run: its program was not found {where} on the server's machine."
+        remedy = f"Install {install} there, or start the server with --agent-path {name}=PATH."
+        raise AgentUnusable("AGENT_NOT_FOUND", f"{text} {remedy if install else 'Install it there.'}")
+    return found
+
+
+def _found(path: str, places: str | None) -> str | None:
+    found = shutil.which(path, path=places)
+    return None if found is None else os.path.abspath(found)

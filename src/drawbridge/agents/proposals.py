@@ -35,7 +35,8 @@ _PATHS: Final = {"Edit": "file_path", "MultiEdit": "file_path", "Write": "file_p
 
 
 class _Unforeseeable(Exception):
-    """The result of a call can't be predicted: the call does not fit the file, or one of them is not valid."""
+    """The result of a call can't be predicted, for example because the call does not fit the file, or because one of
+    them is not valid."""
 
 
 def proposal(tool: str, given: Mapping[str, Any], read: Reader) -> Proposal | None:
@@ -61,10 +62,11 @@ def changed_text(tool: str, given: Mapping[str, Any], old_text: str) -> str | No
 
 
 def with_text(tool: str, given: Mapping[str, Any], old_text: str, text: str) -> dict[str, Any] | None:
-    """The input with which ``tool`` changes ``old_text`` to exactly ``text``; None if the tool can't do that.
+    """The input with which ``tool`` changes ``old_text`` to ``text``; None if the tool can't do that.
 
     For an edit, the old and new strings contain the whole file, so the call fails if the file has changed: either
-    ``text`` is written, or nothing is.
+    ``text`` is written, or nothing is. An edit keeps the byte order mark and the prevailing line ending of
+    ``old_text``, even if ``text`` has others.
     """
     old, new = (each.removeprefix("\ufeff").replace("\r\n", "\n") for each in (old_text, text))
     match tool:

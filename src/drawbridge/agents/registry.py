@@ -18,6 +18,7 @@ from drawbridge.agents import catalog
 from drawbridge.agents.acp.driver import Acp
 from drawbridge.agents.base import Agent
 from drawbridge.agents.command.driver import Command
+from drawbridge.agents.terminal import TerminalAgent
 
 VERSION: Final = re.compile(r"\d{1,6}\.\d{1,6}\.\d{1,6}([-+.][0-9A-Za-z.+-]{1,40})?")
 
@@ -52,14 +53,20 @@ def built_in(name: str, path: str | None) -> Agent:
     return agent
 
 
+def terminal_agents() -> dict[str, TerminalAgent]:
+    """Name → agent, for the agents whose hooks report their sessions in terminals."""
+    names = [row.name for row in catalog.ROWS if row.terminal]
+    return {name: importlib.import_module(f"drawbridge.agents.{name}.terminal").agent() for name in names}
+
+
 def with_image_input(known: Mapping[str, Agent]) -> list[str]:
     """The names of the agents that accept images in a prompt, as far as this is known before they are started."""
     return [name for name, agent in known.items() if agent.sees]
 
 
 def missing(named: Named) -> dict[str, str]:
-    """Agent → the name or path of its program, for agents whose program is not installed. It can be installed while the
-    server is running."""
+    """Agent → the name or path of its program, for agents whose program is not installed. The result may change
+    while the server runs, since programs can be installed at any time."""
     return {name: program for name, program in _programs(named).items() if _place(name, program) is None}
 
 
@@ -107,7 +114,8 @@ def _programs(named: Named) -> dict[str, str]:
 
 
 def _place(name: str, program: str) -> str | None:
-    """The path of an agent's program, searched for on PATH and in ``Row.places``; None if it is not installed."""
+    """The path of an agent's program, searched for on PATH and, unless ``--agent-path`` names another program, in
+    ``Row.places``; None if it is not installed."""
     row = catalog.AGENTS.get(name)
     places = row.places if row is not None and program == row.program else ()
     installed = (place for place in map(os.path.expanduser, places) if os.path.isfile(place))

@@ -50,8 +50,8 @@ class SupervisorPipe:
         return int(pid) if pid.isdigit() else None
 
     def signal(self, number: int) -> None:
-        """Sends a signal to the agent's process group, or SIGKILL to everything that the agent started. Has no effect
-        after the supervisor has ended."""
+        """Sends a signal to the agent's process group; SIGKILL is sent to the agent and everything that it started. Has
+        no effect after the supervisor has ended."""
         self._send(number)
 
     def waits(self, *, for_decision: bool) -> None:

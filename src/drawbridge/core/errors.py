@@ -4,7 +4,7 @@
 
     DrawbridgeError
     ├── CallerError          the caller has to change the request
-    │   ├── BadArgument          an argument of a tool that is missing or has the wrong type; names it
+    │   ├── BadArgument          an argument of a tool or a command, or a field of a prompt or decision; names it
     │   ├── BadSetting           a flag, environment variable or line of the settings file; names it
     │   ├── UnusableFile         a file or text that can't be used: missing, a directory, binary, not UTF-8, too large
     │   └── Refused              understood, but not allowed: an overlap with unsaved work, a tool that is disabled
@@ -45,7 +45,8 @@ class CallerError(DrawbridgeError):
 
 
 class BadArgument(CallerError):
-    """A tool's argument is missing or has the wrong type. ``name``: the name of the argument."""
+    """An argument of a tool or a command, or a field of a prompt or decision, is missing or not valid. ``name``: the
+    name of the argument or field."""
 
     code = "BAD_ARGUMENT"
 
@@ -55,7 +56,7 @@ class BadArgument(CallerError):
 
 
 class BadSetting(CallerError):
-    """A setting can't be used. All problems found are listed at once."""
+    """A setting can't be used. All problems found are listed in one message."""
 
     code = "BAD_SETTING"
 

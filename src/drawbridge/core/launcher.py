@@ -33,7 +33,7 @@ PROBE: Final = "DRAWBRIDGE_NVIM_PROBE"
 OURSELVES: Final = "Drawbridge"
 """What ``drawbridge nvim`` prints instead of starting Neovim if ``PROBE`` is set."""
 
-OLDEST: Final = (0, 7)
+OLDEST: Final = (0, 7, 2)
 PROBE_SECONDS: Final = 5.0
 CONNECT_SECONDS: Final = 1.0
 
@@ -122,7 +122,7 @@ def find_neovim(environ: Mapping[str, str] = os.environ) -> str:
             passed_over.append(f"{candidate} {said}")
         elif said < OLDEST:
             raise NoProgram(
-                f"{candidate} can't be used: it is Neovim {said[0]}.{said[1]}, and 0.7.2 or newer is required. "
+                f"{candidate} can't be used: it is Neovim {'.'.join(map(str, said))}, and 0.7.2 or newer is required. "
                 f"Install a newer version, or set {PROGRAM} to one."
             )
         else:
@@ -177,8 +177,8 @@ def _on_path(name: str, environ: Mapping[str, str]) -> Iterator[str]:
             yield found
 
 
-def _version(program: str, environ: Mapping[str, str]) -> tuple[int, int] | str:
-    """The version, such as (0, 12); or the problem with the program, worded to follow its name in a sentence."""
+def _version(program: str, environ: Mapping[str, str]) -> tuple[int, ...] | str:
+    """The version, such as (0, 12, 4); or the problem with the program, worded to follow its name in a sentence."""
     try:
         answer = subprocess.run(
             [program, "--version"],
@@ -193,10 +193,10 @@ def _version(program: str, environ: Mapping[str, str]) -> tuple[int, int] | str:
         return f"did not print its version within {PROBE_SECONDS:g} seconds"
     except (OSError, ValueError) as error:
         return f"can't be run: {_why(error)}"
-    said = re.match(rb"NVIM v(\d+)\.(\d+)", answer)
+    said = re.match(rb"NVIM v(\d+)\.(\d+)\.(\d+)", answer)
     if said is None:
         return "starts Drawbridge" if answer.startswith(OURSELVES.encode()) else "is not Neovim"
-    return int(said[1]), int(said[2])
+    return tuple(map(int, said.groups()))
 
 
 def _why(error: Exception) -> str:

@@ -1,5 +1,5 @@
-"""What a bridge without an editor uses in its place: a directory, and a terminal in which the user reads proposals and
-decides on them.
+"""What a bridge uses in place of an editor: a directory, and a terminal in which the user reads proposals and decides
+on them.
 
 Proposals are drawn as diffs, one after another. The user answers each with y, n or e; "e" opens the proposed text in
 the user's own $VISUAL or $EDITOR, and the question is asked again for the edited text. A proposal that is longer than
@@ -291,8 +291,9 @@ class Folder:
         return msgspec.structs.replace(proposal, new_text=changed, hunks=found)
 
     async def _draw_page(self, proposal: Proposal, start: Place = START) -> Page:
-        """Draws what fits on the terminal, and waits until it can be answered. If the input is not a terminal, a script
-        answers, which needs no time to read: everything is drawn at once. Raises ``_Withdrawn``."""
+        """Draws what fits on the terminal, and waits until the page can be answered. If the input is not a terminal, a
+        script answers, which needs no time to read: the whole rest of the proposal is drawn, without waiting. Raises
+        ``_Withdrawn``."""
         if not self._lines.echoes:
             return await self._draw(proposal, start)
         page = await self._draw(proposal, start, self._canvas.page_lines() if self._canvas.is_terminal else None)

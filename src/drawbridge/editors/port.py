@@ -101,7 +101,8 @@ class OpenRequest(Struct, frozen=True):
     """A request to show a file. With ``focus`` the user sees it; otherwise it is only loaded, and no window changes.
 
     The selection goes from the first match of ``start_text`` to the next match of ``end_text`` after it, or is only the
-    first match if there is no such ``end_text``; ``to_end_of_line`` extends it to the end of its last line.
+    first match if ``end_text`` is None, is empty or does not follow; ``to_end_of_line`` extends the selection to the
+    end of its last line.
     """
 
     path: str
@@ -374,8 +375,8 @@ class Editor(Protocol):
     async def tabs(self) -> Sequence[Tab]: ...
 
     async def diagnostics(self, path: str | None) -> Sequence[FileDiagnostics]:
-        """The diagnostics of one file (one entry, which may be empty) or of all files that have any. At most
-        ``DIAGNOSTICS_LIMIT`` in total."""
+        """The diagnostics of the file ``path`` (one entry, which may be empty) or, if ``path`` is None, of all files
+        that have any. At most ``DIAGNOSTICS_LIMIT`` in total."""
         ...
 
     async def status(self, path: str) -> BufferStatus | None:

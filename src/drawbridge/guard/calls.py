@@ -9,8 +9,11 @@ from drawbridge.guard import json_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any, Protocol
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any, Protocol, TypeAlias
+
+    Ancestors: TypeAlias = Iterable[tuple[int, Sequence[bytes]]]
+    """The ancestors of a process, nearest first: the PID, and the words of the command line, at least one."""
 
     class Dialect(Protocol):
         """The module ``agents/NAME/hook.py``. It describes events and tools with the constants below."""
@@ -45,10 +48,11 @@ if TYPE_CHECKING:
             """The events whose answers cannot contain context for the model."""
 
         @property
-        def session(self) -> Callable[[Mapping[bytes, bytes]], dict[str, Any] | None] | None:
-            """A function that returns, from the environment, what is reported to an agent server about the calling
-            process ("pid", "background", "config"); it returns None if nothing is reported about that process. None if
-            nothing is ever reported for this agent."""
+        def session(self) -> Callable[[Mapping[bytes, bytes], Ancestors], dict[str, Any] | None] | None:
+            """A function that returns, from the environment and the ancestors of the hook's process, what is reported
+            to an agent server about the agent's process: "background", "config", and "pid" unless it is the hook's
+            parent. It returns None if nothing is reported about that process. None if nothing is ever reported for
+            this agent."""
 
         def paths(self, value: str) -> list[str]:
             """The files that an edit or a read touches, from the value in the tool's input; empty if it names none."""
@@ -56,7 +60,17 @@ if TYPE_CHECKING:
         def deny(self, event: str, reason: str) -> dict[str, Any]: ...
 
         def ask(self, event: str, reason: str) -> dict[str, Any]:
-            """The answer that makes the agent ask in its own dialog; a denial if the agent can't ask."""
+            """The answer that makes the agent ask in its own dialog; a denial if a hook can't make it ask."""
+
+        @property
+        def continue_with(self) -> Callable[[str, str], dict[str, Any]] | None:
+            """A function that returns, for an event and a text, the answer with which an agent that has stopped
+            continues with the text. None if the agent can't."""
+
+        @property
+        def hides_dialog(self) -> Callable[[Mapping[str, Any]], bool] | None:
+            """A function that returns, for a question's payload, whether the agent's own dialog about it appears only
+            after the hook has ended. None if the agent's hooks report no questions."""
 
 
 # The kinds of events for which a hook is called.
@@ -217,12 +231,12 @@ def deny(call: "Call", reason: str) -> bytes:
 
 
 def ask(call: "Call", reason: str) -> bytes:
-    """The answer that makes the agent ask the user in its own dialog; a denial if it has no dialog."""
+    """The answer that makes the agent ask the user in its own dialog; a denial if a hook can't make it ask."""
     return _bytes(call.dialect.ask(call.event_name, _without_surrogates(reason)))
 
 
 def decide(call: "Call", decision: "dict[str, Any]") -> bytes:
-    """The answer with a person's decision, in Claude Code's own format: ``{"behavior": "allow" | "deny", …}``."""
+    """The answer with a person's decision, in the agent's own format: ``{"behavior": "allow" | "deny", …}``."""
     return _bytes({"hookSpecificOutput": {"hookEventName": call.event_name, "decision": decision}})
 
 
@@ -235,7 +249,10 @@ def _without_surrogates(text: str) -> str:
 
 def add_context(call: "Call", context: str = "", watch: "list[str] | None" = None) -> bytes:
     """An answer without a decision: the text that was ``handed`` over and, if both fit, ``context`` for the model; and
-    files for the agent to ``watch`` if it can."""
+    files for the agent to ``watch`` if it can. An agent that has stopped gets only the handed text, and continues with
+    it."""
+    if call.handed and call.event == STOP and call.dialect.continue_with:
+        return _bytes(call.dialect.continue_with(call.event_name, _without_surrogates(call.handed)))
     specific: dict[str, Any] = {"hookEventName": call.event_name}
     if call.handed:
         has_room = context and len(call.handed) + len(context) < LONGEST_CONTEXT

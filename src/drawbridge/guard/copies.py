@@ -1,5 +1,5 @@
-"""The copies of text that a reload replaced, for ``drawbridge hook --restore``. A hook call loads this module only to
-remove old copies."""
+"""The copies of text that a reload or ``drawbridge hook --restore`` replaced; that command can restore them. A hook
+call loads this module only to remove old copies."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ LARGEST_SUM = 50 * 1024 * 1024
 
 
 class Copy:
-    """``file``: the path of the copy; ``path``: the path of the file whose text in an editor the copy contains;
-    ``seconds`` (since 1970): when a reload replaced that text; ``size`` in bytes.
+    """``file``: the path of the copy; ``path``: the path of the file whose previous text the copy contains; ``seconds``
+    (since 1970): when a reload or a restore replaced that text; ``size`` in bytes.
     """
 
     __slots__ = ("file", "path", "seconds", "size")

@@ -2,10 +2,10 @@
 approval requests.
 
 Nothing happens unless a server is running. An approval request waits for its decision. Before a tool that may write,
-the hook waits until the server has a checkpoint of the files, which usually exists already. While a request from the
-main agent waits, the CLI's own dialog stays usable and the first decision counts; while a subagent's request waits, the
-terminal shows no dialog, so that wait is bounded (both measured on 2.1.329). If the server ends, the request is sent
-again to the next one, with the same id. ``protocols.local_ipc`` defines the format of the lines.
+the hook waits until the server has a checkpoint of the files, which usually exists already. While a request waits, the
+agent's own dialog usually stays usable, and the first decision counts; if the dialog appears only after the hook has
+ended, the wait is bounded. If the server ends, the request is sent again to the next one, with the same id.
+``protocols.local_ipc`` defines the format of the lines.
 """
 
 import posix
@@ -34,13 +34,9 @@ LONGEST_PAUSE = 2.0
 """The first and the longest pause between attempts to find another server after a server has ended, in seconds; each
 pause is twice the one before, up to the longest."""
 
-SUBAGENT_SECONDS = 60.0
-"""The maximum number of seconds to wait for the decision on a subagent's request, since its dialog appears only after
-the hook has ended. The server ends the wait earlier; this limit is for a server that hangs or has ended."""
-
-OWN_DIALOG = ("workflow-subagent",)
-"""Types of subagents whose dialog appears while the hook waits, like the main agent's (2.1.329). The wait is not
-limited."""
+HIDDEN_SECONDS = 60.0
+"""The maximum number of seconds to wait for the decision on a request whose dialog appears only after the hook has
+ended. The server ends the wait earlier; this limit is for a server that hangs or has ended."""
 
 HANDOVER_SECONDS = 1.0
 """The maximum number of seconds to wait for the text that the server has stored for the agent. If the server hangs, the
@@ -69,6 +65,12 @@ OMITTED = ("tool_response", "session_crons")
 
 STANDARD_OUTPUT = 1
 
+NEAREST = 3
+"""The maximum number of ancestors that are looked at: a shell that runs the hook's command may be one of them."""
+
+COMMAND_BYTES = 65_536
+"""The number of bytes of an ancestor's command that are read."""
+
 
 def to_server(
     call: "calls.Call", servers: "list[str]", settings: "Settings", environ: "Mapping[bytes, bytes]"
@@ -76,7 +78,7 @@ def to_server(
     """Reports the call. Returns a person's decision in the agent's format; None if the server sends none, so that the
     guard continues. Stores text that the server hands over in ``call.handed``. Never raises.
     """
-    process = call.dialect.session(environ) if call.dialect.session and MARK not in environ else None
+    process = call.dialect.session(environ, _ancestors()) if call.dialect.session and MARK not in environ else None
     if process is None:
         return None
     try:
@@ -104,8 +106,8 @@ def _decision(
     if call.event == calls.BEFORE:
         return _await_checkpoint(connected, line)
     parent, pause = posix.getppid(), FIRST_PAUSE
-    is_hidden = call.input.get("agent_id") and call.input.get("agent_type") not in OWN_DIALOG
-    until = monotonic() + SUBAGENT_SECONDS if is_hidden else None
+    hidden = waits and call.dialect.hides_dialog is not None and call.dialect.hides_dialog(call.input)
+    until = monotonic() + HIDDEN_SECONDS if hidden else None
     answered = _exchange(connected, line, until, waits=waits)
     while answered == b"":
         if _agent_ends_within(pause) or posix.getppid() != parent or (until is not None and monotonic() > until):
@@ -213,3 +215,29 @@ def _agent_ends_within(seconds: float) -> bool:
     reader = poll()
     reader.register(STANDARD_OUTPUT, 0)
     return bool(reader.poll(int(seconds * 1000)))
+
+
+def _ancestors() -> "calls.Ancestors":
+    """The nearest ancestors of this process; none if the system has no /proc."""
+    process = posix.getppid()
+    for _ in range(NEAREST):
+        words = _about(process, "cmdline").split(b"\0")
+        parent = _about(process, "stat").rpartition(b")")[2].split()[1:2]
+        if not parent:
+            return
+        yield process, words
+        process = int(parent[0])
+
+
+def _about(process: int, name: str) -> bytes:
+    """The beginning of a file about a process; empty if it can't be read."""
+    try:
+        file = posix.open(f"/proc/{process}/{name}", posix.O_RDONLY | posix.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return posix.read(file, COMMAND_BYTES)
+    except OSError:
+        return b""
+    finally:
+        posix.close(file)

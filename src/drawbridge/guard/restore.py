@@ -1,4 +1,4 @@
-"""``drawbridge hook --restore``: lists the copies of text that reloads replaced, or restores one.
+"""``drawbridge hook --restore``: lists the copies of text that reloads and earlier restores replaced, or restores one.
 
 The user runs this; it is not a hook call.
 """

@@ -3,7 +3,7 @@
 ``$XDG_STATE_HOME/drawbridge`` (default: ``~/.local/state/drawbridge``)::
 
     guard.log            one line for each entry; guard.log.1 is the previous log (above 1 MB, a new one begins)
-    guard/copies/        text that a reload replaced (docs/internals/protocols/guard.md, refresh_buffer)
+    guard/copies/        text that a reload or a restore replaced (docs/internals/protocols/guard.md, refresh_buffer)
     guard/bases/         the content of files before an edit that will be merged
 """
 

@@ -119,8 +119,8 @@ class GeminiSessions:
     # HTTP application
 
     def admit(self, head: Head) -> Refusal | None:
-        """Everything except ``GET /health`` requires the token, even unknown paths. No body is read without the
-        token."""
+        """Everything except ``GET /health`` without a body requires the token, even unknown paths. No body is read
+        without the token."""
         bodyless = not head.all("content-length") and not head.all("transfer-encoding")
         if head.method == "GET" and head.path == "/health" and bodyless:
             return self._gate.check_place(head)

@@ -31,7 +31,7 @@ class Cursor(_Notice, frozen=True):
 
 
 class OpenFile(_Notice, frozen=True):
-    """``timestamp``: when the user last looked at the file, in milliseconds since 1970."""
+    """``timestamp``: when the user last switched to the file, in milliseconds since 1970."""
 
     path: Annotated[str, Meta(min_length=1)]
     timestamp: Annotated[int, Meta(ge=0)]
@@ -85,14 +85,14 @@ _CHECKS: Final[dict[type[Notice], msgspec.json.Decoder[Any]]] = {
 
 
 def encode(notice: Notice) -> bytes:
-    """The message as bytes. Raises ``msgspec.ValidationError`` for one that would break the CLI."""
+    """The message as bytes. Raises ``msgspec.ValidationError`` if the notice does not match the CLI's schema."""
     data = jsonrpc.notification(_METHODS[type(notice)], notice)
     _CHECKS[type(notice)].decode(data)
     return data
 
 
 def cut(text: str) -> str:
-    """The part of the selected text that is sent: whole characters only."""
+    """The beginning of the selected text: at most ``SELECTION_LIMIT`` UTF-16 code units, cut between characters."""
     text = text[:SELECTION_LIMIT]
     units = text.encode("utf-16-le", "surrogatepass")[: 2 * SELECTION_LIMIT]
     if len(units) == 2 * SELECTION_LIMIT and 0xD8 <= units[-1] < 0xDC:

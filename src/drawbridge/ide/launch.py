@@ -61,7 +61,7 @@ def _folder(settings: IdeSettings) -> str | None:
 
 
 def _check_address(address: str) -> None:
-    """Raises ``EditorGone`` if no Neovim listens on ``address``. Called before anything is announced."""
+    """Raises ``EditorGone`` if nothing accepts a connection at ``address``. Called before anything is announced."""
     host, separator, port = address.rpartition(":")
     try:
         if "/" not in address and separator and port.isdigit():

@@ -122,10 +122,11 @@ class Reviews:
     ) -> Decision:
         check_text(new_text)
         with self._opened(key, path) as review:
-            as_read = signature(path)
+            as_read = await asyncio.to_thread(signature, path)
             seen = await asyncio.to_thread(_read, path)
             async with self._turn(review):
-                now = seen if signature(path) == as_read else await asyncio.to_thread(_read, path)
+                is_same = await asyncio.to_thread(signature, path) == as_read
+                now = seen if is_same else await asyncio.to_thread(_read, path)
                 await self._propose(review, key[0], agent, title, seen, now, new_text)
                 del seen, now  # a person may take hours to decide
                 return await review.decision
@@ -353,8 +354,9 @@ class Reviews:
 
 
 async def _wait_for_write(path: str, before: tuple[int, ...] | None, expected: str | None) -> str | None:
-    """Waits for the file to change and returns its text: ``expected`` at once, any other text once it is stable. None
-    if it was not written in time.
+    """Waits for the file to change and returns its new text: immediately if its lines are those of ``expected``,
+    otherwise once the file is stable. ``expected``: the accepted text; None if no text was accepted. Returns None if no
+    text was written in time.
     """
     clock = asyncio.get_running_loop().time
     deadline, seen, seen_at = clock() + FOLLOW_SECONDS, before, 0.0
@@ -362,7 +364,7 @@ async def _wait_for_write(path: str, before: tuple[int, ...] | None, expected: s
         await asyncio.sleep(FOLLOW_STEPS[min(step, len(FOLLOW_STEPS) - 1)])
         if clock() > deadline:
             break
-        now = signature(path)
+        now = await asyncio.to_thread(signature, path)
         if now == before:
             continue
         if now != seen:
@@ -409,7 +411,7 @@ def _read_if_text(path: str) -> str | None:
 
 
 def signature(path: str) -> tuple[int, ...] | None:
-    """A value that changes with each write of a file; None if the file can't be examined."""
+    """A value that changes with each write of a file; None if the file can't be examined. Blocking."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):  # the latter: a NUL in the path

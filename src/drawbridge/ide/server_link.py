@@ -130,8 +130,8 @@ class ServerLink:
             self._send(message)
 
     async def may_decide(self, id: str, text: str | None) -> bool:
-        """Whether the editor's decision is the first one; also True if no server knows the proposal or the server does
-        not answer in time. ``text``: the accepted text; None if the proposal was rejected."""
+        """Whether the editor's decision is the first one; also True if no server knows the proposal, or if the server
+        ends or does not answer in time. ``text``: the accepted text; None if the proposal was rejected."""
         if not self.knows(id):
             return True
         first: asyncio.Future[bool] = asyncio.get_running_loop().create_future()

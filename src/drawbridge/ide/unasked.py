@@ -25,7 +25,7 @@ SETTLED_SECONDS: Final = 0.2
 """Seconds without a change after which a file is considered to be complete."""
 
 WATCH_LIMIT: Final = 20
-"""The maximum number of files that are watched at once."""
+"""The maximum number of files that are watched at the same time."""
 
 # Neovim shows only one line of a message, even in `:messages`: the first sentence fits on it.
 WHY: Final = (
@@ -68,7 +68,7 @@ class UnaskedWrites:
         began, seen, seen_at = clock(), before, clock()
         while seen != before or clock() - began < WRITE_SECONDS:
             await asyncio.sleep(LOOK_SECONDS)
-            now = signature(path)
+            now = await asyncio.to_thread(signature, path)
             if now != seen:
                 seen, seen_at = now, clock()
             elif seen != before and clock() - seen_at >= SETTLED_SECONDS:

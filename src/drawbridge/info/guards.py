@@ -59,7 +59,7 @@ class Permissions:
 
 def inspect(directory: str) -> list[Guard]:
     """One entry for each settings file that contains the guard or can't be read, and one for each agent without such a
-    file."""
+    file. Managed settings are left out."""
     return [guard for agent in AGENTS.values() for guard in of_agent(agent, directory)]
 
 
@@ -163,8 +163,8 @@ def _handlers(content: Any, agent: AgentHooks) -> Iterator[tuple[str, list[str]]
 
 
 def _tried(agent: AgentHooks, words: list[str], project: str | None) -> tuple[str, float]:
-    """The problem with the command ("" for none), and the milliseconds that it took to answer (0 if
-    it was not run or did not answer)."""
+    """The problem with the command ("" for none), and the milliseconds until the command ended (0 if it was not run or
+    did not end in time)."""
     if gone := missing(words):
         return gone, 0
     if project is not None and not _is_setups_own(agent.name, words, project):

@@ -27,8 +27,8 @@ NARROWEST: Final = 40
 ASCII: Final = {"●": "*", "✗": "x", "○": "o", "▸": ">", "·": "-", "…": "~"}
 
 STYLES: Final = {"●": "accepted", "✗": "error", "○": "dim", "▸": "path", "·": "dim", " ": "context"}
-"""The style of each mark: ``●`` works, ``✗`` is broken, ``○`` is missing, ``▸`` is the current file, ``·`` is a
-remark."""
+"""The style of each mark: ``●`` works, ``✗`` is broken, ``○`` is missing or has ended, ``▸`` is the current file,
+``·`` is a remark."""
 
 
 class Line(NamedTuple):

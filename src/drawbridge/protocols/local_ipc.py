@@ -35,8 +35,8 @@ class Hook(Struct, tag="hook", frozen=True):
     """An agent has called its hook. ``payload``: the hook's input, without parts that the server does not need.
     ``pid``: the agent's process; ``agent``: the agent's name; empty if the hook is from an earlier version.
 
-    ``question``: an id that stays the same when the question is sent again; empty if the hook does not wait for an
-    answer. Before a tool that may write, the hook waits up to 1 s for the server to close the connection. If that may
+    ``question``: an id that stays the same when the question is sent again; empty if the hook does not ask for a
+    decision. Before a tool that may write, the hook waits up to 1 s for the server to close the connection. If that may
     take longer, the server sends a ``HookAnswer`` first, and the hook then waits up to 6 s more. ``background``: the
     agent's daemon runs the session (``claude --bg``), outside the user's terminals. ``config``: the agent's directory
     for its own files, if its environment names one. ``takes``: the hook waits up to 1 s for text to pass to the agent,
@@ -56,9 +56,9 @@ class Bridge(Struct, tag="bridge", frozen=True):
     """A bridge's first line, sent again after each change. ``pids``: the processes of the connected agents, as far as
     they are known.
 
-    ``terminals``: the processes that the editor has started in terminals, and whose agents accept prompts. ``reviews``:
-    the bridge knows ``Welcome``, ``ReviewAnswer``, ``ReviewList`` and ``ReviewChanged``. ``offers``: it shows what
-    other agents propose.
+    ``terminals``: the process that was started in each of the editor's terminals in which an agent accepts prompts.
+    ``reviews``: the bridge knows ``Welcome``, ``ReviewAnswer``, ``ReviewList`` and ``ReviewChanged``. ``offers``: it
+    shows what other agents propose.
     """
 
     editor: str
@@ -207,15 +207,15 @@ ReviewLine: TypeAlias = ReviewRequest | ReviewDecision | ReviewComment | ReviewS
 
 
 class HookAnswer(Struct, frozen=True):
-    """To a hook: the decision on its question, in Claude Code's format. Null if the user decides in the terminal, if no
+    """To a hook: the decision on its question, in the agent's own format. Null if the user decides in the terminal, if no
     text waits for the agent, or if the checkpoint is not complete yet."""
 
     decision: Raw = NOTHING
 
 
 class HookContext(Struct, frozen=True):
-    """To a hook whose first line has ``takes``: the text to pass to the agent. If there is none, the hook receives a
-    ``HookAnswer``."""
+    """To a hook whose first line has ``takes``: the text to pass to the agent. If no text waits for the agent, the hook
+    receives a ``HookAnswer`` instead."""
 
     context: str
 
@@ -266,7 +266,7 @@ class Prompt(Struct, tag="prompt", frozen=True):
 
 
 class Welcome(Struct, tag="welcome", frozen=True):
-    """The answer to the first report of a bridge with ``reviews``: the server knows requests about reviews."""
+    """The answer to a bridge's first report if that has ``reviews`` set: the server supports reviews in editors."""
 
 
 class ReviewAnswer(Struct, tag="review", frozen=True, kw_only=True):

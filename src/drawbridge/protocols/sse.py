@@ -16,7 +16,7 @@ COMMENT: Final = b": keep-alive\n\n"
 
 RETRY_LATER: Final = b"retry: 3000\n\n"
 """Asks a reader to reconnect after 3 s. A bridge takes up to 2 s to restart on a busy machine; Gemini CLI (0.61.0)
-would reconnect after 1 s, and disconnects from the editor at the first failed attempt."""
+would reconnect after 1 s and, if that fails, 1.5 s later, and then gives up."""
 
 LONGEST_ID: Final = 18
 """The maximum number of digits in an id of this module."""

@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from drawbridge.agents.registry import agents, missing, programs, with_image_input
+from drawbridge.agents.registry import agents, missing, programs, terminal_agents, with_image_input
 from drawbridge.core.errors import DrawbridgeError, NoPort, NotWritable, ServerRunning
 from drawbridge.core.private_files import make_private_directory
 from drawbridge.core.tasks import BackgroundTasks
@@ -42,6 +42,7 @@ from drawbridge.server.notifications.web_push import Subscriptions
 from drawbridge.server.plan import Plan
 from drawbridge.server.protocol import messages
 from drawbridge.server.screen import address, announced, page, pages, show
+from drawbridge.server.sessions.places import Places
 from drawbridge.server.sessions.projects import MAINTENANCE_SECONDS
 from drawbridge.server.sessions.searching import INDEXING_SECONDS
 from drawbridge.server.terminal_sessions.socket import private_socket
@@ -81,8 +82,14 @@ def run(settings: ServeSettings, find_unsaved: FindUnsaved) -> int:
             certificate = own_certificate(plan.data / "tls", _served(plan, names))
         listening, running = _listen(plan.host, plan.port), asyncio.Runner(loop_factory=_fast_loop())
         with contextlib.closing(listening) as listener, running as runner:
+            places = Places(plan.roots, plan.data)
             notifier = Notifier(
-                Subscriptions(plan.data), Devices(plan.data), plan.webhook, plan.public_hosts, socket.gethostname()
+                Subscriptions(plan.data),
+                Devices(plan.data),
+                places.leads_to,
+                plan.webhook,
+                plan.public_hosts,
+                socket.gethostname(),
             )
             access = Access(
                 token,
@@ -97,11 +104,12 @@ def run(settings: ServeSettings, find_unsaved: FindUnsaved) -> int:
                 notified=notifier.identify,
             )
             entrance = Entrance(access, plan.client_limits, Audit(plan.data))
-            return runner.run(_serve(plan, listener, entrance, notifier, names, certificate, find_unsaved))
+            return runner.run(_serve(plan, places, listener, entrance, notifier, names, certificate, find_unsaved))
 
 
 async def _serve(
     plan: Plan,
+    places: Places,
     listener: socket.socket,
     entrance: Entrance,
     notifier: Notifier,
@@ -116,13 +124,14 @@ async def _serve(
     writers, host = Writers(), socket.gethostname()
     core = Core(
         plan.data,
-        plan.roots,
+        places,
         known,
         blobs,
         plan.limits,
         plan.fsync,
         plan.ceilings,
         plan.retention,
+        terminal_agents=terminal_agents(),
         privacy=plan.privacy,
         broadcast=writers.broadcast,
         notices=notifier.published,

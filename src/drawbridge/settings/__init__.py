@@ -101,7 +101,8 @@ def _setting(name: str, annotation: Any, default: Any) -> Setting:
 def add_flags(parser: argparse.ArgumentParser, table: tuple[Setting, ...]) -> None:
     """Adds the flags of ``table``; a flag that is not given is not in the parsed namespace.
 
-    Values stay text: ``load`` checks them together with the file and the environment, to report all problems at once.
+    Values stay text, except for switches: ``load`` checks them together with the file and the environment, to report
+    all problems together.
     """
     group: argparse._ActionsContainer = parser
     for setting in table:
@@ -126,7 +127,7 @@ def load(
     environ: Mapping[str, str] = os.environ,
     check: Callable[[Settings], list[str]] | None = None,
 ) -> Settings:
-    """The settings of ``command``, from all sources. Raises ``BadSetting``, which lists all problems at once.
+    """The settings of ``command``, from all sources. Raises ``BadSetting``, which lists all problems.
 
     ``flags["config"]`` names the file, if the command has such a flag. ``check`` returns the problems that only the
     command itself can find; it gets the default in place of each invalid value.

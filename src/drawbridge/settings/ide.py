@@ -37,12 +37,14 @@ class IdeSettings(NamedTuple):
         tuple[str, ...],
         Spec("another host name that agents use for this machine, such as host.docker.internal", metavar="NAME"),
     ] = ()
-    single_client: Annotated[bool, Spec("serve one agent at a time; a new connection closes the previous one")] = False
+    single_client: Annotated[
+        bool, Spec("serve one Claude Code at a time; a new one closes the connection of the previous one")
+    ] = False
     mention: Annotated[Mention, Spec("which agents receive what you send: the most recently active one, or all")] = (
         "recent"
     )
     reject: Annotated[
-        Reject, Spec("how to reject a bad token: HTTP 401 before the upgrade, or WebSocket close code 1008")
+        Reject, Spec("how to reject Claude Code with a wrong token: HTTP 401, or WebSocket close code 1008")
     ] = "upgrade"
     context: Annotated[
         bool, Spec("do not send agents your selection, open files or diagnostics automatically", flag="--no-context")

@@ -45,7 +45,8 @@ def install(folder: Path, parts: Iterable[str], place: Path, inside: str, prepar
     """Copies ``parts`` of ``folder`` to ``place/inside``. ``prepare`` receives a temporary folder, which is then moved
     to ``place``.
 
-    Raises ``NotPrivate`` if the copy can't be written, and whatever ``prepare`` raises.
+    Raises ``NotPrivate`` if the copy can't be written or ``prepare`` raises OSError, and any other error that
+    ``prepare`` raises.
     """
     make_private_directory(str(place.parent))
     beside = place.with_name(f"{place.name}.{os.getpid()}.tmp")

@@ -102,8 +102,8 @@ print("{{}}")
 sys.exit()
 """
 """What a stub runs if its copy of the guard is damaged: it writes one line to stderr and to the log instead of a
-traceback and, if the guard fails closed, denies the tool call. The stub contains it as a string, because the stub is
-compiled at each call."""
+traceback and, if the guard fails closed, denies the tool call. The stub contains it as a string, so that it is not
+compiled with the stub at each call."""
 
 
 def directory() -> Path:

@@ -1,9 +1,9 @@
 """Records what setup has added to each settings file, to Neovim's package directory and as a service, so that
 ``--remove`` removes exactly that.
 
-The records are in one JSON file in Drawbridge's data directory, with an object for each of these paths. If the JSON
-file is missing or damaged, ``--remove`` still finds every Drawbridge hook; it then also removes lists and objects that
-are empty afterwards.
+The records are in one JSON file in Drawbridge's data directory, which maps the path of each settings file, package
+directory and service file to its record. If the JSON file is missing or damaged, ``--remove`` still finds every
+Drawbridge hook; it then also removes lists and objects that are empty afterwards.
 """
 
 from __future__ import annotations

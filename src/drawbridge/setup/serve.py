@@ -329,8 +329,8 @@ def succeeds(*command: str) -> bool:
 
 
 def _run(command: tuple[str, ...]) -> None:
-    """Runs a command. Raises ``ProgramFailed`` with the last line of its output, or with the reason if the command
-    can't be run or takes too long."""
+    """Runs a command. Raises ``ProgramFailed``: with the last line of the error output (or of the output, if the error
+    output is empty) if the command fails, or with the reason if it can't be run or takes too long."""
     try:
         ended = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS, stdin=subprocess.DEVNULL

@@ -177,8 +177,8 @@ def _until(marks: bytearray, mark: int, start: int) -> int:
     return (at if at >= 0 else len(marks)) - start
 
 
-# The maximum number of lines by which a hunk is moved in each direction, and the maximum indentation that is
-# considered.
+# The maximum number of lines by which a hunk is moved in each direction, and the maximum indentation, in columns, that
+# is considered.
 _SLIDE_LIMIT = 100
 _INDENT_LIMIT = 200
 

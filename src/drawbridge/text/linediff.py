@@ -31,7 +31,8 @@ IN_STEP = 4
 STEPS_LIMIT = 400_000
 LOOKS_LIMIT = 8
 PATH_LIMIT = 128
-"""The longest edit path that is followed before another search for lines that have become unique in the rest."""
+"""The maximum number of edits on a path that is followed before another search for lines that have become unique in
+the rest."""
 
 Gap: TypeAlias = tuple[int, int, int, int]
 """The start and end on the left, then the start and end on the right."""

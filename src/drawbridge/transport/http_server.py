@@ -16,7 +16,7 @@ from typing import Final, cast
 
 from msgspec import structs
 
-from drawbridge.core.addresses import place
+from drawbridge.core.addresses import place, unmapped
 from drawbridge.protocols.gate import Head, Refusal
 from drawbridge.protocols.http import Body, Closed, Event, Fields, HttpConnection, HungUp, Message, RequestHead
 from drawbridge.transport.http_app import Exchange as Exchange
@@ -207,7 +207,7 @@ class _Connection(asyncio.Protocol):
         # uvloop's transports behave the same way but are not subclasses.
         self._transport = transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
-        self.address = peer[0] if isinstance(peer, tuple) else ""
+        self.address = unmapped(peer[0]) if isinstance(peer, tuple) else ""
         self.place = place(self.address)
         self._made_at = asyncio.get_running_loop().time()  # over TLS, the handshake is complete by now
         if not self._server.make_room():

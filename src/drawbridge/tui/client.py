@@ -94,10 +94,10 @@ class Client:
         return self.projects.all.get(self.conversation.id) if self.conversation is not None else None
 
     async def begin(self) -> None:
-        """Sends the first requests on a connection: reports this client's name, requests the list of projects, and
-        joins the shown project.
+        """Sends the first requests on a connection: reports this client's name, subscribes to projects and approval
+        requests, requests the list of projects, and joins the shown project, if any.
 
-        Raises ``RequestError``, for example if the connection breaks; ``begin`` is called again on the next one.
+        Raises ``RequestError``, for example if the connection breaks; ``begin`` is called again on the next connection.
         """
         ask = self.connection.ask
         hello = (await ask("hello", {"client": self.connection.name}))["data"]

@@ -16,7 +16,8 @@ from rich.syntax import SyntaxTheme, TokenType
 from textual.theme import Theme
 
 ANSWER_SECONDS: Final = 0.2
-"""Seconds that a terminal has to report its background. Every terminal answers the second query, usually at once."""
+"""Seconds that a terminal has to report its background. Every terminal answers the second query, usually
+immediately."""
 
 ASK: Final = b"\x1b]11;?\x1b\\\x1b[c"
 """Asks for the background color, then for the kind of terminal, which every terminal answers."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import ssl
 import uuid
 from collections.abc import Callable
@@ -281,7 +282,7 @@ def _no_server(address: ServerAddress, error: Exception) -> str:
 
 
 def _why(error: Exception) -> str:
-    """The reason in a few words, without addresses and numbers that do not help the user."""
+    """The reason in a few words, without addresses and error numbers."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message if hasattr(error, "verify_message") else str(error.args[0])
     if isinstance(error, TimeoutError):
@@ -289,7 +290,10 @@ def _why(error: Exception) -> str:
     if isinstance(error, ConnectionRefusedError):
         return "nothing listens there"
     if isinstance(error, OSError):
-        return (error.strerror or str(error)).lower()
+        if error.errno is None:  # asyncio has tried several addresses, and lists all of them in its text
+            return "none of its addresses can be reached"
+        # asyncio's own text for an address that can't be reached contains the address.
+        return (os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)).lower()
     return str(error)
 
 

@@ -439,7 +439,7 @@ def _part_text(part: Any) -> str:
 
 
 def record_of(message: Json) -> Record | None:
-    """A message from the server as a record of the history; None for any other message."""
+    """The record of the history that a message from the server contains; None if the message is not in the history."""
     seq, data = message.get("seq"), message["data"]
     if seq is None:
         return None

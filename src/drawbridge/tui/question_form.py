@@ -176,12 +176,12 @@ class QuestionForm(VerticalScroll):
         self._groups[self._step].choose(number)
 
     def answers(self) -> list[tuple[str, str]]:
-        """Each question with the chosen text, which is empty if nothing was chosen."""
+        """Each question with its answer, which is empty if nothing was chosen or typed."""
         return [(group.question, group.chosen()) for group in self._groups]
 
 
 class _Rows:
-    """The lines of a widget that have been on the screen since the widget got this ``size``."""
+    """The lines of a widget that count as seen, as long as the widget has this ``size``."""
 
     def __init__(self, size: Size, seen: set[int]) -> None:
         self.size = size
@@ -245,8 +245,8 @@ class _Check(Checkbox, _Option):
 class _Radios(RadioSet):
     def _scroll_to_selected(self) -> None:
         """Scrolls the form to the selected option: RadioSet would scroll only within itself, and it is as tall as its
-        options. Without the focus, this does nothing: Textual has selected the first option, but the user still reads
-        the question from its top."""
+        options. Scrolls only while the options have the focus: before that, Textual has selected the first option, but
+        the user still reads the question from its top."""
         if self._selected is not None and self.has_focus:
             button = self.children[self._selected]
             assert isinstance(button, _Radio)

@@ -69,8 +69,8 @@ class Questions(Vertical):
         self.set_timer(0.05, self._take_focus)
 
     def _take_focus(self) -> None:
-        """Takes the focus from the prompt box or the history, unless the user is typing: then the next key is meant for
-        the prompt box."""
+        """Takes the focus from an empty prompt box or from the history, once no key has been pressed for
+        ``STILL_SECONDS``: until then, the next key may be meant for the prompt box."""
         card, focused = self.card, self.screen.focused
         if (
             card is None

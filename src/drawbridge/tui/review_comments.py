@@ -80,8 +80,8 @@ def whole(hunk: Hunk) -> Place | None:
 
 
 class Choice(NamedTuple):
-    """The lines that the user has chosen, between ``anchor`` and ``end`` in either order. ``is_whole``: whether no key
-    has changed the initial choice yet."""
+    """The lines that the user has chosen: from ``anchor`` to ``end``, both included, in either order. ``is_whole``:
+    whether no key has changed the initial choice yet."""
 
     key: str
     side: Side
@@ -115,7 +115,8 @@ def stepped(choice: Choice, shown: Sequence[Row], by: int) -> Choice:
 
 
 def stretched(choice: Choice, shown: Iterable[Row], by: int) -> Choice:
-    """The choice with its moving end one line further down (1) or up (-1). A choice stays on its side."""
+    """The choice with its moving end one line further down (1) or up (-1) on the same side. If no such line is shown,
+    the choice is unchanged."""
     end = choice.end + by
     there = any(row.side == choice.side and row.number == end for row in shown)
     return Choice(choice.key, choice.side, choice.anchor, end) if there else choice

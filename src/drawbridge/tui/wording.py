@@ -231,7 +231,7 @@ def settled_words(answer: Mapping[str, Any], request: Mapping[str, Any], *, is_m
 
 
 def _answers(answer: Mapping[str, Any], request: Mapping[str, Any]) -> str | None:
-    """The answers to the agent's own questions; None if they are not known."""
+    """The answers to the agent's own questions; None if the request contains none, or if the answers are not known."""
     given = answer.get("updated_input") if request.get("tool_name") == QUESTIONS else None
     answers = given.get("answers") if isinstance(given, Mapping) else None
     return "; ".join(map(str, answers.values())) if isinstance(answers, Mapping) else None

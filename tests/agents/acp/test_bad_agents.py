@@ -15,7 +15,7 @@ from tests.agents.rig import eventually, session
 from .peers import bad, words
 
 
-async def test_junk_is_passed_over(project: Path) -> None:
+async def test_lines_that_are_not_messages_are_ignored(project: Path) -> None:
     async with session(bad("junk"), project) as warm:
         assert (await warm.turn("Go")).ok
         assert words(warm.heard) == ["Still here"]
@@ -27,7 +27,8 @@ async def test_unsupported_requests_are_refused(project: Path) -> None:
         assert words(warm.heard) == [str([-32601] * 4)]
 
 
-async def test_questions_of_one_id_are_answered_each_on_its_own_and_a_turn_ends_once(project: Path) -> None:
+async def test_requests_that_share_an_id_are_answered_separately(project: Path) -> None:
+    """The agent also reports the end of its turn three times, but the turn ends only once."""
     async with session(bad("same_ids"), project) as warm:
         warm.process.prompt("Go")
         asked = [await warm.asked() for _ in range(3)]
@@ -53,13 +54,13 @@ async def test_an_unanswered_question_is_withdrawn_when_the_turn_ends(project: P
         assert [gone.reason for gone in warm.heard.all(QuestionCancelled)] == ["the agent continued without an answer"]
 
 
-async def test_a_line_of_20_mb_is_passed_on(project: Path) -> None:
+async def test_a_20_mb_line_is_reported_in_full(project: Path) -> None:
     async with session(bad("large_line"), project) as warm:
         assert (await warm.turn("Go")).ok
         assert [len(text) for text in words(warm.heard)] == [20 * 1024 * 1024]
 
 
-async def test_a_line_without_an_end_ends_the_agent(project: Path) -> None:
+async def test_an_agent_that_sends_an_endless_line_is_ended(project: Path) -> None:
     async with session(bad("long_line"), project) as warm:
         done = await warm.turn("Go")
         assert (done.ok, done.code) == (False, "EXECUTION_FAILED")
@@ -76,7 +77,7 @@ async def test_an_agent_that_never_answers_can_be_killed(project: Path, what: st
         assert [ended.interrupted for ended in warm.heard.all(TurnEnded)] == [True]
 
 
-async def test_the_last_output_of_an_agent_is_in_the_error(project: Path) -> None:
+async def test_the_error_includes_the_agents_last_output(project: Path) -> None:
     async with session(bad("exit_at_once"), project) as warm:
         done = await warm.turn("Go")
         assert (done.ok, done.code) == (False, "EXECUTION_FAILED")

@@ -83,7 +83,7 @@ def test_the_agents_own_mode_is_shown(as_option: bool) -> None:
 
 
 @pytest.mark.parametrize("as_option", [False, True])
-def test_a_mode_of_its_own_can_be_chosen(as_option: bool) -> None:
+def test_a_mode_that_only_the_agent_has_can_be_chosen(as_option: bool) -> None:
     stream = Stream(*CODEX, options=Options(permission_mode="workspace-write"), as_option=as_option)
     assert (stream.chosen, stream.known) == (["workspace-write"], ["workspace-write"])
     stream.sets("plan")
@@ -101,7 +101,7 @@ def test_an_agent_does_not_begin_in_a_mode_that_asks_nothing() -> None:
     stream = Stream("YOLO mode", "careful")
     assert (stream.chosen, stream.known) == (["careful"], ["careful"])
     refused = Stream("yolo")
-    assert "which the owner of this server does not allow" in refused.fault
+    assert "has only modes that never ask, such as yolo, and none was chosen" in refused.fault
     assert Stream("yolo", options=Options(dangerously_skip_permissions=True)).known == ["bypassPermissions"]
 
 

@@ -44,7 +44,7 @@ async def test_a_message_in_pieces_is_kept_once_and_whole(project: Path) -> None
         assert words(warm.heard, durable=False) == ["Hello", " there", "."]
 
 
-async def test_pieces_are_sent_only_if_they_are_wanted(project: Path) -> None:
+async def test_pieces_are_sent_only_if_they_are_requested(project: Path) -> None:
     async with session(official(), project) as warm:
         assert await told(warm, "say Hello| there|.") == ["Hello there."]
         assert words(warm.heard, durable=False) == []
@@ -123,7 +123,7 @@ async def test_a_new_file_is_proposed_as_one(project: Path) -> None:
         assert (await warm.asked()).proposal == Proposal(f"{project}/new.txt", "", "text")
 
 
-async def test_an_interrupted_turn_ends_as_that_and_the_next_one_works(project: Path) -> None:
+async def test_an_interrupted_turn_is_reported_and_the_next_one_works(project: Path) -> None:
     async with session(official(), project) as warm:
         await told(warm, "say Hello")
         warm.process.prompt("wait")
@@ -148,7 +148,7 @@ async def test_an_interrupt_cancels_the_open_question(project: Path, waits: list
 
 
 @pytest.mark.thorough
-async def test_an_interrupt_before_the_prompt_has_left_ends_it_too(project: Path) -> None:
+async def test_an_interrupt_before_the_prompt_is_sent_ends_the_turn(project: Path) -> None:
     async with session(official(), project) as warm:
         warm.process.prompt("say Hello")
         warm.process.interrupt()
@@ -157,7 +157,7 @@ async def test_an_interrupt_before_the_prompt_has_left_ends_it_too(project: Path
 
 
 @pytest.mark.parametrize(
-    "flags", [(), pytest.param(("--resumes",), marks=pytest.mark.thorough)], ids=["told-again", "resumed"]
+    "flags", [(), pytest.param(("--resumes",), marks=pytest.mark.thorough)], ids=["replayed", "resumed"]
 )
 async def test_a_conversation_continues_in_a_new_process(project: Path, flags: tuple[str, ...]) -> None:
     async with session(official(), project) as first:
@@ -221,7 +221,7 @@ async def test_a_turn_costs_the_difference_between_totals(project: Path) -> None
         assert (await warm.turn("say Hello")).cost_usd is None
 
 
-async def test_a_turn_that_fails_says_why(project: Path) -> None:
+async def test_a_failed_turn_reports_the_reason(project: Path) -> None:
     async with session(official(), project) as warm:
         for prompt, why in (("refuse", "The official agent refused to continue."), ("fail", "It does not work today.")):
             done = await warm.turn(prompt)
@@ -268,7 +268,7 @@ async def test_a_diff_that_came_before_the_question_is_the_proposal(project: Pat
 
 
 @pytest.mark.thorough
-async def test_the_conversations_that_it_keeps_are_listed(project: Path) -> None:
+async def test_the_conversations_that_the_agent_stores_are_listed(project: Path) -> None:
     agent = official("--lists")
     assert await agent.remembered(project, 10) == []
     for words_said in ("say One", "say  Two\nlines"):

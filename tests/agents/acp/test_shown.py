@@ -49,13 +49,13 @@ def words(text: str) -> dict[str, Any]:
         ({"kind": 3, "title": ["x"], "rawInput": "x", "locations": 7, "content": ["x"]}, "Tool", {"input": "x"}),
     ],
 )
-def test_a_call_has_the_name_of_the_tool_that_does_the_same(
+def test_tool_calls_are_shown_as_the_equivalent_claude_tool(
     fields: dict[str, Any], name: str, given: dict[str, Any]
 ) -> None:
     assert name_and_input(fields) == (name, given)
 
 
-def test_a_call_is_shown_at_once_and_completed_by_what_follows() -> None:
+def test_a_call_is_shown_immediately_and_updated_later() -> None:
     shown, fields = Shown(), {"kind": "execute", "title": "Terminal", "status": "pending"}
     first = shown.add("s1", "1", fields)
     assert shown.add("s1", "1", fields | {"status": "in_progress", "content": [words("a")]}) == []
@@ -70,7 +70,7 @@ def test_a_call_is_shown_at_once_and_completed_by_what_follows() -> None:
     ]
 
 
-def test_a_call_that_is_reported_only_at_its_end_is_shown_with_its_result() -> None:
+def test_a_call_first_reported_at_its_end_shows_its_result() -> None:
     fields = {"kind": "edit", "title": "poem.txt", "status": "completed", "content": [DIFF]}
     called, result = shown = Shown().add("s1", "1", fields)
     assert [block["type"] for block in blocks(shown)] == ["tool_use", "tool_result"]
@@ -87,7 +87,7 @@ def test_only_the_latest_open_calls_are_remembered(monkeypatch: pytest.MonkeyPat
     assert [len(shown.add("s1", id, {"title": "Look"})) for id in ("1", "2", "3", "3", "2", "1")] == [1, 1, 1, 0, 0, 1]
 
 
-def test_the_changes_to_several_files_are_in_the_text_of_the_result() -> None:
+def test_the_result_text_shows_the_changes_to_each_file() -> None:
     other = DIFF | {"path": "/p/new.txt", "oldText": None}
     [_, result] = blocks(Shown().add("s1", "1", {"kind": "edit", "status": "completed", "content": [DIFF, other]}))
     assert [block["text"] for block in result["content"]] == [
@@ -104,7 +104,7 @@ def test_a_failed_call_shows_no_change() -> None:
     assert (block["is_error"], block["content"][0]["text"]) == (True, "no such file")
 
 
-def test_images_and_links_of_a_result_are_shown() -> None:
+def test_images_and_links_in_a_result_are_shown() -> None:
     parts = [
         {"type": "content", "content": {"type": "image", "mimeType": "image/png", "data": "aGk="}},
         {"type": "content", "content": {"type": "resource_link", "uri": "file:///p/a"}},
@@ -130,7 +130,7 @@ def test_images_and_links_of_a_result_are_shown() -> None:
         ({"type": "resource", "resource": {"uri": "file:///p/a", "text": "a"}}, {"type": "text", "text": "a"}),
     ],
 )
-def test_images_and_links_of_an_answer_are_shown(content: dict[str, Any], block: dict[str, Any]) -> None:
+def test_images_and_links_in_an_answer_are_shown(content: dict[str, Any], block: dict[str, Any]) -> None:
     given = Raw(json.dumps(content).encode())
     line = other_content("s1", Update(sessionUpdate="agent_message_chunk", content=given))
     assert line is not None

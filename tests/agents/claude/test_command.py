@@ -40,11 +40,11 @@ def test_it_streams_json_and_asks_over_stdio() -> None:
     ]
 
 
-def test_a_conversation_goes_on_by_its_id() -> None:
+def test_a_conversation_is_resumed_by_its_id() -> None:
     assert arguments(Launch("/project", ID, resume=True))[4:] == [f"--resume={ID}", DEFAULT]
 
 
-def test_a_fork_gets_the_id_that_it_is_to_have() -> None:
+def test_a_fork_gets_the_given_id() -> None:
     launch = Launch("/project", ID, fork_from=OTHER_ID)
     assert arguments(launch)[4:] == [f"--resume={OTHER_ID}", "--fork-session", f"--session-id={ID}", DEFAULT]
 
@@ -133,7 +133,7 @@ def test_an_invalid_option_is_named_and_starts_nothing(name: str, bad: Any) -> N
 
 @pytest.mark.parametrize("bad", ["", "sess_abc", "-c", ID + "\n", ID + " --model=x"])
 @pytest.mark.parametrize("field", ["session_id", "fork_from"])
-def test_only_an_id_is_an_id(field: str, bad: str) -> None:
+def test_only_a_uuid_is_accepted_as_an_id(field: str, bad: str) -> None:
     with pytest.raises(AgentUnusable, match=rf"^{field}: it is not a UUID"):
         arguments(Launch("/project", **{"session_id": ID, field: bad}))  # type: ignore[arg-type]
 

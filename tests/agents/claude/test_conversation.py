@@ -36,7 +36,7 @@ ID = "08445e35-194e-42db-84a7-b7a55484f1b6"
 # Lines.
 
 
-def test_a_line_is_passed_on_as_it_came() -> None:
+def test_a_line_is_forwarded_unchanged() -> None:
     line = b'{"z":1.0, "type":"assistant","a":"\\u00e4 \xc3\xa4 \\ud83d\\ude00","big":123456789012345678901234567890,"e":1e999}'
     assert Stream().raw(line) == [AgentLine(line)]
 
@@ -62,7 +62,7 @@ def test_transient_messages_stay_out_of_the_history(message: dict[str, Any], dur
 
 
 @pytest.mark.parametrize("kind", ["control_response", "control_cancel_request", "control_tickle", "keep_alive"])
-def test_control_messages_are_not_passed_on(kind: str) -> None:
+def test_control_messages_are_not_forwarded(kind: str) -> None:
     assert Stream().say(type=kind, request_id="r1", response={"request_id": "r1", "subtype": "success"}) == []
 
 
@@ -76,13 +76,13 @@ def test_control_messages_are_not_passed_on(kind: str) -> None:
         (b'{"type": "a", "n": NaN, "m": -Infinity}', {"type": "a", "n": None, "m": None}),
     ],
 )
-def test_a_line_that_strict_readers_refuse_is_mended(line: bytes, mended: dict[str, Any]) -> None:
+def test_a_line_that_strict_parsers_reject_is_repaired(line: bytes, mended: dict[str, Any]) -> None:
     (said,) = Stream().raw(line)
     assert isinstance(said, AgentLine)
     assert msgspec.json.decode(said.raw) == mended
 
 
-def test_a_line_has_no_line_break_whatever_it_came_with() -> None:
+def test_carriage_returns_are_removed_from_a_line() -> None:
     (said,) = Stream().raw(b' \t{"type":\r"a"} \r')
     assert said == AgentLine(b'{"type": "a"}')
 
@@ -147,7 +147,7 @@ STREAMS = some.lists(some.binary() | MESSAGES | QUESTIONS, max_size=12)
 
 
 @given(STREAMS, some.booleans())
-def test_no_bytes_break_it(lines: list[bytes], resumed: bool) -> None:
+def test_any_input_ends_the_turn_exactly_once(lines: list[bytes], resumed: bool) -> None:
     play(lines, resumed)
 
 
@@ -155,7 +155,7 @@ def test_no_bytes_break_it(lines: list[bytes], resumed: bool) -> None:
 @pytest.mark.timeout(600)
 @settings(max_examples=2_000)
 @given(STREAMS, some.booleans())
-def test_no_bytes_break_it_however_many(lines: list[bytes], resumed: bool) -> None:
+def test_any_input_ends_the_turn_exactly_once_thoroughly(lines: list[bytes], resumed: bool) -> None:
     play(lines, resumed)
 
 
@@ -183,7 +183,7 @@ def play(lines: list[bytes], resumed: bool) -> None:
 # Prompts.
 
 
-def test_a_prompt_is_one_line_whatever_it_says() -> None:
+def test_any_prompt_is_sent_as_a_single_line() -> None:
     stream = Stream()
     words = "--version\n\"quotes\" 'and' \\ \u2028 \x00 \ud800 ä 😀\r\n-p"
 
@@ -217,7 +217,7 @@ def test_images_documents_and_texts_are_sent_with_a_prompt() -> None:
     ]
 
 
-def test_a_stored_file_is_named_after_the_prompt() -> None:
+def test_the_path_of_a_stored_file_follows_the_prompt_text() -> None:
     stream = Stream()
     stored = Attachment("application/zip", bytes(48_000), "q.zip", path="/files/1/q.zip")
     stream.prompt("Look", stored, Attachment("text/plain", b"a text", "a.txt"))
@@ -226,7 +226,7 @@ def test_a_stored_file_is_named_after_the_prompt() -> None:
     assert words == {"type": "text", "text": "Look\n\nAttached file: /files/1/q.zip (48 kB)"}
 
 
-def test_unreadable_attachment_fails_before_the_turn() -> None:
+def test_an_unsupported_attachment_fails_before_the_turn() -> None:
     stream = Stream()
 
     stream.prompt("Look", Attachment("video/mp4", b"\xff\xd8\xff", "film.mp4"))
@@ -239,7 +239,7 @@ def test_unreadable_attachment_fails_before_the_turn() -> None:
     assert not stream.conversation.turn_open
 
 
-def test_one_prompt_at_a_time() -> None:
+def test_a_second_prompt_during_a_turn_raises_an_error() -> None:
     stream = Stream()
     stream.prompt()
     with pytest.raises(RuntimeError):
@@ -289,12 +289,12 @@ def test_a_turn_ends_once() -> None:
         ({"result": "\x1b[31mred\x00 " + "x" * 5000}, "EXECUTION_FAILED", "red " + "x" * 1996 + "."),
     ],
 )
-def test_a_failed_turn_says_why(result: dict[str, Any], code: str, text: str) -> None:
+def test_a_failed_turn_has_a_code_and_an_error_message(result: dict[str, Any], code: str, text: str) -> None:
     ended = Stream().ended(is_error=True, **result)
     assert (ended.ok, ended.code, ended.error, ended.interrupted) == (False, code, text, False)
 
 
-def test_a_missing_login_says_what_to_do() -> None:
+def test_a_missing_login_is_reported_with_a_remedy() -> None:
     stream = Stream()
     stream.prompt()
     stream.say(type="assistant", message={}, error="authentication_failed")
@@ -330,7 +330,7 @@ def test_an_interrupted_turn_is_marked() -> None:
     assert (ended.ok, ended.interrupted, ended.error) == (False, True, "It was interrupted.")
 
 
-def test_an_interrupt_that_came_too_late_changes_nothing() -> None:
+def test_an_interrupt_after_the_end_of_the_turn_is_ignored() -> None:
     stream = Stream()
     stream.prompt()
     stream.conversation.interrupt()
@@ -358,7 +358,7 @@ def test_an_interrupt_that_hit_the_agents_own_turn_is_repeated() -> None:
     assert [ended.interrupted for ended in stream.all(TurnEnded)] == [True]
 
 
-def test_the_agents_own_turn_does_not_end_the_users() -> None:
+def test_an_agent_initiated_turn_does_not_end_the_users_turn() -> None:
     stream = Stream()
     stream.say(type="system", subtype="init", session_id=ID)
     assert stream.conversation.busy
@@ -374,7 +374,7 @@ def test_the_agents_own_turn_does_not_end_the_users() -> None:
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_a_prompt_answered_in_the_agents_own_turn_is_done(named: bool) -> None:
+def test_a_prompt_can_be_answered_in_the_agents_own_turn(named: bool) -> None:
     stream = Stream()
     stream.prompt()
     (prompt,) = stream.told()
@@ -386,7 +386,7 @@ def test_a_prompt_answered_in_the_agents_own_turn_is_done(named: bool) -> None:
     assert [ended.ok for ended in stream.all(TurnEnded)] == [True]
 
 
-def test_it_is_busy_while_a_command_runs_in_the_background_or_a_question_is_open() -> None:
+def test_a_background_task_or_approval_request_keeps_it_busy() -> None:
     stream = Stream()
     seen = [stream.busy]
 
@@ -420,7 +420,8 @@ def test_a_new_conversation_id_is_reported() -> None:
     assert stream.all(SessionIdentified) == [SessionIdentified(ID), SessionIdentified("other")]
 
 
-def test_a_conversation_can_be_resumed_when_a_turn_of_it_has_ended() -> None:
+def test_a_conversation_can_be_resumed_after_its_first_turn() -> None:
+    """A conversation that was resumed before can be resumed again even if no turn has ended since."""
     new, resumed = Stream(), Stream(resumed=True)
     for stream in (new, resumed):
         stream.prompt()
@@ -438,7 +439,7 @@ def test_a_conversation_can_be_resumed_when_a_turn_of_it_has_ended() -> None:
 # What a turn costs.
 
 
-def test_a_turn_costs_what_the_total_grew_by() -> None:
+def test_the_cost_of_a_turn_is_the_increase_of_the_total() -> None:
     stream = Stream()
     assert stream.ended(total_cost_usd=0.25).cost_usd == 0.25
     assert stream.ended(total_cost_usd=0.75).cost_usd == 0.5
@@ -462,7 +463,7 @@ def test_an_unknown_cost_is_not_guessed() -> None:
     assert stream.ended(total_cost_usd=-1).cost_usd is None
 
 
-def test_a_turn_has_the_tokens_of_all_its_models() -> None:
+def test_the_tokens_of_all_models_are_added_up() -> None:
     stream = Stream()
     small = {"inputTokens": 100, "outputTokens": 10, "cacheReadInputTokens": 1_000, "cacheCreationInputTokens": 50}
     models = {"a": small, "b": {"inputTokens": 1, "outputTokens": 2}}
@@ -480,7 +481,7 @@ def test_invalid_token_counts_are_left_out(count: object) -> None:
     assert stream.ended(usage=count).tokens is None
 
 
-def test_a_new_conversation_in_the_same_process_begins_at_zero() -> None:
+def test_costs_start_at_zero_when_the_total_is_reset() -> None:
     stream = Stream()
     stream.ended(total_cost_usd=3.0)
     assert stream.ended(total_cost_usd=0, model_usage_since_last_result={}).cost_usd == 0
@@ -498,7 +499,7 @@ def test_the_agents_own_turn_is_added_to_the_next_cost() -> None:
 # The end of the process.
 
 
-def test_everything_open_is_closed_when_the_process_is_gone() -> None:
+def test_everything_pending_is_resolved_when_the_process_ends() -> None:
     stream = Stream()
     stream.prompt()
     stream.ask()
@@ -530,7 +531,7 @@ def test_the_end_of_an_idle_process_is_only_reported() -> None:
         (1, "\n".join("abcdefg"), b"", None, "The agent exited with code 1 before it was done: c\nd\ne\nf\ng"),
     ],
 )
-def test_the_death_of_an_agent_is_explained(code: int, stderr: str, junk: bytes, fault: str | None, error: str) -> None:
+def test_an_unexpected_exit_is_reported(code: int, stderr: str, junk: bytes, fault: str | None, error: str) -> None:
     stream = Stream()
     stream.prompt()
     stream.raw(junk)
@@ -580,7 +581,7 @@ def test_a_turn_ends_when_its_subagents_are_done() -> None:
     assert stream.all(TurnBegun) == []
 
 
-def test_the_last_result_decides_a_turn_with_subagents() -> None:
+def test_the_last_result_determines_a_turn_with_subagents() -> None:
     stream = Stream()
     stream.prompt()
     started(stream)
@@ -613,7 +614,7 @@ def test_a_turn_without_tasks_ends_with_its_result() -> None:
     assert len(stream.all(TurnEnded)) == 1
 
 
-def test_without_a_state_the_first_result_is_the_last() -> None:
+def test_without_state_messages_the_first_result_ends_the_turn() -> None:
     stream = Stream()
     stream.prompt()
     tasks(stream, "t1")
@@ -621,7 +622,7 @@ def test_without_a_state_the_first_result_is_the_last() -> None:
     assert len(stream.all(TurnEnded)) == 1
 
 
-def test_a_turn_without_a_prompt_begins_and_ends() -> None:
+def test_a_turn_without_a_prompt_is_reported() -> None:
     stream = Stream()
     stream.ended()
     started(stream)
@@ -646,7 +647,7 @@ def test_a_prompt_takes_over_a_turn_without_one() -> None:
 # The context of a question.
 
 
-def test_a_question_names_the_subagent_the_reason_and_the_path() -> None:
+def test_a_question_has_the_subagent_the_reason_and_the_path() -> None:
     stream = Stream()
     stream.prompt()
     stream.say(type="system", subtype="task_started", task_id="a1", subagent_type="reviewer")
@@ -665,7 +666,7 @@ def test_fields_that_are_not_text_are_left_out_of_a_question() -> None:
     assert (question.asked_by, question.reason, question.blocked_path) == (None, None, None)
 
 
-def test_the_directory_in_which_it_works_is_reported() -> None:
+def test_changes_of_the_agents_directory_are_reported() -> None:
     stream = Stream()
 
     def moves() -> list[str]:
@@ -686,7 +687,7 @@ def test_the_directory_in_which_it_works_is_reported() -> None:
     assert moves()[2:] == ["/p"]
 
 
-def test_a_worktree_of_a_subagent_is_not_where_the_agent_works() -> None:
+def test_a_subagents_worktree_is_not_the_agents_directory() -> None:
     stream = Stream()
     there = {"worktreePath": "/p/.claude/worktrees/agent-a1"}
     stream.say(type="system", subtype="init", session_id="s1", cwd="/p")

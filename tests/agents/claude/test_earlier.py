@@ -160,7 +160,7 @@ def test_a_conversation_of_another_directory_is_not_read(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("session_id", ["", "../x", f"{SESSION}/../x", "x" * 36])
-def test_only_the_cli_s_own_names_are_opened(tmp_path: Path, session_id: str) -> None:
+def test_an_invalid_session_id_opens_no_file(tmp_path: Path, session_id: str) -> None:
     write(tmp_path, [line(tmp_path, 0)])
     moments = {"after": datetime.min.replace(tzinfo=UTC), "before": datetime.max.replace(tzinfo=UTC)}
     assert earlier.messages(tmp_path, session_id, **moments, end=None, limit=9, size=9) == Earlier((), None)

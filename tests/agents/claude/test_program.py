@@ -49,7 +49,7 @@ async def test_it_is_found_where_its_installer_puts_it(home: Path) -> None:
     assert await Claude(environment=environment()).probe() == "2.0.0"
 
 
-async def test_where_it_is_not_a_person_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_if_it_is_missing_the_error_contains_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(driver.ROW, "places", ())
     found = await problem(Claude(environment=environment()))
     assert found.code == "AGENT_NOT_FOUND"
@@ -153,7 +153,7 @@ def test_a_server_has_claude_first_and_the_demo_last() -> None:
     assert list(registry.agents(registry.Named())) == ["claude", "gemini", "codex", "demo"]
 
 
-def test_a_path_for_an_agent_that_has_none_is_a_bad_setting() -> None:
+def test_a_path_for_the_demo_or_an_unknown_agent_is_rejected() -> None:
     found = registry.problems(registry.Named(paths=("demo=/bin/sh", "cluade=/bin/sh")))
     assert [problem.partition(",")[0] for problem in found] == [
         "--agent-path: the program of demo can't be set",

@@ -213,7 +213,7 @@ def test_unsupported_requests_are_answered_with_an_error(request_: Any) -> None:
 # Commands.
 
 
-def test_a_mode_is_taken_or_refused() -> None:
+def test_a_mode_or_a_model_is_set_or_refused() -> None:
     stream = Stream()
     first, second = stream.conversation.set_mode("plan"), stream.conversation.set_model("opus")
     assert [message["request"] for message in stream.told()] == [

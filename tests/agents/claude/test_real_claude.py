@@ -305,7 +305,7 @@ async def test_each_allowed_change_is_written_as_shown(warm: Session, model: Mes
         assert file.read_bytes() == question.proposal.new_text.encode(), call
 
 
-async def test_a_question_that_is_remembered_is_not_asked_again(warm: Session, model: MessagesStub) -> None:
+async def test_after_a_remembered_decision_claude_does_not_ask_again(warm: Session, model: MessagesStub) -> None:
     call = tool_use("Bash", command="touch a", description="d")
     model.will_say(call, text("Done."), tool_use("Bash", command="touch a", description="d"), text("Done."))
     warm.process.prompt("Touch it")

@@ -92,9 +92,7 @@ async def test_no_process_remains_after_the_end(warm: Session, model: MessagesSt
 
 @pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="a process is not notified of its parent's death there")
-async def test_a_server_that_is_killed_takes_the_agent_and_its_commands_with_it(
-    project: Path, model: MessagesStub
-) -> None:
+async def test_killing_the_server_ends_the_agent_and_its_commands(project: Path, model: MessagesStub) -> None:
     model.will_say(tool_use("Bash", command="touch log; tail -f log", description="d"))
     server = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -117,9 +115,7 @@ async def test_a_server_that_is_killed_takes_the_agent_and_its_commands_with_it(
 
 @pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="a process is not notified of its parent's death there")
-async def test_a_server_that_is_killed_at_a_question_leaves_no_agent_that_continues(
-    project: Path, model: MessagesStub
-) -> None:
+async def test_a_waiting_agent_does_not_continue_without_its_server(project: Path, model: MessagesStub) -> None:
     """The CLI would treat the end of its input as a denial and ask its model how to continue."""
     model.will_say(tool_use("Bash", command="touch log", description="d"), text("Then without."))
     server = await asyncio.create_subprocess_exec(
@@ -158,7 +154,7 @@ async def command_of(claude: int) -> int:
 
 
 @pytest.mark.thorough
-async def test_an_idle_process_leaves_quickly(warm: Session) -> None:
+async def test_an_idle_process_exits_without_a_signal(warm: Session) -> None:
     await warm.turn("Hello")
     await warm.process.stop()
     assert warm.heard.events[-1] == Exited(0, ""), "a slow process is ended by a signal"
@@ -191,7 +187,7 @@ async def test_a_prompt_during_a_turn_of_its_own_is_answered_once(
     assert not warm.process.busy
 
 
-async def test_a_prompt_answered_in_its_own_turn_is_done(warm: Session, model: MessagesStub, project: Path) -> None:
+async def test_a_prompt_can_be_answered_in_its_own_turn(warm: Session, model: MessagesStub, project: Path) -> None:
     background = tool_use("Bash", command=UNTIL_LATER, description="d", run_in_background=True)
     model.will_say(
         background, text("Started."), tool_use("Bash", command="touch a", description="d"), text("Both done.")
@@ -230,7 +226,7 @@ async def test_a_mode_is_taken_or_refused(warm: Session, model: MessagesStub, pr
     assert model.requests[-1].body["model"] == "claude-haiku-9"
 
 
-async def test_options_reach_it(claude: Claude, project: Path, model: MessagesStub) -> None:
+async def test_options_take_effect(claude: Claude, project: Path, model: MessagesStub) -> None:
     options = Options(
         allowed_tools=("Bash(mkdir *)", "Bash(rmdir *)"),
         disallowed_tools=("WebFetch", "Write"),
@@ -327,7 +323,7 @@ async def test_a_missing_login_is_named(claude: Claude, project: Path, model: Me
         (Options(mcp_config="/no/such/file"), "MCP config file not found"),
     ],
 )
-async def test_an_option_that_it_refuses_is_explained(
+async def test_an_invalid_option_is_reported_with_the_reason(
     claude: Claude, project: Path, options: Options, words: str
 ) -> None:
     async with session(claude, project, options) as warm:
@@ -338,7 +334,7 @@ async def test_an_option_that_it_refuses_is_explained(
 
 
 @pytest.mark.thorough
-async def test_an_id_that_is_taken_is_explained(claude: Claude, project: Path, warm: Session) -> None:
+async def test_a_session_id_in_use_is_reported(claude: Claude, project: Path, warm: Session) -> None:
     await warm.turn("Hello")
     async with session(claude, project, session_id=warm.id) as second:
         done = await second.turn("Hello")

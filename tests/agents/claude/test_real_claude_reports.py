@@ -30,7 +30,7 @@ def offers(warm: Session) -> AgentOffers:
     return warm.heard.all(OffersReported)[-1].offers
 
 
-async def test_it_reports_its_commands_models_and_context(warm: Session, model: MessagesStub) -> None:
+async def test_the_agent_reports_its_commands_models_and_context(warm: Session, model: MessagesStub) -> None:
     model.will_say(text("Hello."))
     await warm.turn("Say hello")
     found = offers(warm)
@@ -45,7 +45,7 @@ async def test_it_reports_its_commands_models_and_context(warm: Session, model: 
     assert (state.context_window or 0) >= 100_000
 
 
-async def test_an_effort_holds_from_the_next_request_on(warm: Session, model: MessagesStub) -> None:
+async def test_a_new_effort_applies_to_the_next_request(warm: Session, model: MessagesStub) -> None:
     model.will_say(text("One."), text("Two."))
     await warm.turn("First")
     assert await warm.process.set_effort("low")
@@ -54,7 +54,7 @@ async def test_an_effort_holds_from_the_next_request_on(warm: Session, model: Me
     assert warm.heard.all(StateReported)[-1].state.effort == "low"
 
 
-async def test_retries_are_reported_while_they_last(project: Path, model: MessagesStub) -> None:
+async def test_a_retry_is_reported_and_cleared_at_the_end(project: Path, model: MessagesStub) -> None:
     agent = Claude(str(programs.claude()), claude_rig.environment(model) | {"CLAUDE_CODE_MAX_RETRIES": "1"})
     model.will_say(failure(401, "authentication_error", "invalid x-api-key"))
     async with session(agent, project) as warm:
@@ -80,7 +80,7 @@ async def test_a_message_reaches_the_model_with_the_next_tool_result(
     assert len(warm.heard.all(TurnEnded)) == 1
 
 
-async def test_a_message_that_comes_too_late_is_answered_in_the_same_run(warm: Session, model: MessagesStub) -> None:
+async def test_a_late_message_is_answered_in_the_same_run(warm: Session, model: MessagesStub) -> None:
     model.will_say([text("Hello"), HOLD, text("there")], text("And tests."))
     warm.process.prompt("Say hello")
     await warm.heard.next(AgentLine)
@@ -94,7 +94,7 @@ async def test_a_message_that_comes_too_late_is_answered_in_the_same_run(warm: S
     assert (await warm.turn("Next")).ok
 
 
-async def test_an_interrupt_drops_a_message_into_the_turn(warm: Session, model: MessagesStub) -> None:
+async def test_an_interrupt_discards_an_undelivered_message(warm: Session, model: MessagesStub) -> None:
     model.will_say([text("Hello"), HOLD, text("there")])
     warm.process.prompt("Say hello")
     await until(lambda: "Hello" in warm.heard.words)
@@ -107,7 +107,7 @@ async def test_an_interrupt_drops_a_message_into_the_turn(warm: Session, model: 
     assert "And add tests" not in json.dumps(model.requests[-1].body["messages"])
 
 
-async def test_an_edited_command_is_the_one_that_runs(warm: Session, model: MessagesStub, project: Path) -> None:
+async def test_the_edited_command_is_run(warm: Session, model: MessagesStub, project: Path) -> None:
     model.will_say(tool_use("Bash", command="touch wrong.txt", description="Make a file"), text("Done."))
     warm.process.prompt("Make a file")
     question = await warm.heard.next(Question)

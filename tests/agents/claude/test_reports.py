@@ -133,7 +133,7 @@ def test_a_synthetic_answer_has_no_context() -> None:
     assert state(stream) == AgentState(model="claude-opus-5-5")
 
 
-def test_a_retry_is_over_with_the_next_answer() -> None:
+def test_the_next_answer_ends_a_retry() -> None:
     stream = begun()
     stream.say(
         type="system", subtype="api_retry", attempt=3, max_retries=10, retry_delay_ms=520.7, error_status=401,

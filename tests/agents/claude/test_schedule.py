@@ -40,7 +40,7 @@ def job(id: str, seconds: float, *, recurring: bool = False) -> dict[str, Any]:
     return {"id": id, "humanSchedule": "…", "recurring": recurring, "durable": False, "nextFireAt": seconds * 1000}
 
 
-def test_a_wake_up_replaces_the_one_before_and_can_be_cancelled() -> None:
+def test_a_wake_up_replaces_the_previous_one_and_can_be_canceled() -> None:
     stream = Stream()
     assert call(stream, "ScheduleWakeup", wake_up(AT)) == [AT]
     assert call(stream, "ScheduleWakeup", wake_up(AT)) == [], "nothing has changed"
@@ -49,7 +49,7 @@ def test_a_wake_up_replaces_the_one_before_and_can_be_cancelled() -> None:
     assert call(stream, "ScheduleWakeup", cancelled) == [None]
 
 
-def test_jobs_last_until_their_last_time_or_their_deletion() -> None:
+def test_jobs_are_scheduled_until_they_expire_or_are_deleted() -> None:
     stream = Stream()
     assert call(stream, "CronCreate", job("once", AT)) == [AT]
     assert call(stream, "CronCreate", job("daily", AT + 60, recurring=True)) == [AT + 60 + RECURS_SECONDS]
@@ -67,7 +67,8 @@ def in_file(tool: str, result: object, *, id: str) -> list[bytes]:
     return [json.dumps(line).encode() + b"\n" for line in (called, answered)]
 
 
-def test_a_process_that_resumes_a_conversation_has_its_jobs_again() -> None:
+def test_resuming_a_conversation_restores_its_scheduled_jobs() -> None:
+    """Jobs that have passed or were deleted are not restored, and neither are wake-ups."""
     lines = [
         *in_file("CronCreate", job("passed", AT - 60), id="toolu_1"),
         *in_file("CronCreate", job("daily", AT, recurring=True), id="toolu_2"),
@@ -96,7 +97,7 @@ def test_a_schedule_ends_with_the_process() -> None:
     "result",
     [None, "x", [], {}, {"id": "a"}, job("", AT), job("a", -1), job("a", 1e300), {"id": "a", "nextFireAt": "soon"}],
 )
-def test_a_result_of_another_shape_schedules_nothing(result: object) -> None:
+def test_a_result_with_an_unexpected_shape_schedules_nothing(result: object) -> None:
     stream = Stream()
     assert call(stream, "CronCreate", result) == []
     assert call(stream, "ScheduleWakeup", result) == []
@@ -117,13 +118,13 @@ def test_only_the_latest_jobs_are_remembered() -> None:
     assert deleted[MOST:] == [[]] * 50
 
 
-def test_a_call_with_an_endless_id_is_ignored() -> None:
+def test_a_call_with_a_very_long_id_is_ignored() -> None:
     stream = Stream()
     assert call(stream, "ScheduleWakeup", wake_up(AT), id="x" * 1_000_000) == []
     assert call(stream, "ScheduleWakeup", wake_up(AT)) == [AT]
 
 
-def test_a_call_without_a_result_does_not_cost_time_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_results_of_scheduling_calls_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Results can be large, so only the result of a scheduling call is decoded."""
     stream = Stream()
     block = {"type": "tool_use", "id": "toolu_0", "name": "ScheduleWakeup", "input": {}}

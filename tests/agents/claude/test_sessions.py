@@ -55,7 +55,7 @@ def test_a_conversation_belongs_to_one_directory(tmp_path: Path) -> None:
     assert found == {"site-a": [True, False], "site/a": [False, True], "site.a": [False] * 2, "site a": [False] * 2}
 
 
-def test_others_conversations_do_not_use_up_the_limit(tmp_path: Path) -> None:
+def test_other_directories_conversations_do_not_use_up_the_limit(tmp_path: Path) -> None:
     conversation(tmp_path / "site-a", ONE, lines(tmp_path / "site-a"))
     conversation(tmp_path / "site-a", TWO, lines(tmp_path / "site/a"))
     folder = sessions.directory_of(tmp_path / "site-a")
@@ -71,7 +71,7 @@ def test_a_later_change_of_directory_is_ignored(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("worktree", [".claude/worktrees/fix", "../fix"], ids=["created", "elsewhere"])
-def test_a_conversation_that_has_moved_to_a_worktree_is_found(tmp_path: Path, worktree: str) -> None:
+def test_a_conversation_that_moved_to_a_worktree_is_found(tmp_path: Path, worktree: str) -> None:
     """Claude Code moves the conversation's file to the folder for the worktree."""
     project = tmp_path / "project"
     conversation(Path(os.path.normpath(project / worktree)), ONE, [*lines(project, "Fix it"), *lines(worktree)])
@@ -84,7 +84,7 @@ def test_a_conversation_that_has_moved_to_a_worktree_is_found(tmp_path: Path, wo
     )
 
 
-def test_the_directories_with_the_latest_conversations_are_known(tmp_path: Path) -> None:
+def test_directories_are_listed_by_their_latest_conversation(tmp_path: Path) -> None:
     for number, name in enumerate(("site", "blog", "poems", "site/.claude/worktrees/one"), 1):
         conversation(tmp_path / name, ONE, lines(tmp_path / name))
         os.utime(sessions.directory_of(tmp_path / name) / f"{ONE}.jsonl", (number, number))
@@ -112,7 +112,7 @@ def test_a_directory_with_a_very_long_path_has_no_conversation(config: Path) -> 
     assert earlier.messages(path, ONE, after=now, before=now, end=None, limit=1, size=1).messages == ()
 
 
-def test_a_linked_directory_is_the_same(tmp_path: Path) -> None:
+def test_a_conversation_is_found_through_a_symbolic_link(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     conversation(tmp_path / "real", ONE, lines(tmp_path / "link"))
@@ -126,7 +126,8 @@ def test_a_conversation_without_a_directory_is_hidden(tmp_path: Path, written: l
     assert sessions.listed(tmp_path, 10) == []
 
 
-async def test_a_confined_device_reaches_no_conversation_of_another_directory(tmp_path: Path, config: Path) -> None:
+async def test_a_confined_device_cannot_reach_conversations_elsewhere(tmp_path: Path, config: Path) -> None:
+    """It can neither list, resume nor fork a conversation of a directory that it has no access to."""
     mine, other = tmp_path / "work" / "site-a", tmp_path / "work" / "site" / "a"
     for directory, id in ((mine, ONE), (other, TWO)):
         directory.mkdir(parents=True)

@@ -31,7 +31,9 @@ def settings(path: Path, mode: str) -> None:
         (["--permission-mode", "plan"], "plan"),
         (["--permission-mode=acceptEdits", "--resume"], "acceptEdits"),
         (["--dangerously-skip-permissions"], "bypassPermissions"),
-        (["--permission-mode", "plan", "--allow-dangerously-skip-permissions"], "bypassPermissions"),
+        (["--permission-mode", "plan", "--allow-dangerously-skip-permissions"], "plan"),
+        (["--allow-dangerously-skip-permissions"], "auto"),
+        (["--permission-mode", "plan", "--dangerously-skip-permissions"], "bypassPermissions"),
         (["--permission-mode"], None),
         (["--permission-mode", "default", "--permission-mode", "bypassPermissions"], "bypassPermissions"),
         (["--permission-mode", "manual"], "default"),
@@ -56,12 +58,12 @@ def test_with_unreadable_settings_the_mode_is_unknown(project: Path) -> None:
     assert start_mode([], project) is None
 
 
-def test_of_a_process_that_is_gone_the_mode_is_unknown(project: Path) -> None:
+def test_the_mode_of_a_process_that_has_ended_is_unknown(project: Path) -> None:
     assert of_process(2**22, project) is None
     assert of_process(os.getpid(), project) == "auto"
 
 
-def test_of_a_script_the_mode_is_unknown(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_mode_of_a_script_is_unknown(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process may have replaced its command line with a title that has no flags."""
     monkeypatch.setattr(start_mode_module, "RUNTIMES", (Path(psutil.Process().exe()).name,))
     assert of_process(os.getpid(), project) is None

@@ -73,7 +73,7 @@ def say(conversation: ClaudeConversation, message: Message) -> None:
         case {"type": "control_request", "request": {"subtype": "set_model", "model": model}}:
             conversation.set_model(model)
         case _:
-            pytest.fail(f"nobody says that: {message}")
+            pytest.fail(f"no call sends this message: {message}")
 
 
 def all_of(kind: type[Any], heard: list[Output]) -> list[Any]:
@@ -84,7 +84,7 @@ NAMES = sorted({re.sub(r"^[\d.]+-", "", path.stem) for path in TRANSCRIPTS.glob(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_line_is_understood_and_answered_as_it_was(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_line_is_parsed_and_answered_as_recorded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     heard = played(name, monkeypatch)
 
     lines = load(name)
@@ -123,7 +123,7 @@ def test_every_line_is_understood_and_answered_as_it_was(name: str, monkeypatch:
         ("budget", ["EXECUTION_FAILED"]),
     ],
 )
-def test_every_turn_ends_as_it_did(name: str, ends: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_turn_ends_as_recorded(name: str, ends: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     turns = all_of(TurnEnded, played(name, monkeypatch))
     assert ["ok" if turn.ok else "interrupted" if turn.interrupted else turn.code for turn in turns] == ends
     assert all(turn.cost_usd is not None and turn.cost_usd >= 0 for turn in turns)

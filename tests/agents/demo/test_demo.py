@@ -95,7 +95,7 @@ async def test_a_denied_change_leaves_the_file_unchanged(demo: Session, project:
         ({"new_string": "\ud800"}, "UnicodeEncodeError"),
     ],
 )
-async def test_it_writes_nothing_that_it_should_not(demo: Session, project: Path, changes: Any, words: str) -> None:
+async def test_it_explains_a_change_it_does_not_make(demo: Session, project: Path, changes: Any, words: str) -> None:
     question = await asked(demo, "Make it shine")
     given = json.loads(bytes(question.input)) | changes
     await decide(demo, question, Decision(allow=True, updated_input=Raw(json.dumps(given).encode())))
@@ -103,7 +103,7 @@ async def test_it_writes_nothing_that_it_should_not(demo: Session, project: Path
     assert words in demo.heard.words.splitlines()[-1]
 
 
-async def test_the_file_that_is_named_is_the_one(demo: Session, project: Path) -> None:
+async def test_it_changes_the_file_that_the_prompt_names(demo: Session, project: Path) -> None:
     (project / "hello.py").write_text("print('hello')")
     question = await asked(demo, "Look at hello.py")
     assert question.proposal is not None
@@ -164,7 +164,7 @@ async def test_it_is_interrupted_in_mid_sentence(project: Path) -> None:
         assert (await demo.turn("/quick")).ok
 
 
-async def test_an_interrupt_withdraws_its_question(demo: Session, project: Path) -> None:
+async def test_an_interrupt_withdraws_the_approval_request(demo: Session, project: Path) -> None:
     question = await asked(demo, "Make it shine")
     demo.process.interrupt()
     assert (await demo.heard.next(TurnEnded)).interrupted
@@ -198,7 +198,7 @@ async def test_it_resumes_a_conversation(project: Path) -> None:
     assert (ended.session_id, ended.cost_usd) == (demo.id, 0.0012)
 
 
-async def test_it_helps(demo: Session) -> None:
+async def test_help_lists_its_commands(demo: Session) -> None:
     await demo.turn("/help")
     for command in ("/ask", "/slow 20", "/lines 1000", "/fail", "/crash", "/quick"):
         assert f"`{command}`" in demo.heard.words
@@ -232,7 +232,7 @@ async def test_it_can_be_killed_at_any_time(demo: Session, words: str) -> None:
     assert not lives(demo.process.pid)
 
 
-async def test_it_dies_of_a_signal_like_any_other(demo: Session) -> None:
+async def test_a_signal_ends_it_like_any_other_process(demo: Session) -> None:
     await demo.turn("/quick")
     demo.process.prompt("/slow 600")
     await demo.heard.next(AgentLine)

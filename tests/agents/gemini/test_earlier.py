@@ -31,7 +31,7 @@ def told(found: list[EarlierMessage]) -> list[Any]:
     return [one.prompt if one.prompt is not None else json.loads(one.line)["message"]["content"][0] for one in found]
 
 
-def test_a_message_is_shown_as_its_last_line_has_it(tmp_path: Path) -> None:
+def test_a_later_line_of_a_message_replaces_the_earlier_one(tmp_path: Path) -> None:
     file = written(
         tmp_path,
         {"sessionId": "s1", "kind": "main"},

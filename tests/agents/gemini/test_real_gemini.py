@@ -112,7 +112,7 @@ async def test_questions(project: Path, model: GeminiStub) -> None:
         assert json.loads(bytes(asked.input))["title"] == "touch made"
         warm.process.answer(asked.question_id, Decision(allow=True, remember=True))
         assert (await warm.ended()).ok
-        assert (await warm.turn("Once more")).ok, "the command was not asked for again"
+        assert (await warm.turn("Once more")).ok, "Gemini CLI does not ask about the command again"
         assert words(warm.heard) == ["Pity.", "Done.", "Made.", "Again."]
         assert (project / "made2").exists()
 

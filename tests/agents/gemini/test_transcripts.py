@@ -92,7 +92,7 @@ def _launch(rest: list[dict[str, Any]]) -> Launch:
         ("a-conversation-that-goes-on", ["ok", "ok"], ["I am Ada.", "Ada, as I said."]),
     ],
 )
-def test_a_replayed_session_ends_as_it_did(name: str, ends: list[str], words: list[str]) -> None:
+def test_a_replayed_session_has_the_recorded_ends_and_texts(name: str, ends: list[str], words: list[str]) -> None:
     played = Played(name)
     assert played.ends == ends
     assert said(one for one in played.said if isinstance(one, AgentLine)) == words

@@ -58,8 +58,8 @@ def test_an_edited_line_is_what_the_cli_writes(rig: Workstation) -> None:
 
 
 @pytest.mark.thorough
-def test_a_proposal_opens_after_a_prompt_that_is_being_typed(rig: Workstation) -> None:
-    """The dialog does not show the change, and pressing Enter for the prompt would accept it unseen."""
+def test_a_proposal_opens_although_a_prompt_is_half_typed(rig: Workstation) -> None:
+    """The CLI's dialog replaces the prompt box without showing the change, which a stray Enter would accept."""
     poem = rig.file("poem.txt", POEM)
     command = f"{{ '{programs.claude()}', '--permission-mode', 'default' }}"
     neovim = rig.neovim(poem, options=f"{{ terminal = {{ command = {command}, size = 60 }} }}")

@@ -44,7 +44,7 @@ def test_yes_in_the_terminal_writes_and_closes_the_view(rig: Workstation) -> Non
 
 
 @pytest.mark.thorough
-def test_no_in_the_terminal_closes_the_view_and_nothing_is_written(rig: Workstation) -> None:
+def test_no_in_the_terminal_closes_the_view_and_writes_nothing(rig: Workstation) -> None:
     neovim, claude, before = propose(rig, ("terminal-no", "An Edit, decided with No in the CLI's own dialog."))
 
     claude.answer_dialog(EDIT_DIALOG, NO)

@@ -24,7 +24,7 @@ POEM = "one\ntwo\nthree\n"
         pytest.param("ä\ttwo\n😀 e\u0301\n".encode(), "ä\tTWO\n😀 e\u0301\n".encode(), id="not-ascii"),
     ],
 )
-def test_line_ends_mark_and_final_newline_stay(rig: Workstation, before: bytes, after: bytes) -> None:
+def test_line_endings_bom_and_final_newline_are_kept(rig: Workstation, before: bytes, after: bytes) -> None:
     poem = rig.file("poem.txt", before)
     neovim = rig.neovim(poem)
     claude = rig.claude()

@@ -45,7 +45,7 @@ def test_sent_lines_are_typed_into_the_prompt(rig: Workstation) -> None:
 
 
 @pytest.mark.thorough
-def test_lines_sent_before_the_cli_is_there_are_not_lost(rig: Workstation) -> None:
+def test_lines_sent_before_the_cli_connects_are_not_lost(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     neovim.command("2,3DrawbridgeSend")

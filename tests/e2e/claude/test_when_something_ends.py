@@ -21,7 +21,7 @@ POEM = "one\ntwo\nthree\n"
 
 
 @pytest.mark.thorough
-def test_the_cli_comes_back_to_a_bridge_that_was_killed(rig: Workstation) -> None:
+def test_the_cli_reconnects_after_the_bridge_is_killed(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     lock = wait_for_lock()
@@ -47,7 +47,7 @@ def test_the_cli_comes_back_to_a_bridge_that_was_killed(rig: Workstation) -> Non
 
 
 @pytest.mark.thorough
-def test_a_cli_that_is_killed_takes_its_proposal_with_it(rig: Workstation) -> None:
+def test_the_proposal_of_a_killed_cli_closes(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     before = neovim.layout
@@ -64,7 +64,7 @@ def test_a_cli_that_is_killed_takes_its_proposal_with_it(rig: Workstation) -> No
     neovim.wait_for_agents(0)
 
 
-def test_the_lock_file_goes_with_neovim(rig: Workstation) -> None:
+def test_the_lock_file_is_removed_when_neovim_exits(rig: Workstation) -> None:
     neovim = rig.neovim()
     lock = wait_for_lock()
 

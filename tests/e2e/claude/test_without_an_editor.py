@@ -20,7 +20,7 @@ POEM = "one\ntwo\nthree\n"
     ids=["accept", "reject"],
 )
 @pytest.mark.thorough
-def test_unattended_it_decides_by_itself(rig: Workstation, decision: str, screen: str, content: str) -> None:
+def test_unattended_it_decides_automatically(rig: Workstation, decision: str, screen: str, content: str) -> None:
     poem = rig.file("poem.txt", POEM)
     rig.folder("--decide", decision)
     claude = rig.claude()
@@ -41,7 +41,7 @@ def test_unattended_it_decides_by_itself(rig: Workstation, decision: str, screen
     ],
     ids=["yes", "no"],
 )
-def test_the_person_answers_in_the_bridges_terminal(rig: Workstation, key: str, screen: str, content: str) -> None:
+def test_the_user_answers_in_the_bridges_terminal(rig: Workstation, key: str, screen: str, content: str) -> None:
     poem = rig.file("poem.txt", POEM)
     bridge = rig.folder()
     claude = rig.claude()

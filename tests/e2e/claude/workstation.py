@@ -23,8 +23,8 @@ RECORD_INTO = os.environ.get("DRAWBRIDGE_TEST_RECORD")
 
 
 class Workstation(contextlib.ExitStack):
-    """Starts programs in the test's own home, and ends them with the test. The test scripts ``model`` and checks its
-    requests.
+    """Starts programs in the test's own home, and ends them with the test. The test sets the
+    answers of ``model``, and checks the requests that it receives.
     """
 
     def __init__(self, project: Path, model: MessagesStub, tmux: Tmux) -> None:

@@ -41,7 +41,7 @@ def test_w_accepts_the_proposal_as_it_is(rig: Workstation) -> None:
     assert neovim.layout == before
 
 
-def test_an_edited_line_is_what_the_cli_writes_and_the_model_is_told(rig: Workstation) -> None:
+def test_an_edited_line_is_written_and_reported_to_the_model(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     gemini = rig.gemini(recorded_as=("accept-edited", "A replace, accepted with :w after the person changed a line."))
@@ -104,7 +104,7 @@ def test_a_new_file_is_shown_and_written(rig: Workstation) -> None:
 
 
 @pytest.mark.thorough
-def test_two_changes_in_one_answer_come_one_after_the_other(rig: Workstation) -> None:
+def test_two_changes_in_one_answer_are_proposed_in_turn(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     gemini = rig.gemini(
@@ -129,7 +129,7 @@ def test_two_changes_in_one_answer_come_one_after_the_other(rig: Workstation) ->
 
 
 @pytest.mark.thorough
-def test_an_emptied_proposal_is_rejected_and_the_person_is_told(rig: Workstation) -> None:
+def test_an_emptied_proposal_is_rejected_and_the_user_notified(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     gemini = rig.gemini()
@@ -148,7 +148,7 @@ def test_an_emptied_proposal_is_rejected_and_the_person_is_told(rig: Workstation
 
 
 @pytest.mark.thorough
-def test_a_change_to_unsaved_lines_is_left_to_the_cli(rig: Workstation) -> None:
+def test_a_change_to_unsaved_lines_is_decided_in_the_cli(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     neovim.command("2s/two/deux/")
@@ -175,7 +175,7 @@ def test_a_change_to_unsaved_lines_is_left_to_the_cli(rig: Workstation) -> None:
         pytest.param("ä\ttwo\n😀 e\u0301".encode(), "ä\tTWO\n😀 e\u0301".encode(), id="not-ascii-no-final-newline"),
     ],
 )
-def test_line_ends_and_final_newline_stay(rig: Workstation, before: bytes, after: bytes) -> None:
+def test_line_endings_and_a_missing_final_newline_are_kept(rig: Workstation, before: bytes, after: bytes) -> None:
     poem = rig.file("poem.txt", before)
     neovim = rig.neovim(poem)
     gemini = rig.gemini()

@@ -44,7 +44,7 @@ def test_allow_once_writes_and_closes_the_view(rig: Workstation) -> None:
 
 
 @pytest.mark.thorough
-def test_allow_once_writes_what_the_person_made_of_the_proposal_in_neovim(rig: Workstation) -> None:
+def test_allow_once_writes_the_proposal_as_edited_in_neovim(rig: Workstation) -> None:
     neovim, gemini, _ = propose(
         rig, ("terminal-yes-edited", "A replace, edited in Neovim, then Allow once in the CLI's dialog.")
     )

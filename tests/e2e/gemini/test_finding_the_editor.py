@@ -71,7 +71,7 @@ def test_the_cli_runs_in_a_terminal_of_neovim(rig: Workstation) -> None:
         pytest.param("reject", "Request cancelled", POEM),
     ],
 )
-def test_a_bridge_without_an_editor_decides_by_itself(
+def test_a_bridge_without_an_editor_decides_automatically(
     rig: Workstation, decision: str, screen: str, content: str
 ) -> None:
     poem = rig.file("poem.txt", POEM)
@@ -86,7 +86,7 @@ def test_a_bridge_without_an_editor_decides_by_itself(
 
 
 @pytest.mark.thorough
-def test_the_person_answers_in_the_bridges_terminal(rig: Workstation) -> None:
+def test_the_user_answers_in_the_bridges_terminal(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     bridge = rig.folder(environment={"EDITOR": "sed -i s/TWO/zwei/"})
     gemini = rig.gemini()

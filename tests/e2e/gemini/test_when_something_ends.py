@@ -29,7 +29,7 @@ def propose(rig: Workstation, gemini: Gemini, neovim: Neovim, poem: Path) -> Non
 
 
 @pytest.mark.thorough
-def test_a_decision_that_falls_into_a_gap_of_the_event_stream_is_not_lost(rig: Workstation) -> None:
+def test_a_decision_is_not_lost_while_the_event_stream_is_down(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     proxy = rig.proxy("gap", "A replace, accepted with :w while the event stream was down.")
@@ -47,7 +47,7 @@ def test_a_decision_that_falls_into_a_gap_of_the_event_stream_is_not_lost(rig: W
 
 
 @pytest.mark.thorough
-def test_the_cli_comes_back_to_a_bridge_that_was_killed(rig: Workstation) -> None:
+def test_the_cli_can_reconnect_after_the_bridge_was_killed(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     gemini = rig.gemini()
@@ -75,7 +75,7 @@ def test_the_cli_comes_back_to_a_bridge_that_was_killed(rig: Workstation) -> Non
 
 
 @pytest.mark.thorough
-def test_a_bridge_that_is_restarted_is_the_same_to_the_cli(rig: Workstation) -> None:
+def test_a_restarted_bridge_keeps_its_port_token_and_client(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     gemini = rig.gemini()
@@ -96,7 +96,7 @@ def test_a_bridge_that_is_restarted_is_the_same_to_the_cli(rig: Workstation) -> 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("words", ["DrawbridgeStop", "qa!"])
-def test_the_cli_does_not_wait_for_a_bridge_that_stops(rig: Workstation, words: str) -> None:
+def test_stopping_the_bridge_cancels_the_clis_request(rig: Workstation, words: str) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     gemini = rig.gemini()
@@ -112,7 +112,7 @@ def test_the_cli_does_not_wait_for_a_bridge_that_stops(rig: Workstation, words: 
 
 
 @pytest.mark.thorough
-def test_a_cli_that_is_killed_takes_its_proposal_with_it(rig: Workstation) -> None:
+def test_killing_the_cli_closes_its_proposal(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     before = neovim.layout
@@ -128,7 +128,7 @@ def test_a_cli_that_is_killed_takes_its_proposal_with_it(rig: Workstation) -> No
     neovim.wait_for_agents(0)
 
 
-def test_the_discovery_file_is_private_and_goes_with_neovim(rig: Workstation) -> None:
+def test_the_discovery_file_is_private_and_removed_at_exit(rig: Workstation) -> None:
     neovim = rig.neovim()
     file = wait_for_discovery()
     assert file.stat().st_mode & 0o777 == 0o600

@@ -35,7 +35,7 @@ def test_ask_has_claude_ask_in_its_own_dialog(rig: GuardedWorkstation) -> None:
 
 
 @pytest.mark.thorough
-def test_wait_holds_the_edit_until_the_person_saves(rig: GuardedWorkstation) -> None:
+def test_wait_holds_the_edit_until_the_user_saves(rig: GuardedWorkstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.nvim(poem)
     rig.set_up("claude", "--answer", "wait", "--wait", "30")
@@ -65,7 +65,7 @@ def test_wait_denies_what_was_not_saved_in_time(rig: GuardedWorkstation) -> None
 
 
 @pytest.mark.thorough
-def test_save_saves_first(rig: GuardedWorkstation) -> None:
+def test_save_saves_before_the_edit(rig: GuardedWorkstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.nvim(poem)
     rig.set_up("claude", "--answer", "save")

@@ -25,9 +25,10 @@ def bash(command: str) -> Block:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("answer", "expected"), [(YES, "appended\n"), (NO, "")])
-def test_a_command_that_names_unsaved_work_is_asked_about_in_claudes_own_dialog(
+def test_claude_asks_before_a_command_that_names_unsaved_work(
     rig: GuardedWorkstation, answer: str, expected: str
 ) -> None:
+    """Claude Code's own dialog asks, even though its settings allow every command."""
     poem = rig.file("poem.txt", POEM)
     neovim = rig.nvim(poem)
     rig.set_up()
@@ -60,7 +61,7 @@ def test_a_command_is_not_run_when_nobody_can_be_asked(rig: GuardedWorkstation) 
 
 
 @pytest.mark.thorough
-def test_a_command_that_names_no_unsaved_file_runs_unasked(rig: GuardedWorkstation) -> None:
+def test_a_command_that_names_no_unsaved_file_is_not_held_up(rig: GuardedWorkstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.nvim(poem)
     rig.set_up()
@@ -72,7 +73,7 @@ def test_a_command_that_names_no_unsaved_file_runs_unasked(rig: GuardedWorkstati
 
 
 @pytest.mark.parametrize("program", programs.each_nvim())
-def test_what_a_command_changed_is_shown_or_told(rig: GuardedWorkstation, program: Path) -> None:
+def test_changes_by_a_command_are_shown_or_reported(rig: GuardedWorkstation, program: Path) -> None:
     """The command does not name the files that it changes, and its failure at the end makes no difference."""
     poem, clean = rig.file("poem.txt", POEM), rig.file("clean.txt", "two\n")
     neovim = rig.nvim(poem, program=program)
@@ -92,7 +93,7 @@ def test_what_a_command_changed_is_shown_or_told(rig: GuardedWorkstation, progra
 
 
 @pytest.mark.thorough
-def test_changes_by_a_running_command_are_shown_at_once(rig: GuardedWorkstation) -> None:
+def test_changes_by_a_running_command_are_reported_at_once(rig: GuardedWorkstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.nvim(poem)
     rig.set_up()

@@ -64,7 +64,8 @@ def test_an_edit_of_unsaved_work_is_denied_until_it_is_saved(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("program", programs.each_nvim())
-def test_what_claude_wrote_is_shown_and_the_person_stays_where_they_are(rig: GuardedWorkstation, program: Path) -> None:
+def test_an_edit_is_shown_and_the_users_view_stays_in_place(rig: GuardedWorkstation, program: Path) -> None:
+    """One ``u`` reverts the edit in the buffer."""
     poem = rig.file("poem.txt", "".join(f"line {number}\n" for number in range(1, 301)))
     neovim = rig.nvim(poem, program=program)
     rig.set_up()
@@ -83,7 +84,7 @@ def test_what_claude_wrote_is_shown_and_the_person_stays_where_they_are(rig: Gua
 
 
 @pytest.mark.thorough
-def test_a_new_file_that_is_an_unsaved_buffer_is_not_written(rig: GuardedWorkstation) -> None:
+def test_a_new_file_is_not_written_if_it_is_an_unsaved_buffer(rig: GuardedWorkstation) -> None:
     poem = rig.project / "new.txt"
     neovim = rig.nvim(poem)
     rig.set_up()
@@ -98,7 +99,7 @@ def test_a_new_file_that_is_an_unsaved_buffer_is_not_written(rig: GuardedWorksta
 
 
 @pytest.mark.thorough
-def test_so_it_is_below_a_directory_that_is_a_link(rig: GuardedWorkstation) -> None:
+def test_a_new_file_below_a_linked_directory_is_not_written(rig: GuardedWorkstation) -> None:
     (rig.project / "real").mkdir()
     (rig.project / "link").symlink_to("real")
     neovim = rig.nvim(rig.project / "link" / "new.txt")
@@ -113,7 +114,7 @@ def test_so_it_is_below_a_directory_that_is_a_link(rig: GuardedWorkstation) -> N
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("path", ["link/../poem.txt", "gone/../poem.txt"])
-def test_two_dots_in_a_path_mean_what_claude_takes_them_for(rig: GuardedWorkstation, path: str) -> None:
+def test_two_dots_in_a_path_are_resolved_as_claude_code_does(rig: GuardedWorkstation, path: str) -> None:
     """Claude Code removes the part before the dots, even if it is a link. The kernel would follow the link."""
     poem = rig.file("poem.txt", POEM)
     (rig.project / "other/sub").mkdir(parents=True)
@@ -131,7 +132,7 @@ def test_two_dots_in_a_path_mean_what_claude_takes_them_for(rig: GuardedWorkstat
 
 
 @pytest.mark.thorough
-def test_a_notebook_is_kept_too(rig: GuardedWorkstation) -> None:
+def test_an_edit_of_an_unsaved_notebook_is_denied(rig: GuardedWorkstation) -> None:
     content = json.dumps({"cells": [CELL], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1)
     notebook = rig.file("book.ipynb", content)
     neovim = rig.nvim(notebook)
@@ -148,9 +149,8 @@ def test_a_notebook_is_kept_too(rig: GuardedWorkstation) -> None:
 
 @pytest.mark.parametrize("program", programs.each_nvim())
 @pytest.mark.thorough
-def test_unsaved_work_beside_the_current_file_is_left_alone_and_everybody_is_told(
-    rig: GuardedWorkstation, program: Path
-) -> None:
+def test_an_edit_leaves_unsaved_work_in_another_window_alone(rig: GuardedWorkstation, program: Path) -> None:
+    """The edit is written to disk, the buffer keeps its text, and both Claude Code and the user are notified."""
     poem, other = rig.file("poem.txt", POEM), rig.file("other.txt", "x\n")
     neovim = rig.nvim(poem, program=program)
     rig.set_up()
@@ -168,7 +168,7 @@ def test_unsaved_work_beside_the_current_file_is_left_alone_and_everybody_is_tol
 
 
 @pytest.mark.thorough
-def test_a_policy_for_one_tool_keeps_what_is_not_in_front(rig: GuardedWorkstation) -> None:
+def test_a_policy_for_one_tool_protects_hidden_buffers(rig: GuardedWorkstation) -> None:
     poem, other = rig.file("poem.txt", POEM), rig.file("other.txt", "x\n")
     neovim = rig.nvim(poem)
     rig.set_up("claude", "--policy-for", "Write=any")
@@ -184,7 +184,7 @@ def test_a_policy_for_one_tool_keeps_what_is_not_in_front(rig: GuardedWorkstatio
 
 
 @pytest.mark.thorough
-def test_an_agent_in_a_sub_directory_is_kept_from_it_too(rig: GuardedWorkstation) -> None:
+def test_an_edit_by_an_agent_in_a_subdirectory_is_denied(rig: GuardedWorkstation) -> None:
     poem = rig.file("poem.txt", POEM)
     below = rig.project / "deep" / "down"
     below.mkdir(parents=True)
@@ -200,7 +200,8 @@ def test_an_agent_in_a_sub_directory_is_kept_from_it_too(rig: GuardedWorkstation
 
 
 @pytest.mark.thorough
-def test_a_neovim_that_drawbridge_did_not_start_is_found_at_its_own_socket(rig: GuardedWorkstation) -> None:
+def test_a_neovim_started_without_drawbridge_is_found_too(rig: GuardedWorkstation) -> None:
+    """The guard finds the socket that Neovim itself created in the directory that ``--socket-dir`` names."""
     poem = rig.file("poem.txt", POEM)
     neovim = rig.plain_nvim(poem)
     rig.set_up("claude", "--socket-dir", os.environ["XDG_RUNTIME_DIR"])
@@ -212,13 +213,12 @@ def test_a_neovim_that_drawbridge_did_not_start_is_found_at_its_own_socket(rig: 
     is_told_in_one_line(neovim, KEPT)
 
 
-class TestTwoNeovimsOfOneDirectory:
+class TestTwoNeovimsInOneDirectory:
     """The rule applies to each Neovim separately, but both get the notice and are refreshed."""
 
     @pytest.mark.thorough
-    def test_clean_in_front_of_one_and_modified_behind_in_the_other_is_nobodys_current_work(
-        self, rig: GuardedWorkstation
-    ) -> None:
+    def test_an_edit_passes_if_the_unsaved_text_is_hidden_elsewhere(self, rig: GuardedWorkstation) -> None:
+        """One Neovim shows the file unmodified, and the other has unsaved changes to it in a hidden buffer."""
         poem, other = rig.file("poem.txt", POEM), rig.file("other.txt", "x\n")
         first, second = rig.nvim(poem), rig.nvim(poem)
         rig.set_up()
@@ -235,9 +235,8 @@ class TestTwoNeovimsOfOneDirectory:
 
     @pytest.mark.thorough
     @pytest.mark.parametrize("behind", [0, 1], ids=["behind-in-the-first", "behind-in-the-second"])
-    def test_modified_behind_in_one_does_not_hide_that_it_is_worked_on_in_the_other(
-        self, rig: GuardedWorkstation, behind: int
-    ) -> None:
+    def test_an_edit_is_denied_if_either_neovim_works_on_the_file(self, rig: GuardedWorkstation, behind: int) -> None:
+        """Both have unsaved changes to the file, but in one of them it is in a hidden buffer."""
         poem, other = rig.file("poem.txt", POEM), rig.file("other.txt", "x\n")
         both = [rig.nvim(poem), rig.nvim(poem)]
         rig.set_up()
@@ -253,7 +252,7 @@ class TestTwoNeovimsOfOneDirectory:
             is_told_in_one_line(neovim, KEPT)
 
     @pytest.mark.thorough
-    def test_what_claude_wrote_is_shown_in_both(self, rig: GuardedWorkstation) -> None:
+    def test_an_edit_is_shown_in_both(self, rig: GuardedWorkstation) -> None:
         poem = rig.file("poem.txt", POEM)
         both = [rig.nvim(poem), rig.nvim(poem)]
         rig.set_up()

@@ -36,7 +36,7 @@ PATCH = """\
 
 
 @pytest.mark.thorough
-def test_gemini_is_kept_from_unsaved_work_until_it_is_saved(rig: GuardedWorkstation, home: Path) -> None:
+def test_a_gemini_edit_of_unsaved_work_is_denied_until_saved(rig: GuardedWorkstation, home: Path) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.nvim(poem)
     headless.settings_of_gemini(home)
@@ -60,7 +60,7 @@ def test_gemini_is_kept_from_unsaved_work_until_it_is_saved(rig: GuardedWorkstat
 
 
 @pytest.mark.thorough
-def test_geminis_prompt_carries_the_selection(rig: GuardedWorkstation, home: Path) -> None:
+def test_a_prompt_to_gemini_includes_the_selection(rig: GuardedWorkstation, home: Path) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.nvim(poem)
     headless.settings_of_gemini(home)
@@ -75,9 +75,8 @@ def test_geminis_prompt_carries_the_selection(rig: GuardedWorkstation, home: Pat
 
 
 @pytest.mark.thorough
-def test_a_patch_of_codex_is_denied_as_a_whole_where_one_file_of_it_is_unsaved_work(
-    rig: GuardedWorkstation, home: Path
-) -> None:
+def test_a_codex_patch_is_denied_if_any_file_has_unsaved_work(rig: GuardedWorkstation, home: Path) -> None:
+    """None of the files in the patch is changed until the user has saved."""
     programs.codex()
     poem, clean = rig.file("poem.txt", POEM), rig.file("clean.txt", POEM)
     neovim = rig.nvim(poem, clean)

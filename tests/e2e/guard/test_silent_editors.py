@@ -73,9 +73,10 @@ def neovim(request: pytest.FixtureRequest, rig: GuardedWorkstation, poem: Path) 
         pytest.param(busy, "did not answer in time", marks=pytest.mark.thorough),
     ],
 )
-def test_an_editor_that_cannot_answer_costs_one_deadline_and_a_line_in_the_log(
+def test_a_silent_editor_costs_one_deadline_and_a_log_line(
     rig: GuardedWorkstation, poem: Path, neovim: Neovim, state: State, why: str
 ) -> None:
+    """The guard has no opinion on the edit: it neither denies nor approves it."""
     rig.set_up("claude", *DEADLINE)
     state(neovim)
 
@@ -88,7 +89,7 @@ def test_an_editor_that_cannot_answer_costs_one_deadline_and_a_line_in_the_log(
 
 
 @pytest.mark.parametrize("state", [pytest.param(asleep, marks=pytest.mark.thorough), typing])
-def test_an_editor_that_sleeps_or_is_typed_into_answers(
+def test_an_editor_answers_while_asleep_or_in_use(
     rig: GuardedWorkstation, poem: Path, neovim: Neovim, state: State
 ) -> None:
     rig.set_up()
@@ -100,7 +101,7 @@ def test_an_editor_that_sleeps_or_is_typed_into_answers(
 
 
 @pytest.mark.thorough
-def test_at_a_hit_enter_prompt_the_edit_passes(rig: GuardedWorkstation, poem: Path, neovim: Neovim) -> None:
+def test_an_edit_passes_at_a_hit_enter_prompt(rig: GuardedWorkstation, poem: Path, neovim: Neovim) -> None:
     rig.set_up("claude", *DEADLINE)
     at_a_hit_enter_prompt(neovim)
 
@@ -114,9 +115,7 @@ def test_at_a_hit_enter_prompt_the_edit_passes(rig: GuardedWorkstation, poem: Pa
 
 
 @pytest.mark.thorough
-def test_set_to_deny_it_is_denied_until_the_prompt_is_answered(
-    rig: GuardedWorkstation, poem: Path, neovim: Neovim
-) -> None:
+def test_unknown_deny_denies_an_edit_at_a_hit_enter_prompt(rig: GuardedWorkstation, poem: Path, neovim: Neovim) -> None:
     rig.set_up("claude", "--unknown", "deny", *DEADLINE)
     at_a_hit_enter_prompt(neovim)
 

@@ -23,9 +23,10 @@ STATES = {
 
 
 @pytest.mark.parametrize(("keys", "mode", "out"), STATES.values(), ids=STATES)
-async def test_a_person_in_the_middle_of_something_is_answered_and_not_disturbed(
+async def test_requests_are_answered_without_disturbing_the_user(
     at: Workstation, keys: str, mode: str, out: str
 ) -> None:
+    """The user may be in insert mode, in a search, at ``input()`` and so on."""
     await at.ex("set hidden")
     clean = await at.opened("clean.py", "one\ntwo\n")
     path = await at.opened("a.py", "one\ntwo\n")

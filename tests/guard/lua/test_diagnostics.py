@@ -41,7 +41,7 @@ async def new(at: Workstation, path: Path) -> list[tuple[int, str, str]]:
     return [(found["line"], found["severity"], found["message"]) for found in answer["new"]]
 
 
-async def test_what_was_there_before_is_not_new(at: Workstation) -> None:
+async def test_earlier_diagnostics_are_not_new(at: Workstation) -> None:
     path = await at.opened("a.py")
     await reports(at, (0, 1, "old error"))
     await remembers(at, path)
@@ -58,7 +58,7 @@ async def test_hints_and_information_are_not_reported(at: Workstation) -> None:
     assert await new(at, path) == []
 
 
-async def test_what_only_moved_is_not_new(at: Workstation) -> None:
+async def test_diagnostics_that_only_moved_are_not_new(at: Workstation) -> None:
     path = await at.opened("a.py")
     await reports(at, (0, 1, "undefined x"), (1, 1, "undefined y"))
     await remembers(at, path)
@@ -67,7 +67,7 @@ async def test_what_only_moved_is_not_new(at: Workstation) -> None:
     assert await new(at, path) == []
 
 
-async def test_the_same_words_at_one_more_place_are_new(at: Workstation) -> None:
+async def test_the_same_message_on_another_line_is_new(at: Workstation) -> None:
     path = await at.opened("a.py")
     await reports(at, (1, 1, "undefined x"))
     await remembers(at, path)
@@ -76,7 +76,7 @@ async def test_the_same_words_at_one_more_place_are_new(at: Workstation) -> None
     assert await new(at, path) == [(1, "error", "undefined x")]
 
 
-async def test_at_most_twenty_are_told_and_errors_first(at: Workstation) -> None:
+async def test_at_most_twenty_are_returned_errors_first(at: Workstation) -> None:
     path = await at.opened("a.py", "x\n" * 60)
     await remembers(at, path)
     await reports(at, *((row, 2, f"warning {row}") for row in range(30)), (50, 1, "error"))
@@ -88,7 +88,7 @@ async def test_at_most_twenty_are_told_and_errors_first(at: Workstation) -> None
     assert found[-1] == (19, "warning", "warning 18")
 
 
-async def test_source_and_code_are_told_where_there_are_any(at: Workstation) -> None:
+async def test_the_source_and_the_code_are_returned(at: Workstation) -> None:
     path = await at.opened("a.py")
     await remembers(at, path)
     await at.person.lua(
@@ -110,7 +110,7 @@ async def test_without_remember_nothing_is_new(at: Workstation) -> None:
     assert await at.asks("diagnostics", file_path=at.file("closed.py")) == {"new": [], "pending": False}
 
 
-async def test_nothing_is_loaded_for_a_person_without_language_servers(at: Workstation) -> None:
+async def test_lsp_modules_are_not_loaded_without_language_servers(at: Workstation) -> None:
     path = await at.opened("a.py")
     await remembers(at, path)
     path.write_text("new\n")
@@ -142,7 +142,7 @@ async def answer_at_last(at: Workstation, path: Path) -> Any:
     return await sooner_or_later(lambda: at.asks("diagnostics", file_path=path), lambda answer: not answer["pending"])
 
 
-async def test_the_language_server_gets_the_edit_and_is_waited_for(at: Workstation, served: Path) -> None:
+async def test_new_problems_from_the_language_server_are_returned(at: Workstation, served: Path) -> None:
     await remembers(at, served)
     served.write_text("new\nfine\nbad\nodd hint\nbad\n")
     await at.asks("refresh_buffer", file_path=served)
@@ -167,7 +167,8 @@ async def test_a_slow_language_server_is_pending_until_it_has_reported(at: Works
     assert [found["line"] for found in answer["new"]] == [3]
 
 
-async def test_a_report_from_before_the_edit_is_not_taken_for_one_on_it(at: Workstation, served: Path) -> None:
+async def test_a_report_from_before_the_edit_does_not_count(at: Workstation, served: Path) -> None:
+    """The diagnostics of the edited text are still pending."""
     await remembers(at, served)
     await reports(at, (0, 1, "of an earlier text"))
     served.write_text("slow\nbad\n")
@@ -176,7 +177,7 @@ async def test_a_report_from_before_the_edit_is_not_taken_for_one_on_it(at: Work
     assert (await at.asks("diagnostics", file_path=served))["pending"] is True
 
 
-async def test_a_reload_by_neovim_itself_is_waited_for_too(at: Workstation, served: Path) -> None:
+async def test_diagnostics_are_pending_after_a_reload_by_neovim(at: Workstation, served: Path) -> None:
     await remembers(at, served)
     await reports(at, (0, 1, "of an earlier text"))
     await remembers(at, served)
@@ -187,7 +188,7 @@ async def test_a_reload_by_neovim_itself_is_waited_for_too(at: Workstation, serv
     assert (await at.asks("diagnostics", file_path=served))["pending"] is True
 
 
-async def test_an_edit_that_breaks_nothing(at: Workstation, served: Path) -> None:
+async def test_an_edit_without_new_problems_returns_nothing(at: Workstation, served: Path) -> None:
     await remembers(at, served)
     served.write_text("fine\nfine\nbad\n")
     await at.asks("refresh_buffer", file_path=served)

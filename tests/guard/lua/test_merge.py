@@ -57,7 +57,7 @@ async def test_the_text_is_what_a_save_would_write(at: Workstation, content: byt
     assert found["text"].encode("utf-8", "surrogateescape") == content
 
 
-async def test_the_text_of_unsaved_work_and_its_version(at: Workstation) -> None:
+async def test_unsaved_text_is_returned_with_a_version(at: Workstation) -> None:
     path = await at.opened("a.txt", b"one")
     before = await at.asks("buffer_text", file_path=path)
     await at.keys("omine<Esc>")
@@ -70,14 +70,14 @@ async def test_the_text_of_unsaved_work_and_its_version(at: Workstation) -> None
     assert (await at.asks("buffer_text", file_path=path))["version"] == after["version"]
 
 
-async def test_a_file_without_a_final_newline_that_stays_so(at: Workstation) -> None:
+async def test_a_missing_final_newline_is_kept_without_fixendofline(at: Workstation) -> None:
     await at.ex("set nofixendofline")
     path = await at.opened("a.txt", b"one\ntwo")
 
     assert (await at.asks("buffer_text", file_path=path))["text"] == "one\ntwo"
 
 
-async def test_text_in_another_encoding_is_told_in_utf8(at: Workstation) -> None:
+async def test_text_in_another_encoding_is_returned_in_utf8(at: Workstation) -> None:
     path = await at.opened("a.txt", b"caf\xe9\n")
 
     found = await at.asks("buffer_text", file_path=path)
@@ -85,7 +85,7 @@ async def test_text_in_another_encoding_is_told_in_utf8(at: Workstation) -> None
     assert (found["text"], found["encoding"]) == ("café\n", "latin1")
 
 
-async def test_bytes_that_are_no_utf8_survive_the_way(at: Workstation) -> None:
+async def test_bytes_that_are_not_utf8_are_returned_unchanged(at: Workstation) -> None:
     await at.ex('edit ++enc=utf-8 a.txt | call setline(1, "\\xff\\xe9t\\xc3\\xa9\\xf0\\x9f")')
 
     found = await at.asks("buffer_text", file_path=at.folder / "a.txt")
@@ -93,7 +93,7 @@ async def test_bytes_that_are_no_utf8_survive_the_way(at: Workstation) -> None:
     assert found["text"].encode("utf-8", "surrogateescape") == b"\xff\xe9t\xc3\xa9\xf0\x9f\n"
 
 
-async def test_there_is_no_text_of_a_file_that_is_not_open_or_too_large(at: Workstation) -> None:
+async def test_a_file_that_is_unopened_or_too_large_has_no_text(at: Workstation) -> None:
     large = await at.opened("large.txt", "x" * 79 + "\n" + ("y" * 79 + "\n") * 53_000)
 
     assert await at.asks("buffer_text", file_path=large) == {"text": None}
@@ -103,7 +103,7 @@ async def test_there_is_no_text_of_a_file_that_is_not_open_or_too_large(at: Work
 # The merge.
 
 
-async def test_an_agents_change_goes_into_the_unsaved_text(at: Workstation) -> None:
+async def test_an_agents_change_is_merged_into_the_unsaved_text(at: Workstation) -> None:
     path = await at.opened("a.py", "one\ntwo\nthree\n")
     await at.keys("Gomine<Esc>")
     path.write_text("zero\none\nTWO\nthree\n")
@@ -116,7 +116,7 @@ async def test_an_agents_change_goes_into_the_unsaved_text(at: Workstation) -> N
     assert (await at.mode(), await at.person.messages()) == ("n", "")
 
 
-async def test_saving_afterwards_does_not_warn(at: Workstation) -> None:
+async def test_saving_after_a_merge_does_not_warn(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     await at.keys("omine<Esc>")
     path.write_text("agent's\none\n")
@@ -129,7 +129,7 @@ async def test_saving_afterwards_does_not_warn(at: Workstation) -> None:
     assert "WARNING" not in await at.person.messages()
 
 
-async def test_neither_autoread_nor_checktime_touches_it_afterwards(at: Workstation) -> None:
+async def test_a_merged_buffer_is_not_reloaded_afterwards(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     await at.keys("omine<Esc>")
     path.write_text("agent's\none\n")
@@ -143,7 +143,7 @@ async def test_neither_autoread_nor_checktime_touches_it_afterwards(at: Workstat
     assert await at.text() == ["agent's", "one", "mine"]
 
 
-async def test_a_change_on_disk_after_a_merge_is_one_again(at: Workstation) -> None:
+async def test_a_change_on_disk_after_a_merge_is_reported(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     await at.keys("omine<Esc>")
     path.write_text("agent's\none\n")
@@ -154,7 +154,7 @@ async def test_a_change_on_disk_after_a_merge_is_one_again(at: Workstation) -> N
     assert (await at.asks("save_buffer", file_path=path))["saved"] is False
 
 
-async def test_one_undo_gives_back_exactly_what_the_person_had(at: Workstation) -> None:
+async def test_one_undo_restores_exactly_the_users_text(at: Workstation) -> None:
     path = await at.opened("a.py", LINES)
     await at.keys("50Gomine<Esc>x")
     before = await at.text()
@@ -172,7 +172,8 @@ async def test_one_undo_gives_back_exactly_what_the_person_had(at: Workstation) 
     assert await at.modified()
 
 
-async def test_undo_back_to_what_was_saved_before_is_no_saved_text_any_more(at: Workstation) -> None:
+async def test_undo_to_the_text_saved_earlier_counts_as_modified(at: Workstation) -> None:
+    """The file on disk has changed since that text was saved."""
     path = await at.opened("a.py", "one\n")
     await at.keys("omine<Esc>")
     path.write_text("agent's\none\n")
@@ -184,7 +185,7 @@ async def test_undo_back_to_what_was_saved_before_is_no_saved_text_any_more(at: 
     assert await at.modified(), "the file contains something else now"
 
 
-async def test_a_merge_while_the_person_types_is_a_step_of_its_own(at: Workstation) -> None:
+async def test_a_merge_while_the_user_types_can_be_undone(at: Workstation) -> None:
     path = await at.opened("a.py", "one\ntwo\n")
     await at.keys("jA before")
     await at.comes_into("i")
@@ -255,18 +256,18 @@ SHAPES = {
 
 
 @pytest.mark.parametrize(("old", "new"), SHAPES.values(), ids=SHAPES)
-async def test_whatever_the_change_the_text_is_the_merged_one(at: Workstation, old: str, new: str) -> None:
+async def test_any_change_results_in_the_merged_text(at: Workstation, old: str, new: str) -> None:
     path = await at.opened("a.txt", "something else\n")
     await at.person.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, ...)", old.splitlines() or [""])
 
     assert await merged(at, path, new) == {"merged": True}
 
     found = await at.asks("buffer_text", file_path=path)
-    assert found["text"] == (new if new else found["text"])
+    assert not new or found["text"] == new
     assert new or await at.text() == [""]
 
 
-async def test_a_file_that_was_empty_gets_just_the_lines(at: Workstation) -> None:
+async def test_a_merge_into_an_empty_file_adds_no_empty_line(at: Workstation) -> None:
     path = await at.opened("a.txt", b"")
 
     assert await merged(at, path, "one\ntwo\n") == {"merged": True}
@@ -274,7 +275,7 @@ async def test_a_file_that_was_empty_gets_just_the_lines(at: Workstation) -> Non
     assert await at.text() == ["one", "two"]
 
 
-async def test_crlf_stays_crlf_when_the_change_comes_without(at: Workstation) -> None:
+async def test_crlf_is_kept_if_added_lines_have_only_lf(at: Workstation) -> None:
     path = await at.opened("a.txt", b"one\r\ntwo\r\n")
     await at.keys("omine<Esc>")
     version = (await at.asks("buffer_text", file_path=path))["version"]
@@ -306,7 +307,7 @@ async def refused(at: Workstation, path: Path, reason: str, *, version: int | No
     assert await at.mode() == "n"
 
 
-async def test_a_text_that_has_changed_since_is_left_alone(at: Workstation) -> None:
+async def test_a_merge_into_an_outdated_version_is_refused(at: Workstation) -> None:
     path = await at.opened("a.py")
     version = (await at.asks("buffer_text", file_path=path))["version"]
     await at.keys("x")
@@ -327,7 +328,7 @@ async def test_a_file_that_is_not_open_cannot_be_merged(at: Workstation) -> None
         [{"start": 0, "end": 2, "lines": ["x"]}, {"start": 1, "end": 3, "lines": ["y"]}],
     ],
 )
-async def test_edits_that_do_not_fit_change_nothing(at: Workstation, change: Any) -> None:
+async def test_edits_with_invalid_positions_change_nothing(at: Workstation, change: Any) -> None:
     path = await at.opened("a.py")
     await at.keys("x")
 

@@ -37,14 +37,14 @@ async def test_a_notice_is_shown_as_a_warning(at: Workstation) -> None:
         ("日本語 é \U0001f600", "日本語 é \U0001f600"),
     ],
 )
-async def test_a_message_with_anything_in_it(at: Workstation, text: str, shown: str) -> None:
+async def test_a_message_may_contain_anything(at: Workstation, text: str, shown: str) -> None:
     assert await at.asks("send_message", message=text) == SENT
 
     await heard(at, shown)
     assert await at.mode() == "n"
 
 
-async def test_only_where_the_file_is_open(at: Workstation) -> None:
+async def test_a_notice_is_shown_only_where_its_file_is_open(at: Workstation) -> None:
     path = await at.opened("a.py")
 
     assert await at.asks("send_message", message="about b", file_path=at.file("b.py")) == SENT
@@ -54,7 +54,7 @@ async def test_only_where_the_file_is_open(at: Workstation) -> None:
     assert "about b" not in await at.person.messages()
 
 
-async def test_a_notify_of_the_persons_that_fails_does_no_harm(at: Workstation) -> None:
+async def test_an_error_in_the_users_notify_function_is_harmless(at: Workstation) -> None:
     await at.person.lua("vim.notify = function() error('no') end")
 
     assert await at.asks("send_message", message="hello") == SENT
@@ -109,7 +109,7 @@ async def test_a_notice_does_not_disturb_typing(program: Path, tmp_path: Path) -
         assert await at.mode() == "n"
 
 
-async def test_a_message_before_the_first_screen_waits_for_it(at: Workstation) -> None:
+async def test_a_message_after_startup_is_shown(at: Workstation) -> None:
     await at.person.lua("_G.notices = {} vim.notify = function(text) table.insert(notices, text) end")
     assert await at.person.lua("return vim.v.vim_did_enter") == 1
 

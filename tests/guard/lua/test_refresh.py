@@ -40,7 +40,7 @@ async def test_a_file_that_is_not_open_is_not_reloaded(at: Workstation) -> None:
 
 
 @pytest.mark.parametrize("how", ["hidden", "in another tab page", "in the other half of a split", "unlisted"])
-async def test_it_is_reloaded_wherever_it_is(at: Workstation, how: str) -> None:
+async def test_a_file_is_reloaded_wherever_it_is_open(at: Workstation, how: str) -> None:
     path = await at.opened("a.py", "old\n")
     await at.ex("set hidden")
     await at.ex({
@@ -58,7 +58,7 @@ async def test_it_is_reloaded_wherever_it_is(at: Workstation, how: str) -> None:
 
 
 @pytest.mark.parametrize("autoread", ["autoread", "noautoread"])
-async def test_autoread_or_not(at: Workstation, autoread: str) -> None:
+async def test_a_file_is_reloaded_with_and_without_autoread(at: Workstation, autoread: str) -> None:
     await at.ex(f"set {autoread}")
     path = await at.opened("a.py", "old\n")
     path.write_text("new\n")
@@ -91,7 +91,7 @@ async def test_without_a_path_every_changed_open_file_is_reloaded(at: Workstatio
     assert not await at.modified(gone)
 
 
-async def test_what_changed_before_the_first_question_is_found_too(at: Workstation) -> None:
+async def test_a_change_before_the_first_refresh_is_found(at: Workstation) -> None:
     path = await at.opened("a.py", "old\n")
     path.write_text("new\n")
     await at.asks("snapshot", paths=[])
@@ -99,7 +99,8 @@ async def test_what_changed_before_the_first_question_is_found_too(at: Workstati
     assert reloaded(await at.asks("refresh_buffer")) == [str(path)]
 
 
-async def test_unsaved_work_is_reported_once_for_each_change_when_no_file_is_named(at: Workstation) -> None:
+async def test_unsaved_work_is_reported_once_for_each_change_on_disk(at: Workstation) -> None:
+    """This applies to requests that name no file; a request that names the file reports it again."""
     path = await at.opened("a.py", "old\n")
     await at.keys("onew<Esc>")
     await at.asks("snapshot", paths=[])
@@ -132,7 +133,8 @@ async def test_a_watched_change_is_reported_again_to_inform_the_agent(
 
 
 @pytest.mark.parametrize("where", ["in front", "hidden", "in another tab page"])
-async def test_a_modified_buffer_is_never_touched_and_w12_is_never_raised(at: Workstation, where: str) -> None:
+async def test_a_modified_buffer_is_kept_and_neovim_never_warns(at: Workstation, where: str) -> None:
+    """Neovim would warn with W12 that both the file and the buffer have changed."""
     await at.ex("set hidden")
     path = await at.opened("a.py", "one\ntwo\n")
     await at.keys("omine<Esc>")
@@ -161,7 +163,7 @@ async def test_unsaved_work_on_an_unchanged_file_is_not_reported(at: Workstation
     assert kept(await at.asks("refresh_buffer", file_path=path)) == []
 
 
-async def test_saving_by_hand_is_no_change_by_others(at: Workstation) -> None:
+async def test_a_save_by_the_user_is_not_a_change_by_others(at: Workstation) -> None:
     path = await at.opened("a.py")
     await at.asks("snapshot", paths=[])
     await at.keys("x")
@@ -171,7 +173,7 @@ async def test_saving_by_hand_is_no_change_by_others(at: Workstation) -> None:
     assert kept(await at.asks("refresh_buffer", file_path=path)) == []
 
 
-async def test_a_later_file_is_reported_at_the_first_request(
+async def test_a_newer_file_is_reported_at_the_first_request(
     at: Workstation,
 ) -> None:
     path = await at.opened("a.py")
@@ -286,7 +288,7 @@ async def test_the_cursor_stays_at_its_word(at: Workstation, new: str, cursor: l
     assert await at.person.call("nvim_win_get_cursor", 0) == cursor
 
 
-async def test_the_cursor_is_on_the_nearest_line_where_its_own_is_gone(at: Workstation) -> None:
+async def test_the_cursor_moves_to_the_nearest_line_if_its_own_is_gone(at: Workstation) -> None:
     path = await at.opened("a.py", LINES)
     await at.keys("G")
     path.write_text("only\n")
@@ -309,7 +311,7 @@ async def test_visual_mode_survives_a_reload(at: Workstation) -> None:
     assert await at.person.lua("return vim.fn.getreg('\"')") == "line 10\nline 11\nline 12\n"
 
 
-async def test_visual_mode_over_lines_that_vanish_does_no_harm(at: Workstation) -> None:
+async def test_a_reload_can_remove_lines_selected_in_visual_mode(at: Workstation) -> None:
     path = await at.opened("a.py", LINES)
     await at.keys("GVgg")
     path.write_text("only\n")
@@ -351,7 +353,7 @@ async def test_undo_continues_past_a_reload(at: Workstation) -> None:
     assert await at.modified()
 
 
-async def test_a_large_file_is_undone_too(at: Workstation) -> None:
+async def test_a_reload_of_a_large_file_can_be_undone(at: Workstation) -> None:
     old = "".join(f"{number}\n" for number in range(30_000))
     new = "".join(f"{number * 7}\n" for number in range(30_000))
     path = await at.opened("a.txt", old)
@@ -364,7 +366,7 @@ async def test_a_large_file_is_undone_too(at: Workstation) -> None:
     assert await at.text() == old.splitlines()
 
 
-async def test_the_undo_file_fits_what_is_on_disk(program: Path, tmp_path: Path) -> None:
+async def test_the_undo_file_matches_the_file_on_disk(program: Path, tmp_path: Path) -> None:
     async with workstation(program, tmp_path, "--cmd", f"set undofile undodir={tmp_path}/undo") as at:
         (tmp_path / "undo").mkdir()
         path = await at.opened("a.py", "one\n")
@@ -398,7 +400,7 @@ async def test_typing_continues_after_a_reload_in_insert_mode(at: Workstation) -
 # Neovim after a reload.
 
 
-async def test_neovim_does_not_warn_when_the_person_saves_afterwards(at: Workstation) -> None:
+async def test_neovim_does_not_warn_when_the_user_saves_afterwards(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     path.write_text("two\n")
     await at.asks("refresh_buffer", file_path=path)
@@ -411,7 +413,7 @@ async def test_neovim_does_not_warn_when_the_person_saves_afterwards(at: Worksta
     assert "WARNING" not in await at.person.messages()
 
 
-async def test_saves_reach_the_disk_again_afterwards(at: Workstation) -> None:
+async def test_saves_after_a_reload_reach_the_disk(at: Workstation) -> None:
     """The autocommand that makes Neovim believe it has saved is removed. Neovim 0.7 kept it, and lost every save."""
     path = await at.opened("a.py", "one\n")
     for number in range(3):
@@ -424,7 +426,7 @@ async def test_saves_reach_the_disk_again_afterwards(at: Workstation) -> None:
     assert await at.person.lua("return #vim.api.nvim_get_autocmds({ event = 'BufWriteCmd', buffer = 0 })") == 0
 
 
-async def test_options_of_the_buffer_and_of_neovim_are_as_before(at: Workstation) -> None:
+async def test_a_reload_does_not_change_options(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     await at.ex("setlocal readonly nomodifiable filetype=other | set nowrite eventignore=CursorMoved")
     look = "return { vim.bo.readonly, vim.bo.modifiable, vim.bo.filetype, vim.o.write, vim.o.eventignore, vim.o.undolevels }"
@@ -448,7 +450,7 @@ COUNT = """
 """
 
 
-async def test_autocommands_run_after_a_reload_and_are_never_asked(at: Workstation) -> None:
+async def test_a_reload_runs_only_read_and_reload_autocommands(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     other = at.file("other.py", "one\n")
     await at.ex("split other.py")
@@ -466,7 +468,7 @@ async def test_autocommands_run_after_a_reload_and_are_never_asked(at: Workstati
     assert await at.mode() == "n"
 
 
-async def test_an_autocommand_that_fails_does_no_harm(at: Workstation) -> None:
+async def test_a_failing_autocommand_does_not_prevent_a_reload(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     await at.ex("autocmd BufReadPost,FileChangedShellPost * call No_such_function() | normal! gg")
     path.write_text("two\n")
@@ -478,7 +480,7 @@ async def test_an_autocommand_that_fails_does_no_harm(at: Workstation) -> None:
     assert await at.person.lua("return vim.o.eventignore") == ""
 
 
-async def test_plugins_attached_to_the_buffer_get_the_change(at: Workstation) -> None:
+async def test_plugins_attached_to_the_buffer_receive_only_the_change(at: Workstation) -> None:
     path = await at.opened("a.py", LINES)
     await at.person.lua(
         "_G.heard = {} vim.api.nvim_buf_attach(0, false, { on_lines = function(_, _, _, first, old, new) "
@@ -494,7 +496,7 @@ async def test_plugins_attached_to_the_buffer_get_the_change(at: Workstation) ->
 # What is not reloaded.
 
 
-async def test_a_file_that_is_gone_is_left_as_it_is(at: Workstation) -> None:
+async def test_the_buffer_of_a_deleted_file_keeps_its_text(at: Workstation) -> None:
     path = await at.opened("a.py")
     path.unlink()
 
@@ -505,7 +507,7 @@ async def test_a_file_that_is_gone_is_left_as_it_is(at: Workstation) -> None:
     assert (await at.mode(), await at.person.messages()) == ("n", "")
 
 
-async def test_a_new_file_that_is_open_and_empty_is_shown_once_it_is_written(at: Workstation) -> None:
+async def test_an_open_empty_new_file_is_shown_once_it_is_written(at: Workstation) -> None:
     await at.ex("edit new.py")
     path = at.file("new.py", "hello\n")
 
@@ -517,7 +519,7 @@ async def test_a_new_file_that_is_open_and_empty_is_shown_once_it_is_written(at:
     assert path.read_text() == "hello\nmine\n"
 
 
-async def test_a_new_file_with_unsaved_text_is_kept_once_it_is_written_by_an_agent(at: Workstation) -> None:
+async def test_unsaved_text_in_a_new_file_survives_an_agents_write(at: Workstation) -> None:
     await at.ex("edit new.py")
     await at.keys("imine<Esc>")
     await at.asks("snapshot", paths=[])
@@ -540,7 +542,7 @@ async def test_a_file_that_cannot_be_read_is_kept_with_the_reason(at: Workstatio
     assert await at.text() == ["one", "two", "three"]
 
 
-async def test_a_file_of_many_megabytes_is_kept_with_the_reason(at: Workstation) -> None:
+async def test_a_file_over_16_mb_is_kept_with_the_reason(at: Workstation) -> None:
     path = await at.opened("a.log")
     with path.open("ab") as file:
         file.truncate(17 * 1024 * 1024)

@@ -19,13 +19,13 @@ FORMATS = {
     "crlf with a stray lf": (b"one\r\ntwo\r\n", b"zero\none\r\n", b"zero\r\none\r\nmine\r\n"),
     "no final newline": (b"one\ntwo\n", b"one\ntwo", b"one\ntwo\nmine\n"),
     "a byte order mark": (b"one\n", b"\xef\xbb\xbfone\n", b"\xef\xbb\xbfone\nmine\n"),
-    "a byte order mark that goes": (b"\xef\xbb\xbfone\n", b"two\n", b"two\nmine\n"),
+    "a byte order mark that is removed": (b"\xef\xbb\xbfone\n", b"two\n", b"two\nmine\n"),
     "latin1": ("caf\xe9\n".encode("latin1"), "na\xefve\n".encode("latin1"), "na\xefve\nmine\n".encode("latin1")),
     "latin1 that becomes utf-8": (b"caf\xe9\n", "na\xefve\n".encode(), "na\xefve\nmine\n".encode()),
-    "bytes that are nothing": ("caf\xe9\n".encode(), b"caf\xe9\xff\n", b"caf\xe9\xff\nmine\n"),
+    "bytes that are not utf-8": ("caf\xe9\n".encode(), b"caf\xe9\xff\n", b"caf\xe9\xff\nmine\n"),
     "nul bytes": (b"one\n", b"a\0b\n", b"a\0b\nmine\n"),
     "empty that gets lines": (b"", b"one\n", b"one\nmine\n"),
-    "lines that go": (b"one\ntwo\n", b"", b"\nmine\n"),
+    "lines that are removed": (b"one\ntwo\n", b"", b"\nmine\n"),
     "wide characters": ("日本語\n".encode(), "日本人\n".encode(), "日本人\nmine\n".encode()),
 }
 
@@ -93,7 +93,7 @@ async def test_where_no_copy_can_be_made_nothing_is_replaced(at: Workstation) ->
     assert not await at.modified()
 
 
-async def test_a_new_empty_buffer_is_nothing_to_copy(at: Workstation) -> None:
+async def test_a_new_empty_buffer_is_not_copied(at: Workstation) -> None:
     await at.ex("edit new.py")
     path = at.file("new.py", "hello\n")
 
@@ -103,7 +103,7 @@ async def test_a_new_empty_buffer_is_nothing_to_copy(at: Workstation) -> None:
     assert not (at.folder / "copies").exists()
 
 
-async def test_a_copy_cannot_land_elsewhere(at: Workstation) -> None:
+async def test_a_copy_is_never_made_outside_its_directory(at: Workstation) -> None:
     """The name of a buffer may contain `..` if its directory was created only after the buffer was opened."""
     await at.ex("edit sub/../../a.py")
     (at.folder / "sub").mkdir()

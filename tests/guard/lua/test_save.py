@@ -33,7 +33,7 @@ async def test_unsaved_work_is_saved(at: Workstation) -> None:
     assert (await at.mode(), await at.person.messages()) == ("n", "")
 
 
-async def test_what_is_saved_already_is_not_written_again(at: Workstation) -> None:
+async def test_an_unmodified_buffer_is_not_written(at: Workstation) -> None:
     path = await at.opened("a.py")
     await at.ex("autocmd BufWritePre * throw 'no'")
 
@@ -61,7 +61,7 @@ async def test_a_new_file_is_saved(at: Workstation) -> None:
     assert (at.folder / "new.py").read_text() == "mine\n"
 
 
-async def test_the_persons_own_format_on_save_runs(at: Workstation) -> None:
+async def test_the_users_format_on_save_runs(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     await at.ex("autocmd BufWritePre * silent %s/mine/formatted/e")
     await at.ex("autocmd BufWritePost * let g:written = expand('<afile>:t')")
@@ -98,7 +98,7 @@ async def test_a_newer_file_on_disk_is_not_overwritten(at: Workstation) -> None:
     await refused(at, path, NEWER)
 
 
-async def test_a_newer_file_is_not_overwritten_after_the_person_has_saved(at: Workstation) -> None:
+async def test_a_newer_file_is_not_overwritten_after_an_earlier_save(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     await at.asks("snapshot", paths=[])
     await at.ex("call append(1, 'mine') | silent write | call append(2, 'more')")
@@ -107,7 +107,7 @@ async def test_a_newer_file_is_not_overwritten_after_the_person_has_saved(at: Wo
     await refused(at, path, NEWER)
 
 
-async def test_a_newer_file_is_not_overwritten_by_the_very_first_question(at: Workstation) -> None:
+async def test_the_first_request_does_not_overwrite_a_newer_file(at: Workstation) -> None:
     """None of our code has run in this Neovim before, so only Neovim itself knows what it read."""
     path = await at.opened("a.py", "one\n")
     path.write_text("agent's\n")
@@ -116,7 +116,7 @@ async def test_a_newer_file_is_not_overwritten_by_the_very_first_question(at: Wo
     await refused(at, path, NEWER)
 
 
-async def test_a_file_that_came_to_be_while_a_new_one_was_typed_is_not_overwritten(at: Workstation) -> None:
+async def test_a_new_buffer_does_not_overwrite_an_existing_file(at: Workstation) -> None:
     await at.ex("edit new.py")
     await at.keys("imine<Esc>")
     path = at.file("new.py", "agent's\n")
@@ -124,7 +124,7 @@ async def test_a_file_that_came_to_be_while_a_new_one_was_typed_is_not_overwritt
     await refused(at, path, NEWER)
 
 
-async def test_neovims_own_warning_is_still_there_after_a_refusal(at: Workstation) -> None:
+async def test_neovim_still_warns_after_a_refused_save(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     path.write_text("agent's\n")
     await at.ex("call append(1, 'mine')")
@@ -139,7 +139,7 @@ async def test_neovims_own_warning_is_still_there_after_a_refusal(at: Workstatio
     assert await at.modified()
 
 
-async def test_nothing_is_saved_if_an_autocommand_would_be_asked(at: Workstation) -> None:
+async def test_nothing_is_saved_if_filechangedshell_would_run(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     await at.keys("omine<Esc>")
     await at.ex("autocmd FileChangedShell * let g:asked = 1")
@@ -152,7 +152,7 @@ async def test_nothing_is_saved_if_an_autocommand_would_be_asked(at: Workstation
     assert await at.asks("save_buffer", file_path=path) == {"saved": True}
 
 
-async def test_the_first_question_may_be_to_save(at: Workstation) -> None:
+async def test_the_first_request_can_be_a_save(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     await at.ex("set confirm")
     await at.keys("omine<Esc>")
@@ -194,7 +194,7 @@ async def test_a_read_only_buffer_is_not_saved(at: Workstation) -> None:
     await refused(at, path, "it is read-only there")
 
 
-async def test_a_file_in_a_directory_that_is_not_there_is_not_saved(at: Workstation) -> None:
+async def test_a_file_in_a_missing_directory_is_not_saved(at: Workstation) -> None:
     await at.ex("edit gone/a.py")
     await at.keys("imine<Esc>")
 
@@ -214,7 +214,7 @@ async def test_a_file_that_became_a_directory_is_not_saved(at: Workstation) -> N
     assert await at.mode() == "n"
 
 
-async def test_a_file_that_may_not_be_written_is_not_saved(program: Path, tmp_path: Path) -> None:
+async def test_a_file_without_write_permission_is_not_saved(program: Path, tmp_path: Path) -> None:
     async with workstation(under_the_rules(program, tmp_path), tmp_path) as at:
         path = await at.opened("a.py")
         path.chmod(0o444)
@@ -234,7 +234,7 @@ def under_the_rules(program: Path, folder: Path) -> Path:
     return wrapped
 
 
-async def test_a_save_that_fails_says_why_in_neovims_words(at: Workstation) -> None:
+async def test_a_failed_save_returns_neovims_error_message(at: Workstation) -> None:
     path = await at.opened("a.py")
     await at.keys("x")
     await at.ex("set nowrite")
@@ -242,7 +242,7 @@ async def test_a_save_that_fails_says_why_in_neovims_words(at: Workstation) -> N
     await refused(at, path, "E142: File not written: Writing is disabled by 'write' option")
 
 
-async def test_a_formatter_that_fails_is_the_reason(at: Workstation) -> None:
+async def test_a_failed_save_returns_the_formatters_error(at: Workstation) -> None:
     path = await at.opened("a.py")
     await at.ex("autocmd BufWritePre * call No_such_function()")
     await at.keys("x")
@@ -250,7 +250,7 @@ async def test_a_formatter_that_fails_is_the_reason(at: Workstation) -> None:
     await refused(at, path, "E117: Unknown function: No_such_function")
 
 
-async def test_what_a_plugin_saves_is_left_to_the_person(at: Workstation) -> None:
+async def test_a_buffer_that_a_plugin_saves_is_not_saved(at: Workstation) -> None:
     path = await at.opened("a.secret")
     await at.ex("autocmd BufWriteCmd *.secret let g:written = 1")
     await at.keys("x")

@@ -29,7 +29,7 @@ async def starts(at: Workstation, text: str = TEXT, name: str = "a.py") -> None:
     await at.asks("snapshot", paths=[], want=["unsaved"])
 
 
-async def test_lines_that_are_selected_now(at: Workstation) -> None:
+async def test_lines_selected_in_visual_mode_are_returned(at: Workstation) -> None:
     await starts(at)
     await at.ex("set filetype=python")
     await at.keys("jVj")
@@ -40,7 +40,7 @@ async def test_lines_that_are_selected_now(at: Workstation) -> None:
     }  # fmt: skip
 
 
-async def test_characters_that_were_selected_a_moment_ago(at: Workstation) -> None:
+async def test_characters_selected_a_moment_ago_are_returned(at: Workstation) -> None:
     await starts(at)
     await at.keys("jwve<Esc>")
 
@@ -49,7 +49,7 @@ async def test_characters_that_were_selected_a_moment_ago(at: Workstation) -> No
     assert (found["content"], found["start_line"], found["end_line"]) == ("line", 2, 2)
 
 
-async def test_without_a_selection_there_is_none(at: Workstation) -> None:
+async def test_without_a_selection_none_is_returned(at: Workstation) -> None:
     await starts(at)
 
     assert await selection(at) is None
@@ -100,7 +100,7 @@ async def is_yanked(at: Workstation, keys: str, *, left: bool) -> None:
 
 
 @pytest.mark.parametrize("inclusive", ["inclusive", "exclusive", "old"])
-async def test_it_is_what_a_yank_would_take(at: Workstation, inclusive: str) -> None:
+async def test_a_selection_is_what_a_yank_would_copy(at: Workstation, inclusive: str) -> None:
     await starts(at, WIDE)
     await at.ex(f"set selection={inclusive} keymodel=")
     for keys in KEYS.values():
@@ -109,7 +109,7 @@ async def test_it_is_what_a_yank_would_take(at: Workstation, inclusive: str) -> 
 
 
 @pytest.mark.parametrize("inclusive", ["inclusive", "exclusive", "old"])
-async def test_a_block_is_what_a_yank_would_take(at: Workstation, inclusive: str) -> None:
+async def test_a_block_selection_is_what_a_yank_would_copy(at: Workstation, inclusive: str) -> None:
     await starts(at, "ab\u00e9d日mn yz\nae\u0301o\u03088語mn z...\nshort ones\n12345\n\n0123456789\n")
     await at.ex(f"set selection={inclusive}")
     for keys in BLOCKS.values():
@@ -117,7 +117,7 @@ async def test_a_block_is_what_a_yank_would_take(at: Workstation, inclusive: str
         await is_yanked(at, keys, left=True)
 
 
-async def test_a_tab_or_wide_character_that_a_block_cuts_is_given_whole(at: Workstation) -> None:
+async def test_a_tab_or_wide_character_cut_by_a_block_is_sent_whole(at: Workstation) -> None:
     """A yank would replace the part of a character that it cuts off with spaces."""
     await starts(at, "12345678\n\tin\n1日本語\n")
     await at.ex("set tabstop=4")
@@ -129,7 +129,7 @@ async def test_a_tab_or_wide_character_that_a_block_cuts_is_given_whole(at: Work
 # How long a selection counts.
 
 
-async def test_a_selection_is_given_once_for_each_session(at: Workstation) -> None:
+async def test_a_selection_is_returned_once_for_each_session(at: Workstation) -> None:
     await starts(at)
     await at.keys("Vj")
 
@@ -140,7 +140,7 @@ async def test_a_selection_is_given_once_for_each_session(at: Workstation) -> No
     assert await selection(at, "two") is not None
 
 
-async def test_a_selection_made_again_is_given_again(at: Workstation) -> None:
+async def test_a_selection_made_again_is_returned_again(at: Workstation) -> None:
     await starts(at)
     await at.keys("V")
     assert (await selection(at))["content"] == "first line"
@@ -150,7 +150,7 @@ async def test_a_selection_made_again_is_given_again(at: Workstation) -> None:
     assert (await selection(at))["content"] == "first line"
 
 
-async def test_a_selection_left_two_minutes_ago_does_not_count(at: Workstation) -> None:
+async def test_a_selection_expires_after_two_minutes(at: Workstation) -> None:
     await starts(at)
     await at.keys("V<Esc>")
     await at.person.lua("__drawbridge_guard.left.at = __drawbridge_guard.left.at - 119e9")
@@ -161,7 +161,7 @@ async def test_a_selection_left_two_minutes_ago_does_not_count(at: Workstation) 
     assert await content(at) is None
 
 
-async def test_a_selection_is_live_as_long_as_visual_mode_lasts(at: Workstation) -> None:
+async def test_a_selection_does_not_expire_in_visual_mode(at: Workstation) -> None:
     await starts(at)
     await at.keys("V")
     await at.person.lua("if __drawbridge_guard.left then __drawbridge_guard.left.at = 0 end")
@@ -170,7 +170,7 @@ async def test_a_selection_is_live_as_long_as_visual_mode_lasts(at: Workstation)
 
 
 @pytest.mark.parametrize("change", ["x", "ihello<Esc>", "jjdd"])
-async def test_a_selection_in_a_text_changed_since_does_not_count(at: Workstation, change: str) -> None:
+async def test_a_selection_does_not_count_after_the_text_changes(at: Workstation, change: str) -> None:
     await starts(at)
     await at.keys(f"V<Esc>{change}")
 
@@ -188,7 +188,7 @@ async def test_a_selection_that_was_edited_does_not_count(at: Workstation, opera
 
 
 @pytest.mark.parametrize("operator", ["y", ":<C-u>nohlsearch<CR>"])
-async def test_a_selection_that_was_only_looked_at_is_live(at: Workstation, operator: str) -> None:
+async def test_a_selection_counts_after_commands_that_change_nothing(at: Workstation, operator: str) -> None:
     await starts(at)
     await at.keys(f"jV{operator}")
     await at.comes_into("n")
@@ -231,7 +231,7 @@ async def test_a_reload_ends_a_selection(at: Workstation) -> None:
     assert await content(at) is None
 
 
-async def test_a_selection_in_a_buffer_that_is_hidden_since(at: Workstation) -> None:
+async def test_a_selection_in_a_hidden_buffer_counts_until_its_wiped(at: Workstation) -> None:
     await at.ex("set hidden")
     await starts(at)
     await at.keys("j0<C-v>jl<Esc>")
@@ -245,7 +245,7 @@ async def test_a_selection_in_a_buffer_that_is_hidden_since(at: Workstation) -> 
 # Large selections.
 
 
-async def test_a_long_selection_is_cut(at: Workstation) -> None:
+async def test_a_long_selection_is_truncated(at: Workstation) -> None:
     await starts(at, "é" * 79 + "\n" + ("ä" * 79 + "\n") * 20_000)
     await at.keys("VG")
 
@@ -257,7 +257,7 @@ async def test_a_long_selection_is_cut(at: Workstation) -> None:
     assert len(found["content"]) == 8_000
 
 
-async def test_a_selection_of_just_the_limit_is_whole(at: Workstation) -> None:
+async def test_a_selection_exactly_at_the_limit_is_not_truncated(at: Workstation) -> None:
     await starts(at, "é" * 8_000 + "\n")
     await at.keys("V")
 
@@ -268,7 +268,7 @@ async def test_a_selection_of_just_the_limit_is_whole(at: Workstation) -> None:
 
 
 @pytest.mark.parametrize("keys", ["v$", "<C-v>$", "V"])
-async def test_one_line_of_a_megabyte_takes_no_time_to_speak_of(at: Workstation, keys: str) -> None:
+async def test_a_selected_line_of_a_megabyte_is_truncated(at: Workstation, keys: str) -> None:
     await starts(at, "x" * 1_000_000 + "\n")
     await at.keys(keys)
 
@@ -278,7 +278,7 @@ async def test_one_line_of_a_megabyte_takes_no_time_to_speak_of(at: Workstation,
     assert found["truncated"] is True
 
 
-async def test_bytes_that_are_no_utf8_are_given_as_python_has_them(at: Workstation) -> None:
+async def test_bytes_that_are_not_utf8_are_surrogate_escaped(at: Workstation) -> None:
     await at.ex('edit ++enc=utf-8 a.py | call setline(1, "caf\\xe9 \\xc3\\xa9")')
     await at.asks("snapshot", paths=[])
     await at.keys("V")

@@ -16,14 +16,14 @@ from tests.nvim.rig import workstation as bridged
 from tests.programs import nvim_version
 
 
-async def test_says_which_neovim_it_is(at: Workstation) -> None:
+async def test_a_snapshot_has_the_version_and_the_process_id(at: Workstation) -> None:
     answer = await at.asks("snapshot", paths=[])
 
     version = ".".join(map(str, nvim_version(at.program)))
     assert answer == {"editor": f"Neovim {version}", "pid": await at.person.lua("return vim.fn.getpid()"), "files": []}
 
 
-async def test_a_file_in_front_with_unsaved_work(at: Workstation) -> None:
+async def test_the_current_file_is_returned_with_its_state(at: Workstation) -> None:
     path = await at.opened("a.py", "one\ntwo\n")
     await at.keys("onew<Esc>")
 
@@ -32,7 +32,7 @@ async def test_a_file_in_front_with_unsaved_work(at: Workstation) -> None:
     }  # fmt: skip
 
 
-async def test_there_is_one_answer_for_each_path_in_their_order(at: Workstation) -> None:
+async def test_there_is_one_answer_for_each_path_in_order(at: Workstation) -> None:
     first, second = await at.opened("1.py"), await at.opened("2.py")
     closed = at.file("closed.py")
 
@@ -42,7 +42,7 @@ async def test_there_is_one_answer_for_each_path_in_their_order(at: Workstation)
     assert names == [str(second), None, str(first), str(second)]
 
 
-async def test_only_what_is_wanted_is_told(at: Workstation) -> None:
+async def test_only_the_requested_fields_are_returned(at: Workstation) -> None:
     clean, unsaved = await at.opened("clean.py"), await at.opened("unsaved.py")
     await at.keys("x")
 
@@ -57,7 +57,7 @@ async def test_only_what_is_wanted_is_told(at: Workstation) -> None:
     assert "selection" not in answer
 
 
-async def test_agents_that_a_bridge_serves_here(program: Path, tmp_path: Path) -> None:
+async def test_the_agents_connected_to_the_bridge_are_returned(program: Path, tmp_path: Path) -> None:
     async with bridged(program, tmp_path, *QUICK) as bridge:
         at = Workstation(bridge.person, tmp_path, program)
         before = await at.asks("snapshot", paths=[], want=["connected"])
@@ -68,7 +68,7 @@ async def test_agents_that_a_bridge_serves_here(program: Path, tmp_path: Path) -
     assert (now["connected"], now["agents"]) == ([812], ["Claude Code", "Gemini CLI"])
 
 
-async def test_the_lists_are_lists_when_nothing_is_open(at: Workstation) -> None:
+async def test_empty_lists_are_returned_when_nothing_is_open(at: Workstation) -> None:
     answer = await at.asks("snapshot", paths=[], want=["open", "unsaved", "connected", "selection"], session="s")
 
     assert (answer["open"], answer["unsaved"], answer["connected"], answer["agents"]) == ([], [], [], [])
@@ -78,7 +78,7 @@ async def test_the_lists_are_lists_when_nothing_is_open(at: Workstation) -> None
 # Which file counts as the current one.
 
 
-async def test_modified_but_hidden_is_not_current(at: Workstation) -> None:
+async def test_a_modified_but_hidden_file_is_not_current(at: Workstation) -> None:
     await at.ex("set hidden")
     path = await at.opened("a.py")
     await at.keys("x")
@@ -151,7 +151,7 @@ async def next_second(at: Workstation) -> None:
     await at.person.until("return os.time() > ...", await at.person.lua("return os.time()"))
 
 
-async def test_of_several_files_beside_a_terminal_the_last_used_is_current(at: Workstation) -> None:
+async def test_the_last_used_file_beside_a_terminal_is_current(at: Workstation) -> None:
     old, new = await at.opened("old.py"), at.file("new.py")
     await at.ex("split new.py")
     await next_second(at)
@@ -226,7 +226,7 @@ async def test_a_file_is_found_by_any_of_its_names(at: Workstation) -> None:
     assert [file["name"] for file in answer["files"]] == [str(path)] * len(names)
 
 
-async def test_a_file_that_was_opened_by_a_link_is_found_by_its_real_name(at: Workstation) -> None:
+async def test_a_file_opened_through_a_link_is_found_by_its_real_name(at: Workstation) -> None:
     path = at.file("real.py")
     (at.folder / "link.py").symlink_to(path)
     await at.person.edits(at.folder / "link.py")
@@ -235,7 +235,7 @@ async def test_a_file_that_was_opened_by_a_link_is_found_by_its_real_name(at: Wo
     assert (await at.stands(path))["modified"] is True
 
 
-async def test_a_file_that_was_replaced_on_disk_is_still_the_open_one(at: Workstation) -> None:
+async def test_an_open_file_is_found_after_it_was_replaced_on_disk(at: Workstation) -> None:
     path = at.file("real.py")
     (at.folder / "link.py").symlink_to(path)
     await at.person.edits(at.folder / "link.py")
@@ -245,7 +245,7 @@ async def test_a_file_that_was_replaced_on_disk_is_still_the_open_one(at: Workst
     assert (await at.stands(path))["modified"] is True
 
 
-async def test_a_new_file_below_a_linked_directory(at: Workstation) -> None:
+async def test_a_new_file_below_a_linked_directory_is_found(at: Workstation) -> None:
     (at.folder / "ws").mkdir()
     (at.folder / "dir").symlink_to("ws")
     await at.ex("edit dir/new.py")
@@ -259,7 +259,7 @@ async def test_a_new_file_below_a_linked_directory(at: Workstation) -> None:
     assert await at.stands(at.folder / "new.py") is None
 
 
-async def test_a_new_file_in_a_directory_that_does_not_exist_yet(at: Workstation) -> None:
+async def test_a_new_file_in_a_missing_directory_is_found(at: Workstation) -> None:
     await at.ex("edit deep/er/new.py")
     await at.keys("ihello<Esc>")
 
@@ -268,7 +268,7 @@ async def test_a_new_file_in_a_directory_that_does_not_exist_yet(at: Workstation
     assert await at.stands(at.folder / "er/new.py") is None
 
 
-async def test_a_link_to_a_file_that_does_not_exist_yet(at: Workstation) -> None:
+async def test_a_new_file_is_found_through_a_link(at: Workstation) -> None:
     (at.folder / "link.py").symlink_to("new.py")
     await at.ex("edit new.py")
     await at.keys("ihello<Esc>")
@@ -276,7 +276,7 @@ async def test_a_link_to_a_file_that_does_not_exist_yet(at: Workstation) -> None
     assert (await at.stands(at.folder / "link.py"))["modified"] is True
 
 
-async def test_links_in_a_circle_are_no_file(at: Workstation) -> None:
+async def test_circular_links_are_not_files(at: Workstation) -> None:
     await at.opened("a.py")
     (at.folder / "x").symlink_to("y")
     (at.folder / "y").symlink_to("x")
@@ -295,7 +295,7 @@ async def test_a_file_that_was_deleted_is_found_by_its_name(at: Workstation) -> 
     assert (await at.stands(path))["name"] == str(path)
 
 
-async def test_a_name_that_is_no_utf8(at: Workstation) -> None:
+async def test_a_file_whose_name_is_not_utf8_is_found(at: Workstation) -> None:
     path = Path(os.fsdecode(os.fsencode(at.folder) + b"/caf\xe9-\xc3\xa9-\\udc80.py"))
     path.write_text("one\n")
     await at.person.edits(path)
@@ -323,7 +323,7 @@ async def test_a_file_in_two_buffers_is_modified_if_one_of_them_is(at: Workstati
 # What it costs, and what it leaves behind.
 
 
-async def test_a_snapshot_changes_nothing_that_the_person_could_notice(at: Workstation) -> None:
+async def test_a_snapshot_changes_nothing_that_the_user_could_notice(at: Workstation) -> None:
     path = await at.opened("a.py", "x\n" * 200)
     await at.ex("split b.py | normal! ix")
     look = (
@@ -338,7 +338,7 @@ async def test_a_snapshot_changes_nothing_that_the_person_could_notice(at: Works
     assert await at.person.lua(look) == before
 
 
-async def test_what_it_leaves_in_a_neovim_does_not_grow(at: Workstation) -> None:
+async def test_the_guards_state_in_neovim_does_not_grow(at: Workstation) -> None:
     path = await at.opened("a.py")
     for number in range(120):
         params = {"paths": [str(path)], "want": ["selection"], "session": f"s{number}", "remember": True}
@@ -354,7 +354,7 @@ async def test_what_it_leaves_in_a_neovim_does_not_grow(at: Workstation) -> None
     assert await at.person.lua("return #vim.api.nvim_get_autocmds({ group = 'drawbridge_guard' })") <= 10
 
 
-async def test_with_a_hundred_open_files_it_takes_about_a_millisecond(program: Path, tmp_path: Path) -> None:
+async def test_a_snapshot_with_100_open_files_takes_less_than_5_ms(program: Path, tmp_path: Path) -> None:
     async with workstation(program, tmp_path) as at:
         for number in range(100):
             await at.opened(f"file{number}.py")

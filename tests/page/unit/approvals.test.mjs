@@ -133,13 +133,13 @@ test('an option replaces a typed answer, and a typed answer replaces an option',
   assert.equal(question.answer, 'mine again');
 });
 
-test('a draft is restored if the options are the same', () => {
+test('a draft is restored without options that no longer exist', () => {
   const begun = [{ chosen: ['A', 'gone'], own: '' }];
   const questions = new Questions(asked(), begun, () => {});
   assert.deepEqual(questions.all[0].chosen.value, ['A']);
 });
 
-test('a part of the questions is not answered', () => {
+test('a cut request is not shown as questions', () => {
   const request = { tool_name: 'AskUserQuestion', input: { questions: [{ question: 'Which?' }] } };
   assert.equal(asksQuestions(request), true);
   assert.equal(asksQuestions({ ...request, truncated: { blob_id: 'b', bytes: 5_000_000 } }), false);

@@ -514,7 +514,7 @@ const event = (seq, subtype, message) => ({
   message: { type: 'system', subtype, message },
 });
 
-/** Adds a prompt to the queue of `p`, as `run_2`. Its record has the number 7. */
+/** Sends a prompt to `p`. The server accepts it, as `run_2` with the record number 7, when `accepts` is called. */
 async function queues(more = {}) {
   const one = world({
     ...server(

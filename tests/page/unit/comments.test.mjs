@@ -63,7 +63,7 @@ test('an empty side begins after the line that it names', () => {
   assert.equal(model.startOf({ ...HUNK, removed: '', old_start: 4 }, 'old'), 5);
 });
 
-test('a line has one name', () => {
+test('the name of a line is parsed back, and lines are described in words', () => {
   for (const [side, line] of [
     ['new', 12],
     ['old', 12],
@@ -173,7 +173,7 @@ test('the drafts of an existing project stay in the browser', () => {
   assert.deepEqual(kept.reviewDrafts('gone.comments'), {});
 });
 
-test('a range begins where a comment was begun before', () => {
+test('a comment that was begun is extended to a range', () => {
   const { comments } = made('range');
   comments.begin(PART, LINES, '7');
   comments.suggested(comments.writings.value[0], 'seven');
@@ -181,9 +181,9 @@ test('a range begins where a comment was begun before', () => {
   const [one] = comments.writings.value;
   assert.equal(comments.writings.value.length, 1);
   assert.deepEqual(placeOf(one, HUNK), { side: 'new', line: 6, end: 7 });
-  assert.equal(one.suggestion.value, 'new 6\nseven', 'a suggestion that nobody has changed follows');
+  assert.equal(one.suggestion.value, 'new 6\nseven', 'an unchanged suggestion is extended, too');
   comments.begin(PART, LINES, '7');
-  assert.equal(comments.writings.value.length, 1, 'it is continued');
+  assert.equal(comments.writings.value.length, 1, 'the comment that was begun is continued');
 });
 
 test('a comment whose reply was lost is not added twice', async () => {
@@ -226,7 +226,7 @@ test('drafts are sent once, and only those that are shown', async () => {
   there = { comments: [comment('a', { state: 'sent' })], drafts: '2' };
   await server.gives({ run_id: 'r', position: 1 });
   assert.equal(await sent, 'Sent 1 comment. The agent will get them when it finishes its current work.');
-  assert.equal(await comments.send(), '', 'there are none');
+  assert.equal(await comments.send(), '', 'there are no drafts');
   there = { comments: [comment('b'), comment('c')], drafts: '4' };
   comments.show({ comments: [comment('b')], drafts: '3' });
   assert.equal(await comments.send(), '');
@@ -286,7 +286,7 @@ test('comments are below their last line, and outdated ones below the change', (
   assert.equal(found.value, first, 'nothing is drawn again');
 });
 
-test('what answers a comment is known from the hunks', () => {
+test('the hunks that answer a comment are found', () => {
   const { comments } = made('answers', { files: [shown('f', { ...HUNK, answers: ['a'] })] });
   assert.deepEqual(
     comments.answered.value.get('a')?.map(({ key }) => key),
@@ -294,7 +294,7 @@ test('what answers a comment is known from the hunks', () => {
   );
 });
 
-test('a commit that failed keeps the message, and says why', async () => {
+test('a failed commit keeps the message, and shows the reason', async () => {
   const server = new Server();
   const commit = new Commit(server, 'p', async () => {});
   commit.message.value = 'Fix';
@@ -310,7 +310,7 @@ test('a commit that failed keeps the message, and says why', async () => {
   assert.deepEqual([commit.problem.value, commit.output.value], ['Refused. Files: a, b.', '']);
   commit.without.value = new Set();
   done = commit.run(['a', 'b']);
-  assert.equal(server.asked[2][1].files, undefined, 'all of them');
+  assert.equal(server.asked[2][1].files, undefined, 'all files');
   await server.gives({ data: { commit: 'c', branch: 'main', files: ['a', 'b'], output: '', by: 'me' } });
   await done;
   assert.deepEqual([commit.message.value, commit.done.value.branch], ['', 'main']);
@@ -324,7 +324,7 @@ test('a push contains what was shown, and the user’s title and body are kept',
   assert.deepEqual([push.title.value, push.body.value, push.isWaiting], ['One', 'Body', true]);
   push.offer.value = { ...push.offer.value, version: 'v2', title: 'Two' };
   push.open();
-  assert.equal(push.title.value, 'Two', 'nobody has written another');
+  assert.equal(push.title.value, 'Two', 'the user has not changed the title');
   push.title.value = ' Mine ';
   push.open();
   push.isPullRequest.value = true;
@@ -337,7 +337,7 @@ test('a push contains what was shown, and the user’s title and body are kept',
   push.offer.value = { ...push.offer.value, pull_request: null, ahead: 0 };
   assert.equal(push.isWaiting, false, 'the remote has everything');
   done = push.run();
-  assert.equal(server.asked[1][1].pull_request, undefined, 'nothing creates one now');
+  assert.equal(server.asked[1][1].pull_request, undefined, 'no program can create a pull request now');
   await server.gives({ data: { remote: 'origin', branch: 'b', problem: 'gh did not create a pull request' } });
   await done;
   assert.ok(push.isWaiting, 'a pull request is missing');

@@ -47,7 +47,10 @@ const BLOCKS = /\s*(<\/?(?:p|h\d|ul|ol|li|blockquote|pre|hr)>)\s*/g;
 
 const IMAGES = /<img [^>]*?alt="([^"]*)"[^>]*>/g;
 
-/** HTML without the parts that are drawn differently: heading levels, images, white space, paragraphs in list items. */
+/**
+ * The HTML of an example, adapted to what the web UI draws: heading levels begin at 3, an image is a link with its
+ * text, and white space, paragraph tags and attributes are left out.
+ */
 function expected(html) {
   return tidy(
     html

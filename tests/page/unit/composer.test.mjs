@@ -23,7 +23,7 @@ test('a slash at the beginning is a command, an at sign before a word a file', (
   assert.equal(at('/review @no|'), 'file no');
 });
 
-test('a megabyte without a space takes no time to search', () => {
+test('a megabyte without a space is searched in less than 100 ms', () => {
   const text = '@'.repeat(1_000_000);
   const began = performance.now();
   tokenAt(text, text.length);

@@ -107,7 +107,7 @@ test('after a reconnect, lasting requests are resent with their ids, and others 
 test('the client reconnects to a server that does not answer', () => {
   const { connection, sockets, timers, open, hear } = world();
   connection.check();
-  assert.equal(timers.length, 0, 'there is nothing to doubt');
+  assert.equal(timers.length, 0, 'there is no connection to check');
   connection.start('secret', 'Ada');
   open();
   connection.check();
@@ -119,7 +119,7 @@ test('the client reconnects to a server that does not answer', () => {
   );
   hear({ type: 'update', data: {} });
   connection.check();
-  assert.equal(timers.length, 2, 'any word will do, and the next doubt is another one');
+  assert.equal(timers.length, 2, 'any message ends a check, and the next check has its own timer');
   timers.at(-1).act();
   assert.equal(connection.state, 'waiting');
   timers.at(-1).act();

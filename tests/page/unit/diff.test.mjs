@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { common, compare, difference, hasGaps } from '../../../web/src/diff/lines.ts';
 import { blocksOf, linesIn, STEP } from '../../../web/src/diff/rows.ts';
 
-/** The lines of one side of a diff, from its rows with all context. */
+/** The texts of the lines that a diff shows on one side. */
 function told({ hunks }, side) {
   return hunks
     .flatMap(({ rows }) => rows)

@@ -34,7 +34,7 @@ test('a file with only a diff has its lines and numbers', () => {
   assert.equal(found.hunks[0].rows[1].new.number, 10);
 });
 
-test('an unchanged file, and a new or deleted one without a line, have no difference', () => {
+test('an unchanged file, and a new or deleted one without a line, have no diff', () => {
   assert.equal(differenceOf({ path: 'a' }), undefined);
   assert.equal(differenceOf({ path: 'a', status: 'A', new: '' }), undefined);
   assert.equal(differenceOf({ path: 'a', status: 'D', old: '' }), undefined);

@@ -46,7 +46,7 @@ test('legitimate text stays as it is', () => {
   }
 });
 
-test('lines and tabs of a text stay, and the ends of CRLF are not drawn', () => {
+test('lines and tabs of a text stay, and the carriage return of a CRLF is not drawn', () => {
   assert.equal(shown(inPieces('a\tb\r\nc')), 'a\tb\nc');
   assert.equal(shown(inPieces('a\rb\u001b[0m')), 'a\\x0db\\x1b[0m');
   assert.equal(harmless('a\nb'), 'a\\x0ab');

@@ -23,7 +23,7 @@ test('colors continue on the next line', async () => {
   );
 });
 
-test('code that was colored wrongly is colored correctly', async () => {
+test('code that used to be colored wrongly is colored correctly', async () => {
   assert.ok((await kinds("fn f<'a>(x: &'a str) -> u8 { 1 }", 'rs'))[0].includes('number:1'));
   assert.ok((await kinds('SELECT a FROM b', 'sql'))[0].includes('word:SELECT'));
   assert.deepEqual(await kinds('-a\n+b\n c', 'diff'), [['deleted:-a'], ['inserted:+b'], []]);
@@ -31,7 +31,7 @@ test('code that was colored wrongly is colored correctly', async () => {
   assert.ok((await kinds('<p title="a">it\'s // b</p>', 'html'))[0].every((one) => !one.startsWith('comment')));
 });
 
-test('the parts of all lines are the text', async () => {
+test('the parts of all lines add up to the text', async () => {
   const code = 'a = "b\n\n\tc\r\nd" # e\n\u202e\u{1f600}';
   for (const language of [
     'py',
@@ -76,7 +76,7 @@ test('every grammar that is offered can be loaded', async () => {
   assert.deepEqual(failed, []);
 });
 
-test('languages are known by the names of files', () => {
+test('the language of a file is known from its name', () => {
   assert.equal(languageOf('a/b.py'), 'python');
   assert.equal(languageOf('Dockerfile'), 'dockerfile');
   assert.equal(languageOf('a/Makefile'), 'cmake');
@@ -85,7 +85,7 @@ test('languages are known by the names of files', () => {
   assert.equal(languageOf('notes'), '');
 });
 
-test('no text takes long to highlight', async () => {
+test('highlighting never blocks the event loop for a second', async () => {
   const long = 'a'.repeat(300_001);
   assert.ok(!isColoured(long, 'js'));
   const texts = {

@@ -49,7 +49,7 @@ test('sessions that wait for a person come first, then the latest', () => {
   assert.equal(found[0].rows[0].preview, 'Run make');
 });
 
-test('directories of one name show where they are', () => {
+test('directories with the same name show where they are', () => {
   const found = groups([project('a', '/home/ada/work/blog'), project('b', '/home/bob/old/blog')], []);
   assert.deepEqual(found.map(({ hint }) => hint).sort(), ['…/ada/work', '…/bob/old']);
 });
@@ -84,7 +84,7 @@ test('a title is one line of bounded length', () => {
   assert.equal(groups([project('a', '/a', { title: 'x'.repeat(1e6) })], [])[0].rows[0].title.length, 120);
 });
 
-test('letters in their order find a name, better ones first', () => {
+test('a name is found by letters in its order, and better matches come first', () => {
   assert.equal(score('xyz', 'toll-house'), 0);
   assert.ok(score('tlho', 'toll-house') > 0);
   assert.deepEqual(
@@ -122,7 +122,7 @@ test('an approval without a title is named by its tool', () => {
   assert.equal(groups([asked], [])[0].rows[0].preview, 'Use constructor');
 });
 
-test('a last line has no marks of Markdown', () => {
+test('the preview of a last line has no Markdown', () => {
   const lines = [
     ['The **ferns** and `two` [lemons](a.md)', 'The ferns and two lemons'],
     ['## Result', 'Result'],

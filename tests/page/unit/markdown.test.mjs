@@ -59,7 +59,7 @@ test('a table of too many columns stays text', () => {
   assert.ok(!table(61).includes('<table>'));
 });
 
-test('quotes and lists end at a depth', () => {
+test('the depth of quotes and lists is limited', () => {
   const depth = (text, tag) => made(text).split(`<${tag}>`).length - 1;
   assert.equal(depth(`${'> '.repeat(20)}a`, 'blockquote'), 9);
   assert.equal(depth(`${'* - '.repeat(10)}a`, 'ul'), 9);
@@ -170,7 +170,7 @@ test('HTML is plain text', () => {
   assert.equal(made('a<br>b'), '<p>a\nb</p>');
 });
 
-test('links lead out of the page by a harmless protocol', () => {
+test('links leave the web UI only with a harmless protocol', () => {
   assert.equal(addressOf('https://a.b/c?d=e&f'), 'https://a.b/c?d=e&f');
   assert.equal(addressOf('mailto:a@b.c'), 'mailto:a@b.c');
   for (const href of [

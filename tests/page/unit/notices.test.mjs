@@ -107,7 +107,7 @@ test('a review that is decided meanwhile is not in it', async () => {
   assert.deepEqual(shown, [['blog', 'Run failed', '/#/p/p']]);
 });
 
-test('a person who has returned to the page is not notified', async () => {
+test('a user who has returned to the web UI is not notified', async () => {
   const { ends, review } = watched();
   ends('completed');
   document.hidden = false;

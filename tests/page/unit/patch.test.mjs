@@ -32,7 +32,7 @@ old mode 100644
 new mode 100755
 `;
 
-test('every file of a diff, with its lines numbered and paired, and its words marked', () => {
+test('every file of a diff is parsed, with line numbers, paired lines and marked words', () => {
   const [code, fresh, picture, script] = filesIn(DIFF);
   assert.deepEqual([code.path, code.added, code.removed], ['src/a b.py', 2, 2]);
   assert.deepEqual(

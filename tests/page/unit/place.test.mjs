@@ -11,7 +11,7 @@ test('an address names a view', () => {
   assert.deepEqual(placeIn('#/p/proj_1/s/a%20b?seq=7'), { view: 'project', project: 'proj_1', session: 'a b', seq: 7 });
 });
 
-test('an unknown address shows the first view', () => {
+test('an unknown address shows the home view', () => {
   for (const hash of ['#/p/', '#/p/../x', '#/nothing', '#token=x', '#/p/a/s/%'])
     assert.deepEqual(placeIn(hash), { view: 'home' });
 });

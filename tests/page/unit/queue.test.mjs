@@ -120,7 +120,7 @@ test('a message into a run is shown at once', () => {
   assert.deepEqual(shown(conversation), ['a', 'and quickly']);
 });
 
-test('a prompt without a run, as older servers have them, is shown at its place', () => {
+test('a prompt without a run, as in histories of older servers, is shown in its place', () => {
   const conversation = joined();
   conversation.take(prompt(1, undefined, 'hello'));
   assert.deepEqual(shown(conversation), ['hello']);

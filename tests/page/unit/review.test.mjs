@@ -136,7 +136,7 @@ test('an edit has the file’s line endings, also on the last line', () => {
 
 // The order of the parts.
 
-test('the next part that is left follows, at the end the last one', () => {
+test('the current part is followed by the next remaining one, or at the end by the last one', () => {
   assert.equal(model.follow([], ['a', 'b'], undefined), 'a');
   assert.equal(model.follow(['a', 'b', 'c'], ['a', 'c'], 'b'), 'c');
   assert.equal(model.follow(['a', 'b', 'c'], ['a', 'b', 'c'], 'b'), 'b');
@@ -144,7 +144,7 @@ test('the next part that is left follows, at the end the last one', () => {
   assert.equal(model.follow(['a'], [], 'a'), undefined);
 });
 
-test('a part that is gone stays in its place, and files that are the same stay the same', () => {
+test('a part that is gone stays in its place, and unchanged files stay the same objects', () => {
   const [a, b, c] = ['a', 'b', 'c'].map((id, n) => hunk(id, { new_start: n + 1 }));
   const before = model.shownFiles([file('f', [a, b, c]), file('g', [hunk('d')])]);
   const gone = { part: { ...before[0].parts[1], isGone: true }, file: before[0].file };
@@ -271,7 +271,7 @@ test('loading the review does not wait for later changes', async () => {
     isThere = true;
   });
   await server.answers_(1, review('2', [file('f', [B])]));
-  assert.equal(isThere, false, 'that one was requested before');
+  assert.equal(isThere, false, 'that review was requested before this call');
   server.hears(changed('Phone'));
   await server.answers_(2, review('3', [file('f', [B])]));
   assert.equal(isThere, true);
@@ -486,7 +486,7 @@ test('kept changes can be committed until the review reports otherwise', () => {
   kept(['f', 'g']);
   assert.equal(reviews.kept('p'), 2);
   reviews.look('p');
-  assert.deepEqual(server.asked, [], 'it is known');
+  assert.deepEqual(server.asked, [], 'the number is already known');
   for (const update_type of ['review_changed', 'review_committed']) {
     server.asked = [];
     server.hears({ type: 'update', project_id: 'p', data: { update_type, data: { files: 0 } } });

@@ -14,7 +14,7 @@ const ROWS = [
   { day: '2026-11-24', project_id: 'a', path: '/work/blog', runs: 3, cost_usd: 0.25, output_tokens: 5 },
 ];
 
-test('what was used is added up by day and by project', () => {
+test('usage is added up by day and by project', () => {
   assert.deepEqual(
     sums(ROWS, ({ day }) => [day, day.slice(-2)]),
     [

@@ -82,7 +82,7 @@ test('only complete requests that accept another text can be edited', () => {
 test('a conversation begins late if its first records were deleted', () => {
   const conversation = new Conversation('p');
   conversation.join({ last_seq: 35, run: null, queue: [], open_approvals: [] }, true);
-  assert.ok(!conversation.beginsLate({ first_seq: 26 }), 'there is more to come');
+  assert.ok(!conversation.beginsLate({ first_seq: 26 }), 'earlier records can still be loaded');
   const record = (seq) => ({
     seq,
     timestamp: 't',

@@ -149,7 +149,16 @@ class FakeCore:
     def question(self, project_id: str, approval_id: str) -> ApprovalRequested | None:
         return self.questions.get(approval_id)
 
-    def check_sees(self, identity: Identity, project_id: str) -> None:
+    async def examine(self) -> None:
+        """Does nothing: the projects have no directories."""
+
+    def leads_to(self, path: Path) -> Path:
+        return path
+
+    def sees(self, identity: Identity, project_id: str) -> bool:
+        return True
+
+    async def check_sees(self, identity: Identity, project_id: str) -> None:
         """Never raises: in these tests, every device can see every project."""
 
     async def record(self, project_id: str, seq: int) -> bytes:
@@ -160,7 +169,7 @@ class FakeCore:
     def states(self) -> Mapping[str, messages.State]:
         return {id: project.state for id, project in self.projects.items()}
 
-    def health_of(self, whole: Health, sees: Callable[[Path], bool]) -> Health:
+    def health_of(self, whole: Health, identity: Identity) -> Health:
         return whole
 
 

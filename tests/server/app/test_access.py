@@ -41,7 +41,7 @@ async def status_of(server: Server, path: str = "/ws", **headers: str | list[str
 # a token in the header
 
 
-async def test_the_right_token_in_the_header_lets_in_at_once(server: Server) -> None:
+async def test_the_right_token_in_the_header_signs_in_at_once(server: Server) -> None:
     async with connected(server.url, TOKEN) as client:
         assert (await client.ask("project_list"))["type"] == "project_list"
 
@@ -49,7 +49,8 @@ async def test_the_right_token_in_the_header_lets_in_at_once(server: Server) -> 
 @pytest.mark.parametrize(
     "shown", ["Bearer wrong", f"Bearer {TOKEN}x", "Bearer ", "", f"Basic {TOKEN}", TOKEN, f"bearer{TOKEN}"]
 )
-async def test_a_wrong_token_in_the_header_is_refused_before_anything_else(server: Server, shown: str) -> None:
+async def test_a_wrong_token_in_the_header_gets_401(server: Server, shown: str) -> None:
+    """The request is refused before it becomes a client."""
     assert await status_of(server, Authorization=shown) == 401
     assert not list(server.clients)
 
@@ -61,7 +62,8 @@ async def test_the_scheme_may_be_written_in_any_case(server: Server) -> None:
 # a token in the first message
 
 
-async def test_a_client_that_cannot_send_a_header_sends_the_token_first(server: Server) -> None:
+async def test_a_client_can_send_its_token_in_the_first_message(server: Server) -> None:
+    """Browsers cannot set a header for a WebSocket."""
     async with connected(server.url) as client:
         answer = await client.ask("auth", {"token": TOKEN, "client": "a browser"})
         assert answer["type"] == "auth"
@@ -90,7 +92,8 @@ async def test_nothing_is_sent_before_the_first_message(server: Server) -> None:
         '{"type":"auth","data":{"token":"' + TOKEN + '"},"x":"' + "é" * (AUTH_BYTES - 200) + '"}',
     ],
 )
-async def test_any_other_first_message_ends_the_connection_and_does_nothing(server: Server, message: str) -> None:
+async def test_any_first_message_but_a_valid_auth_is_refused(server: Server, message: str) -> None:
+    """The connection ends with code 4401, no command runs and the error contains no address."""
     async with connect(server.url, proxy=None) as stranger:
         await stranger.send(message)
         said = await stranger.recv()
@@ -110,7 +113,7 @@ async def pieces(connection: ClientConnection) -> AsyncIterator[str]:
         await (await connection.ping())
 
 
-async def test_little_is_stored_of_a_message_without_a_token(server: Server) -> None:
+async def test_a_large_message_without_a_token_is_refused(server: Server) -> None:
     async with connect(server.url, proxy=None) as stranger:
         with pytest.raises(ConnectionClosed):
             await stranger.send(pieces(stranger))
@@ -118,7 +121,7 @@ async def test_little_is_stored_of_a_message_without_a_token(server: Server) -> 
     await until(lambda: not server.door.connections)
 
 
-async def test_the_token_lifts_that_limit(server: Server) -> None:
+async def test_a_token_lifts_the_limit_on_message_size(server: Server) -> None:
     async with connect(server.url, proxy=None) as client:
         await client.send(f'{{"type":"auth","data":{{"token":"{TOKEN}"}}}}')
         assert '"auth"' in str(await client.recv())
@@ -126,7 +129,7 @@ async def test_the_token_lifts_that_limit(server: Server) -> None:
         assert '"JSON_PARSING"' in str(await client.recv())
 
 
-async def test_requests_in_one_write_with_the_token_are_done(server: Server) -> None:
+async def test_a_request_sent_together_with_the_token_is_executed(server: Server) -> None:
     """The request is larger than a client without a token may send. The client sends its token and the request at once,
     without waiting for an answer.
     """
@@ -157,7 +160,7 @@ async def test_requests_after_a_wrong_token_are_ignored(server: Server) -> None:
     assert server.core.asked == []
 
 
-async def test_a_client_without_a_token_in_time_is_disconnected(
+async def test_a_client_that_sends_no_token_in_time_is_disconnected(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clients_module, "AUTH_SECONDS", 0.05)
@@ -176,7 +179,8 @@ async def test_a_client_with_a_token_has_no_time_limit(server: Server, monkeypat
         assert (await client.ask("project_list"))["type"] == "project_list"
 
 
-async def test_a_later_auth_is_answered_and_a_wrong_one_changes_nothing(server: Server) -> None:
+async def test_a_wrong_token_in_a_later_auth_keeps_the_connection(server: Server) -> None:
+    """The client gets an error, and a valid token is accepted as before."""
     async with connected(server.url, TOKEN) as client:
         assert (await client.ask("auth", {"token": "wrong"}))["data"]["code"] == "UNAUTHORIZED"
         assert (await client.ask("auth", {"token": TOKEN, "client": "pad"}))["data"]["client"] == "pad"
@@ -257,10 +261,8 @@ async def test_refused_requests_cause_few_log_lines(
     assert [message.partition(":")[0] for message in caplog.messages] == ["refused 127.0.0.1", "refused a request"]
 
 
-async def test_clients_that_do_not_sign_in_are_not_logged_one_by_one(
-    server: Server, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The level is the default one."""
+async def test_a_client_that_does_not_sign_in_is_not_logged(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    """This is the case at the default log level."""
     caplog.set_level("INFO", "drawbridge")
     async with connect(server.url, proxy=None) as client:
         await client.send('{"type":"hello"}')
@@ -296,7 +298,7 @@ async def test_without_tokens_host_and_origin_are_still_checked(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "", "http://127.0.0.1", "http://localhost:1"])
-async def test_a_web_page_of_another_place_is_refused_even_with_the_token(server: Server, origin: str) -> None:
+async def test_any_other_origin_is_refused_even_with_the_token(server: Server, origin: str) -> None:
     assert await status_of(server, Origin=origin, Authorization=f"Bearer {TOKEN}") == 403
 
 
@@ -310,7 +312,7 @@ async def test_an_origin_that_is_sent_twice_is_refused(server: Server, place: st
         assert await status_of(server, place, Origin=order, Authorization=f"Bearer {TOKEN}") == 403
 
 
-async def test_the_servers_own_page_is_let_in(server: Server) -> None:
+async def test_the_servers_own_origin_is_accepted(server: Server) -> None:
     assert await status_of(server, Origin=f"http://127.0.0.1:{server.port}") == 101
     assert await status_of(server, Origin=f"https://127.0.0.1:{server.port}") == 403
 
@@ -328,7 +330,7 @@ async def test_the_servers_own_names_are_accepted(server: Server) -> None:
         assert await status_of(server, Host=f"{host}:{server.port}") == 101, host
 
 
-def test_addresses_that_this_machine_has_are_its_names_and_no_others() -> None:
+def test_only_this_machines_addresses_count_as_its_names() -> None:
     names = OwnNames()
     for address in {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None)}:
         assert str(address) in names
@@ -336,7 +338,7 @@ def test_addresses_that_this_machine_has_are_its_names_and_no_others() -> None:
     assert "" not in names
 
 
-def test_what_is_loopback() -> None:
+def test_loopback_names_and_addresses_are_recognized() -> None:
     assert all(map(is_loopback, ["127.0.0.1", "127.9.9.9", "::1", "localhost", "LocalHost"]))
     assert not any(map(is_loopback, ["0.0.0.0", "::", "192.168.1.1", "example", ""]))
 
@@ -393,7 +395,7 @@ def test_a_file_without_a_token_is_reported_and_kept(tmp_path: Path, content: by
     assert path.read_bytes() == content
 
 
-def test_an_unwritable_directory_is_reported(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(NotPrivate):
         owner_token(tmp_path / "file" / "token")

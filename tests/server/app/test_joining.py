@@ -24,7 +24,7 @@ from tests.server.schema import check_said
 from tests.waiting import PATIENCE, until
 
 
-async def test_the_snapshot_and_what_follows_leave_no_gap(tmp_path: Path) -> None:
+async def test_no_gap_between_the_snapshot_and_later_records(tmp_path: Path) -> None:
     phone, page = Client(), Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -39,7 +39,7 @@ async def test_the_snapshot_and_what_follows_leave_no_gap(tmp_path: Path) -> Non
         assert page.seqs == list(range(joined["last_seq"] + 1, page.seqs[-1] + 1))
 
 
-async def test_a_client_that_comes_back_gets_what_it_missed_once(tmp_path: Path) -> None:
+async def test_a_client_that_reconnects_gets_missed_records_once(tmp_path: Path) -> None:
     phone, page = Client(), Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -137,7 +137,7 @@ async def test_a_client_that_catches_up_learns_of_a_deletion(tmp_path: Path, mon
         assert slow.of_type("error") == []
 
 
-async def test_a_deleted_project_has_no_clients_that_catch_up(tmp_path: Path) -> None:
+async def test_catching_up_does_not_join_a_deleted_project(tmp_path: Path) -> None:
     """The project is deleted after the client has received all records, just before it would join."""
     phone, slow = Client(), SlowReader()
     async with serving(tmp_path) as server:
@@ -180,7 +180,7 @@ async def test_a_record_written_during_an_empty_page_is_sent(tmp_path: Path, mon
         process.ends()
 
 
-async def test_a_snapshot_fits_a_message_however_much_is_asked(tmp_path: Path) -> None:
+async def test_a_snapshot_with_long_approvals_fits_in_one_message(tmp_path: Path) -> None:
     phone, page = Client(), Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -201,7 +201,7 @@ async def test_a_snapshot_fits_a_message_however_much_is_asked(tmp_path: Path) -
         process.ends()
 
 
-async def test_no_output_of_an_agent_makes_a_message_too_large(tmp_path: Path) -> None:
+async def test_messages_with_large_agent_output_fit_the_limit(tmp_path: Path) -> None:
     phone, back = Client(), Client()
     huge = "x" * 900_000
     async with serving(tmp_path) as server:
@@ -238,7 +238,7 @@ async def test_a_client_receives_nothing_after_it_has_left(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "cursor", [{"since": "2020-01-01T00:00:00Z"}, {"after_seq": 0, "limit": 3}, {"before_seq": 5, "limit": 3}]
 )
-async def test_history_by_every_cursor(cursor: dict[str, object], tmp_path: Path) -> None:
+async def test_history_is_read_with_every_kind_of_cursor(cursor: dict[str, object], tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -398,11 +398,13 @@ async def _acts(what: str, server: Server, client: Client, project: str) -> None
 
 
 async def _comes_to_rest(server: Server, project: str) -> None:
-    for _ in range(50):
+    def has_ended() -> bool:
         if server.agent.latest.turn_open:
             server.agent.latest.ends()
-        await settled(turns=20)
-    assert not server.core.projects.get(project).busy
+        return not server.core.projects.get(project).busy
+
+    await until(has_ended, "the end of all runs")
+    await settled()
 
 
 async def test_a_client_that_catches_up_learns_what_changed_meanwhile(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ async def test_single_messages_and_broadcasts_keep_their_order() -> None:
     assert other.socket.got == [b"2", b"3", b"5"]
 
 
-async def test_many_frames_go_out_in_pieces_and_some_can_be_dropped(rig: Rig) -> None:
+async def test_many_frames_are_written_in_pieces(rig: Rig) -> None:
     for _ in range(10):
         rig.send("x" * (BATCH // 2))
     await turn()
@@ -191,7 +191,7 @@ async def test_ephemeral_frames_are_dropped_first_and_no_others(rig: Rig) -> Non
     assert rig.socket.got[0] == b"d" * 1_000
 
 
-async def test_when_more_waits_than_may_the_client_is_told_to_go_once(rig: Rig) -> None:
+async def test_a_client_above_the_size_limit_is_closed_once(rig: Rig) -> None:
     rig.socket.congested = True
     for _ in range(LIMIT // 100_000 + 50):
         rig.send("e" * 100_000)
@@ -203,13 +203,13 @@ async def test_when_more_waits_than_may_the_client_is_told_to_go_once(rig: Rig) 
     assert rig.socket.writes == []
 
 
-async def test_one_frame_goes_out_however_large_it_is(rig: Rig) -> None:
+async def test_a_single_frame_above_the_limit_is_sent(rig: Rig) -> None:
     rig.send("x" * (LIMIT + 1))
     await until(lambda: len(rig.socket.got) == 1)
     assert rig.slow == 0
 
 
-async def test_room_returns_when_frames_or_the_client_have_left(rig: Rig) -> None:
+async def test_room_waits_until_frames_are_sent_or_the_client_closes(rig: Rig) -> None:
     await asyncio.wait_for(rig.outbox.room(), 1)
     rig.socket.congested = True
     rig.send("x" * (ROOM + 1))
@@ -227,7 +227,7 @@ async def test_room_returns_when_frames_or_the_client_have_left(rig: Rig) -> Non
     await asyncio.wait_for(rig.outbox.room(), 1)
 
 
-async def test_a_canceled_waiter_affects_nobody(rig: Rig) -> None:
+async def test_a_canceled_waiter_does_not_affect_another(rig: Rig) -> None:
     rig.socket.congested = True
     given_up, kept = (asyncio.create_task(rig.outbox.room()) for _ in range(2))
     await turn()
@@ -302,9 +302,8 @@ async def join_all(server: Server) -> None:
     server.core.subscribers = {one.id: one for one in server.clients}
 
 
-async def test_a_stalled_client_is_closed_with_a_reason_and_nobody_else_notices(
-    server: Server, client: WireClient
-) -> None:
+async def test_a_stalled_client_is_closed_and_others_miss_nothing(server: Server, client: WireClient) -> None:
+    """The stalled client receives the reason when it reads again."""
     stalled = await Slow.of(server)
     await join_all(server)
     assert len(server.core.subscribers) == 2
@@ -383,7 +382,7 @@ async def test_requests_of_a_slow_client_are_still_executed(server: Server) -> N
     slow.client.cut()
 
 
-async def test_a_hundred_clients_hear_the_same_in_the_same_order(server: Server) -> None:
+async def test_a_hundred_clients_get_all_frames_in_the_same_order(server: Server) -> None:
     async with asyncio.timeout(PATIENCE):
         clients = [
             await connect(server.url, additional_headers={"Authorization": f"Bearer {TOKEN}"}, proxy=None)
@@ -402,7 +401,7 @@ async def test_a_hundred_clients_hear_the_same_in_the_same_order(server: Server)
     await until(lambda: not list(server.clients))
 
 
-async def test_a_disconnected_client_gets_nothing_and_is_unsubscribed(server: Server) -> None:
+async def test_a_disconnected_client_is_removed_and_ignores_frames(server: Server) -> None:
     async with connected(server.url, TOKEN) as client:
         await client.ask("project_list")
         [there] = server.clients

@@ -69,7 +69,7 @@ async def test_health_is_reported_over_the_socket(server: Server, client: WireCl
     assert health["disk_free_mb"] > 0
 
 
-async def test_topics_are_followed_and_left(server: Server, client: WireClient) -> None:
+async def test_a_client_subscribes_to_and_unsubscribes_from_topics(server: Server, client: WireClient) -> None:
     answer = await client.ask("subscribe", {"topics": ["projects", "approvals"]})
     assert answer["data"]["topics"] == ["approvals", "projects", "stats"]
     assert len(server.core.followers["projects"]) == len(server.core.followers["approvals"]) == 1
@@ -95,7 +95,7 @@ async def test_a_request_without_an_id_gets_an_answer_without_one(client: WireCl
     assert "request_id" not in answer
 
 
-async def test_requests_are_executed_in_their_order(server: Server, client: WireClient) -> None:
+async def test_requests_are_executed_in_order(server: Server, client: WireClient) -> None:
     for number in range(300):
         await client.send("project_create", {"path": f"/{number}"}, request_id=str(number))
     await until(lambda: len(client.received) == 300)
@@ -125,7 +125,7 @@ async def test_the_number_of_slow_requests_is_limited(server: Server, client: Wi
     await until(lambda: len(client.received) == 101)
 
 
-async def test_a_client_that_asks_too_fast_is_not_read_from(server: Server, client: WireClient) -> None:
+async def test_reading_pauses_while_too_many_requests_wait(server: Server, client: WireClient) -> None:
     server.core.go_on.clear()
     for number in range(2_000):
         await client.send("agent_kill", project_id="p1", request_id=str(number))
@@ -215,9 +215,10 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("message", "code", "field"), WRONG, ids=lambda value: str(value)[:60])
-async def test_what_cannot_be_understood_is_reported_with_its_field_and_changes_nothing(
+async def test_an_invalid_message_is_reported_with_its_field(
     server: Server, message: str, code: str, field: str | None
 ) -> None:
+    """The message has no effect, and the error does not repeat all of it."""
     [answer] = await raw(server, message)
     error = answer["data"]
     assert answer["type"] == "error"
@@ -230,7 +231,7 @@ async def test_what_cannot_be_understood_is_reported_with_its_field_and_changes_
     assert [type(command) for command in server.core.asked] == [say.ProjectList]
 
 
-async def test_a_wrong_request_keeps_its_id_where_that_can_be_read(server: Server) -> None:
+async def test_an_invalid_request_keeps_its_id_if_it_is_readable(server: Server) -> None:
     answers = await raw(
         server,
         '{"type":"nope","request_id":"a"}',
@@ -310,9 +311,8 @@ async def test_every_option_of_the_specification_arrives_unchanged(server: Serve
     assert {name: options[name] for name in SPECIFICATIONS_OPTIONS} == SPECIFICATIONS_OPTIONS
 
 
-async def test_a_message_over_the_limit_ends_the_connection_with_1009_and_no_other(
-    server: Server, client: WireClient
-) -> None:
+async def test_an_oversized_message_ends_only_its_own_connection(server: Server, client: WireClient) -> None:
+    """The connection ends with code 1009. A message of exactly the largest size is accepted."""
     async with connect(server.url, additional_headers=HEADERS, proxy=None) as large:
         head = '{"type":"project_create","data":{"path":"'
         await large.send(head + "x" * (MESSAGE_BYTES - len(head) - 3) + '"}}')
@@ -338,7 +338,7 @@ async def test_a_binary_message_ends_the_connection_with_1003(server: Server, cl
 # errors from the core
 
 
-async def test_an_error_of_the_core_is_sent_to_its_client(server: Server, client: WireClient) -> None:
+async def test_an_error_from_the_core_reaches_the_client(server: Server, client: WireClient) -> None:
     server.core.fault = ClientError("PROCESS_ACTIVE", "Busy.", details={"run_id": "r1"})
     answer = await client.ask("set_mode", {"mode": "x"}, "p1")
     assert answer["project_id"] == "p1"
@@ -347,9 +347,10 @@ async def test_an_error_of_the_core_is_sent_to_its_client(server: Server, client
     assert answer["data"]["details"] == {"run_id": "r1"}
 
 
-async def test_a_fault_of_ours_tells_nothing_of_the_inside_and_is_in_the_log_under_its_id(
+async def test_an_internal_error_reveals_no_details_to_the_client(
     server: Server, client: WireClient, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """The log contains the details, and the connection stays usable."""
     server.core.fault = FileNotFoundError(2, "No such file", "/secret/path")
     answer = await client.ask("set_mode", {"mode": "x"}, "p1")
     assert answer["data"]["code"] == "INTERNAL_ERROR"
@@ -367,7 +368,7 @@ async def test_a_fault_of_ours_tells_nothing_of_the_inside_and_is_in_the_log_und
         (NotPrivate("/secret/path can't be written."), "FILE_OPERATION"),
     ],
 )
-async def test_what_the_disk_refuses_is_reported_without_a_path(
+async def test_a_disk_error_is_reported_without_a_path(
     server: Server, client: WireClient, fault: Exception, code: str
 ) -> None:
     server.core.fault = fault
@@ -384,7 +385,7 @@ async def test_nothing_is_started_while_the_server_stops(server: Server, client:
     assert server.core.asked == []
 
 
-def test_every_code_says_what_it_means() -> None:
+def test_every_error_code_has_a_meaning() -> None:
     assert all(kind.meaning.endswith(".") for kind in CODES.values())
     with pytest.raises(KeyError):
         ClientError("NO_SUCH_CODE", "x")
@@ -429,7 +430,7 @@ def test_any_text_is_a_command_or_an_error(text: str) -> None:
         say.request_id_of(text)
 
 
-async def test_an_unexpected_error_costs_one_request(
+async def test_an_unexpected_error_fails_only_one_request(
     server: Server, client: WireClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The error is not in the handler: the reply can't be encoded. Requests that are sent later are still executed."""
@@ -450,7 +451,7 @@ async def test_an_unexpected_error_costs_one_request(
     assert correlation_id in record.getMessage()
 
 
-async def test_an_unexpected_error_beside_others_costs_one_request(
+async def test_an_unexpected_error_fails_only_one_slow_request(
     server: Server, client: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(answer: Any, request_id: str | None) -> bytes:

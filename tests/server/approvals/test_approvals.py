@@ -28,7 +28,7 @@ async def asked(server: Server, phone: Client, project: str) -> str:
     return str(phone.of_type("permission_request")[-1]["data"]["approval_id"])
 
 
-async def test_a_question_shows_what_would_change(tmp_path: Path) -> None:
+async def test_an_approval_request_shows_the_proposed_change(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -47,7 +47,8 @@ async def test_a_question_shows_what_would_change(tmp_path: Path) -> None:
         server.agent.latest.ends()
 
 
-async def test_the_first_answer_wins_and_the_second_is_told_who_was_first(tmp_path: Path) -> None:
+async def test_a_client_that_decides_late_sees_who_decided_first(tmp_path: Path) -> None:
+    """The agent receives only the first decision."""
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -82,7 +83,7 @@ async def test_a_late_answer_gets_the_decision_after_a_restart(tmp_path: Path) -
             assert (late.value.code, late.value.details) == ("APPROVAL_RESOLVED", details)
 
 
-async def test_an_edited_input_and_a_reason_reach_the_agent(tmp_path: Path) -> None:
+async def test_an_edited_input_and_remember_reach_the_agent(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -130,7 +131,8 @@ async def test_an_edited_answer_is_marked_for_every_client(
     ("letters", "told"), [(50_000, True), (800_000, False)], ids=["both fit", "only the message fits"]
 )
 async def test_an_answer_fits_into_a_frame(tmp_path: Path, letters: int, told: bool) -> None:
-    """Each control character takes six bytes in JSON. The agent gets the complete answer, even if clients do not."""
+    """Each control character takes six bytes in JSON. The agent gets the complete answer, even if it is too
+    long for the clients."""
     phone, page = Client("phone"), Client("page")
     edited, message = "\x01" * 149_000, "m" * letters
     async with serving(tmp_path) as server:
@@ -163,7 +165,7 @@ def test_a_message_that_is_too_long_is_cut() -> None:
     assert len(frame(Announced("p", Path("/p"), resolved)).data) <= FRAME_BYTES
 
 
-async def test_a_changed_command_is_shown_as_it_runs(tmp_path: Path) -> None:
+async def test_clients_see_an_edited_command(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -233,7 +235,7 @@ async def test_the_target_of_a_link_is_sent(tmp_path: Path, monkeypatch: pytest.
         process.ends()
 
 
-async def test_a_large_edited_input_is_a_blob(tmp_path: Path) -> None:
+async def test_a_large_edited_input_is_sent_as_a_blob(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -254,7 +256,7 @@ async def test_a_large_edited_input_is_a_blob(tmp_path: Path) -> None:
         process.ends()
 
 
-async def test_a_question_may_contain_any_number(tmp_path: Path) -> None:
+async def test_an_approval_request_may_contain_a_huge_number(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -296,7 +298,7 @@ async def test_an_invalid_edited_input_leaves_the_request_open(tmp_path: Path, g
         server.agent.latest.ends()
 
 
-async def test_an_agent_that_takes_no_edits_gets_none(tmp_path: Path) -> None:
+async def test_an_agent_that_does_not_support_edits_gets_none(tmp_path: Path) -> None:
     """An edited answer is refused: the agent would ignore the edit and act on its own input."""
     phone = Client()
     async with serving(tmp_path) as server:
@@ -315,7 +317,7 @@ async def test_an_agent_that_takes_no_edits_gets_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"questions": []}, {"answers": {}}, {"answers": "Right"}], ids=str)
-async def test_questions_are_not_allowed_without_answers(tmp_path: Path, more: dict[str, Any]) -> None:
+async def test_questions_cannot_be_approved_without_answers(tmp_path: Path, more: dict[str, Any]) -> None:
     """Claude Code 2.1.329 would ignore an approval without answers, or continue as if nobody had answered."""
     phone = Client()
     async with serving(tmp_path) as server:
@@ -335,7 +337,7 @@ async def test_questions_are_not_allowed_without_answers(tmp_path: Path, more: d
         process.ends()
 
 
-async def test_a_question_that_the_agent_cancels_is_withdrawn(tmp_path: Path) -> None:
+async def test_an_approval_request_canceled_by_the_agent_is_withdrawn(tmp_path: Path) -> None:
     from drawbridge.agents.base import QuestionCancelled
 
     phone = Client()
@@ -352,7 +354,7 @@ async def test_a_question_that_the_agent_cancels_is_withdrawn(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("end", ["ends", "dies", "killed", "interrupted"])
-async def test_no_question_outlives_its_run(end: str, tmp_path: Path) -> None:
+async def test_approval_requests_are_withdrawn_when_their_run_ends(end: str, tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -373,7 +375,7 @@ async def test_no_question_outlives_its_run(end: str, tmp_path: Path) -> None:
         assert info["approvals"] == []
 
 
-async def test_a_question_between_two_prompts_is_denied(tmp_path: Path) -> None:
+async def test_an_approval_request_between_two_runs_is_denied(tmp_path: Path) -> None:
     """An agent may start a turn on its own when a background command has ended. Without an answer, it would wait
     forever.
     """
@@ -391,7 +393,7 @@ async def test_a_question_between_two_prompts_is_denied(tmp_path: Path) -> None:
         assert phone.of_type("permission_request") == []
 
 
-async def test_a_question_before_the_prompt_delays_nothing(tmp_path: Path) -> None:
+async def test_an_approval_request_does_not_delay_the_next_prompt(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -418,7 +420,7 @@ async def test_followers_see_approvals_of_other_projects(tmp_path: Path) -> None
         server.agent.latest.ends()
 
 
-async def test_an_unknown_question_is_an_error_and_changes_nothing(tmp_path: Path) -> None:
+async def test_an_unknown_approval_id_is_refused_without_effect(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

@@ -22,16 +22,17 @@ def test_the_proposed_text_is_allowed_as_it_is() -> None:
     assert (given.allow, given.updated_input) == (True, None)
 
 
-def test_another_text_is_what_the_tool_writes() -> None:
+def test_the_tool_writes_the_edited_text() -> None:
     given = decision(approval("Write"), "mine")
     assert given.allow
     assert given.updated_input is not None
     assert json.loads(bytes(given.updated_input))["content"] == "mine"
 
 
-def test_a_text_that_the_tool_cannot_write_does_not_allow_the_agents() -> None:
+def test_an_edited_text_that_the_tool_cannot_write_is_denied() -> None:
+    """Otherwise, the agent would write its own text."""
     assert not decision(approval("NotebookEdit"), "mine").allow
 
 
-def test_no_text_is_a_rejection() -> None:
+def test_a_decision_without_a_text_is_a_denial() -> None:
     assert not decision(approval("Write"), None).allow

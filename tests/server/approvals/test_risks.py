@@ -1,4 +1,4 @@
-"""The parts of a call that a person should check closely."""
+"""The parts of a call that the user should check closely."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def marked(command: str, root: str = ROOT) -> list[tuple[str, str]]:
         ("", []),
     ],
 )
-def test_a_command_is_marked(command: str, expected: list[tuple[str, str]]) -> None:
+def test_risky_parts_of_a_command_are_marked(command: str, expected: list[tuple[str, str]]) -> None:
     assert marked(command) == expected
 
 
@@ -95,7 +95,8 @@ def test_a_link_out_of_the_project_is_followed(tmp_path: Path) -> None:
     assert in_path(f"{root}/notes.md", root, os.path.realpath, "file_path") == []
 
 
-def test_a_project_that_is_reached_through_a_link_contains_its_files(tmp_path: Path) -> None:
+def test_a_project_behind_a_symbolic_link_contains_its_files(tmp_path: Path) -> None:
+    """Writing to them is not marked as a risk."""
     (tmp_path / "real").mkdir()
     (tmp_path / "name").symlink_to("real")
     root = str(tmp_path / "name")
@@ -134,7 +135,7 @@ def test_paths_beyond_the_limit_are_marked_as_unchecked() -> None:
     assert (risk.code, command[risk.start : risk.end]) == ("unchecked", "b; tee /etc/passwd")
 
 
-def test_a_url_is_searched_for_hidden_characters_alone() -> None:
+def test_a_url_is_checked_only_for_hidden_characters() -> None:
     assert in_text("https://example.org/sudo", "url") == []
     [risk] = in_text("https://ex\u200bample.org", "url")
     assert (risk.code, risk.start, risk.end) == ("hidden_characters", 10, 11)
@@ -152,7 +153,8 @@ def seconds_for(command: str) -> float:
 
 
 @pytest.mark.parametrize("command", HOSTILE, ids=lambda command: f"{command[:10]}…{command[-1]}")
-def test_no_command_takes_much_longer_than_an_ordinary_one_of_its_length(command: str) -> None:
+def test_a_hostile_command_does_not_slow_down_the_check(command: str) -> None:
+    """Checking it takes less than 20 times as long as checking an ordinary command of about the same length."""
     ordinary = "ls file; " * 5_500
     assert any(seconds_for(command) < 20 * seconds_for(ordinary) for _ in range(3))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from msgspec import Raw
 
@@ -43,7 +45,7 @@ class Service:
         self.recorded: list[Recorded] = []
         self.full = False
         self.approvals = Approvals(
-            "p1", "/p", lambda event, by: self.record(event), self.record, {}, Editors(), self.decided_in_an_editor
+            "p1", "/p", lambda event, by: self.record(event), self.record, {}, Editors(Path), self.decided_in_an_editor
         )
         self.asking, self.other = Surface(), Surface()
 
@@ -69,7 +71,7 @@ def service() -> Service:
     return Service()
 
 
-def test_the_asking_surface_passes_a_decision_on(service: Service) -> None:
+def test_only_the_asking_surface_receives_the_decision(service: Service) -> None:
     approval = service.requested()
     service.approvals.decide("appr_1", ALLOW, PHONE)
     assert (service.asking.told, service.other.told) == (["allow by phone"], ["closed"])

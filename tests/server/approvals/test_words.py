@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 from msgspec import Raw
 
 from drawbridge.agents.base import Form, Proposal
-from drawbridge.agents.claude.prompts import remembered
+from drawbridge.agents.suggestions import remembered
 from drawbridge.server.approvals.words import LONGEST_PATH, MOST_RISKS, Words, words
 from drawbridge.server.events import ApprovalRequested
 
@@ -135,7 +135,7 @@ def test_the_command_of_any_tool_is_marked() -> None:
     assert [(risk.code, risk.field) for risk in risks] == [("sudo", "rawInput.command")]
 
 
-def test_a_call_of_acp_without_a_kind_is_about_a_tool() -> None:
+def test_an_acp_call_of_kind_other_is_about_a_tool() -> None:
     found = said("other", acp("other"), form="acp")
     assert (found.title.text, found.summary) == ("Claude wants to use a tool", "Use a tool")
     assert said("other").title.text == "Claude wants to use other"

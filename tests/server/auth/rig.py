@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from drawbridge.agents.demo.driver import Demo
+from drawbridge.agents.registry import terminal_agents
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.app.blobs import Blobs
 from drawbridge.server.app.clients import Clients
@@ -29,6 +30,7 @@ from drawbridge.server.auth.scopes import Scope
 from drawbridge.server.serve import terms
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.places import Places
 from drawbridge.transport.http_server import HttpServer
 from tests.server.wire_client import WireClient, connected
 
@@ -54,12 +56,13 @@ class Server:
         writers = Writers()
         self.core = Core(
             self.data,
-            [self.roots],
+            Places([self.roots], self.data),
             {"demo": Demo()},
             blobs,
             limits,
             "off",
             Ceilings(),
+            terminal_agents=terminal_agents(),
             broadcast=writers.broadcast,
             notices=lambda announced: None,
             audit=lambda announced: None,

@@ -112,7 +112,8 @@ def test_a_decision_in_an_editor_is_audited(tmp_path: Path) -> None:
     )
 
 
-async def test_who_comes_is_refused_or_sent_away_is_written_down_with_address_and_device(server: Server) -> None:
+async def test_connections_and_refusals_are_in_the_audit_log(server: Server) -> None:
+    """Each entry contains the address and, if it is known, the device."""
     token = server.token("lost")
     async with server.client(token) as phone:
         await phone.ask("project_create", {"path": "/x"})
@@ -184,7 +185,7 @@ def _write_many(directory: Path, who: int) -> None:
         Audit(directory).write("written", who=who, number=number)
 
 
-def test_several_processes_lose_and_tear_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_line_is_lost_or_torn_with_several_writers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit_module, "FILE_BYTES", 20_000)
     monkeypatch.setattr(audit_module, "FILES_KEPT", 100)
     context = multiprocessing.get_context("fork")
@@ -199,20 +200,20 @@ def test_several_processes_lose_and_tear_no_line(tmp_path: Path, monkeypatch: py
     assert len(found) == 600
 
 
-def test_a_full_disk_stops_nobody_and_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_write_is_logged_and_not_raised(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / FILE).mkdir()
     Audit(tmp_path).write("connected", by="phone")
     assert "the audit log can't be written" in caplog.text
     assert "phone" in caplog.text
 
 
-def test_values_of_clients_are_limited_to_one_short_line(tmp_path: Path) -> None:
+def test_a_clients_values_become_one_short_line(tmp_path: Path) -> None:
     Audit(tmp_path).write("refused", by="x\n" * 1_000)
     assert len((tmp_path / FILE).read_bytes().splitlines()) == 1
     assert len(read(tmp_path)[0]["by"]) == 300
 
 
-def test_a_device_needs_hours_to_rotate_out_what_it_did(tmp_path: Path) -> None:
+def test_a_device_needs_hours_to_push_out_older_audit_lines(tmp_path: Path) -> None:
     """Even lines with the longest device and file names take hours to fill all of the audit log's files."""
     far = {"by": "\U0001f30d" * 60, "path": "€" * 4_096, "device_id": "f2b7c0cd", "client": "client_12345678_100"}
     ids = {
@@ -245,7 +246,7 @@ async def test_the_data_directory_cannot_become_a_project(tmp_path: Path) -> Non
 # secrets
 
 
-async def test_no_secret_is_in_any_log_audit_or_error(tmp_path: Path) -> None:
+async def test_no_secret_is_in_the_log_the_audit_log_or_an_error(tmp_path: Path) -> None:
     """Uses known secrets wherever a client or a command needs one, at the most verbose log level. The log, the audit
     log and the errors contain none of them.
     """
@@ -286,7 +287,7 @@ async def test_no_secret_is_in_any_log_audit_or_error(tmp_path: Path) -> None:
             assert [secret for secret in secrets if secret in text] == [], where
 
 
-def test_a_link_in_its_place_is_not_followed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_link_in_place_of_the_audit_log_is_not_followed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Otherwise, anyone who can create a link there could make the server write to any of the owner's files."""
     (tmp_path / "notes").write_text("mine\n")
     (tmp_path / FILE).symlink_to(tmp_path / "notes")

@@ -106,7 +106,8 @@ def test_only_the_owner_can_read_the_authoritys_key(made: Certificate) -> None:
     assert key.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_new_address_in_a_private_network_needs_no_new_authority(tmp_path: Path, made: Certificate) -> None:
+def test_a_new_private_address_needs_no_new_authority(tmp_path: Path, made: Certificate) -> None:
+    """A subdomain of a host name that the authority covers does not need one either."""
     before = authority(made).pem
     for address in ("192.168.1.20", "10.0.0.9", "172.20.1.1", "100.64.3.2", "fd00::7"):
         own_certificate(tmp_path / "tls", [*NAMES, address])
@@ -209,7 +210,7 @@ async def test_everybody_can_download_the_authority_and_trust_it(tmp_path: Path)
         assert told["authority"] is True
 
 
-async def test_a_missing_authority_is_reported(tmp_path: Path) -> None:
+async def test_downloading_a_missing_authority_is_a_404(tmp_path: Path) -> None:
     async with process_serving(tmp_path / "data", "--no-tls") as server:
         port = int(server.url.rpartition(":")[2].partition("/")[0])
         assert (await asyncio.to_thread(get, port, "/ca.crt", None))[0] == 404

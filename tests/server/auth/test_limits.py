@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidMessage, InvalidStatus
 
-from drawbridge.core.addresses import place
+from drawbridge.core.addresses import place, unmapped
 from drawbridge.protocols.gate import Head
 from drawbridge.server.app import clients as clients_module
 from drawbridge.server.auth import devices, entrance
@@ -149,7 +149,7 @@ async def test_successful_logins_are_never_counted(server: Server) -> None:
         assert (await status(server, SOMEWHERE, OWNER))[0] == 101
 
 
-async def test_a_whole_ipv6_network_is_one_peer(server: Server) -> None:
+async def test_failures_are_counted_per_ipv6_network(server: Server) -> None:
     for number in range(FAILURES[0]):
         assert (await status(server, f"2001:db8::{number}", "wrong"))[0] == 401
     assert (await status(server, "2001:db8::ffff", "wrong"))[0] == 429
@@ -195,7 +195,7 @@ async def outcome(entrance: Entrance, code: str, address: str) -> str:
     return "paired"
 
 
-async def test_pairing_codes_are_not_guessed_by_many_addresses(server: Server, clock: Clock) -> None:
+async def test_many_addresses_cannot_guess_a_pairing_code(server: Server, clock: Clock) -> None:
     """While a code is valid, all clients together can try so few of the 2**40 codes that they practically never find
     it.
     """
@@ -286,7 +286,7 @@ async def many_devices(server: Server, number: int) -> AsyncIterator[list[Client
         yield clients
 
 
-async def test_only_so_many_clients_come_from_one_address(tmp_path: Path, clock: Clock) -> None:
+async def test_the_number_of_clients_from_one_address_is_limited(tmp_path: Path, clock: Clock) -> None:
     async with (
         serving(tmp_path, crowd=ClientLimits(per_address=3), proxies=["127.0.0.1"]) as server,
         many(server, *[SOMEWHERE] * 3) as clients,
@@ -301,7 +301,7 @@ async def test_only_so_many_clients_come_from_one_address(tmp_path: Path, clock:
             pass
 
 
-async def test_a_whole_ipv6_network_has_the_clients_of_one_address(tmp_path: Path, clock: Clock) -> None:
+async def test_clients_are_counted_per_ipv6_network(tmp_path: Path, clock: Clock) -> None:
     network = [f"2001:db8::{number}" for number in range(4)]
     async with (
         serving(tmp_path, crowd=ClientLimits(per_address=3), proxies=["127.0.0.1"]) as server,
@@ -350,7 +350,7 @@ async def test_strangers_at_its_address_do_not_keep_a_device_out(
         assert await first_words(server, SOMEWHERE, auth(token)) == ("auth", None)
 
 
-async def test_a_full_address_refuses_first_messages_too(tmp_path: Path, clock: Clock) -> None:
+async def test_the_limit_per_address_applies_to_first_messages(tmp_path: Path, clock: Clock) -> None:
     """A pairing code that is refused this way stays valid."""
     async with (
         serving(tmp_path, crowd=ClientLimits(per_address=3), proxies=["127.0.0.1"]) as server,
@@ -376,7 +376,7 @@ async def test_the_total_number_of_clients_is_limited(tmp_path: Path, clock: Clo
         assert (await status(server, SOMEWHERE, OWNER))[0] == 101
 
 
-async def test_a_device_does_not_keep_others_out(tmp_path: Path, clock: Clock) -> None:
+async def test_one_device_cannot_use_up_all_connections(tmp_path: Path, clock: Clock) -> None:
     """However many connections one device opens, another device and the owner can connect."""
     async with serving(tmp_path, crowd=ClientLimits(clients=16), proxies=["127.0.0.1"]) as server:
         token = server.token("phone", "view")
@@ -453,7 +453,8 @@ async def test_a_connection_is_reserved_during_a_pairing(
 # prompts
 
 
-async def test_a_device_gives_so_many_prompts_in_a_minute_and_another_one_its_own(tmp_path: Path, clock: Clock) -> None:
+async def test_each_device_has_its_own_prompt_limit_per_minute(tmp_path: Path, clock: Clock) -> None:
+    """The error contains the number of seconds until the device can try again."""
     async with serving(tmp_path, crowd=ClientLimits(prompts=2)) as server, server.client() as owner:
         project = await server.project(owner)
         async with server.client(server.token("one", "run")) as one, server.client(server.token("two", "run")) as two:
@@ -485,7 +486,7 @@ async def test_blobs_of_a_device_do_not_block_others(tmp_path: Path) -> None:
         assert code_of(await owner.ask("blob_put", {"blob_id": "mine", **blob})) == "blob_stored"
 
 
-async def test_a_blob_is_read_and_changed_by_its_device_only(tmp_path: Path) -> None:
+async def test_only_its_device_can_read_and_change_a_blob(tmp_path: Path) -> None:
     async with serving(tmp_path) as server, server.client() as owner, server.client(server.token("one")) as one:
         blob = {"blob_id": "b", "offset": 0, "last": True}
         assert code_of(await owner.ask("blob_put", {**blob, "data": "b3du"})) == "blob_stored"
@@ -498,7 +499,7 @@ async def test_a_blob_is_read_and_changed_by_its_device_only(tmp_path: Path) -> 
 # what is logged
 
 
-async def test_a_storm_of_refusals_is_one_line_in_the_log(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+async def test_many_refusals_cause_few_log_lines(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "drawbridge")
     for _ in range(FAILURES[0] + 30):
         await status(server, SOMEWHERE, "wrong")
@@ -540,8 +541,8 @@ async def test_without_a_proxy_no_client_can_fake_its_address(tmp_path: Path, cl
         assert (await status(server, ELSEWHERE, "wrong"))[0] == 429
 
 
-@pytest.mark.parametrize(("proxies", "warnings"), [([], 1), (["127.0.0.1"], 0)], ids=["not named", "named"])
-async def test_a_proxy_that_is_not_named_is_reported_once(
+@pytest.mark.parametrize(("proxies", "warnings"), [([], 1), (["127.0.0.1"], 0)], ids=["not trusted", "trusted"])
+async def test_a_proxy_that_is_not_trusted_is_reported_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, proxies: list[str], warnings: int
 ) -> None:
     caplog.set_level("WARNING", "drawbridge")
@@ -571,7 +572,7 @@ async def test_only_allowed_origins_may_connect(tmp_path: Path) -> None:
 # buckets
 
 
-def test_a_bucket_fills_again_and_never_beyond_its_burst() -> None:
+def test_a_bucket_refills_up_to_its_burst() -> None:
     buckets = Buckets(2, 0.5)
     assert [buckets.take("a", 0.0) is None for _ in range(3)] == [True, True, False]
     refused = buckets.take("a", 1.0)
@@ -611,10 +612,12 @@ def test_nobody_gets_more_than_burst_and_rate_allow(steps: list[tuple[str, float
     assert all(count <= 3 + now * 0.5 + 1e-6 for count in taken.values())
 
 
-def test_who_is_counted_as_one() -> None:
+def test_place_groups_addresses_that_are_counted_together() -> None:
     assert place("192.0.2.7") == place("::ffff:192.0.2.7") == "192.0.2.7"
     assert place("2001:db8::1") == place("2001:db8::2") != place("2001:db8:0:1::1")
     assert place("") == ""
+    assert unmapped("::ffff:192.0.2.7") == "192.0.2.7"
+    assert unmapped("2001:db8::1") == "2001:db8::1"
 
 
 # a crowd
@@ -712,7 +715,7 @@ async def keeps(*open: socket.socket) -> bool:
     return True
 
 
-async def test_nobody_is_cut_off_in_the_first_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_handshake_is_cut_off_in_its_first_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients at many addresses use all handshakes, and none of them has been connected for a second yet. Another
     client waits until one of them leaves.
     """

@@ -249,7 +249,7 @@ async def test_the_command_reports_that_no_phone_can_connect(tmp_path: Path) -> 
         assert "It can only watch." in (await shown(server, "--scope", "view")).stdout
 
 
-def test_files_of_a_killed_server_are_not_a_running_one(tmp_path: Path) -> None:
+def test_a_file_left_by_a_killed_server_is_ignored(tmp_path: Path) -> None:
     with running.announced(tmp_path, "wss://x/ws", ("https://x/",), None, loopback=True):
         assert running.find(tmp_path) is not None
         left = (tmp_path / running.FILE).read_bytes()

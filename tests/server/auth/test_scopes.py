@@ -67,7 +67,7 @@ AN_EXAMPLE: dict[str, dict[str, Any]] = {
 # the table
 
 
-def test_the_documentation_has_the_current_table() -> None:
+def test_the_docs_list_the_current_scope_of_each_command() -> None:
     rows = re.findall(r"^\| `(view|approve|run|admin)` \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
     shown = {scope: set(re.findall(r"`(\w+)`", text)) for scope, text in rows}
     assert shown == {scope: {row.name for row in COMMANDS if row.scope == scope} for scope in SCOPES}
@@ -92,7 +92,7 @@ async def test_each_command_is_refused_only_below_its_scope(server: Server, owne
     assert bool(shown["last_seq"]) is (scope in ("run", "admin")), "refused commands leave no records"
 
 
-async def test_an_approver_removes_no_prompt_of_others(server: Server, owner: WireClient) -> None:
+async def test_an_approver_cannot_remove_prompts_of_others(server: Server, owner: WireClient) -> None:
     project = await server.project(owner)
     async with server.client(server.token("pad", "approve")) as pad, server.client(server.token("pc", "run")) as pc:
         await owner.ask("execute", {"prompt": "/slow 600"}, project)
@@ -258,7 +258,7 @@ async def confined(server: Server) -> AsyncIterator[WireClient]:
         yield client
 
 
-async def test_a_project_that_has_become_a_link_is_not_reached(
+async def test_a_project_replaced_by_a_link_cannot_be_reached(
     server: Server, owner: WireClient, two: tuple[str, str], confined: WireClient
 ) -> None:
     """The device doesn't see it either: not in the list, not if it joined the project before, and not if it follows all
@@ -310,12 +310,12 @@ async def test_a_confined_device_reaches_only_its_own_projects(
 
 def test_directories_with_a_common_prefix_are_separate() -> None:
     device = Identity(name="phone", scope="view", device_id="1", projects=("/code/site",))
-    assert [device.sees(Path(path)) for path in ("/code/site", "/code/site/inner")] == [True, True]
+    assert [device.sees(Path(path), Path) for path in ("/code/site", "/code/site/inner")] == [True, True]
     others = ("/code/site2", "/code/site-old", "/code/site.d/x", "/code", "/code/sit", "/", "/x/code/site")
-    assert [path for path in others if device.sees(Path(path))] == []
+    assert [path for path in others if device.sees(Path(path), Path)] == []
 
 
-async def test_a_confined_device_sees_no_sibling(server: Server, owner: WireClient) -> None:
+async def test_a_confined_device_sees_no_sibling_project(server: Server, owner: WireClient) -> None:
     site, _ = await server.project(owner, "site"), await server.project(owner, "site2")
     async with server.client(server.token("pad", "run", projects=[str(server.roots / "site")])) as device:
         assert [one["id"] for one in (await device.ask("project_list"))["data"]["projects"]] == [site]
@@ -337,7 +337,7 @@ async def test_a_confined_device_sees_its_own_projects_health(
     assert server.core.metrics.total.runs.total() == 3
 
 
-async def test_a_confined_device_sees_its_projects_problems(
+async def test_a_confined_device_sees_only_its_projects_problems(
     server: Server, owner: WireClient, two: tuple[str, str], confined: WireClient
 ) -> None:
     (server.roots / "secret").rmdir()
@@ -348,7 +348,7 @@ async def test_a_confined_device_sees_its_projects_problems(
     assert (health["status"], len(health["problems"])) == ("degraded", 1)
 
 
-async def test_a_confined_device_receives_nothing_of_others(
+async def test_a_confined_device_receives_nothing_of_other_projects(
     server: Server, owner: WireClient, two: tuple[str, str], confined: WireClient
 ) -> None:
     mine, secret = two
@@ -395,7 +395,7 @@ async def test_a_confined_device_creates_projects_only_inside(
     ]
 
 
-async def test_a_confined_device_adds_no_other_directory(
+async def test_a_confined_device_cannot_add_other_directories(
     server: Server, two: tuple[str, str], confined: WireClient
 ) -> None:
     mine, _ = two

@@ -159,7 +159,7 @@ async def test_a_key_that_is_not_in_the_file_is_refused(server: Server) -> None:
     assert not list(server.clients)
 
 
-async def test_a_signature_is_valid_for_one_connection_and_try(server: Server) -> None:
+async def test_a_signature_is_valid_for_one_try_on_one_connection(server: Server) -> None:
     async with connected(server.url) as client:
         asked = (await client.ask("ssh_challenge"))["data"]
         signed = signature(ADA, challenge(asked["host"], None, asked["nonce"]))
@@ -214,7 +214,7 @@ async def test_a_signature_for_another_server_is_refused(server: Server) -> None
         ":PORT",
     ],
 )
-async def test_a_signature_for_an_odd_spelling_is_refused(server: Server, host: str) -> None:
+async def test_a_signature_for_an_odd_host_spelling_is_refused(server: Server, host: str) -> None:
     """On loopback, another port or another address may belong to somebody else."""
     async with connected(server.url) as client:
         assert await log_in(client, ADA, host=host.replace("PORT", str(server.port))) == "SIGNATURE_FOREIGN"
@@ -223,13 +223,13 @@ async def test_a_signature_for_an_odd_spelling_is_refused(server: Server, host: 
 @pytest.mark.parametrize(
     "host", ["127.0.0.1:PORT", "localhost:PORT", "[::1]:PORT", "public.example", "public.example:99"]
 )
-async def test_a_signature_for_a_public_name_is_accepted(server: Server, host: str) -> None:
+async def test_a_signature_for_any_of_the_servers_names_is_accepted(server: Server, host: str) -> None:
     """The server's own names are accepted only with its port. At a public name, a proxy may use a different port."""
     async with connected(server.url) as client:
         assert await log_in(client, ADA, host=host.replace("PORT", str(server.port))) == "auth"
 
 
-async def test_a_login_is_not_passed_on_to_another_port(server: Server) -> None:
+async def test_a_login_cannot_be_relayed_from_another_port(server: Server) -> None:
     """The client connects to an attacker on another port of localhost, who forwards the challenge and the answer, once
     with the host that the client signed and once with the server's own.
     """
@@ -262,7 +262,7 @@ def seen_by(client: WireClient) -> str:
     return hashlib.sha256(shown).hexdigest()
 
 
-async def test_the_login_contains_the_clients_certificate(secure: Server, tmp_path: Path) -> None:
+async def test_a_login_contains_the_certificate_the_client_sees(secure: Server, tmp_path: Path) -> None:
     async with connected(secure.url, tls=trusting(tmp_path)) as client:
         assert await log_in(client, ADA, certificate=seen_by(client)) == "auth"
     async with connected(secure.url, tls=trusting(tmp_path)) as client:
@@ -277,7 +277,7 @@ async def test_a_login_for_another_certificate_is_refused(secure: Server, tmp_pa
         assert await relay.close_code() == 4401
 
 
-async def test_a_client_with_a_certificate_gets_a_clear_error(secure: Server, tmp_path: Path) -> None:
+async def test_a_wrong_certificate_in_a_login_is_named_in_the_error(secure: Server, tmp_path: Path) -> None:
     async with connected(secure.url, tls=trusting(tmp_path)) as client:
         asked = (await client.ask("ssh_challenge"))["data"]
         signed = signature(ADA, challenge(asked["host"], "ab" * 32, asked["nonce"]))
@@ -292,7 +292,7 @@ async def test_a_client_with_a_certificate_gets_a_clear_error(secure: Server, tm
         assert code_of(await client.ask("ssh_auth", answer | {"certificate": seen_by(client).upper()})) == "auth"
 
 
-async def test_the_connections_certificate_counts(tmp_path: Path, file: Path) -> None:
+async def test_a_login_needs_the_certificate_of_its_connection(tmp_path: Path, file: Path) -> None:
     """The certificate is renewed while a client is signing in, for example while the user types a passphrase."""
     (tmp_path / "data").mkdir()
     made = own_certificate(tmp_path / "tls", ["127.0.0.1"])
@@ -309,7 +309,7 @@ async def test_the_connections_certificate_counts(tmp_path: Path, file: Path) ->
             assert await log_in(client, ADA, certificate=seen_by(client)) == "auth"
 
 
-async def test_an_older_client_gets_a_request_to_update(server: Server) -> None:
+async def test_an_outdated_client_is_asked_to_update(server: Server) -> None:
     async with connected(server.url) as client:
         asked = (await client.ask("ssh_challenge"))["data"]
         signed = signature(ADA, f"drawbridge-login-v1\n{asked['host']}\n{asked['nonce']}\n".encode())
@@ -319,7 +319,7 @@ async def test_an_older_client_gets_a_request_to_update(server: Server) -> None:
         assert "Update the client" in refused["data"]["message"]
 
 
-async def test_a_signature_for_another_purpose_or_with_an_old_hash_is_refused(server: Server) -> None:
+async def test_a_signature_for_another_purpose_or_with_sha1_is_refused(server: Server) -> None:
     wrong: list[tuple[PrivateKey, dict[str, Any]]] = [
         (ADA, {"namespace": "git"}),
         (ADA, {"namespace": "file"}),
@@ -393,7 +393,7 @@ def test_an_unprintable_comment_is_not_used_as_a_name() -> None:
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
-async def test_a_file_that_others_can_write_lets_nobody_in(server: Server, file: Path, mode: int) -> None:
+async def test_a_file_that_others_can_write_is_not_used(server: Server, file: Path, mode: int) -> None:
     file.chmod(mode)
     async with connected(server.url) as client:
         assert await log_in(client, ADA) == "SIGNATURE_WRONG"
@@ -484,7 +484,7 @@ def agent(tmp_path: Path, ssh_keygen: str) -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.parametrize("kind", ["ed25519", "rsa", "ecdsa"])
-def test_what_ssh_keygen_signs_is_verified(tmp_path: Path, ssh_keygen: str, kind: str) -> None:
+def test_a_signature_by_ssh_keygen_is_verified(tmp_path: Path, ssh_keygen: str, kind: str) -> None:
     key = tmp_path / "id"
     bits = ["-b", "2048"] if kind == "rsa" else []
     subprocess.run([ssh_keygen, "-q", "-t", kind, *bits, "-N", "", "-C", "me", "-f", key], check=True)

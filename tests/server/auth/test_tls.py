@@ -130,7 +130,7 @@ def test_a_key_of_another_certificate_is_detected(made: Certificate, tmp_path: P
 # a certificate that the owner provides
 
 
-def test_a_given_certificate_is_used_or_refused(made: Certificate, tmp_path: Path) -> None:
+def test_only_a_matching_certificate_and_key_are_accepted(made: Certificate, tmp_path: Path) -> None:
     Certificate(made.certificate, made.key).context()
     other = own_certificate(tmp_path / "other", NAMES)
     for certificate, key in [
@@ -143,7 +143,8 @@ def test_a_given_certificate_is_used_or_refused(made: Certificate, tmp_path: Pat
             Certificate(certificate, key).context()
 
 
-def test_a_key_with_a_password_is_refused_without_asking_at_the_terminal(made: Certificate, tmp_path: Path) -> None:
+def test_a_tls_key_that_needs_a_password_is_refused(made: Certificate, tmp_path: Path) -> None:
+    """The server must not ask for the password in the terminal."""
     key = serialization.load_pem_private_key(made.key.read_bytes(), None)
     locked = tmp_path / "locked.pem"
     encryption = serialization.BestAvailableEncryption(b"secret")

@@ -1,5 +1,5 @@
-"""Each device has its own token, which is shown only once, is not stored in readable form, and is valid until the owner
-revokes it or it expires.
+"""Each device has its own token, which is shown only once, is not stored in readable form, and is valid until it is
+revoked or expires.
 """
 
 from __future__ import annotations
@@ -277,7 +277,7 @@ async def test_a_process_that_locks_the_file_delays_no_server(server: Server) ->
         assert code_of(await new.ask("pair", {"code": code})) == "paired"
 
 
-def test_two_simultaneous_writers_lose_nothing(tmp_path: Path) -> None:
+def test_two_alternating_writers_lose_nothing(tmp_path: Path) -> None:
     one, two = Devices(tmp_path), Devices(tmp_path)
     for number in range(5):
         one.add(f"one {number}", "view")

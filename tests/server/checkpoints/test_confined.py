@@ -23,7 +23,7 @@ from drawbridge.server.checkpoints.git import GitFailed
 from tests.server.checkpoints.rig import RUN, a_run, everything, make_project
 from tests.waiting import until
 
-ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's means are Linux's")
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="needs features of the Linux kernel")
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ async def test_git_that_hangs_is_ended(
     assert not psutil.pid_exists(int(written(tmp_path / "pid")))
 
 
-async def test_a_cancelled_git_is_ended(project: Path, misbehaves: Callable[[str], None], tmp_path: Path) -> None:
+async def test_a_canceled_git_is_ended(project: Path, misbehaves: Callable[[str], None], tmp_path: Path) -> None:
     misbehaves(f"echo $$ >{tmp_path}/pid; exec sleep 600")
     taking = asyncio.create_task(Checkpoints(project, "proj_1").take(RUN, "before"))
     await until(lambda: written(tmp_path / "pid"), "git's start")

@@ -445,7 +445,7 @@ async def test_no_program_of_the_directory_runs(attack: Attack, spy: Path, plain
     await kept.run(three_files)
     attack(plain, program)
     (plain / "poem.txt").write_text(POEM.upper())
-    spy.unlink(missing_ok=True)  # git ran it while the attack was being prepared
+    spy.unlink(missing_ok=True)  # git may have run the program while the attack was being prepared
     await kept.run(lambda directory: (directory / "poem.txt").write_text(POEM), "run_2")
     with contextlib.suppress(Changed, GitFailed, NoCheckpoint):
         await kept.checkpoints.revert("run_2")
@@ -481,7 +481,7 @@ async def test_links_are_not_followed(plain: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_a_cancelled_look_leaves_no_process(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_canceled_listing_leaves_no_process(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = asyncio.Event()
 
     async def holds(self: private.PrivateRepository, git: Git) -> str:

@@ -62,7 +62,7 @@ async def test_a_run_is_reverted_for_all_clients(tmp_path: Path) -> None:
         assert (reverted["run_id"], reverted["by"]) == (run, "phone")
 
 
-async def test_what_happens_after_a_run_is_not_part_of_it(tmp_path: Path) -> None:
+async def test_changes_between_runs_are_not_part_of_a_run(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path, Limits()) as server:
         project, first = await a_run(server, phone, line="two\n")
@@ -74,7 +74,7 @@ async def test_what_happens_after_a_run_is_not_part_of_it(tmp_path: Path) -> Non
         assert files == [[{"path": "poem.txt", "change": "changed"}]] * 2
 
 
-async def test_lines_changed_since_are_refused_by_name(tmp_path: Path) -> None:
+async def test_lines_changed_since_the_run_are_not_reverted(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path, Limits()) as server:
         project, run = await a_run(server, phone, line="two\n")
@@ -105,7 +105,7 @@ async def test_a_revert_blocks_other_changes_to_the_project(what: str, tmp_path:
     async with serving(tmp_path, Limits()) as server:
         project, run = await a_run(server, phone, line="two\n")
         taking_back = asyncio.create_task(server.does(phone, "run_revert", project, run_id=run))
-        await asyncio.sleep(0)
+        await until(server.core.projects.get(project)._reverting.locked, "the revert")
         with pytest.raises(ClientError) as refused:
             await server.does(page, what, project, **({"run_id": run} if what == "run_revert" else {}))
         assert (refused.value.code, refused.value.retryable) == ("PROCESS_ACTIVE", True)
@@ -185,7 +185,7 @@ async def test_a_full_disk_is_reported_for_changes(
         assert (server.root / "one" / "poem.txt").read_text() == "one\ntwo\n"
 
 
-async def test_a_large_file_with_a_filter_is_named_to_the_client(
+async def test_a_large_file_with_a_filter_is_named_in_the_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoints, "FILTERED_BYTES", 0)
@@ -242,7 +242,7 @@ async def idle_in_a_worktree(server: Server, client: Client, project: str) -> tu
 
 
 @pytest.mark.parametrize("end", ["killed", "crashed", "timed out"])
-async def test_a_run_in_another_work_tree_is_marked_after_an_end(tmp_path: Path, end: str) -> None:
+async def test_a_run_that_fails_in_another_work_tree_is_marked(tmp_path: Path, end: str) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

@@ -81,14 +81,14 @@ def notice_of(announced: Announced, to_review: ReviewChanged | None = None) -> N
 # the texts
 
 
-def test_a_question_is_notified_with_project_and_tool_only() -> None:
+def test_a_notification_shows_only_project_and_tool() -> None:
     assert notice_of(question()) == URGENT
 
 
 @pytest.mark.parametrize(
     ("outcome", "told"), [("completed", "Run finished"), ("failed", "Run failed"), ("interrupted", None)]
 )
-def test_the_end_of_a_run_is_notified_unless_a_person_ended_it(outcome: Outcome, told: str | None) -> None:
+def test_users_are_notified_of_a_runs_end_unless_interrupted(outcome: Outcome, told: str | None) -> None:
     said = notice_of(run_finished(outcome))
     assert (said.body if said else None) == told
 
@@ -104,7 +104,7 @@ def test_the_end_of_a_run_is_notified_unless_a_person_ended_it(outcome: Outcome,
         ("interrupted", review(7), None),
     ],
 )
-def test_the_size_of_a_runs_review_is_notified(
+def test_a_notification_contains_the_size_of_the_review(
     outcome: Outcome, changed: ReviewChanged, expected: tuple[str, str] | None
 ) -> None:
     told = notice_of(run_finished(outcome), changed)
@@ -128,7 +128,7 @@ def test_other_events_cause_no_notification(event: Event) -> None:
     assert notice_of(at_blog(event)) is None
 
 
-def test_a_question_in_the_terminal_causes_a_notice() -> None:
+def test_a_request_in_the_terminal_causes_a_notification() -> None:
     said = notice_of(at_blog(PermissionWithdrawn("a", IN_TERMINAL)))
     assert said is not None
     assert (said.title, said.body, said.urgent) == ("blog needs you", "Answer in its terminal", False)
@@ -173,10 +173,12 @@ def notifier(
     host: str = "me.example",
     review_seconds: float = 0.0,
 ) -> Notifier:
-    return Notifier(Subscriptions(data), Devices(data), webhook, [], host, sender, sender, patience, review_seconds)
+    return Notifier(
+        Subscriptions(data), Devices(data), Path, webhook, [], host, sender, sender, patience, review_seconds
+    )
 
 
-async def test_the_webhook_gets_the_format_of_ntfy(tmp_path: Path, sender: Sender) -> None:
+async def test_webhook_requests_use_the_format_of_ntfy(tmp_path: Path, sender: Sender) -> None:
     with Service().up() as ntfy:
         told = notifier(tmp_path, sender, ntfy.url)
         told.published(question())
@@ -194,7 +196,7 @@ async def test_the_webhook_gets_the_format_of_ntfy(tmp_path: Path, sender: Sende
     [ApprovalResolved("appr_1", "Ada", "allow"), PermissionWithdrawn("appr_1", "")],
     ids=["resolved", "withdrawn"],
 )
-async def test_a_question_that_is_answered_soon_is_not_notified(
+async def test_a_request_decided_quickly_causes_no_notification(
     tmp_path: Path, sender: Sender, answered: Event
 ) -> None:
     with Service().up() as ntfy:
@@ -226,7 +228,7 @@ async def test_a_failing_service_is_retried_and_a_refusal_is_not(
     assert SECRET not in caplog.text
 
 
-async def test_a_service_that_hangs_delays_nobody(
+async def test_a_service_that_hangs_does_not_block_the_server(
     tmp_path: Path, sender: Sender, caplog: pytest.LogCaptureFixture
 ) -> None:
     hangs, going = threading.Event(), threading.Event()
@@ -256,7 +258,7 @@ def titles(service: Service) -> list[str]:
 
 
 async def test_the_end_of_a_run_waits_for_the_review(tmp_path: Path, sender: Sender) -> None:
-    """There is one notification for the end and the review. The review of another project doesn't count."""
+    """One notification reports the end and the review. A review of another project is not included."""
     with Service().up() as ntfy:
         told = notifier(tmp_path, sender, ntfy.url, review_seconds=LONG)
         told.published(run_finished("completed"))
@@ -269,7 +271,7 @@ async def test_the_end_of_a_run_waits_for_the_review(tmp_path: Path, sender: Sen
     assert ntfy.posted[0][1].decode() == "Run finished · +120 −34"
 
 
-async def test_a_run_without_a_review_is_notified_after_a_moment(tmp_path: Path, sender: Sender) -> None:
+async def test_without_a_review_the_notification_is_sent_anyway(tmp_path: Path, sender: Sender) -> None:
     """For example, git is not installed, or the checkpoint takes too long."""
     with Service().up() as ntfy:
         told = notifier(tmp_path, sender, ntfy.url, review_seconds=0.05)
@@ -282,7 +284,7 @@ async def test_a_run_without_a_review_is_notified_after_a_moment(tmp_path: Path,
     assert ntfy.posted[0][1] == b"Run finished"
 
 
-async def test_a_review_that_the_run_has_not_changed_is_notified(tmp_path: Path, sender: Sender) -> None:
+async def test_an_unchanged_review_is_in_the_notification(tmp_path: Path, sender: Sender) -> None:
     with Service().up() as ntfy:
         told = notifier(tmp_path, sender, ntfy.url, review_seconds=0.05)
         told.published(at_blog(review(7)))
@@ -292,7 +294,7 @@ async def test_a_review_that_the_run_has_not_changed_is_notified(tmp_path: Path,
     assert titles(ntfy) == ["blog: 2 files to review"]
 
 
-async def test_a_review_that_is_decided_meanwhile_is_not_notified(tmp_path: Path, sender: Sender) -> None:
+async def test_a_review_decided_meanwhile_is_not_in_the_notification(tmp_path: Path, sender: Sender) -> None:
     """A decision does not end the wait for the review, since the run may have left more changes."""
     with Service().up() as ntfy:
         told = notifier(tmp_path, sender, ntfy.url, review_seconds=0.05)
@@ -310,7 +312,8 @@ async def test_a_review_that_is_decided_meanwhile_is_not_notified(tmp_path: Path
     ]
 
 
-async def test_a_run_that_ends_before_the_review_of_another_loses_neither(tmp_path: Path, sender: Sender) -> None:
+async def test_two_runs_before_a_review_cause_two_notifications(tmp_path: Path, sender: Sender) -> None:
+    """The notification of the second run contains the review."""
     with Service().up() as ntfy:
         told = notifier(tmp_path, sender, ntfy.url, review_seconds=LONG)
         told.published(run_finished("failed"))
@@ -400,8 +403,8 @@ async def test_a_push_is_encrypted_for_its_browser_and_signed(tmp_path: Path, se
         (["192.168.1.7"], "vm", "192.168.1.7"),
     ],
 )
-def test_the_contact_is_one_that_can_be_signed(public: list[str], host: str, expected: str) -> None:
-    """py-vapid refuses names without a dot, and the names of most machines have none."""
+def test_the_contact_is_accepted_by_py_vapid(public: list[str], host: str, expected: str) -> None:
+    """py-vapid refuses names without a dot, and most host names have none."""
     contact = web_push.contact(public, host)
     assert contact == expected
     key = packed(ec.generate_private_key(ec.SECP256R1()).private_numbers().private_value.to_bytes(32, "big"))
@@ -422,7 +425,7 @@ async def test_pushes_work_where_the_host_name_has_no_dot(tmp_path: Path, sender
     assert browser.reads(service.posted[0][1])["title"] == URGENT.title
 
 
-async def test_a_service_that_refuses_pushes_is_a_problem_of_the_server(tmp_path: Path, sender: Sender) -> None:
+async def test_a_push_service_that_refuses_is_reported_as_a_problem(tmp_path: Path, sender: Sender) -> None:
     """For example, Apple's service may refuse a private host name. The problem ends when the subscription expires."""
     told = notifier(tmp_path, sender)
     with Service(403, 410, 201).up() as service:
@@ -452,7 +455,7 @@ async def test_a_silent_push_service_does_not_delay_the_webhook(tmp_path: Path) 
     """Ten subscriptions use a service that accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as deaf, Service().up() as ntfy:
         told = Notifier(
-            Subscriptions(tmp_path), Devices(tmp_path), ntfy.url, [], "vm", patience=0.0, review_seconds=0.0
+            Subscriptions(tmp_path), Devices(tmp_path), Path, ntfy.url, [], "vm", patience=0.0, review_seconds=0.0
         )
         try:
             for number in range(10):
@@ -474,7 +477,7 @@ async def test_an_expired_subscription_is_removed(tmp_path: Path, sender: Sender
     assert list(Subscriptions(tmp_path)) == []
 
 
-async def test_a_device_is_notified_within_its_rights(tmp_path: Path, sender: Sender) -> None:
+async def test_only_devices_with_access_are_notified(tmp_path: Path, sender: Sender) -> None:
     devices, told = Devices(tmp_path), notifier(tmp_path, sender)
     for name, projects in (("confined", ["/home/ada/blog"]), ("elsewhere", ["/srv"]), ("lost", None)):
         devices.add(name, "view", projects)
@@ -507,7 +510,7 @@ async def test_a_damaged_device_file_does_not_stop_notifications(tmp_path: Path,
         await until(lambda: len(service.posted) == 2)
 
 
-def test_the_key_is_made_at_its_first_use_and_is_private(tmp_path: Path) -> None:
+def test_the_key_is_created_on_first_use_and_is_private(tmp_path: Path) -> None:
     subscriptions = Subscriptions(tmp_path)
     assert not (tmp_path / "push.json").exists()
     key = subscriptions.public_key
@@ -588,13 +591,13 @@ def test_the_four_push_services_are_accepted(tmp_path: Path, endpoint: str) -> N
     assert [one.endpoint for one in Subscriptions(tmp_path)] == [endpoint]
 
 
-def test_the_checked_endpoint_is_the_one_used(tmp_path: Path) -> None:
+def test_an_endpoint_is_stored_in_its_normalized_form(tmp_path: Path) -> None:
     subscriptions = Subscriptions(tmp_path)
     subscriptions.add(Browser().subscription("https://fcm.googleapis.com:443/x"))
     assert [one.endpoint for one in subscriptions] == ["https://fcm.googleapis.com/x"]
 
 
-def test_an_endpoint_kept_by_an_earlier_version_is_checked(tmp_path: Path) -> None:
+def test_an_endpoint_stored_by_an_earlier_version_is_checked(tmp_path: Path) -> None:
     good, bad = "https://fcm.googleapis.com/x", "https://127.0.0.77\\.fcm.googleapis.com/x"
     subscriptions = Subscriptions(tmp_path)
     subscriptions.add(Browser().subscription(good))
@@ -715,9 +718,10 @@ FIELDS = st.sampled_from(["command", "description", "timeout", "run_in_backgroun
 )
 @example({"command": "npm test", "description": "Runs it"}, "Bash", None, None)
 @settings(max_examples=500)
-def test_whatever_is_asked_the_actions_of_a_notification_cover_only_what_it_shows(
+def test_a_notification_can_only_decide_what_it_fully_shows(
     given: Any, tool: str, blocked_path: str | None, proposal: Proposal | None
 ) -> None:
+    """It has actions only for a short shell command without characters that could hide a part of it."""
     found = notice_of(shell(given, tool, blocked_path=blocked_path, proposal=proposal))
     assert found is not None
     payload = json.loads(push_payload(found, "token" if found.command else None))
@@ -764,7 +768,7 @@ async def token_of_push(told: Notifier, device_id: str | None) -> str:
     return str(browser.reads(service.posted[0][1])["token"])
 
 
-async def test_the_token_of_a_notification_ends_with_its_device(tmp_path: Path, sender: Sender) -> None:
+async def test_a_notifications_token_is_revoked_with_its_device(tmp_path: Path, sender: Sender) -> None:
     told = notifier(tmp_path, sender)
     phone, _ = Devices(tmp_path).add("phone", "run")
     token = await token_of_push(told, phone.id)
@@ -774,7 +778,7 @@ async def test_the_token_of_a_notification_ends_with_its_device(tmp_path: Path, 
     assert identity_of(told, token) is None
 
 
-async def test_the_token_of_a_notification_ends_with_its_subscription(tmp_path: Path, sender: Sender) -> None:
+async def test_a_notifications_token_is_revoked_with_its_subscription(tmp_path: Path, sender: Sender) -> None:
     told = notifier(tmp_path, sender)
     token = await token_of_push(told, None)
     assert identity_of(told, token) == ("approve", ("proj_1", "appr_1"))
@@ -783,7 +787,7 @@ async def test_the_token_of_a_notification_ends_with_its_subscription(tmp_path: 
     assert identity_of(told, token) is None
 
 
-async def test_the_token_of_a_notification_ends_with_its_actions(tmp_path: Path, sender: Sender) -> None:
+async def test_a_notifications_token_is_revoked_with_its_actions(tmp_path: Path, sender: Sender) -> None:
     told = notifier(tmp_path, sender)
     token = await token_of_push(told, None)
     [one] = told.subscriptions
@@ -820,7 +824,7 @@ def test_a_subscription_of_an_earlier_version_has_no_actions(tmp_path: Path) -> 
 # a test notification
 
 
-async def test_a_test_notification_reports_what_the_service_answers(
+async def test_a_test_notification_reports_the_services_response(
     tmp_path: Path, sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(send, "TEST_PAUSE", 0.0)
@@ -837,7 +841,7 @@ async def test_a_test_notification_reports_what_the_service_answers(
     assert list(told.subscriptions) == []
 
 
-async def test_a_failed_test_is_not_a_problem_of_the_server(tmp_path: Path, sender: Sender) -> None:
+async def test_a_failed_test_notification_is_not_a_server_problem(tmp_path: Path, sender: Sender) -> None:
     """Otherwise, any device with the `view` scope could cause a problem: it can subscribe with an address that a push
     service refuses, and test it.
     """
@@ -860,7 +864,7 @@ async def test_a_service_that_is_no_longer_used_is_not_a_problem(tmp_path: Path,
     assert told.problems() == []
 
 
-async def test_a_device_sends_one_test_at_a_time(
+async def test_a_device_sends_one_test_notification_at_a_time(
     tmp_path: Path, sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(send, "TEST_PAUSE", 10 * PATIENCE)
@@ -880,7 +884,7 @@ async def test_a_device_sends_one_test_at_a_time(
     assert len(service.posted) == 2
 
 
-async def test_tests_use_no_thread_of_the_server(
+async def test_test_notifications_use_their_own_thread(
     tmp_path: Path, sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Test notifications are sent in the thread for notifications: the server's other threads are shared by everything
@@ -894,7 +898,7 @@ async def test_tests_use_no_thread_of_the_server(
     assert names == ["notices"]
 
 
-async def test_a_test_that_waits_too_long_is_reported(
+async def test_a_test_notification_that_waits_too_long_is_reported(
     tmp_path: Path, sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(send, "TEST_SECONDS", 0.01)
@@ -912,7 +916,7 @@ async def test_a_test_that_waits_too_long_is_reported(
         await until(lambda: bool(service.posted))
 
 
-async def test_a_test_that_finds_no_place_is_reported(
+async def test_a_test_notification_fails_if_too_many_are_waiting(
     tmp_path: Path, sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told, may_end = notifier(tmp_path, sender), threading.Event()
@@ -932,7 +936,7 @@ async def test_a_test_that_finds_no_place_is_reported(
     may_end.set()
 
 
-def test_a_device_tests_only_its_own_subscription(tmp_path: Path) -> None:
+def test_a_device_can_test_only_its_own_subscription(tmp_path: Path) -> None:
     told, url = Subscriptions(tmp_path), "https://fcm.googleapis.com/x"
     told.add(Browser().subscription(url, "phone"))
     phone = Identity(name="phone", scope="view", device_id="phone")

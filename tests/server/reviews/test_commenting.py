@@ -124,7 +124,8 @@ async def test_a_reused_request_id_with_another_comment_is_new(tmp_path: Path) -
         assert found == [("phone", "Why?"), ("phone", "Shorter"), ("pad", "Why?")]
 
 
-async def test_a_removed_draft_that_is_written_again_is_not_one_that_was_seen(tmp_path: Path) -> None:
+async def test_a_draft_that_is_written_again_counts_as_unseen(tmp_path: Path) -> None:
+    """A request to send the removed draft is refused, even though the new one has the same text and ``request_id``."""
     given: dict[str, Any] = {"path": "poem.txt", "line": 3, "quote": "LINE 3\n", "text": "Why?", "request_id": "1"}
     async with reviewing(tmp_path) as one:
         await one.run(lines_3_and_17)
@@ -168,7 +169,7 @@ async def test_an_invalid_comment_is_refused(given: dict[str, Any], field: str, 
 
 
 @pytest.mark.thorough
-async def test_lines_that_have_changed_get_no_comment(tmp_path: Path) -> None:
+async def test_changed_lines_cannot_be_commented(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(lines_3_and_17)
         for line, quote, path in ((3, "line 3\n", "poem.txt"), (90, "LINE 3\n", "poem.txt"), (1, "old\n", "old.txt")):
@@ -199,9 +200,7 @@ async def test_the_number_and_the_size_of_comments_are_limited(tmp_path: Path, m
         assert (await one.comments())[first]["text"] == "Why?"
 
 
-async def test_git_keeps_no_text_for_a_comment_that_does_not_fit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_comment_above_the_limit_leaves_nothing_in_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(lines_3_and_17)
         await one.write(3, "LINE 3\n")
@@ -264,7 +263,7 @@ async def test_a_draft_on_lines_that_change_is_outdated(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_comments_keep_their_places_after_a_git_gc(tmp_path: Path) -> None:
+async def test_comments_keep_their_lines_after_a_git_gc(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(lines_3_and_17)
         ids = [await one.write(17, "LINE 17\n")]
@@ -338,7 +337,7 @@ async def test_only_drafts_that_were_seen_are_sent(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_waiting_comments_become_drafts_if_not_run(tmp_path: Path) -> None:
+async def test_comments_of_a_removed_prompt_become_drafts_again(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(lines_3_and_17)
         id = await one.write(3, "LINE 3\n")
@@ -395,7 +394,7 @@ async def test_a_sent_comment_is_resolved_and_reopened_but_not_changed(tmp_path:
 # answers
 
 
-async def test_the_hunks_of_the_next_run_name_the_comments_that_they_answer(tmp_path: Path) -> None:
+async def test_hunks_of_the_next_run_name_the_comments_they_answer(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(lines_3_and_17)
         third = await one.write(3, "LINE 3\n")
@@ -421,7 +420,7 @@ async def test_the_hunks_of_the_next_run_name_the_comments_that_they_answer(tmp_
 
 
 @pytest.mark.thorough
-async def test_a_change_before_the_run_of_a_comment_is_not_its_answer(tmp_path: Path) -> None:
+async def test_a_change_before_a_comments_run_does_not_answer_it(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(lines_3_and_17)
         await one.write(2, "line 2\nLINE 3\nline 4\n", end_line=4)
@@ -472,7 +471,8 @@ async def parts(one: Reviewed) -> list[Part]:
 
 
 @pytest.mark.thorough
-async def test_in_a_part_of_a_repository_paths_are_relative_to_the_project(tmp_path: Path) -> None:
+async def test_comment_paths_are_relative_to_the_project(tmp_path: Path) -> None:
+    """The project is a subdirectory of its repository."""
     async with reviewing(tmp_path, inside="part") as one:
         (one.directory / "a.txt").write_text("".join(f"a {number}\n" for number in range(9)))
         await one.run(
@@ -489,7 +489,7 @@ ODD_NAME = "caf\udce9.txt"
 SHOWN_NAME = "caf\ufffd.txt"
 
 
-async def test_a_file_whose_name_is_not_utf_8_gets_comments(tmp_path: Path) -> None:
+async def test_a_file_with_a_non_utf_8_name_can_have_comments(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         (one.directory / "deep").mkdir()
         for folder in (one.directory, one.directory / "deep"):
@@ -517,7 +517,7 @@ async def test_a_file_whose_name_is_not_utf_8_gets_comments(tmp_path: Path) -> N
         assert answers == {SHOWN_NAME: [ids[0], ids[2]], f"deep/{SHOWN_NAME}": []}
 
 
-async def test_a_comment_on_a_kept_file_whose_name_is_not_utf_8_stays_at_its_line(tmp_path: Path) -> None:
+async def test_a_comment_stays_on_a_kept_file_with_a_non_utf_8_name(tmp_path: Path) -> None:
     """The review no longer contains the file. The project is a subdirectory of its repository."""
     async with reviewing(tmp_path, inside="part") as one:
         await one.run(lambda directory: (directory / ODD_NAME).write_text(POEM))
@@ -528,7 +528,7 @@ async def test_a_comment_on_a_kept_file_whose_name_is_not_utf_8_stays_at_its_lin
         assert not (await one.comments())[id].get("outdated", False)
 
 
-async def test_files_that_clients_cannot_tell_apart_get_no_comment(tmp_path: Path) -> None:
+async def test_files_with_the_same_shown_name_cannot_be_commented(tmp_path: Path) -> None:
     def work(directory: Path) -> None:
         for name in (ODD_NAME, "caf\udce8.txt"):
             (directory / name).write_text("1\n")

@@ -49,7 +49,7 @@ def test_an_equal_line_of_other_code_is_not_the_commented_one() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_followed_comment_is_always_on_equal_lines(seed: int) -> None:
+def test_comments_move_only_to_identical_lines(seed: int) -> None:
     """The changes are random, and some lines are repeated. Text that is only added below never moves a comment."""
     chance = random.Random(seed)
     followed_ones = 0
@@ -90,7 +90,7 @@ def test_what_touches_a_line(new: list[str], *, touched: bool) -> None:
     assert bool(touching(differences.diff(old, new), Range(2, 2))) is touched
 
 
-def test_an_empty_range_meets_its_neighbours() -> None:
+def test_an_empty_range_meets_its_neighbors() -> None:
     assert meet(3, 3, 2, 3)
     assert meet(3, 3, 3, 4)
     assert meet(2, 5, 3, 3)

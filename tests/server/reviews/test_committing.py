@@ -131,7 +131,7 @@ async def test_a_commit_on_a_new_branch_checks_it_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_a_commit_that_is_not_possible_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refused_commit_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with committing_to(tmp_path) as one:
         assert (await one.not_committed()).code == "NOTHING_TO_COMMIT"
         await one.run(three_changes)
@@ -176,7 +176,9 @@ async def test_a_commit_that_is_not_possible_changes_nothing(tmp_path: Path, mon
 @pytest.mark.thorough
 @pytest.mark.parametrize("branch", [None, "new"])
 @pytest.mark.parametrize("name", ["pre-commit", "commit-msg"])
-async def test_a_refusing_hook_changes_nothing_and_is_shown(name: str, branch: str | None, tmp_path: Path) -> None:
+async def test_a_failed_hook_changes_nothing_and_shows_its_output(
+    name: str, branch: str | None, tmp_path: Path
+) -> None:
     async with committing_to(tmp_path) as one:
         one.replace("line 6\n", "staged, by me\n")
         git(one.directory, "add", "poem.txt")
@@ -198,9 +200,7 @@ async def test_a_refusing_hook_changes_nothing_and_is_shown(name: str, branch: s
 
 
 @pytest.mark.thorough
-async def test_hooks_see_the_commit_and_the_message_can_be_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_hooks_see_the_commit_and_can_change_its_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DRAWBRIDGE_TOKEN", "secret")
     monkeypatch.setenv("OWN_VARIABLE", "mine")
     async with committing_to(tmp_path) as one:
@@ -238,7 +238,7 @@ async def test_a_slow_hook_is_ended_and_nothing_changes(tmp_path: Path, monkeypa
 
 
 @pytest.mark.thorough
-async def test_a_commit_is_signed_as_the_person_signs(tmp_path: Path) -> None:
+async def test_a_commit_is_signed_with_the_users_settings(tmp_path: Path) -> None:
     signer = tmp_path / "signer"
     signer.write_text("#!/bin/sh\ncat >/dev/null\necho '[GNUPG:] SIG_CREATED ' >&2\necho 'a signature'\n")
     signer.chmod(0o755)
@@ -257,7 +257,7 @@ async def test_a_commit_is_signed_as_the_person_signs(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_kept_lines_that_the_person_has_changed_are_refused(tmp_path: Path) -> None:
+async def test_kept_lines_that_overlap_a_users_changes_are_refused(tmp_path: Path) -> None:
     async with committing_to(tmp_path) as one:
         one.replace("line 3\n", "line 3, by me, not committed\n")
 
@@ -280,7 +280,7 @@ async def test_kept_lines_that_the_person_has_changed_are_refused(tmp_path: Path
 
 
 @pytest.mark.thorough
-async def test_changes_the_person_committed_are_not_repeated(tmp_path: Path) -> None:
+async def test_changes_the_user_committed_are_not_committed_again(tmp_path: Path) -> None:
     async with committing_to(tmp_path) as one:
         await one.run(three_changes)
         await keep(one, "LINE 3\n", "new.txt")
@@ -320,7 +320,7 @@ async def test_kept_edits_and_later_runs_are_committed(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_in_a_part_of_a_repository_only_the_project_is_committed(tmp_path: Path) -> None:
+async def test_in_a_subdirectory_only_the_project_is_committed(tmp_path: Path) -> None:
     async with committing_to(tmp_path, inside="part") as one:
         (one.directory / "a.txt").write_text("a\n")
         git(one.directory, "add", "a.txt")
@@ -335,7 +335,7 @@ async def test_in_a_part_of_a_repository_only_the_project_is_committed(tmp_path:
 
 
 @pytest.mark.thorough
-async def test_the_first_commit(tmp_path: Path) -> None:
+async def test_kept_changes_can_be_the_first_commit(tmp_path: Path) -> None:
     async with committing_to(tmp_path) as one:
         git(one.directory, "update-ref", "-d", "HEAD")
         git(one.directory, "rm", "-q", "--cached", "-r", ".")
@@ -382,11 +382,12 @@ async def test_a_commit_is_previewed(tmp_path: Path, monkeypatch: pytest.MonkeyP
         (f"{'w' * 15} {'w' * 60}", f"{'w' * 15} {'w' * 56}"),
     ],
 )
-def test_the_message_is_proposed_from_the_first_line_of_the_prompt(prompt: str, subject: str) -> None:
+def test_the_proposed_subject_is_the_prompts_first_line(prompt: str, subject: str) -> None:
+    """A long line is cut to 72 characters, between two words unless too little would be left."""
     assert subject_of(prompt) == subject
 
 
-async def test_a_linked_work_tree(tmp_path: Path) -> None:
+async def test_a_commit_in_a_linked_work_tree_affects_only_it(tmp_path: Path) -> None:
     async with committing_to(tmp_path) as one:
         side = one.directory.with_name("side")
         git(one.directory, "worktree", "add", "-q", "-b", "side", str(side), "HEAD")
@@ -406,7 +407,7 @@ async def test_a_linked_work_tree(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_files_that_a_filter_stores_are_left_to_the_person(tmp_path: Path) -> None:
+async def test_kept_files_with_a_filter_are_not_committed(tmp_path: Path) -> None:
     async with committing_to(tmp_path) as one:
         (one.directory / ".gitattributes").write_text("*.bin filter=store\n")
         git(one.directory, "add", ".gitattributes")
@@ -420,7 +421,7 @@ async def test_files_that_a_filter_stores_are_left_to_the_person(tmp_path: Path)
 
 
 @pytest.mark.thorough
-async def test_an_index_that_is_split_is_left_to_the_person(tmp_path: Path) -> None:
+async def test_nothing_is_committed_with_a_split_index(tmp_path: Path) -> None:
     async with committing_to(tmp_path) as one:
         await one.run(three_changes)
         await keep(one, "new.txt")

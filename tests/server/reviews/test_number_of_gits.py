@@ -14,7 +14,7 @@ def two_lines(one: Reviewed) -> None:
     one.replace("line 17\n", "LINE 17\n")
 
 
-async def test_keeping_a_hunk_starts_git_15_times(tmp_path: Path, calls: Callable[[], list[str]]) -> None:
+async def test_keeping_a_hunk_starts_git_at_most_15_times(tmp_path: Path, calls: Callable[[], list[str]]) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(lambda _: two_lines(one))
         review = await one.get()
@@ -24,7 +24,7 @@ async def test_keeping_a_hunk_starts_git_15_times(tmp_path: Path, calls: Callabl
         assert hunks(left) == [("poem.txt", "line 17\n", "LINE 17\n")]
 
 
-async def test_reading_the_review_starts_git_7_times(tmp_path: Path, calls: Callable[[], list[str]]) -> None:
+async def test_reading_the_review_starts_git_at_most_7_times(tmp_path: Path, calls: Callable[[], list[str]]) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(lambda _: two_lines(one))
         await one.get()
@@ -33,8 +33,8 @@ async def test_reading_the_review_starts_git_7_times(tmp_path: Path, calls: Call
         assert len(calls()) <= 7
 
 
-async def test_a_lost_content_leaves_the_other_files_in_the_review(tmp_path: Path) -> None:
-    """The size of the content is known from the first time that the review was read."""
+async def test_a_missing_blob_leaves_the_other_files_in_the_review(tmp_path: Path) -> None:
+    """The blob's size is known, because the review was read before the blob was deleted."""
     async with reviewing(tmp_path) as one:
 
         def work(directory: Path) -> None:

@@ -1,4 +1,5 @@
-"""A branch is pushed with the user's own git, and ``gh`` or ``glab`` creates a pull request: once, and as shown."""
+"""A branch is pushed with the user's own git, and ``gh`` or ``glab`` creates a pull request: only
+once, and only what the user was shown."""
 
 from __future__ import annotations
 

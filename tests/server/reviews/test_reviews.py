@@ -70,7 +70,7 @@ async def test_without_a_run_there_is_nothing_to_review(tmp_path: Path) -> None:
         assert (await one.get())["state"] == "none"
 
 
-async def test_what_a_person_changes_between_runs_is_not_in_the_review(tmp_path: Path) -> None:
+async def test_a_users_changes_between_runs_are_not_in_the_review(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(three_files)
         one.replace("line 9\n", "by a person\n")
@@ -89,7 +89,7 @@ async def test_what_a_person_changes_between_runs_is_not_in_the_review(tmp_path:
         assert one.text("mine.txt") == "mine\n"
 
 
-async def test_a_person_in_the_lines_of_a_hunk_shows_the_whole_change(tmp_path: Path) -> None:
+async def test_a_users_edit_in_a_hunk_shows_the_whole_change(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
         one.replace("LINE 3\n", "LINE 3, and more\n")
@@ -112,9 +112,11 @@ async def test_the_deciding_client_gets_the_record_too(tmp_path: Path) -> None:
         assert (decided["by"], decided["decision"], decided["hunks"]) == ("phone", "keep", 1)
 
 
-async def test_a_decision_is_recorded_even_if_the_rest_of_the_review_cannot_be_read(
+async def test_a_decision_counts_even_if_the_rest_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The request fails, but the file is changed, and clients are notified of the decision."""
+
     async def fails(*_: object) -> None:
         raise GitFailed("git was killed")
 
@@ -133,7 +135,7 @@ async def test_a_decision_is_recorded_even_if_the_rest_of_the_review_cannot_be_r
         assert len(hunks(await one.get())) == 3
 
 
-async def test_an_undone_run_is_no_longer_in_the_review(tmp_path: Path) -> None:
+async def test_reverting_a_run_updates_the_numbers_of_the_review(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
         run = await one.run(lambda directory: one.replace("line 17\n", "LINE 17\n"))
@@ -194,7 +196,7 @@ async def test_a_kept_new_name_survives_a_restart(tmp_path: Path) -> None:
         assert files_in(one.directory) == ["old.txt", "verses/song.txt"]
 
 
-async def test_undoing_a_renamed_file_keeps_a_persons_lines(tmp_path: Path) -> None:
+async def test_undoing_a_renamed_file_keeps_a_users_lines(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(renames_the_poem)
         assert len(hunks(await one.get())) == 3
@@ -241,7 +243,7 @@ async def test_a_later_run_extends_the_review(tmp_path: Path) -> None:
         assert not (one.directory / "old.txt").exists()
 
 
-async def test_the_review_outlives_the_server(tmp_path: Path) -> None:
+async def test_the_review_survives_a_restart(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(three_files)
         review = await one.get()
@@ -466,7 +468,7 @@ def image_of(review: dict[str, Any], path: str, side: str) -> str:
     return str(blob)
 
 
-async def test_only_both_versions_of_an_image_are_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_images_in_the_review_are_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, after = b"\x89PNG\r\n\x1a\n\0before", b"\x89PNG\r\n\x1a\n\0after\xff"
     async with reviewing(tmp_path) as one:
         (one.directory / "icon.png").write_bytes(before)
@@ -510,7 +512,7 @@ async def test_only_both_versions_of_an_image_are_served(tmp_path: Path, monkeyp
         assert await refused(old) == ("BLOB_NOT_FOUND", "data.blob_id")
 
 
-async def test_line_ends_are_kept_byte_for_byte(tmp_path: Path) -> None:
+async def test_line_endings_are_kept_byte_for_byte(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         odd = one.directory / "odd.txt"
         odd.write_bytes(b"\xef\xbb\xbfone\r\ntwo\nthree\rfour\nfive\nlast")
@@ -558,7 +560,7 @@ async def test_undoing_a_file_does_not_remove_a_directory(tmp_path: Path) -> Non
         assert one.text("old.txt") == "old\n"
 
 
-async def test_a_persons_directory_where_the_agent_deleted_a_file(tmp_path: Path) -> None:
+async def test_undo_never_replaces_a_users_directory(tmp_path: Path) -> None:
     """Restoring the file would destroy the directory, so the deletion is no longer in the review."""
     async with reviewing(tmp_path) as one:
         await one.run(three_files)
@@ -571,7 +573,7 @@ async def test_a_persons_directory_where_the_agent_deleted_a_file(tmp_path: Path
         assert (one.text(), one.text("old.txt/mine")) == (POEM, "mine\n")
 
 
-async def test_a_project_below_the_top_of_its_repository(tmp_path: Path) -> None:
+async def test_a_project_in_a_repository_subdirectory_is_reviewed(tmp_path: Path) -> None:
     async with reviewing(tmp_path, inside="below") as one:
         (one.directory / "a.txt").write_text("1\n2\n3\n")
         await one.run(lambda directory: one.replace("2\n", "two\n", "a.txt"))
@@ -595,7 +597,7 @@ async def test_the_review_of_a_deleted_project_is_removed(tmp_path: Path) -> Non
         assert refs(one.directory) == []
 
 
-async def test_the_ends_of_many_runs_do_not_drop_the_review(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_later_runs_do_not_remove_the_review(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("drawbridge.server.checkpoints.checkpoints.KEPT_RUNS", 1)
     async with reviewing(tmp_path) as one:
         await one.run(three_files)
@@ -645,7 +647,7 @@ async def test_the_private_repository_of_a_deleted_project_is_removed(tmp_path: 
         assert not list(data.rglob("repository"))
 
 
-async def test_a_project_that_is_deleted_while_its_review_is_shown(tmp_path: Path) -> None:
+async def test_reading_the_review_of_a_project_being_deleted_fails(tmp_path: Path) -> None:
     """The project's private repository is moved to the trash while git is being used in it."""
     async with reviewing(tmp_path) as one:
         shutil.rmtree(one.directory / ".git")
@@ -685,13 +687,13 @@ async def test_a_directory_that_is_too_large_is_refused(tmp_path: Path, monkeypa
         ({"hunks": ["a"], "decision": "keep", "text": "x"}, "data.text"),
     ],
 )
-async def test_a_decision_that_is_not_clear_is_refused(data: dict[str, Any], field: str, tmp_path: Path) -> None:
+async def test_an_invalid_decision_is_refused(data: dict[str, Any], field: str, tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         refused = await one.refused(**data)
         assert (refused.code, refused.field) == ("VALIDATION_FAILED", field)
 
 
-async def test_a_review_that_is_too_large_for_a_message(tmp_path: Path) -> None:
+async def test_a_review_too_large_for_a_message_omits_large_files(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
 
         def work(directory: Path) -> None:
@@ -735,7 +737,7 @@ async def test_damaged_refs_end_the_review_until_the_next_run(tmp_path: Path) ->
         assert hunks(await one.get()) == [("poem.txt", "line 6\n", "LINE 6\n")]
 
 
-async def test_files_with_odd_names(tmp_path: Path) -> None:
+async def test_files_with_unusual_names_can_be_reviewed(tmp_path: Path) -> None:
     names = ["a b.txt", 'quote".txt', "tab\t.txt", "line\nfeed.txt", "-option", "caf\udce9.txt", "colon:.txt", "*.txt"]
     async with reviewing(tmp_path) as one:
         for name in names:
@@ -765,7 +767,7 @@ def hunks_id(review: dict[str, Any], number: int) -> str:
     return str(review["files"][number]["hunks"][0]["id"])
 
 
-async def test_line_ends_that_git_converts(tmp_path: Path) -> None:
+async def test_line_endings_that_git_converts_are_kept(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         git(one.directory, "config", "core.autocrlf", "true")
         (one.directory / "dos.txt").write_bytes(b"1\r\n2\r\n3\r\n")
@@ -786,7 +788,9 @@ async def test_a_file_over_the_limit_is_decided_as_a_whole(tmp_path: Path, monke
         assert one.text() == POEM
 
 
-async def test_a_kill_after_writing_the_files_decides_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_crash_after_writing_the_files_keeps_the_decision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run_git = Git.run
 
     async def dies(self: Git, *words: str, **more: Any) -> Any:
@@ -821,7 +825,7 @@ async def test_a_large_file_with_a_filter_is_not_undone(tmp_path: Path, monkeypa
         assert (await one.decide(all=True, version=review["version"], decision="keep"))["state"] == "none"
 
 
-async def test_the_end_of_the_server_waits_for_a_decision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_server_does_not_stop_during_a_decision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, run_git = asyncio.Event(), Git.run
 
     async def slowly(self: Git, *words: str, **more: Any) -> Any:
@@ -842,7 +846,7 @@ async def test_the_end_of_the_server_waits_for_a_decision(tmp_path: Path, monkey
         assert [item for item in records(one.server, one.project) if item["message"].get("subtype") == "review_decided"]
 
 
-async def test_a_turn_that_the_agent_begins_by_itself_is_reviewed(tmp_path: Path) -> None:
+async def test_a_turn_started_by_the_agent_is_reviewed(tmp_path: Path) -> None:
     """Changes that the user made before the turn are not in the review."""
     async with reviewing(tmp_path) as one:
         await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
@@ -853,7 +857,7 @@ async def test_a_turn_that_the_agent_begins_by_itself_is_reviewed(tmp_path: Path
         assert [added for _, _, added in hunks(await one.get())] == ["LINE 3\n", "LINE 6\n"]
 
 
-async def test_a_turn_that_the_agent_begins_by_itself_may_end_at_once(tmp_path: Path) -> None:
+async def test_a_turn_started_by_the_agent_may_end_at_once(tmp_path: Path) -> None:
     """The checkpoint after the turn is still taken later than the one before the turn."""
     async with reviewing(tmp_path) as one:
         await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
@@ -871,7 +875,7 @@ async def test_a_reverted_run_is_no_longer_in_the_review(tmp_path: Path) -> None
         assert [added for _, _, added in hunks(await one.get())] == ["LINE 3\n"]
 
 
-async def test_a_list_of_projects_has_the_numbers_of_each_review(tmp_path: Path) -> None:
+async def test_the_project_list_contains_the_size_of_each_review(tmp_path: Path) -> None:
     """The numbers come from the last comparison, and are still known after a restart."""
 
     async def listed(one: Reviewed) -> dict[str, int] | None:

@@ -1,5 +1,5 @@
-"""The total cost of runs, as the agents report it, is limited. It is known after a restart, and once the limit is
-reached, runs are refused or stopped with an error.
+"""The total cost of runs, as the agents report it, is limited. The total survives a restart. Once the limit
+is reached, runs are refused or stopped with an error.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def test_a_day_begins_at_local_midnight(new_york: None) -> None:
     assert (day_of(late), day_of(late + timedelta(minutes=1))) == ("2026-11-21", "2026-11-22")
 
 
-def test_a_clock_that_is_set_back_gives_no_budget_twice() -> None:
+def test_setting_back_the_clock_does_not_renew_the_budget() -> None:
     budgets = Budgets(day=1.0)
     budgets.spend("/a", 1.0, NOW - timedelta(days=1))
     budgets.spend("/a", 1.0, NOW)
@@ -97,7 +97,7 @@ def test_runs_together_never_cost_more_than_is_allowed(
     assert sum(spent.values()) <= day + 1e-9
 
 
-def test_the_records_contain_the_cost_of_each_day(new_york: None) -> None:
+def test_costs_are_added_up_in_total_and_for_recent_days(new_york: None) -> None:
     memory = Memory()
     for day, cost in ((18, 8.0), (20, 1.0), (21, 2.0), (21, 0.5), (22, 4.0)):
         finished = RunFinished(run_id="r", outcome="completed", duration_ms=1, cost_usd=cost)
@@ -108,7 +108,7 @@ def test_the_records_contain_the_cost_of_each_day(new_york: None) -> None:
     assert memory.days == {"2026-11-20": 1.0, "2026-11-21": 2.5, "2026-11-22": 4.0}
 
 
-def test_the_owners_cents_reach_the_ceilings() -> None:
+def test_budgets_from_the_settings_become_ceilings() -> None:
     given = {"max_budget": "0.50", "max_budget_project": "12.5", "max_budget_day": "3"}
     ceilings = Plan(load("serve", ServeSettings, given, {"DRAWBRIDGE_CONFIG": os.devnull})).ceilings
     amounts = (ceilings.max_budget_usd, ceilings.project_budget_usd, ceilings.day_budget_usd)
@@ -135,7 +135,7 @@ async def test_a_run_gets_what_is_left_and_the_next_is_refused(tmp_path: Path) -
         assert await run(server, phone, await server.project(phone, "two"), 0.1)
 
 
-async def test_a_client_that_asks_for_less_gets_less(tmp_path: Path) -> None:
+async def test_a_client_can_request_a_smaller_budget(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         limited(server, day=1.0)
         phone = Client()
@@ -160,7 +160,7 @@ async def test_a_waiting_prompt_is_refused_when_its_turn_comes(tmp_path: Path) -
         assert len(server.agent.processes) == 1
 
 
-async def test_waiting_prompts_do_not_start_outside_of_the_hours(tmp_path: Path) -> None:
+async def test_waiting_prompts_do_not_start_outside_allowed_hours(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         phone = Client()
         project = await server.project(phone)
@@ -172,7 +172,8 @@ async def test_waiting_prompts_do_not_start_outside_of_the_hours(tmp_path: Path)
         assert [one.get("code") for one in phone.updates("run_finished")] == [None, "PERMISSION_DENIED"]
 
 
-async def test_when_the_days_budget_is_used_up_the_other_runs_are_stopped(tmp_path: Path) -> None:
+async def test_a_used_up_daily_budget_stops_the_other_runs(tmp_path: Path) -> None:
+    """The approval requests of the stopped runs are withdrawn."""
     async with serving(tmp_path) as server:
         limited(server, day=1.0)
         phone = Client()
@@ -205,7 +206,7 @@ async def test_costs_of_deleted_projects_are_known_after_a_restart(tmp_path: Pat
 
 
 async def test_projects_deleted_long_ago_do_not_count(tmp_path: Path) -> None:
-    """They do not count even if they are still in the trash when the server starts."""
+    """A deleted project's cost does not count even if the project is still in the trash when the server starts."""
     async with serving(tmp_path) as server:
         phone = Client()
         project = await server.project(phone)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from drawbridge.agents.base import ModeChanged, Options
-from drawbridge.agents.claude.prompts import remembered
 from drawbridge.agents.modes import BYPASS
+from drawbridge.agents.suggestions import remembered
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import ceilings as rules
 from drawbridge.server.sessions.ceilings import COVERED, HARMLESS, Ceilings, check_allowed
@@ -76,14 +76,14 @@ def test_missing_options_get_the_ceiling() -> None:
     assert within(ceilings, Options(), NOON) == Options(max_turns=5, max_budget_usd=2.5, restricted=True)
 
 
-def test_options_below_the_ceiling_stay() -> None:
+def test_options_below_the_ceiling_are_unchanged() -> None:
     asked = Options(permission_mode="plan", max_turns=3, allowed_tools=("Read",))
     assert within(Ceilings(max_turns=5), asked, NOON) == asked
 
 
 @pytest.mark.parametrize(("hours", "hour", "open"), [((8, 18), 12, True), ((8, 18), 18, False), ((22, 6), 23, True),
                                                       ((22, 6), 5, True), ((22, 6), 6, False)])  # fmt: skip
-def test_agents_run_in_the_owners_hours_only(hours: tuple[int, int], hour: int, open: bool) -> None:
+def test_agents_run_only_during_the_owners_hours(hours: tuple[int, int], hour: int, open: bool) -> None:
     def ask() -> Options:
         return within(Ceilings(hours=hours), Options(), NOON.replace(hour=hour))
 
@@ -105,7 +105,7 @@ def test_the_default_mode_is_one_that_is_allowed(modes: tuple[str, ...], mode: s
     assert within(Ceilings(modes=modes), Options(), NOON).permission_mode == mode
 
 
-def test_a_model_name_that_is_not_valid_is_refused_with_an_example() -> None:
+def test_an_invalid_model_name_is_refused_with_an_example() -> None:
     with pytest.raises(ClientError) as refused:
         within(Ceilings(), Options(model="--opus"), NOON)
     assert refused.value.text == 'data.options.model: it must be a model name, such as "opus".'
@@ -176,7 +176,7 @@ def test_a_suggested_mode_that_is_not_remembered_is_allowed() -> None:
         check_allowed(ceilings, "Bash", alone, remember=True, usable=inside)
 
 
-def test_no_answer_leaves_plan_mode_if_it_is_the_only_one() -> None:
+def test_plan_mode_cannot_be_left_if_it_is_the_only_mode() -> None:
     check_allowed(Ceilings(), "ExitPlanMode", Raw(b"[]"), remember=False, usable=inside)
     with pytest.raises(ClientError, match="leave plan mode"):
         check_allowed(Ceilings(modes=("plan",)), "ExitPlanMode", Raw(b"[]"), remember=False, usable=inside)
@@ -253,7 +253,7 @@ def covers(pattern: str, text: str) -> bool:
         restricted=st.booleans(),
     ),
 )
-def test_nothing_gets_above_a_ceiling(ceilings: Ceilings, asked: Options) -> None:
+def test_no_option_exceeds_its_ceiling(ceilings: Ceilings, asked: Options) -> None:
     try:
         found = within(ceilings, asked, NOON)
     except ClientError:
@@ -289,7 +289,7 @@ def test_nothing_gets_above_a_ceiling(ceilings: Ceilings, asked: Options) -> Non
         (MODES, "of-its-own", False),
     ],
 )
-async def test_a_mode_that_the_agent_sets_itself_is_reset(
+async def test_a_forbidden_mode_set_by_the_agent_is_reset(
     tmp_path: Path, ceiling: tuple[str, ...], mode: str, allowed: bool
 ) -> None:
     async with serving(tmp_path) as server:
@@ -307,7 +307,7 @@ async def test_a_mode_that_the_agent_sets_itself_is_reset(
         process.ends()
 
 
-async def test_an_agent_that_does_not_leave_its_mode_is_stopped(tmp_path: Path) -> None:
+async def test_an_agent_that_stays_in_a_forbidden_mode_is_stopped(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         server.core.grants.ceilings = Ceilings(modes=("dontAsk",))  # the fake agent refuses this mode
         phone = Client()
@@ -318,7 +318,7 @@ async def test_an_agent_that_does_not_leave_its_mode_is_stopped(tmp_path: Path) 
         assert (finished["outcome"], finished["code"]) == ("failed", "PERMISSION_DENIED")
 
 
-async def test_the_mode_before_the_first_run_is_its_first_mode(tmp_path: Path) -> None:
+async def test_a_new_project_shows_the_mode_of_its_first_run(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         server.core.grants.ceilings = Ceilings(modes=("plan",))
         phone = Client()

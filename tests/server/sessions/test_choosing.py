@@ -59,7 +59,7 @@ async def test_an_unknown_agent_is_refused(tmp_path: Path) -> None:
         assert server.agent.processes == []
 
 
-async def test_all_clients_see_a_mode_whoever_changes_it(tmp_path: Path) -> None:
+async def test_all_clients_see_every_change_of_the_mode(tmp_path: Path) -> None:
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         server.core.follow(["projects"], page)
@@ -89,7 +89,7 @@ async def test_all_clients_see_a_mode_whoever_changes_it(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("chosen", ["for all prompts", "for one prompt"])
 async def test_a_mode_that_the_agent_has_changed_to_is_kept(tmp_path: Path, chosen: str) -> None:
-    """The agent may change its mode when a person accepts a plan together with all edits, for example. The mode then
+    """The agent may change its mode when the user accepts a plan together with all edits, for example. The mode then
     applies to the next prompt, even after a restart.
     """
     phone = Client()
@@ -116,8 +116,8 @@ async def test_a_mode_that_the_agent_has_changed_to_is_kept(tmp_path: Path, chos
         later.ends()
 
 
-async def test_a_persons_mode_replaces_the_agents(tmp_path: Path) -> None:
-    """The person's mode is also used after a restart of the server."""
+async def test_a_users_mode_replaces_the_agents(tmp_path: Path) -> None:
+    """The user's mode is also used after a restart of the server."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -134,7 +134,7 @@ async def test_a_persons_mode_replaces_the_agents(tmp_path: Path) -> None:
 
 
 async def test_a_mode_for_one_session_is_not_used_in_the_next(tmp_path: Path) -> None:
-    """Such a mode is set when a person accepts all edits for this session, for example."""
+    """A mode for one session is set when the user accepts all edits for this session, for example."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -197,7 +197,7 @@ async def test_a_mode_that_clients_may_not_choose_is_not_kept(tmp_path: Path, al
     [(("acceptEdits",), "acceptEdits", "default"), (("default", "plan"), "plan", "acceptEdits")],
     ids=["to one that clients may not choose", "to one that is reset"],
 )
-async def test_a_prompt_gets_its_mode_after_the_agent_has_left_it(
+async def test_a_prompt_runs_in_its_mode_even_if_the_agent_left_it(
     tmp_path: Path, allowed: tuple[str, ...], chosen: str, changed: str
 ) -> None:
     phone = Client()
@@ -265,7 +265,7 @@ async def test_mode_and_model_apply_to_later_runs_after_a_restart(tmp_path: Path
         later.ends()
 
 
-async def test_waiting_prompts_get_a_persons_choice(tmp_path: Path) -> None:
+async def test_waiting_prompts_use_the_users_latest_choice(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -286,8 +286,8 @@ async def test_waiting_prompts_get_a_persons_choice(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("model", ["--x", "-p", "two words", "a\nb", "opus\n", "x" * 200 + "\u00e9"])
 async def test_an_invalid_model_name_is_refused_at_once(tmp_path: Path, model: str) -> None:
-    """The name is refused at once, not when the next run starts: the agent's command line would parse some of these
-    names as options.
+    """The reply to the command refuses the name, so no later run fails. The agent's command line would parse some of
+    these names as options.
     """
     phone = Client()
     async with serving(tmp_path) as server:
@@ -304,7 +304,7 @@ async def test_an_invalid_model_name_is_refused_at_once(tmp_path: Path, model: s
         process.ends()
 
 
-async def test_another_session_or_a_copy_of_one_can_be_resumed(tmp_path: Path) -> None:
+async def test_another_session_can_be_resumed_or_forked(tmp_path: Path) -> None:
     phone, page = Client(), Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -337,7 +337,7 @@ async def test_another_session_or_a_copy_of_one_can_be_resumed(tmp_path: Path) -
         assert page.seqs == list(range(1, len(records(server, project)) + 1))
 
 
-async def test_an_agents_own_modes_have_its_titles(tmp_path: Path) -> None:
+async def test_an_agents_own_modes_have_their_titles(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         server.agent.own_modes = True
@@ -351,8 +351,8 @@ async def test_an_agents_own_modes_have_its_titles(tmp_path: Path) -> None:
         assert changed["text"] == "Asks once."
 
 
-async def test_no_mode_is_offered_that_is_refused(tmp_path: Path) -> None:
-    """The agent may switch to a mode that asks more often than the allowed one, but a person can't choose that mode."""
+async def test_only_allowed_modes_are_offered(tmp_path: Path) -> None:
+    """The agent may switch to a mode that asks more often than the allowed one, but users can't choose that mode."""
     phone = Client()
     async with serving(tmp_path) as server:
         server.core.grants.ceilings = Ceilings(modes=("acceptEdits",))

@@ -68,7 +68,8 @@ async def entries(server: Server, client: Client, project: str) -> list[tuple[st
 # another agent
 
 
-async def test_the_first_prompt_of_another_agent_is_in_its_own_conversation(tmp_path: Path) -> None:
+async def test_a_prompt_for_another_agent_begins_its_conversation(tmp_path: Path) -> None:
+    """The prompt is that conversation's title, and it can be found until the conversation is deleted."""
     phone = Client()
     async with serving(tmp_path) as server:
         server.core.grants.agents["codex"] = server.agent  # type: ignore[index]
@@ -87,7 +88,7 @@ async def test_the_first_prompt_of_another_agent_is_in_its_own_conversation(tmp_
         assert [one[0] for one in await entries(server, phone, project)] == ["Count walnuts"]
 
 
-async def test_a_waiting_prompt_for_another_agent_is_its_title(tmp_path: Path) -> None:
+async def test_a_waiting_prompt_is_the_new_conversations_title(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         server.core.grants.agents["codex"] = server.agent  # type: ignore[index]
@@ -291,7 +292,7 @@ async def test_an_agent_has_ended_before_its_conversation_is_removed(
         assert had_ended == [True]
 
 
-async def test_a_prompt_after_a_deletion_begins_after_its_reply(tmp_path: Path) -> None:
+async def test_a_prompt_waits_for_the_reply_to_a_deletion(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

@@ -56,7 +56,7 @@ def project_of(folder: Path) -> Project:
 async def refusal(comparisons: Comparisons, folder: Path, path: str) -> str:
     with pytest.raises(ClientError) as refused:
         await comparisons.of(project_of(folder), path)
-    assert "/" not in refused.value.text, "no path that the client has not sent"
+    assert "/" not in refused.value.text, "the error contains a path"
     assert refused.value.field == "data.path"
     return refused.value.code
 
@@ -124,7 +124,7 @@ async def test_a_linked_work_tree_has_its_own_commit(folder: Path, comparisons: 
 
 
 @pytest.mark.parametrize("text", ["old\n", "old\r\n"])
-async def test_line_ends_that_git_converts_are_no_change(folder: Path, comparisons: Comparisons, text: str) -> None:
+async def test_line_ends_that_git_converts_are_not_a_change(folder: Path, comparisons: Comparisons, text: str) -> None:
     git(folder, "config", "core.autocrlf", "true")
     (folder / "old.txt").write_bytes(text.encode())
     assert (await comparisons.of(project_of(folder), "old.txt")).status is None
@@ -256,7 +256,7 @@ async def test_odd_names_are_compared(folder: Path, comparisons: Comparisons, pa
     assert (found.path, found.status, found.old) == (path, "M", "one\n")
 
 
-async def test_links_lead_where_the_viewer_goes(folder: Path, comparisons: Comparisons) -> None:
+async def test_links_are_followed_as_in_the_viewer(folder: Path, comparisons: Comparisons) -> None:
     (folder / "link").symlink_to("old.txt")
     (folder / "out").symlink_to("../secret.txt")
     (folder.parent / "secret.txt").write_text("secret")
@@ -334,15 +334,15 @@ async def test_no_program_of_the_repository_runs(
     git(folder, "update-ref", f"refs/drawbridge/{RUN}", "HEAD")  # one of the attacks removes the objects of this commit
     (folder / "poem.txt").write_text("another\r\n")
     ATTACKS[name](folder, str(folder.parent / "spy"))
-    spy.unlink(missing_ok=True)  # git ran it while the attack was being prepared
+    spy.unlink(missing_ok=True)  # git may have run the program while the attack was being prepared
     for path in ("poem.txt", "mine.txt", "inside/text"):
         with contextlib.suppress(ClientError):
             await comparisons.of(project_of(folder), path)
     assert not spy.exists(), spy.read_text()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's means are Linux's")
-async def test_git_has_the_rights_of_an_agent(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="needs features of the Linux kernel")
+async def test_git_has_an_agents_privileges(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real, program = module.program(), tmp_path / "bin" / "git"
     program.parent.mkdir()
     program.write_text(

@@ -46,7 +46,7 @@ def read(project: Project, path: str) -> FileContent:
 def refusal(work: Callable[[], object]) -> str:
     with pytest.raises(ClientError) as refused:
         work()
-    assert "/" not in refused.value.text, "no path that the client has not sent"
+    assert "/" not in refused.value.text, "the error contains a path"
     assert refused.value.field == "data.path"
     return refused.value.code
 

@@ -103,7 +103,7 @@ async def test_a_run_resumes_after_a_restart(tmp_path: Path, passed: list[float]
         assert server.agent.processes == [], "it resumes once"
 
 
-async def test_a_server_that_does_not_continue_runs_announces_none(tmp_path: Path) -> None:
+async def test_without_the_option_no_resumed_run_is_announced(tmp_path: Path) -> None:
     """The server was restarted without the option that resumes limited runs."""
     phone = Client()
     async with serving(tmp_path, WANTED) as server:
@@ -134,9 +134,7 @@ async def test_a_run_that_is_no_longer_allowed_does_not_resume(tmp_path: Path, p
     ("what", "fields"),
     [("agent_interrupt", {}), ("agent_new_session", {}), ("execute", {"prompt": "Something else"})],
 )
-async def test_what_a_person_does_meanwhile_prevents_resuming(
-    tmp_path: Path, what: str, fields: dict[str, str]
-) -> None:
+async def test_a_users_action_prevents_resuming(tmp_path: Path, what: str, fields: dict[str, str]) -> None:
     phone = Client()
     async with serving(tmp_path, WANTED) as server:
         project = await server.project(phone)
@@ -172,7 +170,7 @@ async def test_resuming_stops_if_the_limit_returns_each_time(
         assert f": not resumed automatically: already resumed {continuing.TIMES} times in a row" in caplog.text
 
 
-async def test_a_limit_that_lasts_too_long_is_not_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_run_does_not_resume_after_a_very_long_limit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     phone = Client()
     async with serving(tmp_path, WANTED) as server:
         project = await server.project(phone)
@@ -195,7 +193,7 @@ async def test_a_limit_that_lasts_too_long_is_not_waited_for(tmp_path: Path, cap
         ("odd", None),
     ],
 )
-def test_the_end_of_a_limit_as_claude_reports_it(limits: object, retry_at: float | None) -> None:
+def test_the_end_of_a_limit_is_read_from_claudes_output(limits: object, retry_at: float | None) -> None:
     stream = Stream()
     stream.prompt()
     stream.say(type="rate_limit_event", rate_limit_info=limits)
@@ -206,7 +204,7 @@ def test_the_end_of_a_limit_as_claude_reports_it(limits: object, retry_at: float
     assert ended.error == "The agent reached an account limit: You've hit your limit."
 
 
-async def test_a_run_does_not_continue_in_a_conversation_that_is_being_deleted(
+async def test_a_run_does_not_resume_in_a_conversation_being_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, passed: list[float]
 ) -> None:
     phone = Client()

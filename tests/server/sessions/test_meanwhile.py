@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import json
 import shutil
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,14 @@ import pytest
 from drawbridge.agents.base import TurnEnded
 from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.app.outbox import Writers
-from drawbridge.server.sessions import continuing, metadata
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions import continuing, metadata, places
 from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.places import Places
 from drawbridge.server.sessions.projects import Projects
 from drawbridge.server.store.log import History
 from tests.server.core_rig import Client, Process, Server, records, serving, settled
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 
 async def at_rest(server: Server, phone: Client, project: str) -> Process:
@@ -76,7 +79,7 @@ async def test_a_mode_and_a_model_chosen_at_once_both_apply(tmp_path: Path, monk
         assert (options.permission_mode, options.model) == ("plan", "haiku")
 
 
-async def test_a_process_that_ends_is_sent_no_further_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_late_choice_applies_only_to_later_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The choice applies to the processes that start after the request was answered."""
     phone = Client()
     async with serving(tmp_path) as server:
@@ -111,10 +114,37 @@ async def test_a_mode_chosen_during_a_start_reaches_the_agent(tmp_path: Path) ->
         assert (server.agent.latest.prompts, server.agent.latest.modes) == (["go"], ["plan"])
 
 
+async def test_a_mode_chosen_during_the_directory_check_is_applied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run's process does not exist yet, and its options have been fixed."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        examining, may_end, problem = threading.Event(), threading.Event(), Places.problem
+
+        def examined(own: Places, path: Path) -> str | None:
+            if server.core.projects.get(project).run is not None:
+                examining.set()
+                may_end.wait(PATIENCE)
+            return problem(own, path)
+
+        monkeypatch.setattr(places, "EXAMINING_SECONDS", PATIENCE)
+        monkeypatch.setattr(Places, "problem", examined)
+        await server.does(phone, "execute", project, prompt="go")
+        await until(examining.is_set)
+        mode = asyncio.create_task(server.does(phone, "set_mode", project, mode="plan"))
+        await settled()
+        may_end.set()
+        await mode
+        await until(lambda: bool(server.agent.processes and server.agent.latest.prompts))
+        assert (server.agent.latest.prompts, server.agent.latest.modes) == (["go"], ["plan"])
+
+
 # the end of the server
 
 
-async def test_the_servers_end_does_not_start_a_waiting_run(tmp_path: Path) -> None:
+async def test_stopping_the_server_starts_no_waiting_run(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path, Limits(runs_at_once=1, checkpoints=False)) as server:
         first, second, third = [await server.project(phone, name) for name in ("one", "two", "three")]
@@ -128,7 +158,7 @@ def phone_runs(phone: Client) -> list[str]:
     return [one["data"]["run_id"] for one in phone.of_type("accepted")]
 
 
-async def test_the_servers_end_handles_waiting_and_active_runs(
+async def test_stopping_the_server_interrupts_waiting_and_active_runs(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     phone = Client()
@@ -142,7 +172,7 @@ async def test_the_servers_end_handles_waiting_and_active_runs(
 
 
 @pytest.mark.parametrize("how", ["the server ends", "the project is deleted"])
-async def test_a_process_that_is_ending_is_waited_for(
+async def test_an_idle_process_that_does_not_stop_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """An idle process is being stopped, but does not end until it is killed."""
@@ -170,7 +200,9 @@ def limited(process: Process, retry_at: float) -> None:
     process.heard(TurnEnded(ok=False, error="limit reached", code="AGENT_RATE_LIMITED", retry_at=retry_at))
 
 
-async def test_a_resumed_run_that_is_not_stored_is_tried_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_resumed_run_that_cannot_be_stored_is_retried_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     phone = Client()
     monkeypatch.setattr(continuing, "LOOK_SECONDS", 0.005)
     monkeypatch.setattr(continuing, "REFUSED_SECONDS", 0.005)
@@ -247,7 +279,7 @@ def unreadable(directory: Path) -> metadata.Metadata:
     raise metadata.Unreadable("permission denied")
 
 
-async def test_a_project_read_later_has_its_unfinished_run_ended(tmp_path: Path) -> None:
+async def test_a_project_read_later_interrupts_its_unfinished_run(tmp_path: Path) -> None:
     async with read_again(tmp_path) as (server, project):
         assert server.core.projects.get(project).state == "IDLE"
         assert outcomes(server, project) == ["interrupted"]
@@ -267,3 +299,38 @@ async def test_a_project_read_later_does_not_replace_a_new_one(tmp_path: Path) -
         (made,) = server.core.projects
         assert made.id != project
         assert (server.folder / "data" / "projects" / project).exists(), "its history is left as it is"
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["it is replaced", "it ends"])
+async def test_a_question_of_an_earlier_process_is_withdrawn_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    """An idle process asks while the next run is starting with another process, so no answer could reach the one that
+    asked."""
+    async with serving(tmp_path) as server:
+        phone = Client()
+        project = await server.project(phone)
+        idle = await at_rest(server, phone, project)
+        begins = asyncio.Event()
+        check = server.core.processes.check_directories
+
+        async def later(directory: str, options: Any) -> None:
+            await begins.wait()
+            await check(directory, options)
+
+        monkeypatch.setattr(server.core.processes, "check_directories", later)
+        await server.does(phone, "execute", project, prompt="go on", options={"model": "another"})
+        idle.asks("q1")
+        (question,) = phone.of_type("permission_request")
+        if ends:
+            idle.exit(1)
+        begins.set()
+        await until(lambda: server.agent.latest is not idle, "the next process")
+        (withdrawn,) = phone.updates("permission_withdrawn")
+        assert withdrawn["approval_id"] == question["data"]["approval_id"]
+        with pytest.raises(ClientError) as refused:
+            await server.does(
+                phone, "permission_response", project, approval_id=withdrawn["approval_id"], decision="allow"
+            )
+        assert refused.value.code == "APPROVAL_RESOLVED"
+        assert idle.answers == []

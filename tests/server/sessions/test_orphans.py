@@ -105,7 +105,7 @@ def test_a_forged_file_ends_no_other_process(tmp_path: Path, start: Start, mark:
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["the same start", "another start"])
-def test_a_hidden_environment_is_replaced_by_the_start_time(
+def test_the_start_time_is_used_if_the_environment_is_hidden(
     tmp_path: Path, start: Start, mark: str, monkeypatch: pytest.MonkeyPatch, same: bool
 ) -> None:
     pid = start(mark)
@@ -120,7 +120,7 @@ def test_a_hidden_environment_is_replaced_by_the_start_time(
     assert lives(pid) != same
 
 
-def test_a_server_that_an_agent_has_started_does_not_end_itself(tmp_path: Path, mark: str) -> None:
+def test_a_server_started_by_an_agent_does_not_end_itself(tmp_path: Path, mark: str) -> None:
     """The server ends neither itself nor the agent."""
     code = (
         "import os, subprocess, sys\n"
@@ -164,7 +164,7 @@ def test_leftovers_that_cannot_be_ended_are_logged_and_kept(
     assert not lives(pid)
 
 
-async def test_leftovers_of_a_crashed_server_are_ended_at_the_next_start(tmp_path: Path) -> None:
+async def test_a_restart_ends_what_a_crashed_server_left_running(tmp_path: Path) -> None:
     """The agent's child has its own process session and ignores signals, so it can only be found through the file."""
     data, flags = tmp_path / "data", bad_claude(tmp_path)
     async with serving(data, *flags) as server:
@@ -189,7 +189,7 @@ async def test_leftovers_of_a_crashed_server_are_ended_at_the_next_start(tmp_pat
         assert (data / FILE).read_bytes() == b"[]\n"
 
 
-async def test_what_has_ended_is_not_in_the_file_any_more(tmp_path: Path) -> None:
+async def test_ended_processes_are_removed_from_the_file(tmp_path: Path) -> None:
     data = tmp_path / "data"
     async with serving(data, *bad_claude(tmp_path), "--warm", "0") as server, server.client() as client:
         id = await project(server, client)

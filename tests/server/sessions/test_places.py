@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,8 +13,11 @@ import pytest
 
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import places
+from drawbridge.server.sessions.places import GONE, SILENT, Places
+from drawbridge.server.sessions.work_trees import is_elsewhere
 from tests.server import processes
 from tests.server.core_rig import Client, Server, records, serving, settled
+from tests.waiting import PATIENCE
 
 
 @contextlib.asynccontextmanager
@@ -32,7 +36,7 @@ async def problem_of(server: Server) -> str | None:
     return found
 
 
-async def test_a_project_outside_of_the_allowed_directories_runs_nothing(tmp_path: Path) -> None:
+async def test_a_project_outside_the_allowed_directories_runs_nothing(tmp_path: Path) -> None:
     phone = Client()
     async with narrowed(tmp_path) as (server, project):
         with pytest.raises(ClientError, match="outside the directories") as refused:
@@ -163,7 +167,7 @@ async def test_a_recreated_directory_gets_a_new_process(tmp_path: Path) -> None:
         second.ends()
 
 
-async def test_a_link_in_add_dirs_is_followed_at_the_request(tmp_path: Path) -> None:
+async def test_a_link_in_add_dirs_is_resolved_at_the_request(tmp_path: Path) -> None:
     """Pointing the link to another allowed directory while the run is queued has no effect."""
     phone = Client()
     async with serving(tmp_path) as server:
@@ -183,7 +187,7 @@ async def test_a_link_in_add_dirs_is_followed_at_the_request(tmp_path: Path) -> 
         server.agent.latest.ends()
 
 
-async def test_a_restart_with_less_allowed_runs_nothing_outside(tmp_path: Path) -> None:
+async def test_a_restart_with_narrower_roots_runs_nothing_outside(tmp_path: Path) -> None:
     """Uses the real server, and checks its messages to the owner and to a client."""
     (tmp_path / "work" / "inside").mkdir(parents=True)
     (tmp_path / "work" / "outside").mkdir()
@@ -204,7 +208,61 @@ async def test_a_restart_with_less_allowed_runs_nothing_outside(tmp_path: Path) 
     assert (data / "projects" / project).is_dir()
 
 
-def test_a_directory_with_a_name_that_is_too_long_is_in_the_project(tmp_path: Path) -> None:
+def test_a_directorys_target_is_remembered_until_the_next_check(tmp_path: Path) -> None:
+    places = Places([tmp_path.resolve()], tmp_path / "data")
+    at, elsewhere = tmp_path.resolve() / "at", tmp_path.resolve() / "elsewhere"
+    at.mkdir()
+    elsewhere.mkdir()
+    assert (places.leads_to(at), places.last_problem(at)) == (at, None)
+    at.rmdir()
+    at.symlink_to(elsewhere)
+    assert places.leads_to(at) == at
+    assert places.problem(at) is None
+    assert places.leads_to(at) == elsewhere
+    elsewhere.rmdir()
+    assert places.last_problem(at) is None
+    assert places.problem(at) == places.last_problem(at) == GONE
+    at.unlink()
+    at.symlink_to(at)
+    assert places.problem(at) == GONE
+
+
+async def test_a_disk_that_does_not_respond_hides_no_other_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second project's directory is on such a disk."""
+    monkeypatch.setattr(places, "EXAMINING_SECONDS", 0.02)
+    asked, may_respond = threading.Event(), threading.Event()
+    phone = Client()
+    async with serving(tmp_path) as server:
+        first = await server.project(phone)
+        second = await server.project(phone, "two")
+        silent, problem = server.root / "two", Places.problem
+
+        def examined(places: Places, path: Path) -> str | None:
+            if path == silent:
+                asked.set()
+                may_respond.wait(PATIENCE)
+            return problem(places, path)
+
+        monkeypatch.setattr(Places, "problem", examined)
+        try:
+            for _ in range(40):  # more often than there are threads
+                listed = (await server.does(phone, "project_list"))["data"]["projects"]
+                assert {one["id"]: one.get("problem") for one in listed} == {first: None, second: SILENT}
+                with pytest.raises(ClientError, match="does not respond"):
+                    await server.does(phone, "execute", second, prompt="go")
+            with pytest.raises(ClientError, match="does not respond"):
+                await server.does(phone, "review_get", second)
+            assert phone.updates("review_changed") == []
+            assert asked.is_set()
+            (await server.running(phone, first)).ends()
+        finally:
+            may_respond.set()
+        (await server.running(phone, second)).ends()
+
+
+def test_an_overlong_directory_name_does_not_fail_the_check(tmp_path: Path) -> None:
     """The check must not fail for such a name, because an agent may report any directory as its working directory."""
-    assert not places.is_elsewhere(str(tmp_path / ("x" * 300)), tmp_path)
-    assert places.is_elsewhere(str(tmp_path.parent / ("x" * 300)), tmp_path)
+    assert not is_elsewhere(str(tmp_path / ("x" * 300)), tmp_path)
+    assert is_elsewhere(str(tmp_path.parent / ("x" * 300)), tmp_path)

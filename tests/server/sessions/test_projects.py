@@ -46,7 +46,7 @@ async def test_projects_are_back_after_a_restart(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "path", ["one", "../one", "/etc", "/nowhere/at/all", "{root}/../x", "{root}/one\n", "{root}/file"]
 )
-async def test_what_cannot_be_a_project(path: str, tmp_path: Path) -> None:
+async def test_an_invalid_path_cannot_be_a_project(path: str, tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         (server.root / "one").mkdir()
@@ -57,7 +57,7 @@ async def test_what_cannot_be_a_project(path: str, tmp_path: Path) -> None:
         assert list((tmp_path / "data" / "projects").iterdir()) == []
 
 
-async def test_what_is_missing_and_what_is_not_allowed_look_alike(tmp_path: Path) -> None:
+async def test_missing_and_forbidden_paths_get_the_same_error(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         missing = await refused(server, phone, path="/etc/nothing-of-that-name")
@@ -76,7 +76,7 @@ async def test_two_simultaneous_requests_create_one_project(tmp_path: Path) -> N
         assert len(list((tmp_path / "data" / "projects").iterdir())) == 1
 
 
-async def test_a_project_that_is_being_created_is_closed_with_the_server(tmp_path: Path) -> None:
+async def test_a_project_being_created_is_closed_with_the_server(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         (server.root / "one").mkdir()
         creating = asyncio.create_task(server.does(Client(), "project_create", path=str(server.root / "one")))
@@ -87,7 +87,7 @@ async def test_a_project_that_is_being_created_is_closed_with_the_server(tmp_pat
         await creating
 
 
-async def test_no_project_twice_nor_inside_another_nor_around_one(tmp_path: Path) -> None:
+async def test_projects_cannot_repeat_or_contain_one_another(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         (server.root / "a" / "b" / "c").mkdir(parents=True)
@@ -112,7 +112,7 @@ async def test_projects_ignore_case_where_the_disk_does(tmp_path: Path, monkeypa
         assert (await refused(server, phone, path=str(server.root / "blog" / "inner"))).code == "PROJECT_NESTING"
 
 
-async def test_a_link_out_of_the_allowed_directories_is_no_way_out(tmp_path: Path) -> None:
+async def test_a_link_out_of_the_allowed_directories_is_refused(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         os.symlink("/etc", server.root / "out")
@@ -149,7 +149,7 @@ async def test_a_hundred_projects_are_back_after_a_restart(tmp_path: Path) -> No
         assert [one["id"] for one in after if one["session_id"]] == [made[50]]
 
 
-async def test_projects_listed_before_indexes_are_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_projects_are_listed_before_indexes_are_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The list of projects is sent before any history whose index is missing has been read completely. The rest is read
     in the background.
     """
@@ -187,7 +187,7 @@ async def test_projects_listed_before_indexes_are_built(tmp_path: Path, monkeypa
         assert len(read) == len(made), "each file once"
 
 
-async def test_no_more_projects_than_the_owner_allows(tmp_path: Path) -> None:
+async def test_the_number_of_projects_is_limited(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path, Limits(projects=1, checkpoints=False)) as server:
         await server.project(phone, "one")
@@ -283,7 +283,7 @@ async def test_deleted_projects_are_removed_after_seven_days(tmp_path: Path) -> 
         for one in (tmp_path / "data" / "trash").iterdir():
             os.utime(one, (0, time.time() - 8 * 24 * 60 * 60))
     async with serving(tmp_path) as server:
-        await server.core.maintenance.round()  # a server runs its first round at once
+        await server.core.maintenance.round()  # a server runs its first round right after its start
         assert list((tmp_path / "data" / "trash").iterdir()) == [], "at a start too"
 
 
@@ -380,7 +380,7 @@ async def test_no_session_is_resumed_in_a_project_being_deleted(
         assert phone.updates("session_changed") == []
 
 
-async def test_a_history_deleted_while_it_is_read_is_no_disk_error(
+async def test_a_history_deleted_during_a_read_is_not_a_disk_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     phone, deleted, read = Client(), threading.Event(), History.read
@@ -457,7 +457,7 @@ async def test_an_unreadable_project_is_quarantined_and_reported(tmp_path: Path)
     assert [one.name.startswith(project) for one in (tmp_path / "data" / "quarantine").iterdir()] == [True]
 
 
-async def test_metadata_of_another_project_is_not_taken_for_this_one(tmp_path: Path) -> None:
+async def test_a_project_with_anothers_metadata_is_quarantined(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -470,8 +470,8 @@ async def test_metadata_of_another_project_is_not_taken_for_this_one(tmp_path: P
         assert server.core.projects.quarantined == [project]
 
 
-async def test_of_two_projects_with_one_path_one_is_quarantined(tmp_path: Path) -> None:
-    """Two projects have the same path if a person has copied a project's data, for example."""
+async def test_one_of_two_projects_with_the_same_path_is_quarantined(tmp_path: Path) -> None:
+    """Two projects have the same path if a user has copied a project's data, for example."""
     async with serving(tmp_path) as server:
         project = await server.project(Client())
     original = tmp_path / "data" / "projects" / project

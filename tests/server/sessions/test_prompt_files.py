@@ -111,7 +111,7 @@ async def test_the_record_has_the_name_and_size_but_no_path(tmp_path: Path) -> N
         ("application/pdf", b"%PDF\xff", False),
     ],
 )
-def test_what_claude_cannot_read_in_a_prompt_is_stored(
+def test_files_that_claude_cannot_read_in_a_prompt_are_stored(
     tmp_path: Path, media_type: str, data: bytes, is_stored: bool
 ) -> None:
     (given,), files = PromptFiles(tmp_path / "files").store([Attachment(media_type, data, "a")], prompts.embeds, ())
@@ -191,7 +191,7 @@ async def test_on_a_full_disk_the_prompt_is_refused(tmp_path: Path, monkeypatch:
         assert server.agent.processes == []
 
 
-async def test_a_directory_that_cannot_be_used_refuses_the_prompt(tmp_path: Path) -> None:
+async def test_a_prompt_is_refused_if_its_files_cannot_be_stored(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -237,7 +237,7 @@ async def test_a_request_that_arrives_twice_leaves_no_second_file(tmp_path: Path
         await settled()
 
 
-async def test_a_file_goes_into_a_running_turn(tmp_path: Path) -> None:
+async def test_a_file_can_be_sent_during_a_run(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -303,7 +303,8 @@ async def test_files_are_removed_with_the_old_history(tmp_path: Path, monkeypatc
         assert stored(server, project) == [new]
 
 
-async def test_on_a_full_disk_the_files_of_deleted_projects_are_removed(tmp_path: Path) -> None:
+async def test_the_data_limit_removes_the_files_of_deleted_projects(tmp_path: Path) -> None:
+    """The files of other projects are kept."""
     phone = Client()
     async with serving(tmp_path) as server:
         project, other = await server.project(phone), await server.project(phone, "other")
@@ -317,7 +318,7 @@ async def test_on_a_full_disk_the_files_of_deleted_projects_are_removed(tmp_path
         assert stored(server, other) == [kept]
 
 
-async def test_files_are_kept_over_a_restart(tmp_path: Path) -> None:
+async def test_files_are_kept_after_a_restart(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

@@ -164,7 +164,7 @@ async def test_a_request_that_is_canceled_leaves_no_image(tmp_path: Path, monkey
         assert stored(server, project) == []
 
 
-async def test_on_a_full_disk_the_images_of_deleted_projects_are_removed(tmp_path: Path) -> None:
+async def test_the_data_limit_removes_the_images_of_deleted_projects(tmp_path: Path) -> None:
     """The project's metadata, which contains its cost, is kept."""
     phone = Client()
     async with serving(tmp_path) as server:
@@ -207,7 +207,7 @@ def test_only_the_newest_images_are_kept(tmp_path: Path, monkeypatch: pytest.Mon
     assert [images.read(id) is not None for id in ids] == [False, True, True]
 
 
-def test_images_are_dropped_with_old_records(tmp_path: Path) -> None:
+def test_images_older_than_a_time_are_removed(tmp_path: Path) -> None:
     images = PromptImages(tmp_path / "images")
     old, new = (images.store([Attachment("image/png", PNG)])[0].id for _ in range(2))
     os.utime(tmp_path / "images" / old, (1_000, 1_000))
@@ -234,11 +234,11 @@ def test_a_deleted_project_gets_no_image(tmp_path: Path) -> None:
     assert not (tmp_path / "gone").exists()
 
 
-def test_an_image_that_is_too_large_is_only_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_that_is_too_large_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prompt_images, "LARGEST", len(PNG) - 1)
     assert PromptImages(tmp_path / "images").store([Attachment("image/png", PNG)]) == ()
 
 
-def test_without_a_directory_the_prompt_is_sent_without_images(tmp_path: Path) -> None:
+def test_images_are_not_stored_if_the_directory_is_unusable(tmp_path: Path) -> None:
     (tmp_path / "images").write_text("not a directory")
     assert PromptImages(tmp_path / "images").store([Attachment("image/png", PNG)]) == ()

@@ -52,7 +52,7 @@ async def test_a_prompt_is_sent_to_all_clients_but_its_sender(tmp_path: Path) ->
         assert [one for one in phone.of_type("agent_message") if one["data"]["direction"] == "client"] == []
 
 
-async def test_an_agents_line_is_passed_on_as_it_came(tmp_path: Path) -> None:
+async def test_an_agents_line_is_passed_on_unchanged(tmp_path: Path) -> None:
     phone = Client()
     line = b'{ "type" : "assistant","session_id":"s","odd": 1.0e3, "text":"\\u00e9\xc3\xa9" }'
     async with serving(tmp_path) as server:
@@ -93,7 +93,8 @@ async def test_two_prompts_run_one_after_the_other_in_one_process(tmp_path: Path
         assert len(server.agent.processes) == 1
 
 
-async def test_a_prompt_that_must_not_wait_is_refused_while_the_agent_works(tmp_path: Path) -> None:
+async def test_a_prompt_that_must_not_wait_is_refused_during_a_run(tmp_path: Path) -> None:
+    """The refused prompt is not recorded."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -106,7 +107,7 @@ async def test_a_prompt_that_must_not_wait_is_refused_while_the_agent_works(tmp_
         process.ends()
 
 
-async def test_no_more_prompts_wait_than_the_owner_allows(tmp_path: Path) -> None:
+async def test_the_number_of_queued_prompts_is_limited(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path, Limits(queue=2, checkpoints=False)) as server:
         project = await server.project(phone)
@@ -128,7 +129,7 @@ async def test_no_more_prompts_wait_than_the_owner_allows(tmp_path: Path) -> Non
         process.ends()
 
 
-async def test_a_line_over_the_limit_is_a_preview_with_a_blob(tmp_path: Path) -> None:
+async def test_a_line_over_the_limit_is_sent_as_a_preview_with_a_blob(tmp_path: Path) -> None:
     phone, back = Client(), Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -159,8 +160,7 @@ async def test_a_request_does_not_run_twice_even_after_a_restart(tmp_path: Path)
         assert other["data"]["run_id"] != first["data"]["run_id"], "two clients that number their requests"
         await settled(lambda: bool(server.agent.processes and server.agent.latest.prompts))
         server.agent.latest.ends()
-        await settled()
-        assert server.agent.latest.prompts == ["once", "another one"]
+        await settled(lambda: server.agent.latest.prompts == ["once", "another one"])
         server.agent.latest.ends()
         await settled()
     async with serving(tmp_path) as server:
@@ -192,7 +192,7 @@ async def test_a_repeated_request_is_answered_despite_new_limits(tmp_path: Path)
         assert server.agent.latest.prompts == ["once"]
 
 
-async def test_a_kill_ends_the_run_once_and_keeps_what_was_said(tmp_path: Path) -> None:
+async def test_a_kill_ends_the_run_once_and_keeps_the_output(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -278,7 +278,7 @@ async def test_after_a_restart_a_failed_project_is_idle(tmp_path: Path) -> None:
         assert server.core.projects.get(project).state == "IDLE"
 
 
-async def test_a_new_session_ends_the_state_of_error(tmp_path: Path) -> None:
+async def test_a_new_session_clears_the_error_state(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -318,7 +318,7 @@ def no_room(*_: object, **__: object) -> None:
     raise HistoryNotWritten("The disk is full. No part of it was stored.", disk_full=True)
 
 
-async def test_an_agent_that_dies_ends_the_run_with_its_last_words(tmp_path: Path) -> None:
+async def test_a_crashed_agents_last_output_is_in_the_error(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -341,7 +341,7 @@ async def test_an_agent_that_cannot_be_started_is_reported(tmp_path: Path) -> No
         assert (finished["outcome"], finished["code"]) == ("failed", "AGENT_NOT_FOUND")
 
 
-async def test_a_silent_agent_runs_out_of_time_but_not_while_a_person_is_asked(tmp_path: Path) -> None:
+async def test_a_silent_agent_times_out_unless_it_waits_for_a_decision(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path, Limits(idle_seconds=0.4, checkpoints=False)) as server:
         project = await server.project(phone)
@@ -359,7 +359,7 @@ async def test_a_silent_agent_runs_out_of_time_but_not_while_a_person_is_asked(t
         assert phone.updates("project_state")[-1]["state"] == "ERROR"
 
 
-async def test_a_runs_time_is_limited_without_a_persons_time(tmp_path: Path) -> None:
+async def test_a_runs_time_limit_excludes_waiting_for_a_user(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path, Limits(total_seconds=0.4, checkpoints=False)) as server:
         project = await server.project(phone)
@@ -414,7 +414,7 @@ async def test_projects_work_side_by_side(tmp_path: Path) -> None:
         assert [one.state for one in server.core.projects] == ["IDLE"] * 3
 
 
-async def test_no_more_runs_at_once_than_the_owner_allows(tmp_path: Path) -> None:
+async def test_the_number_of_simultaneous_runs_is_limited(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path, Limits(runs_at_once=1, checkpoints=False)) as server:
         one, two = await server.project(phone, "one"), await server.project(phone, "two")
@@ -524,7 +524,7 @@ async def an_agent_that_dies(
     return process
 
 
-async def test_an_agent_that_dies_before_its_conversation_exists(tmp_path: Path) -> None:
+async def test_after_an_early_crash_a_new_conversation_begins(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -536,7 +536,7 @@ async def test_an_agent_that_dies_before_its_conversation_exists(tmp_path: Path)
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-async def test_a_conversation_that_was_never_written_down(restarted: bool, tmp_path: Path) -> None:
+async def test_a_conversation_that_was_never_stored_is_replaced(restarted: bool, tmp_path: Path) -> None:
     """The agent reports the id of a conversation and is killed before it has stored the conversation, so the next
     prompt begins another one. A conversation that was stored is resumed.
     """
@@ -583,7 +583,7 @@ async def test_a_conversation_that_is_lost_later_is_reported(tmp_path: Path) -> 
         assert phone.updates("project_state")[-1]["session_id"] == process.launch.session_id
 
 
-async def test_an_agent_without_a_list_of_conversations(tmp_path: Path) -> None:
+async def test_a_conversation_that_the_agent_refuses_is_replaced(tmp_path: Path) -> None:
     """The agent refuses to resume the conversation that it began before it died. The next prompt begins another one."""
     phone = Client()
     async with serving(tmp_path) as server:
@@ -600,7 +600,7 @@ async def test_an_agent_without_a_list_of_conversations(tmp_path: Path) -> None:
         third.ends()
 
 
-async def test_a_copy_that_dies_at_its_start_is_repeated(tmp_path: Path) -> None:
+async def test_a_fork_that_dies_at_its_start_is_repeated(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -648,7 +648,7 @@ async def test_a_new_session_begins_another_conversation(tmp_path: Path) -> None
         process.ends()
 
 
-async def test_the_end_of_the_server_interrupts_runs(tmp_path: Path) -> None:
+async def test_stopping_the_server_interrupts_runs(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -775,7 +775,7 @@ async def test_a_turn_without_a_prompt_may_ask_while_a_prompt_waits(tmp_path: Pa
         assert len(phone.updates("run_finished")) == 4
 
 
-async def test_a_turn_without_a_prompt_is_stopped_out_of_hours(tmp_path: Path) -> None:
+async def test_a_turn_without_a_prompt_is_stopped_outside_hours(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         process = await server.running(phone, await server.project(phone))

@@ -123,7 +123,7 @@ async def test_results_of_the_same_moment_appear_on_one_page(tmp_path: Path) -> 
         assert before is None
 
 
-async def test_the_outline_of_a_session(tmp_path: Path) -> None:
+async def test_the_outline_of_a_session_lists_its_prompts(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -225,7 +225,7 @@ async def test_a_session_has_the_state_of_its_project(tmp_path: Path) -> None:
         assert await state() == ("failed", 0)
 
 
-async def test_the_lists_fit_into_a_message(tmp_path: Path) -> None:
+async def test_long_lists_are_cut_to_fit_into_a_message(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = server.core.projects.get(await server.project(phone, "p" * 200))
@@ -390,13 +390,13 @@ async def test_a_prompt_during_a_deletion_begins_another_session(
         assert [(one["title"], one["prompts"]) for one in left] == [("pears", 1), ("apples", 1)]
 
 
-async def test_one_request_may_not_name_thousands_of_kinds(tmp_path: Path) -> None:
+async def test_a_search_for_thousands_of_kinds_is_refused(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         with pytest.raises(ClientError, match="kinds"):
             await server.does(Client(), "search", kinds=["prompt"] * 40_000)
 
 
-async def test_all_histories_together_have_one_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_histories_share_one_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         for name in ("one", "two", "three"):
@@ -417,7 +417,7 @@ async def test_all_histories_together_have_one_limit(tmp_path: Path, monkeypatch
         assert asked[0].is_over, "a thread that is still running stops"
 
 
-async def test_a_list_of_sessions_indexes_as_far_as_there_is_time(
+async def test_a_session_list_reports_that_the_index_is_incomplete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     phone = Client()
@@ -432,9 +432,8 @@ async def test_a_list_of_sessions_indexes_as_far_as_there_is_time(
         assert ([one["title"] for one in found["sessions"]], "building" in found) == (["walnuts"], False)
 
 
-async def test_an_export_of_a_project_that_is_deleted_meanwhile_reports_that(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_export_reports_that_its_project_was_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The project is deleted while its history is being read."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -490,7 +489,7 @@ async def test_a_session_is_exported_to_read(tmp_path: Path) -> None:
             assert part in found
 
 
-async def test_an_export_of_records_is_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_export_of_records_equals_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The export is sent in pieces that are smaller than a record."""
     monkeypatch.setattr(exporting, "PIECE", 70)
     phone = Client()
@@ -598,7 +597,7 @@ async def test_an_export_reads_only_the_session(tmp_path: Path, monkeypatch: pyt
         assert threading.main_thread().name not in threads
 
 
-async def test_titles_of_an_older_server_are_read_from_the_history(tmp_path: Path) -> None:
+async def test_titles_from_an_older_version_are_read_from_the_history(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

@@ -128,7 +128,7 @@ async def test_a_fork_begins_with_its_original(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [7, 150_000])
-async def test_a_session_from_a_terminal_is_exported_from_its_beginning(
+async def test_a_terminal_session_is_exported_from_its_beginning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     """Pieces may be smaller than a message. The export also works before the session's first run in Drawbridge."""

@@ -76,7 +76,7 @@ async def test_the_usage_survives_lost_metadata(tmp_path: Path) -> None:
 
 async def test_runs_of_an_earlier_version_are_counted(tmp_path: Path) -> None:
     """The metadata of that version contains no usage, so the usage is counted from the history. A run that ends before
-    that is counted only once.
+    the history is read is counted only once.
     """
     async with serving(tmp_path) as server:
         project = await server.project(Client())

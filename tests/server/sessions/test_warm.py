@@ -47,7 +47,8 @@ async def test_a_process_that_works_in_the_background_is_kept(tmp_path: Path) ->
         assert (one.ended, two.ended) == (False, True)
 
 
-async def test_a_process_that_begins_a_turn_just_before_its_end_is_kept_for_it(tmp_path: Path) -> None:
+async def test_a_new_turn_keeps_a_process_that_was_about_to_end(tmp_path: Path) -> None:
+    """Later, the other process ends, because it is then the least recently used one."""
     phone = Client()
     async with serving(tmp_path, Limits(warm_processes=1, checkpoints=False)) as server:
         project = await server.project(phone)
@@ -76,7 +77,7 @@ async def test_a_turn_right_after_a_new_session_is_ignored(tmp_path: Path) -> No
         assert len(phone.updates("run_started")) == 1
 
 
-async def test_background_work_may_exceed_the_kept_processes(tmp_path: Path) -> None:
+async def test_background_work_may_exceed_the_limit_on_processes(tmp_path: Path) -> None:
     """The limit does not apply to a process that works in the background, and its run ends all the same."""
     phone = Client()
     async with serving(tmp_path, Limits(warm_processes=0, checkpoints=False)) as server:
@@ -98,7 +99,7 @@ async def scheduled(server: Server, name: str, seconds: float = 600.0) -> Proces
     return process
 
 
-async def test_an_agent_with_an_alarm_is_kept_until_then(tmp_path: Path) -> None:
+async def test_a_process_with_an_alarm_is_kept_until_the_alarm(tmp_path: Path) -> None:
     """Neither the limit on idle processes nor the one on their idle time ends the process, since the agent has reported
     when it continues.
     """
@@ -115,7 +116,7 @@ async def test_an_agent_with_an_alarm_is_kept_until_then(tmp_path: Path) -> None
         await until(lambda: alarm.ended, "the end of the process after its alarm")
 
 
-async def test_an_alarm_during_a_run_is_kept_for_the_moment_after_it(tmp_path: Path) -> None:
+async def test_an_alarm_due_during_a_run_keeps_the_process(tmp_path: Path) -> None:
     """Claude Code begins a scheduled turn only while it is idle, so the process is kept until the turn can begin."""
     phone = Client()
     async with serving(tmp_path, Limits(warm_processes=0, checkpoints=False)) as server:
@@ -130,7 +131,8 @@ async def test_an_alarm_during_a_run_is_kept_for_the_moment_after_it(tmp_path: P
         await until(lambda: process.ended, "the end of the process after its alarm")
 
 
-async def test_the_list_shows_until_when_an_agent_has_scheduled_something(tmp_path: Path) -> None:
+async def test_the_project_state_shows_when_a_schedule_ends(tmp_path: Path) -> None:
+    """The field ``scheduled_until`` disappears when the agent process exits."""
     phone = Client()
     async with serving(tmp_path, Limits(checkpoints=False)) as server:
         project = await server.project(phone)
@@ -158,7 +160,7 @@ class Idle:
         pass
 
 
-async def test_a_failing_check_of_the_memory_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_memory_check_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     looks, errors = list[str](), list[Exception]()
 
     def fails_once() -> float:
@@ -176,7 +178,7 @@ async def test_a_failing_check_of_the_memory_is_repeated(monkeypatch: pytest.Mon
     assert [str(error) for error in errors] == ["odd"]
 
 
-async def test_a_conversation_that_a_terminal_has_opened_is_not_continued(tmp_path: Path) -> None:
+async def test_a_conversation_open_in_a_terminal_is_not_continued(tmp_path: Path) -> None:
     """Otherwise, both processes would write to one file, and neither would notice the other's messages."""
     phone = Client()
     async with serving(tmp_path, Limits(checkpoints=False)) as server:
@@ -215,7 +217,7 @@ class Kept:
         self.cooled = True
 
 
-async def test_short_memory_ends_processes_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_low_memory_ends_processes_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "LOOK_SECONDS", 0.001)
     looks, short = 0, False
 
@@ -241,7 +243,7 @@ async def test_short_memory_ends_processes_one_by_one(monkeypatch: pytest.Monkey
     assert not three.cooled
 
 
-async def test_short_memory_ends_scheduled_agents_last(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_low_memory_ends_scheduled_agents_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "LOOK_SECONDS", 0.001)
     alarm, other = Kept("alarm", is_scheduled=True), Kept("other")
     enough = True

@@ -1,4 +1,4 @@
-"""Files damaged by a crash, a disk or a person: intact records are read, a torn last line is cut off, and other damage
+"""Files damaged by a crash, a disk or a user: intact records are read, a torn last line is cut off, and other damage
 is reported and left as it is.
 """
 
@@ -84,13 +84,13 @@ def test_a_last_line_that_lacks_only_its_line_break_is_kept(logs: Path, forget: 
     assert (history.last_seq, history.damage) == (30, ())
 
 
-def test_partial_indexes_of_a_crash_are_removed(logs: Path) -> None:
+def test_partial_indexes_left_by_a_crash_are_removed(logs: Path) -> None:
     (logs / "index.json.77.12345.tmp").write_bytes(b"{")
     open_history(logs)
     assert not list(logs.glob("*.tmp"))
 
 
-def test_an_empty_file_of_a_crash_is_removed(tmp_path: Path) -> None:
+def test_no_empty_file_is_left_after_a_crash(tmp_path: Path) -> None:
     (tmp_path / "messages_2026-11-21_12-00-01.jsonl").touch()
     history = open_history(tmp_path)
     fill(history, 1)
@@ -133,7 +133,7 @@ def test_a_damaged_line_hides_only_itself(
     assert history.append("claude", b"1", at(31)).seq == 31
 
 
-def test_a_lost_line_break_costs_the_two_lines_it_joined(logs: Path) -> None:
+def test_a_lost_line_break_hides_only_the_two_joined_lines(logs: Path) -> None:
     path = logs / files(logs)[1]
     replace_line(path, 5, lines_of(path)[5].replace(b"\n", b"#"))
     for forget in (an_index, no_index):
@@ -148,7 +148,7 @@ def test_an_additional_empty_line_is_harmless(logs: Path) -> None:
     assert all_seqs(history) == list(range(1, 31))
 
 
-def test_a_line_that_a_person_has_spaced_out_is_still_a_record(logs: Path) -> None:
+def test_a_line_with_added_spaces_is_still_a_record(logs: Path) -> None:
     path = logs / files(logs)[1]
     replace_line(path, 5, b'{ "direction": "server", "message": {}, "timestamp": "2026-11-21T12:00:16Z", "seq": 16 }\n')
     history = open_history(logs)
@@ -188,7 +188,7 @@ def test_the_number_of_a_damaged_last_record_is_not_reused(logs: Path) -> None:
     assert all_seqs(open_history(logs)) == [*range(1, 30), 31]
 
 
-def test_a_record_after_lost_ones_has_its_own_file(logs: Path) -> None:
+def test_a_record_after_lost_ones_is_found_without_an_index(logs: Path) -> None:
     path = logs / files(logs)[-1]
     path.write_bytes(b"".join(lines_of(path)[:7]))
     history = open_history(logs)
@@ -199,7 +199,7 @@ def test_a_record_after_lost_ones_has_its_own_file(logs: Path) -> None:
 
 
 @pytest.mark.parametrize("forget", [no_index, an_index])
-def test_a_fully_damaged_file_is_left_and_its_numbers_too(logs: Path, forget: Callable[[Path], None]) -> None:
+def test_numbers_of_a_fully_damaged_file_are_not_reused(logs: Path, forget: Callable[[Path], None]) -> None:
     path = logs / files(logs)[-1]
     path.write_bytes(b"x\n" * 10)
     forget(logs)
@@ -261,7 +261,7 @@ DAMAGES = [
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_an_index_that_cannot_be_trusted_is_made_again(logs: Path, damage: Callable[[Path], None]) -> None:
+def test_an_index_that_cannot_be_trusted_is_rebuilt(logs: Path, damage: Callable[[Path], None]) -> None:
     damage(logs / "index.json")
     history = open_history(logs)
     assert (history.last_seq, history.count) == (30, 30)
@@ -315,9 +315,7 @@ def test_with_a_good_index_opening_reads_no_file(logs: Path, monkeypatch: pytest
     assert open_history(logs).count == 30
 
 
-def test_after_a_crash_only_what_came_after_the_checkpoint_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_crash_only_unindexed_records_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     open_and_forgotten = open_history(tmp_path)
     fill(open_and_forgotten, 1_500)
     read: list[bytes] = []
@@ -334,7 +332,7 @@ def test_after_a_crash_only_what_came_after_the_checkpoint_is_read(
 # what others do to the directory
 
 
-def test_files_that_a_person_has_deleted_are_missing_and_nothing_else(logs: Path) -> None:
+def test_deleting_a_file_loses_only_the_records_in_it(logs: Path) -> None:
     history = open_history(logs)
     (logs / files(logs)[1]).unlink()
     assert all_seqs(history) == [*range(1, 11), *range(21, 31)]
@@ -342,7 +340,7 @@ def test_files_that_a_person_has_deleted_are_missing_and_nothing_else(logs: Path
     assert history.count == 21
 
 
-def test_numbers_continue_after_a_person_deleted_files(logs: Path) -> None:
+def test_numbers_continue_after_files_were_deleted(logs: Path) -> None:
     (logs / files(logs)[-1]).unlink()
     history = open_history(logs)
     assert history.append("claude", b"1", at(31)).seq == 31
@@ -374,7 +372,7 @@ def test_emptying_a_file_in_use_loses_only_its_content(tmp_path: Path, read_firs
     assert [record["seq"] for record in read_independently(tmp_path)] == all_seqs(history) == [3, 4]
 
 
-def test_a_copy_of_a_file_beside_it_is_not_read_twice(logs: Path) -> None:
+def test_the_records_of_a_copied_file_are_not_read_twice(logs: Path) -> None:
     shutil.copy(logs / files(logs)[1], logs / "messages_2026-11-21_13-00-00.jsonl")
     for forget in (an_index, no_index):
         forget(logs)
@@ -455,7 +453,7 @@ def test_a_directory_that_is_a_link_is_refused(tmp_path: Path) -> None:
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def test_a_file_that_another_server_writes_is_not_written_by_two(tmp_path: Path) -> None:
+def test_a_file_is_written_by_only_one_server_at_a_time(tmp_path: Path) -> None:
     first = open_history(tmp_path)
     fill(first, 2)
     second = open_history(tmp_path)

@@ -89,7 +89,7 @@ def failing_write(monkeypatch: pytest.MonkeyPatch, after: int, error: BaseExcept
 @pytest.mark.parametrize("after", [0, 1, 50, 100])
 @pytest.mark.parametrize("first", [True, False], ids=["in a new file", "in a file with records"])
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), KeyboardInterrupt()])
-def test_a_write_that_fails_anywhere_counts_as_none(
+def test_a_write_that_fails_anywhere_stores_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: bool, after: int, error: BaseException
 ) -> None:
     history = open_history(tmp_path)
@@ -145,7 +145,7 @@ def test_a_partial_record_that_cannot_be_cut_is_left(tmp_path: Path, monkeypatch
     assert all_seqs(open_history(tmp_path)) == [1, 2, 3, 4]
 
 
-def test_an_index_that_cannot_be_saved_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_that_cannot_be_saved_loses_no_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHECKPOINT_RECORDS", 2)
 
     def fail(path: str, data: bytes) -> None:
@@ -258,7 +258,7 @@ def test_a_failed_sync_is_logged(
     assert "may not have reached the disk: Input/output error" in caplog.text
 
 
-def test_a_history_can_be_read_while_its_closing_waits_for_the_disk(
+def test_a_history_can_be_read_while_closing_waits_for_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting, disk = threading.Event(), threading.Event()

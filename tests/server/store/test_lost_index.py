@@ -1,5 +1,5 @@
 """When a history whose index is lost is opened, only the first and last lines of large files are read. The rest is read
-when it is needed.
+in the background by ``scan_next``; a file that a request needs is read by that request.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def scanned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of files that were read from their beginning."""
+    """The names of the files that ``index.scan`` has read, in order."""
     names: list[str] = []
     scan = index.scan
 
@@ -60,7 +60,9 @@ def history(directory: Path, scanned: list[str]) -> Iterator[History]:
     history.close()
 
 
-def test_lists_need_no_reading_of_files(history: History, scanned: list[str], directory: Path) -> None:
+def test_numbers_and_times_are_known_without_reading_files(
+    history: History, scanned: list[str], directory: Path
+) -> None:
     assert scanned == []
     assert (history.first_seq, history.last_seq, history.count) == (1, RECORDS, RECORDS)
     assert (history.first_time, history.last_time) == (at(1), at(RECORDS))
@@ -99,7 +101,7 @@ def test_a_rebuilt_index_is_used_by_the_next_start(directory: Path, history: His
     again.close()
 
 
-def test_a_start_that_was_killed_in_the_middle_loses_nothing(directory: Path, history: History) -> None:
+def test_a_kill_during_rebuilding_loses_no_records(directory: Path, history: History) -> None:
     for _ in range(3):
         history.scan_next()
     fill(history, 5)  # the history is not closed, as when the server is killed
@@ -109,7 +111,7 @@ def test_a_start_that_was_killed_in_the_middle_loses_nothing(directory: Path, hi
     again.close()
 
 
-def test_a_close_in_the_middle_loses_nothing(directory: Path, history: History) -> None:
+def test_closing_during_rebuilding_loses_no_records(directory: Path, history: History) -> None:
     history.scan_next()
     fill(history, 5)
     history.close()
@@ -129,7 +131,7 @@ def test_a_torn_end_is_cut(directory: Path) -> None:
     history.close()
 
 
-def test_damaged_files_are_read_like_without_the_shortcut(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_files_are_read_the_same_with_the_shortcut(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(7)
     for number in range(60):
         damaged = shutil.copytree(directory, directory.with_name(f"damaged{number}"), symlinks=True)
@@ -157,7 +159,7 @@ def test_damaged_files_are_read_like_without_the_shortcut(directory: Path, monke
             history.close()
 
 
-def test_reading_writing_and_rebuilding_at_once(history: History) -> None:
+def test_reading_and_writing_work_during_rebuilding(history: History) -> None:
     failed: list[BaseException] = []
 
     def read() -> None:

@@ -56,7 +56,7 @@ def test_records_between_two_numbers(history: History) -> None:
     assert (seqs(page), page.has_more) == (list(range(351, 400)), False)
 
 
-def test_records_after_a_time_without_those_at_it(history: History) -> None:
+def test_records_after_a_time_exclude_those_at_that_time(history: History) -> None:
     assert seqs(history.read(since=at(990))) == list(range(991, 1_001))
     assert seqs(history.read(since=at(990) - timedelta(microseconds=1))) == list(range(990, 1_001))
     assert seqs(history.read(since=at(1_000))) == []
@@ -67,7 +67,7 @@ def test_records_after_a_time_without_those_at_it(history: History) -> None:
     assert seqs(history.read(since=at(500), before_seq=503)) == [501, 502]
 
 
-def test_a_page_stops_at_its_size_but_never_before_its_first_record(history: History) -> None:
+def test_a_page_stops_at_its_size_after_at_least_one_record(history: History) -> None:
     length = len(history.read(after_seq=500, limit=1).records[0].line)
     page = history.read(after_seq=500, max_bytes=10 * length)
     assert (seqs(page), page.has_more) == (list(range(501, 511)), True)
@@ -115,7 +115,7 @@ def test_a_clock_set_back_hides_no_record_from_a_time_cursor(tmp_path: Path) -> 
     assert (again.first_time, again.last_time) == (at(0), at(501))
 
 
-def test_records_of_the_same_moment_all_come_or_none(tmp_path: Path) -> None:
+def test_records_of_the_same_moment_are_all_read_or_none(tmp_path: Path) -> None:
     history = open_history(tmp_path)
     for _ in range(600):
         history.append("claude", b"0", NOON)
@@ -123,9 +123,7 @@ def test_records_of_the_same_moment_all_come_or_none(tmp_path: Path) -> None:
     assert len(history.read(since=NOON - timedelta(microseconds=1)).records) == 600
 
 
-def test_a_reader_in_a_thread_sees_a_history_that_grows_without_gaps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_thread_reads_a_growing_history_without_gaps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_RECORDS", 700)
     history = open_history(tmp_path)
     seen: list[int] = []

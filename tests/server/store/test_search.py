@@ -126,7 +126,7 @@ def test_a_snippet_shows_where_the_match_is(store: Store) -> None:
     assert hit.snippet == ("<b>one</b> ", "two", "  three  ", "two", "")
 
 
-def test_a_snippet_of_words_without_end_is_short(store: Store) -> None:
+def test_a_snippet_of_very_long_words_is_short(store: Store) -> None:
     store.says(line(text(f"{'x' * 9_000} two {'two' * 2_000} " + "two " * 200)))
     [hit] = store.find("two")
     assert len(hit.snippet) % 2 == 1
@@ -145,12 +145,12 @@ def test_any_query_gives_results_or_none(query: str, tmp_path_factory: pytest.Te
 @pytest.mark.parametrize(
     "query", ['"', '""', "a* b*", "NEAR(a b)", "text:a", "^a", "a AND", "NOT", "{a}:b", "\0", "'; --"]
 )
-def test_syntax_of_the_search_engine_is_words(store: Store, query: str) -> None:
+def test_search_engine_syntax_is_treated_as_words(store: Store, query: str) -> None:
     store.prompts("walnuts")
     assert store.find(query) == []
 
 
-def test_pages_follow_each_other(store: Store) -> None:
+def test_pages_contain_each_result_once_in_order(store: Store) -> None:
     store.prompts(*(f"walnut {number}" for number in range(25)))
     found: list[int] = []
     below = None
@@ -170,9 +170,7 @@ def test_a_search_that_takes_too_long_is_ended(store: Store, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("query", ["a", " ".join(f"{'a' * length}" for length in range(1, 17)), "a " * 300])
-def test_a_search_ends_in_time_whatever_the_texts_are(
-    store: Store, monkeypatch: pytest.MonkeyPatch, query: str
-) -> None:
+def test_a_search_of_repetitive_texts_ends_in_time(store: Store, monkeypatch: pytest.MonkeyPatch, query: str) -> None:
     """Each text has thousands of matches; comparing all of them with each other would take seconds for each text."""
     store.prompts(*("a " * 10_000 for _ in range(30)), *(f"{'a' * 16} " * 1_170 for _ in range(30)))
     store.update()
@@ -183,7 +181,7 @@ def test_a_search_ends_in_time_whatever_the_texts_are(
     assert time.thread_time() - began < 1.5
 
 
-def test_a_word_that_is_repeated_leaves_room_for_others(store: Store) -> None:
+def test_a_repeated_query_word_counts_only_once(store: Store) -> None:
     store.prompts("walnuts", "two walnuts")
     assert store.seqs("walnuts " * MOST_WORDS + "two") == [2]
 
@@ -217,7 +215,7 @@ def test_without_a_query_the_beginning_of_a_text_is_shown(store: Store) -> None:
     assert len(shown) == SHOWN
 
 
-def test_text_that_is_not_unicode_is_damage(store: Store) -> None:
+def test_an_index_with_text_that_is_not_unicode_is_rebuilt(store: Store) -> None:
     """The error for such text is Python's own, without an SQLite error code."""
     store.prompts("walnuts")
     store.update()
@@ -329,7 +327,7 @@ def test_the_lines_of_other_agents_are_read(store: Store) -> None:
 @pytest.mark.parametrize(
     "line", [b"[]", b'"x"', b'{"type":"assistant","message":7}', b'{"type":"user","message":{"content":[3]}}']
 )
-def test_a_line_of_another_shape_is_skipped(store: Store, line: bytes) -> None:
+def test_a_line_of_unexpected_shape_is_skipped(store: Store, line: bytes) -> None:
     store.says(line)
     store.prompts("walnuts")
     assert store.seqs() == [2]
@@ -338,7 +336,7 @@ def test_a_line_of_another_shape_is_skipped(store: Store, line: bytes) -> None:
 # the index and its history
 
 
-def test_a_restart_reads_only_what_is_new(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restart_indexes_only_new_records(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.prompts("walnuts", "pears")
     store.update()
     again = store.again()
@@ -422,7 +420,7 @@ def test_dropped_records_are_not_found(store: Store, monkeypatch: pytest.MonkeyP
     assert b"walnuts" not in store.file.read_bytes()
 
 
-def test_the_index_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_the_index_is_limited(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "MOST_BYTES", 400_000)
     words = random.Random(1)
     for number in range(6_000):
@@ -434,7 +432,7 @@ def test_the_index_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> 
     assert store.file.stat().st_size < 2_000_000
 
 
-def test_without_full_text_everything_but_words_works(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_full_text_only_word_searches_fail(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "has_full_text", lambda: False)
     store.prompts("walnuts", "pears")
     assert store.seqs(kinds=("prompt",)) == [2, 1]
@@ -460,7 +458,8 @@ def test_the_index_of_many_records_is_built_in_little_memory(store: Store) -> No
 # the order of results, the file's mode, and records that are removed with their session
 
 
-def test_results_keep_the_order_of_the_records_when_the_clock_is_set_back(store: Store) -> None:
+def test_a_clock_set_back_does_not_reorder_search_results(store: Store) -> None:
+    """The newest record comes first, and each result still contains the time at which it was written."""
     for seconds in (100, 50, 200):
         store.history.append("client", prompt("walnuts"), at(seconds))
     found = store.find("walnuts")
@@ -475,7 +474,7 @@ def test_only_the_owner_can_read_the_index(store: Store) -> None:
     assert store.file.stat().st_mode & 0o777 == 0o600
 
 
-def test_removed_records_leave_their_numbers(store: Store, tmp_path: Path) -> None:
+def test_removed_records_keep_their_numbers(store: Store, tmp_path: Path) -> None:
     store.prompts("one", "walnuts", "walnuts", "four")
     counts: list[int] = []
     trash = str(tmp_path / "trash.jsonl")
@@ -509,7 +508,7 @@ def test_a_process_killed_during_a_deletion_leaves_no_text(store: Store, tmp_pat
     assert after_the_kill[0].seqs() == [1]
 
 
-def test_nothing_is_deleted_that_would_stay_in_the_index(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_are_kept_if_the_index_cannot_be_removed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.prompts("walnuts")
     store.update()
     monkeypatch.setattr(search, "remove_quietly", lambda path: None)
@@ -586,7 +585,7 @@ def test_nothing_is_removed_without_a_copy(store: Store, tmp_path: Path) -> None
     assert [one["direction"] for one in read_independently(tmp_path / "one" / "logs")] == ["client", "client"]
 
 
-def test_a_history_is_written_after_records_were_removed(store: Store, tmp_path: Path) -> None:
+def test_records_can_be_added_after_others_were_removed(store: Store, tmp_path: Path) -> None:
     history: History = store.history
     store.prompts("one", "two")
     history.remove([range(1, 3)], str(tmp_path / "trash.jsonl"))
@@ -601,7 +600,7 @@ TRANSCRIPTS = Path(__file__).parents[2] / "transcripts" / "server"
 @pytest.mark.parametrize(
     ("name", "changed"), [("allow", (1, 1)), ("allow-edited", (1, 3)), ("deny", (0, 0)), ("modes", (1, 1))]
 )
-def test_the_lines_of_the_real_agent_are_counted(store: Store, name: str, changed: tuple[int, int]) -> None:
+def test_changed_lines_in_real_transcripts_are_counted(store: Store, name: str, changed: tuple[int, int]) -> None:
     recorded = [json.loads(each) for each in (TRANSCRIPTS / f"2.1.329-{name}.jsonl").read_text().splitlines()]
     store.says(*(json.dumps(each["line"]).encode() for each in recorded if each.get("from") == "claude"))
     store.update()

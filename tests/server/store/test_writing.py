@@ -51,7 +51,7 @@ def test_a_record_is_in_the_file_when_append_returns(tmp_path: Path) -> None:
         (b"[" * 700 + b"]" * 700, "nested too deeply"),
     ],
 )
-def test_what_is_not_one_json_value_is_refused_and_changes_nothing(tmp_path: Path, bad: bytes, why: str) -> None:
+def test_an_invalid_message_is_refused_and_changes_nothing(tmp_path: Path, bad: bytes, why: str) -> None:
     history = open_history(tmp_path)
     with pytest.raises(BadMessage, match=why):
         history.append("claude", bad)
@@ -128,7 +128,8 @@ def test_ten_thousand_messages_fill_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_hundred_megabytes_fill_a_file_and_lines_of_twenty_are_read_back(tmp_path: Path) -> None:
+def test_no_file_grows_beyond_a_hundred_megabytes(tmp_path: Path) -> None:
+    """A record of 20 MB is returned whole, and all records are found without the index file."""
     history = open_history(tmp_path)
     big = b'"' + b"x" * (20 * 1024 * 1024) + b'"'
     for number in range(6):
@@ -151,9 +152,8 @@ def test_a_message_larger_than_a_file_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_files_that_begin_in_the_same_second_have_names_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_begun_in_the_same_second_have_their_own_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the index file, their records are still read in order."""
     monkeypatch.setattr(module, "MOST_RECORDS", 1)
     history = open_history(tmp_path)
     for _ in range(12):
@@ -201,7 +201,7 @@ def test_the_latest_file_is_linked_and_the_link_is_repaired(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("error", [OSError("no links here"), NotImplementedError()])
-def test_where_there_are_no_links_a_text_file_names_the_latest(tmp_path: Path, error: Exception) -> None:
+def test_without_links_a_text_file_names_the_latest_file(tmp_path: Path, error: Exception) -> None:
     def no_links(target: str, link: str) -> None:
         raise error
 

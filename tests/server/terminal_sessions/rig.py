@@ -19,7 +19,7 @@ Message = dict[str, Any]
 
 
 class Models(MessagesStub):
-    """A scripted model, with separate scripts for subagents, which are selected by words in the subagents' tasks."""
+    """A scripted model with a script for each subagent. Words in the subagent's task select the script."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class ServedWorkstation(GuardedWorkstation):
 
 
 class Phone:
-    """A client that follows all projects and approvals."""
+    """A client that follows all projects and approval requests."""
 
     def __init__(self, client: WireClient) -> None:
         self.client = client

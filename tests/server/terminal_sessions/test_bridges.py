@@ -60,7 +60,7 @@ def edit(file: Path) -> Message:
 
 
 @pytest.mark.parametrize("first", ["hook", "bridge"])
-async def test_a_hook_and_a_diff_are_one_approval_in_any_order(rig: SocketRig, file: Path, first: str) -> None:
+async def test_a_hook_and_a_diff_become_one_approval_request(rig: SocketRig, file: Path, first: str) -> None:
     session = Session(rig, pid=CLAUDE)
     async with bridge(rig, pids=(CLAUDE,)) as neovim, contextlib.AsyncExitStack() as later:
         if first == "bridge":
@@ -92,7 +92,7 @@ async def test_a_clients_answer_reaches_the_hook_before_the_editor(rig: SocketRi
         assert await neovim.receive() == {"type": "ruling", "id": "7", "won": False}
 
 
-async def test_a_view_closed_by_the_agent_was_decided_there(rig: SocketRig, file: Path) -> None:
+async def test_a_view_closed_by_the_agent_withdraws_its_request(rig: SocketRig, file: Path) -> None:
     session = Session(rig, pid=CLAUDE)
     async with bridge(rig, pids=(CLAUDE,)) as neovim, session.asks("Edit", **edit(file)) as (hook, question):
         proposed(neovim, file, pid=CLAUDE)
@@ -131,7 +131,7 @@ async def test_a_decision_before_the_hook_leaves_no_request(rig: SocketRig, file
     "other",
     [{"pid": CLAUDE + 1}, {"pid": None}, {"new_text": "something else"}, {"agent_text": "something else"}],
 )
-async def test_a_different_question_is_not_merged(rig: SocketRig, file: Path, other: Message) -> None:
+async def test_a_different_approval_request_is_not_merged(rig: SocketRig, file: Path, other: Message) -> None:
     session = Session(rig, pid=CLAUDE)
     async with bridge(rig, pids=(CLAUDE,)) as neovim, session.asks("Edit", **edit(file)) as (hook, question):
         proposed(neovim, file, **{"pid": CLAUDE, **other})
@@ -162,7 +162,7 @@ async def test_a_diff_of_claude_without_its_hook_is_ignored(rig: SocketRig, file
 # proposals from Gemini
 
 
-async def test_a_proposal_of_gemini_is_a_session_with_a_request(rig: SocketRig, file: Path) -> None:
+async def test_a_proposal_from_gemini_creates_a_session_and_a_request(rig: SocketRig, file: Path) -> None:
     async with bridge(rig) as neovim:
         proposed(neovim, file, agent="Gemini CLI")
         await until(lambda: rig.questions, "the question")
@@ -188,7 +188,7 @@ async def test_a_proposal_of_gemini_is_a_session_with_a_request(rig: SocketRig, 
         ({"decision": "deny"}, None),
     ],
 )
-async def test_an_answer_of_a_client_reaches_gemini_through_its_bridge(
+async def test_a_clients_answer_reaches_gemini_through_its_bridge(
     rig: SocketRig, file: Path, answer: Message, text: str | None
 ) -> None:
     async with bridge(rig) as neovim:
@@ -221,9 +221,8 @@ async def offered(line: Line) -> Message:
     return said
 
 
-async def test_a_proposal_is_offered_to_the_editors_that_have_its_directory_open(
-    rig: SocketRig, file: Path, tmp_path: Path
-) -> None:
+async def test_a_proposal_is_offered_to_editors_in_its_directory(rig: SocketRig, file: Path, tmp_path: Path) -> None:
+    """An editor that connects later is offered it too; the agent's own editor is not."""
     async with (
         bridge(rig) as here,
         bridge(rig, tmp_path / "elsewhere") as elsewhere,
@@ -257,7 +256,7 @@ def full_disk(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(History, "append", append)
 
 
-async def test_an_editors_answer_that_cannot_be_written(
+async def test_an_editors_answer_that_cannot_be_stored_is_refused(
     rig: SocketRig, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The agent does not get the answer. The editor shows the proposal again, since there is no decision yet."""
@@ -276,7 +275,7 @@ async def test_an_editors_answer_that_cannot_be_written(
 async def test_the_agents_own_editor_decides_on_a_full_disk(
     agent: str, rig: SocketRig, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The decision counts as it would without a server, since the server's full disk must not keep a person from
+    """The decision counts as it would without a server, since the server's full disk must not keep the user from
     working.
     """
     async with bridge(rig, pids=(CLAUDE,)) as neovim, contextlib.AsyncExitStack() as stack:
@@ -294,7 +293,7 @@ async def test_the_agents_own_editor_decides_on_a_full_disk(
         monkeypatch.undo()
 
 
-async def test_a_late_editor_closes_its_view(rig: SocketRig, file: Path) -> None:
+async def test_a_late_answer_from_an_editor_is_ignored(rig: SocketRig, file: Path) -> None:
     async with (
         bridge(rig) as one,
         bridge(rig) as two,
@@ -310,12 +309,12 @@ async def test_a_late_editor_closes_its_view(rig: SocketRig, file: Path) -> None
         assert [one["by"] for one in rig.client.updates("permission_resolved")] == ["Neovim"]
 
 
-async def test_a_proposal_without_text_is_not_shown_in_editors(rig: SocketRig, file: Path) -> None:
+async def test_a_request_without_a_proposal_is_not_shown_in_editors(rig: SocketRig, file: Path) -> None:
     async with bridge(rig) as neovim, Session(rig).asks(command="true"):
         assert await neovim.receives_nothing()
 
 
-async def test_an_agent_of_the_server_is_answered_in_an_editor(rig: SocketRig) -> None:
+async def test_an_editor_can_decide_a_managed_sessions_request(rig: SocketRig) -> None:
     project = await rig.server.project(rig.client)
     directory = rig.folder / "one"
     async with bridge(rig, Path("/p")) as neovim, bridge(rig, directory) as other:

@@ -33,7 +33,7 @@ async def texts(rig: SocketRig, session: Session) -> list[str]:
     return [block["text"] for message in messages for block in message["content"]]
 
 
-async def test_a_file_that_is_moved_is_read_further(rig: SocketRig) -> None:
+async def test_a_moved_file_continues_to_be_read(rig: SocketRig) -> None:
     """Claude Code's EnterWorktree tool moves the file to the folder of the worktree (2.1.329)."""
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")

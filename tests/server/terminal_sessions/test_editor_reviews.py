@@ -1,4 +1,5 @@
-"""Reviews for editors at the private socket: which review an editor is shown, what it may decide, and what it is sent."""
+"""Reviews in editors that are connected to the private socket: which review an editor is shown, what it may decide, and
+what it is sent."""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ def hunk_of(answer: Message) -> str:
     return str(hunk["id"])
 
 
-async def test_an_editor_is_shown_the_review_around_its_file_or_in_its_directory(rig: SocketRig) -> None:
+async def test_an_editor_is_shown_the_review_of_its_file_or_directory(rig: SocketRig) -> None:
+    """The file takes precedence if it belongs to another review than the editor's directory."""
     one, two = await changed(rig, "one"), await changed(rig, "two")
     async with bridge() as line:
         for given, found in (
@@ -139,7 +141,7 @@ async def test_an_internal_error_is_reported_to_the_editor(rig: SocketRig, monke
         )
 
 
-async def test_a_whole_file_is_decided_as_it_was_shown(rig: SocketRig) -> None:
+async def test_deciding_a_whole_file_requires_the_shown_version(rig: SocketRig) -> None:
     one = await changed(rig, "one")
     about: Message = {"project": one.session.project, "decision": "keep", "file": "poem.txt"}
     async with bridge() as line:
@@ -171,7 +173,7 @@ async def test_comments_of_an_editor_wait_for_an_agent_elsewhere(rig: SocketRig)
 
 
 @pytest.mark.parametrize("error", [GitFailed("git was killed"), NotPrivate("The folder is not private.")])
-async def test_a_stored_comment_is_done_even_if_the_review_cannot_be_read(
+async def test_a_comment_is_stored_even_if_the_review_cannot_be_read(
     error: GitFailed | DrawbridgeError, rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The user would otherwise write the comment again."""
@@ -210,7 +212,7 @@ async def directories(line: Line) -> list[str]:
     return sorted([(await asks(line, project=project))["directory"] for project in answer["projects"]])
 
 
-async def test_an_editor_learns_which_reviews_are_about_its_folders(rig: SocketRig) -> None:
+async def test_an_editor_gets_the_reviews_of_its_folders(rig: SocketRig) -> None:
     one, two = await changed(rig, "one"), await changed(rig, "two")
     await At(rig, one.place).begins()
     (rig.folder / "link").symlink_to(two.place)
@@ -226,7 +228,7 @@ async def test_an_editor_learns_which_reviews_are_about_its_folders(rig: SocketR
             assert await directories(line) == [str(at.place) for at in found]
 
 
-async def test_an_editor_keeps_a_whole_review_as_it_was_shown(rig: SocketRig) -> None:
+async def test_keeping_a_whole_review_requires_the_shown_version(rig: SocketRig) -> None:
     one = await changed(rig, "one")
     (one.place / "old.txt").unlink()
     about: Message = {"project": one.session.project, "decision": "keep", "all": True}
@@ -237,7 +239,7 @@ async def test_an_editor_keeps_a_whole_review_as_it_was_shown(rig: SocketRig) ->
     assert not (one.place / "old.txt").exists()
 
 
-async def test_an_editor_that_shows_only_reviews_is_offered_no_proposal(rig: SocketRig) -> None:
+async def test_an_editor_that_only_shows_reviews_gets_no_proposals(rig: SocketRig) -> None:
     at = At(rig, rig.folder)
     (rig.folder / "a.txt").write_text("old")
     asked: Message = {"file_path": str(rig.folder / "a.txt"), "content": "new"}

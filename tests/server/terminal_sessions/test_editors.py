@@ -116,9 +116,8 @@ async def test_claude_in_neovim_is_answered_by_a_client(rig: ServedWorkstation, 
 
 
 @pytest.mark.thorough
-async def test_claude_in_neovim_is_answered_there_and_the_client_sees_it(
-    rig: ServedWorkstation, server: Server
-) -> None:
+async def test_claude_in_neovim_is_answered_in_the_editor(rig: ServedWorkstation, server: Server) -> None:
+    """The client sees who decided, and the file gets the text that was edited in Neovim."""
     async with shown_twice(rig, server) as (neovim, _, phone, question, poem):
         neovim.command("2s/TWO/zwei/")
         neovim.pane.wait_for("zwei")
@@ -128,9 +127,8 @@ async def test_claude_in_neovim_is_answered_there_and_the_client_sees_it(
 
 
 @pytest.mark.thorough
-async def test_claude_in_neovim_is_answered_in_its_terminal_and_both_see_it(
-    rig: ServedWorkstation, server: Server
-) -> None:
+async def test_claude_in_neovim_is_answered_in_its_own_dialog(rig: ServedWorkstation, server: Server) -> None:
+    """Neovim closes the proposal, and the client learns that the request was answered elsewhere."""
     async with shown_twice(rig, server) as (neovim, claude, phone, question, poem):
         claude.answer_dialog(EDIT_DIALOG, YES)
         assert await phone.withdrawn(question) == "answered elsewhere"

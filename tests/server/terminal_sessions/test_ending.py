@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from drawbridge.server.terminal_sessions import hook_events
+from drawbridge.agents.claude import terminal
 from drawbridge.server.terminal_sessions import sessions as sessions_module
 from drawbridge.server.terminal_sessions.processes import Process
 from drawbridge.server.terminal_sessions.reports import Reports
@@ -52,7 +52,7 @@ async def test_a_hook_during_a_removal_begins_a_new_session(
 ) -> None:
     """The new session's data is stored in the same directory; only the history of the removed session is deleted."""
     session, withdraw_all = Session(rig), TerminalSession.withdraw_all
-    event = hook_events.READERS["claude"](Raw(json.dumps(session.payload("SessionStart", source="resume")).encode()))
+    event = terminal.agent().event(Raw(json.dumps(session.payload("SessionStart", source="resume")).encode()))
     begun = rig.server.core.terminal_sessions.report
 
     def meanwhile(closed: TerminalSession, *reason: str) -> None:

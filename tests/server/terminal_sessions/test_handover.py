@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from drawbridge.agents.terminal import HookEvent
 from drawbridge.core.errors import NotPrivate
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.terminal_sessions import handover, hook_events, shared_comments
+from drawbridge.server.terminal_sessions import handover, shared_comments
 from drawbridge.server.terminal_sessions import prompts as prompts_module
 from drawbridge.transport import private_socket
 
@@ -134,8 +135,8 @@ async def test_a_waiting_agent_gets_the_comments_when_it_stops(rig: SocketRig) -
     assert await takes(at, "Stop")
 
 
-async def test_a_queued_prompt_does_not_take_the_comments(rig: SocketRig) -> None:
-    """A notification about a background task does not take the comments either."""
+async def test_a_queued_prompt_does_not_deliver_the_comments(rig: SocketRig) -> None:
+    """A notification about a background task does not deliver the comments either."""
     at = await at_work(rig)
     await leaves(at)
     assert await takes(at, "UserPromptSubmit", prompt="And then that") == ""
@@ -163,7 +164,7 @@ async def test_waiting_comments_can_be_withdrawn(rig: SocketRig) -> None:
     assert (await at.submit())["data"]["waiting"]
 
 
-async def test_withdrawing_or_handing_over_the_first_counts(rig: SocketRig) -> None:
+async def test_comments_being_handed_over_cannot_be_withdrawn(rig: SocketRig) -> None:
     at = await at_work(rig)
     (id,) = await leaves(at)
     async with Line.open() as line:
@@ -197,7 +198,7 @@ async def test_a_hook_that_ends_too_early_loses_no_comments(rig: SocketRig) -> N
 
 
 async def test_unconfirmed_comments_are_marked_as_unsure(rig: SocketRig) -> None:
-    """The comments become drafts again, so that a person decides whether to resend them. If the agent's file shows them
+    """The comments become drafts again, so that the user decides whether to resend them. If the agent's file shows them
     later, they count as sent.
     """
     at = await at_work(rig)
@@ -211,7 +212,7 @@ async def test_unconfirmed_comments_are_marked_as_unsure(rig: SocketRig) -> None
     assert (await at.states(), await state(at)) == ({id: "sent"}, None)
 
 
-async def test_after_the_session_waiting_comments_are_drafts(rig: SocketRig) -> None:
+async def test_waiting_comments_become_drafts_when_the_session_ends(rig: SocketRig) -> None:
     at = await at_work(rig)
     (id,) = await leaves(at)
     await at.session.reports("SessionEnd", reason="prompt_input_exit")
@@ -264,7 +265,7 @@ async def test_a_restart_never_hands_comments_over_twice(tmp_path: Path) -> None
         (id,) = await leaves(at)
         found = rig.server.core.terminal_sessions.find(at.session.project)
         assert found is not None
-        assert found.handover.give(hook_events.HookEvent("Stop", at.session.id, str(at.place))) is not None
+        assert found.handover.give(HookEvent("Stop", at.session.id, str(at.place))) is not None
     async with serving(tmp_path) as rig:
         at.session.at(rig)
         at.rig = rig
@@ -288,7 +289,8 @@ async def test_only_one_prompt_of_comments_waits_in_a_directory(rig: SocketRig) 
     assert set((await one.states()).values()) == {"draft"}
 
 
-async def test_comments_that_are_too_long_to_be_handed_over_are_refused(rig: SocketRig) -> None:
+async def test_comments_that_are_too_long_to_send_remain_drafts(rig: SocketRig) -> None:
+    """Sending them is refused with the reason."""
     at = await at_work(rig)
     id = await at.write(3, "LINE 3\n", "x" * handover.LONGEST)
     error = await at.not_sent()

@@ -59,7 +59,7 @@ async def finished(phone: Phone, outcome: str = "completed") -> None:
 async def test_all_changes_of_a_run_in_auto_mode_are_reviewed(
     kind: str, rig: ServedWorkstation, server: Server
 ) -> None:
-    """The run uses tools, commands, and a subagent in the background. The model answers at once."""
+    """The run uses tools, commands, and a subagent in the background. The model answers immediately."""
     project(rig, kind)
     poem = rig.project / "poem.txt"
     rig.model.subagent_will_say(TASK, write(rig.project / "sub.txt", "by the subagent\n"))

@@ -48,7 +48,7 @@ def blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 async def queued(prompt: str) -> None:
-    """Returns once the CLI's file shows that ``prompt`` is queued."""
+    """Returns once the conversation's file shows that ``prompt`` is queued."""
 
     def found() -> bool:
         files = Path(os.environ["CLAUDE_CONFIG_DIR"]).glob("projects/*/*.jsonl")

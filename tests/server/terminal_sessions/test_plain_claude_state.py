@@ -54,8 +54,8 @@ async def test_the_lines_changed_by_claude_are_counted(rig: ServedWorkstation, s
 async def test_a_session_with_another_config_directory_is_shown(
     rig: ServedWorkstation, server: Server, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A person with two accounts has a second directory. Only the CLI's files in it show that Esc withdraws the
-    prompt.
+    """A user with two accounts has a second directory. Only the CLI's files in that directory show that Esc has
+    withdrawn the prompt.
     """
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home / "second"))
     claude_rig.prepare_home(rig.project)

@@ -199,7 +199,7 @@ async def test_a_crowd_answers_while_servers_are_killed(home: Path) -> None:
                     await tries(server, asked, f"{asked.number} last", 0)
             server.process.kill()
             await server.ended()
-        assert len(asked.won) <= 1, f"seed {seed}: {asked.won} were all told that they have won"
+        assert len(asked.won) <= 1, f"seed {seed}: {asked.won} were all informed that they won"
     history = resolved(home / "data" / "desk")
     for asked in rounds:
         [answer] = history.get(asked.words, ["never asked"])

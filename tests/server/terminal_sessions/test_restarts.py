@@ -229,7 +229,7 @@ async def test_a_question_survives_the_end_of_another_terminal(
         assert later.questions == []
 
 
-async def test_a_question_of_a_terminal_that_has_left_ends_with_its_run(tmp_path: Path) -> None:
+async def test_the_request_of_an_exited_terminal_ends_with_its_run(tmp_path: Path) -> None:
     """The conversation is also open in another terminal, which does nothing."""
     async with contextlib.AsyncExitStack() as longer:
         async with asked(tmp_path, "killed") as (_, session, _, question):
@@ -365,7 +365,7 @@ async def test_an_agent_that_has_ended_has_no_question(tmp_path: Path) -> None:
         assert withdrawn["reason"] == "the server was restarted"
 
 
-async def test_a_removed_session_does_not_return_after_a_restart(tmp_path: Path) -> None:
+async def test_removing_a_session_releases_its_waiting_hook(tmp_path: Path) -> None:
     async with socket_rig(tmp_path) as rig, Line.open() as hook:
         session = Session(rig)
         ask(hook, session)
@@ -374,7 +374,7 @@ async def test_a_removed_session_does_not_return_after_a_restart(tmp_path: Path)
         assert await hook.receive() == {"decision": None}
 
 
-async def test_a_server_without_the_question_is_asked(tmp_path: Path) -> None:
+async def test_a_hook_asks_its_question_on_a_server_with_other_data(tmp_path: Path) -> None:
     """A server with other data now serves this machine's terminals."""
     async with asked(tmp_path, "killed") as (_, session, _, _):
         pass
@@ -395,8 +395,9 @@ async def test_a_question_is_found_however_long_the_history_is(tmp_path: Path, m
         assert await open_in(later, session) == [question["approval_id"]]
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["of a server that was ended", "of no server"])
-async def test_a_refused_question_is_not_sent_repeatedly(tmp_path: Path, known: bool) -> None:
+@pytest.mark.parametrize("known", [True, False], ids=["with an id", "without an id"])
+async def test_a_refused_question_with_an_id_gets_an_answer(tmp_path: Path, known: bool) -> None:
+    """Without an answer, the hook would send a question with an id again."""
     async with socket_rig(tmp_path) as rig, Line.open() as hook:
         payload = Session(rig).payload("PermissionRequest", tool_name="Bash", tool_input=COMMAND)
         hook.send(
@@ -405,7 +406,7 @@ async def test_a_refused_question_is_not_sent_repeatedly(tmp_path: Path, known: 
         assert await hook.receive() == ({"decision": None} if known else None)
 
 
-# the same with a real server and a real hook
+# restarts of a real server, with a real hook
 
 
 async def test_a_real_hook_survives_killed_servers(home: Path) -> None:
@@ -453,7 +454,7 @@ def proposed(line: Line, agent: str, pid: int | None = None) -> None:
 
 
 @HOW
-async def test_a_proposal_of_gemini_is_the_same_card_again(tmp_path: Path, how: str) -> None:
+async def test_a_gemini_proposal_keeps_its_card_after_a_restart(tmp_path: Path, how: str) -> None:
     async with first_server(tmp_path, how) as rig, bridge(rig) as neovim:
         proposed(neovim, "Gemini CLI")
         await until(lambda: rig.questions, "the question")
@@ -472,7 +473,7 @@ async def test_a_proposal_of_gemini_is_the_same_card_again(tmp_path: Path, how: 
         await until(lambda: [one.phase for one in later.server.core.terminal_sessions] == ["ended"], "its end")
 
 
-async def test_an_answer_given_meanwhile_closes_geminis_view(tmp_path: Path) -> None:
+async def test_an_answer_given_meanwhile_closes_geminis_proposal(tmp_path: Path) -> None:
     async with first_server(tmp_path, "killed") as rig, bridge(rig) as neovim:
         proposed(neovim, "Gemini CLI")
         await until(lambda: rig.questions, "the question")
@@ -496,7 +497,7 @@ async def test_a_bridge_that_does_not_reconnect_ends_its_session(
 
 
 @pytest.mark.parametrize("first", ["hook", "bridge"])
-async def test_claudes_hook_and_diff_are_one_question_again(tmp_path: Path, first: str) -> None:
+async def test_claudes_hook_and_diff_stay_one_question_after_a_restart(tmp_path: Path, first: str) -> None:
     given = {"file_path": "/ws/a.py", "content": "new\n"}
     async with first_server(tmp_path, "killed") as rig, bridge(rig, os.getpid()) as neovim, Line.open() as hook:
         session = Session(rig)
@@ -584,7 +585,7 @@ async def test_a_session_that_cannot_be_read_is_kept(
         assert await recorded(rig, session, "run_started")
 
 
-async def test_an_error_while_the_history_is_read_keeps_the_session(
+async def test_a_session_survives_an_error_while_reading_its_history(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with socket_rig(tmp_path) as rig:
@@ -619,7 +620,7 @@ async def test_a_damaged_session_is_removed(tmp_path: Path) -> None:
 @HOW
 @pytest.mark.parametrize("ends_by", ["a hook", "the transcript", "the next prompt", "the process"])
 @pytest.mark.parametrize("is_recorded", [True, False], ids=["with its prompt", "without its prompt"])
-async def test_a_turn_is_one_run_over_a_restart(tmp_path: Path, how: str, ends_by: str, is_recorded: bool) -> None:
+async def test_a_turn_stays_one_run_across_a_restart(tmp_path: Path, how: str, ends_by: str, is_recorded: bool) -> None:
     async with first_server(tmp_path, how) as rig:
         session = Session(rig)
         await session.reports("UserPromptSubmit", prompt="Go")
@@ -664,7 +665,7 @@ async def test_after_a_reboot_a_reused_process_id_is_detected(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("reason", ["stop_sequence", "max_tokens", "refusal"])
-async def test_a_turn_ends_for_any_reason_over_a_restart(tmp_path: Path, reason: str) -> None:
+async def test_any_stop_reason_ends_a_turn_after_a_restart(tmp_path: Path, reason: str) -> None:
     async with first_server(tmp_path, "ended") as rig:
         session = Session(rig)
         await session.reports("UserPromptSubmit", prompt="Go")
@@ -681,7 +682,7 @@ async def test_a_turn_ends_for_any_reason_over_a_restart(tmp_path: Path, reason:
 @pytest.mark.parametrize(
     ("error", "code"), [({"error": "rate_limit"}, "AGENT_RATE_LIMITED"), ({"error": "unknown"}, None), ({}, None)]
 )
-async def test_a_turn_that_failed_while_no_server_ran_has_failed(
+async def test_a_turn_that_failed_with_no_server_is_recorded_as_failed(
     tmp_path: Path, how: str, error: Message, code: str | None
 ) -> None:
     async with first_server(tmp_path, how) as rig:
@@ -717,7 +718,7 @@ async def test_a_turn_that_ended_while_no_server_ran_is_over(tmp_path: Path, how
 
 @HOW
 async def test_a_turn_interrupted_while_no_server_ran_is_over(tmp_path: Path, how: str) -> None:
-    """The turn was interrupted in the dialog of its question. Only the conversation's file shows that."""
+    """The user interrupted the turn in the dialog of an approval request. Only the conversation's file shows that."""
     async with asked(tmp_path, how) as (_, session, _, _):
         session.writes(used("t1", COMMAND))
         await session.reports("Notification")
@@ -777,7 +778,7 @@ async def test_a_turn_begun_while_no_server_ran_ends_once(tmp_path: Path, how: s
         assert ends[1]["run_id"] == second
 
 
-async def test_questions_stored_without_a_kind_are_not_allowed_without_answers(tmp_path: Path) -> None:
+async def test_questions_stored_without_a_kind_still_need_answers(tmp_path: Path) -> None:
     """Earlier versions did not store the kind of an approval request."""
     given: Message = {"questions": [{"question": "Which?"}]}
     async with contextlib.AsyncExitStack() as longer:
@@ -802,7 +803,7 @@ async def test_questions_stored_without_a_kind_are_not_allowed_without_answers(t
 
 
 @HOW
-async def test_the_wait_for_an_absent_person_stays_short(
+async def test_the_length_of_the_next_wait_survives_a_restart(
     tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(questions, "HOLD_SECONDS", 0.1)
@@ -831,7 +832,7 @@ async def test_the_wait_for_an_absent_person_stays_short(
 
 
 @HOW
-async def test_a_late_hook_of_an_old_run_ends_no_other_run(tmp_path: Path, how: str) -> None:
+async def test_a_late_hook_of_an_old_run_does_not_end_the_current_run(tmp_path: Path, how: str) -> None:
     """The end of the old run is no longer among the last records of the history."""
     calls = [part for id in range(150) for part in (used(f"t{id}", {"command": str(id)}), result(f"t{id}"))]
     async with first_server(tmp_path, how) as rig:
@@ -877,7 +878,7 @@ async def has_looked(rig: SocketRig, seconds: float = 0.3) -> None:
 
 
 @HOW
-async def test_a_run_waits_for_its_tasks_over_a_restart(
+async def test_a_run_waits_for_its_tasks_across_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.02)

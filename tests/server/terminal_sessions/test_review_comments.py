@@ -193,7 +193,7 @@ async def test_a_submission_that_would_be_a_command_is_refused(rig: SocketRig) -
 
 
 async def test_drafts_that_two_clients_submit_are_typed_once(rig: SocketRig) -> None:
-    """They are typed once even if they are submitted to different sessions, or twice with the same request id. A prompt
+    """The drafts are typed once even if they are submitted to two sessions, or twice with the same request id. A prompt
     that is being typed does not change.
     """
     one = await changed(rig)
@@ -217,7 +217,7 @@ async def test_drafts_that_two_clients_submit_are_typed_once(rig: SocketRig) -> 
         assert await editor.line.receives_nothing()
 
 
-async def test_of_two_simultaneous_submissions_one_is_sent(rig: SocketRig) -> None:
+async def test_only_one_of_two_simultaneous_submissions_is_sent(rig: SocketRig) -> None:
     one = await changed(rig)
     two = await beside(rig)
     async with neovim(rig, CLAUDE, OTHER) as editor:
@@ -289,7 +289,8 @@ async def test_a_repeated_request_writes_no_second_draft(rig: SocketRig) -> None
     assert [answer["comment_id"] for answer in answers] == [id] * 3
 
 
-async def test_a_removed_draft_that_is_written_again_is_not_one_that_was_seen(rig: SocketRig) -> None:
+async def test_a_draft_that_was_rewritten_is_not_sent_unseen(rig: SocketRig) -> None:
+    """The new draft has the same words as the removed one that the user saw."""
     at = await changed(rig)
     given: Message = {"path": "poem.txt", "line": 3, "quote": "LINE 3\n", "text": "Why?", "request_id": "7"}
     id = (await at.comment(**given))["comment_id"]

@@ -177,7 +177,7 @@ async def test_clients_are_notified_of_the_review(rig: SocketRig, place: Path) -
 
 
 @pytest.mark.thorough
-async def test_a_persons_changes_between_runs_are_not_reviewed(rig: SocketRig, place: Path) -> None:
+async def test_a_users_changes_between_runs_are_not_reviewed(rig: SocketRig, place: Path) -> None:
     at = At(rig, place)
     await at.begins()
     at.replace("line 3\n", "LINE 3\n")
@@ -189,7 +189,7 @@ async def test_a_persons_changes_between_runs_are_not_reviewed(rig: SocketRig, p
     assert await at.added() == ["LINE 3\n", "LINE 17\n"]
 
 
-async def test_an_interrupted_run_and_a_failed_one_are_reviewed(rig: SocketRig, place: Path) -> None:
+async def test_interrupted_and_failed_runs_are_reviewed(rig: SocketRig, place: Path) -> None:
     at = At(rig, place)
     await at.begins()
     at.replace("line 3\n", "LINE 3\n")
@@ -283,7 +283,7 @@ async def test_a_link_to_a_directory_shares_its_review(rig: SocketRig, place: Pa
 
 
 @pytest.mark.thorough
-async def test_a_prompt_that_follows_at_once_loses_nothing(rig: SocketRig, place: Path) -> None:
+async def test_an_immediate_next_prompt_loses_no_changes(rig: SocketRig, place: Path) -> None:
     """The server processes the end of the first run after the agent has begun to work on the next one."""
     at = At(rig, place)
     await at.begins()
@@ -365,7 +365,7 @@ async def test_a_tool_waits_for_a_limited_time(
 
 
 @pytest.mark.thorough
-async def test_an_error_of_git_stops_nobody(
+async def test_a_git_error_does_not_block_the_agent(
     rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The error is logged only once."""
@@ -387,7 +387,7 @@ async def test_an_error_of_git_stops_nobody(
 
 
 @pytest.mark.thorough
-async def test_old_turns_of_a_transcript_cost_no_checkpoints(
+async def test_no_checkpoints_are_taken_for_old_turns_of_a_transcript(
     rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[str] = []
@@ -410,7 +410,7 @@ async def test_old_turns_of_a_transcript_cost_no_checkpoints(
 
 
 @pytest.mark.thorough
-async def test_outside_of_the_allowed_directories_is_no_review(
+async def test_a_directory_that_is_not_allowed_has_no_review(
     rig: SocketRig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_repository(tmp_path / "outside")
@@ -449,7 +449,7 @@ async def test_a_run_and_its_review_survive_a_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_the_last_session_of_a_directory_removes_checkpoints(tmp_path: Path) -> None:
+async def test_removing_the_last_session_removes_the_checkpoints(tmp_path: Path) -> None:
     async with socket_rig(tmp_path, Limits()) as rig:
         make_repository(rig.folder / "one")
         one, two = At(rig, rig.folder / "one"), At(rig, rig.folder / "one")
@@ -472,7 +472,8 @@ async def test_the_last_session_of_a_directory_removes_checkpoints(tmp_path: Pat
 
 
 @pytest.mark.thorough
-async def test_a_directory_without_a_session_is_cleaned_up_at_the_start(tmp_path: Path) -> None:
+async def test_a_directory_without_a_session_is_cleaned_up_at_startup(tmp_path: Path) -> None:
+    """The directory's checkpoints are removed from the repository, and its folder from the server's data."""
     async with socket_rig(tmp_path, Limits()) as rig:
         make_repository(rig.folder / "one")
         at = At(rig, rig.folder / "one")
@@ -488,7 +489,7 @@ async def test_a_directory_without_a_session_is_cleaned_up_at_the_start(tmp_path
 
 
 @pytest.mark.thorough
-async def test_sessions_that_make_room_leave_nothing_behind(
+async def test_the_folder_of_a_displaced_session_is_removed(
     rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions_module, "MOST", 1)
@@ -504,7 +505,7 @@ async def test_sessions_that_make_room_leave_nothing_behind(
 
 
 @pytest.mark.thorough
-async def test_without_checkpoints_no_tool_waits(tmp_path: Path) -> None:
+async def test_no_checkpoints_are_taken_if_they_are_disabled(tmp_path: Path) -> None:
     async with socket_rig(tmp_path, Limits(checkpoints=False)) as rig:
         make_repository(rig.folder / "one")
         at = At(rig, rig.folder / "one")

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.terminal_sessions import process_file, questions
+from drawbridge.agents.claude import process_file
+from drawbridge.server.terminal_sessions import questions
 from drawbridge.server.terminal_sessions import reports as reports_module
 from drawbridge.server.terminal_sessions import session as session_module
 from drawbridge.server.terminal_sessions import turn as turn_module
@@ -555,7 +556,7 @@ async def test_the_reason_of_a_question_is_limited_in_length(rig: SocketRig) -> 
         assert (question["reason"], question["blocked_path"]) == ("r" * 2_000, "/" * 4_096)
 
 
-def test_the_processes_file_is_read_with_care(tmp_path: Path) -> None:
+def test_the_process_file_is_read_safely(tmp_path: Path) -> None:
     transcript = tmp_path / "projects" / "-ws" / "x.jsonl"
     sessions = tmp_path / "sessions"
     sessions.mkdir()

@@ -96,7 +96,7 @@ async def test_each_run_ends_once(rounds: int, tmp_path: Path, monkeypatch: pyte
 
 
 @ROUNDS
-async def test_each_run_ends_once_over_restarts(rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_run_ends_once_across_restarts(rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports of hooks are lost while no server runs, and some reports of earlier turns arrive late. Servers read so
     few records of a history at a time that they need several pages.
     """

@@ -16,11 +16,11 @@ from typing import Any
 import psutil
 import pytest
 
-from drawbridge.agents import catalog
+from drawbridge.agents import catalog, registry
 from drawbridge.guard import calls
-from drawbridge.server.terminal_sessions import hook_events, transcript_file
 from drawbridge.server.terminal_sessions import reports as reports_module
 from drawbridge.server.terminal_sessions import sessions as sessions_module
+from drawbridge.server.terminal_sessions import transcript_file
 from tests.waiting import PATIENCE, until
 
 from .socket_rig import Line, Message, Session, SocketRig, socket_rig
@@ -609,7 +609,7 @@ async def test_only_hooks_that_can_be_read_are_followed(rig: SocketRig, caplog: 
 
 def test_the_hooks_that_report_can_be_read() -> None:
     reporting = {row.name for row in catalog.ROWS if row.hooks and calls.dialect(row.name).session is not None}
-    assert set(hook_events.READERS) == reporting
+    assert set(registry.terminal_agents()) == reporting
 
 
 async def test_lone_surrogates_do_not_lose_a_question(rig: SocketRig) -> None:

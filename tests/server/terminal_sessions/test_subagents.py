@@ -45,7 +45,7 @@ async def test_a_connected_client_answers_a_subagent(rig: SocketRig) -> None:
 
 
 @pytest.mark.parametrize("follower", ["nobody", "only watches", "another directory"])
-async def test_without_a_client_it_is_asked_in_the_terminal(
+async def test_without_a_client_a_subagent_asks_in_the_terminal(
     rig: SocketRig, follower: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if follower == "only watches":
@@ -75,7 +75,7 @@ async def test_the_wait_for_a_client_is_bounded(rig: SocketRig, monkeypatch: pyt
     assert standing(rig, session) == {"state": "waiting", "in_terminal": True}
 
 
-async def test_after_a_question_that_nobody_answered_the_next_wait_is_short(
+async def test_after_an_unanswered_request_the_next_wait_is_short(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once a client has answered, the next wait lasts ``HOLD_SECONDS`` again."""
@@ -95,8 +95,8 @@ async def test_after_a_question_that_nobody_answered_the_next_wait_is_short(
 
 
 async def test_a_workflows_subagent_may_wait_longer(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A workflow's subagent may wait because its dialog stays usable meanwhile (2.1.329), whether or not a client is
-    connected.
+    """A workflow's subagent may wait longer than ``HOLD_SECONDS``, because its dialog stays usable meanwhile (2.1.329).
+    This holds whether or not a client is connected.
     """
     monkeypatch.setattr(questions, "HOLD_SECONDS", 0.0)
     agent = {"agent_id": "a1", "agent_type": "workflow-subagent"}
@@ -110,7 +110,7 @@ async def test_a_workflows_subagent_may_wait_longer(rig: SocketRig, monkeypatch:
 
 
 async def test_the_main_agent_may_wait_longer(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The main agent may wait longer, because its dialog stays usable meanwhile."""
+    """The main agent may wait longer than ``HOLD_SECONDS``, because its dialog stays usable meanwhile."""
     monkeypatch.setattr(questions, "HOLD_SECONDS", 0.0)
     async with Session(rig).asks(**COMMAND) as (hook, question):
         assert await hook.receives_nothing()
@@ -130,18 +130,18 @@ async def test_the_main_agent_may_wait_longer(rig: SocketRig, monkeypatch: pytes
         ("Notification", {"notification_type": "permission_prompt"}),
     ],
 )
-async def test_other_events_leave_it_open(rig: SocketRig, event: str, more: Message) -> None:
+async def test_other_events_leave_a_subagents_question_open(rig: SocketRig, event: str, more: Message) -> None:
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     async with session.asks(more=SUBAGENT, **COMMAND) as (hook, question):
         await session.reports(event, **more)
         assert rig.withdrawn(question) == []
-        assert standing(rig, session) == {"state": "waiting"} | _at_rest(standing(rig, session))
+        assert standing(rig, session)["state"] == "waiting"
         await rig.answers(question)
         assert await hook.receive() == {"decision": {"behavior": "allow"}}
 
 
-async def test_a_main_question_ends_only_with_its_turn(rig: SocketRig) -> None:
+async def test_the_end_of_a_turn_withdraws_only_the_main_question(rig: SocketRig) -> None:
     session = Session(rig)
     async with (
         session.asks(**COMMAND) as (_, main),
@@ -152,7 +152,7 @@ async def test_a_main_question_ends_only_with_its_turn(rig: SocketRig) -> None:
         assert rig.withdrawn(subagents) == []
 
 
-async def test_a_subagent_that_is_stopped_does_not_wait(rig: SocketRig) -> None:
+async def test_the_question_of_a_stopped_subagent_is_withdrawn(rig: SocketRig) -> None:
     async with Session(rig).asks(more=SUBAGENT, **COMMAND) as (hook, question):
         await hook.close()
         await until(lambda: rig.withdrawn(question) == ["the agent no longer waits for it"], "its end")
@@ -166,7 +166,7 @@ async def test_a_subagent_that_is_stopped_does_not_wait(rig: SocketRig) -> None:
         ("SessionEnd", {"reason": "exit"}),
     ],
 )
-async def test_a_dialog_in_the_terminal_is_over(rig: SocketRig, event: str, more: Message) -> None:
+async def test_a_terminal_dialog_ends_with_its_subagent_or_turn(rig: SocketRig, event: str, more: Message) -> None:
     rig.client.decides = False
     session = Session(rig)
     async with session.question_of(SUBAGENT, **COMMAND) as hook:
@@ -210,11 +210,7 @@ def _allowed(question: Message) -> Message:
     return {"approval_id": question["approval_id"], "decision": "allow"}
 
 
-def _at_rest(info: Message) -> Message:
-    return {"background_tasks": info["background_tasks"]} if "background_tasks" in info else {}
-
-
-async def test_a_later_dialog_of_a_subagent_overrules_no_answer(
+async def test_a_subagents_dialog_does_not_overrule_a_main_answer(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The CLI notifies the user of a subagent's dialog, but the main agent has received its own answer."""

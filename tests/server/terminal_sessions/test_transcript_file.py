@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.agents.claude.terminal import agent
 from drawbridge.server.terminal_sessions import transcript_file
 from drawbridge.server.terminal_sessions.transcript_file import TranscriptFile
 
@@ -28,14 +29,14 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_line_that_is_too_long_is_skipped(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_bytes(b"one\n" + b"x" * 300 + b"\ntwo\n")
-    transcript = TranscriptFile(str(file))
+    transcript = TranscriptFile(agent(), str(file))
     assert read(transcript) == [b"one", b"two"]
 
 
-def test_the_first_line_of_another_file_with_the_name_is_read(tmp_path: Path) -> None:
+def test_the_first_line_of_a_rewritten_file_is_read(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_bytes(b"one\n" + b"x" * 300)
-    transcript = TranscriptFile(str(file))
+    transcript = TranscriptFile(agent(), str(file))
     assert read(transcript) == [b"one"]
     file.write_bytes(b"two\nthree\n")
     assert read(transcript) == [b"two", b"three"]

@@ -67,7 +67,7 @@ export type Context = {
   comments?: Comments;
   /** Called when something that may have been in view is drawn in another form. */
   redrawn?: () => void;
-  /** The input fields that are being edited below. One with parts that have not been opened yet stays in view, too. */
+  /** The input fields that are being edited below. A field stays in view beside its editor while parts are folded. */
   edited?: readonly string[];
 };
 

@@ -56,7 +56,7 @@ export class ApprovalCard {
   message: string;
   questions: Questions | undefined;
   comments: Collected;
-  /** Its position among the open requests, in words: "2 of 4"; '' if it is the only one. */
+  /** The request's position among the open ones, in words: "2 of 4"; '' if it is the only one. */
   place: Signal<string> = signal('');
   /** How many buttons in the card have to be pressed before the request can be accepted. */
   unopened: Signal<number> = signal(0);
@@ -66,7 +66,7 @@ export class ApprovalCard {
   isEditSeen: Signal<boolean> = signal(false);
   /** Whether the editor may hide text that the proposal removes, which then has to be read in the proposal. */
   hidesRemoved: Signal<boolean> = signal(false);
-  /** Why nothing in view counts as seen now; undefined if it counts. */
+  /** Why nothing in view counts as seen now; undefined if what is in view counts. */
   cut: Signal<Cut> = signal(undefined);
   /** The number of lines of the proposal not seen yet; undefined if 0, or while something above it is not seen. */
   unread: Signal<number | undefined> = signal(undefined);
@@ -179,7 +179,7 @@ export class ApprovalCard {
   /**
    * Called after measuring what is in view.
    * @param isInView whether everything drawn in the card is in view, or was, one part after the other
-   * @param cut why nothing in view counts as seen; undefined if it counts
+   * @param cut why nothing in view counts as seen; undefined if what is in view counts
    */
   looked(isInView: boolean, cut: Cut) {
     this.cut.value = cut;
@@ -382,7 +382,7 @@ export class ApprovalCard {
     this._draw(true);
   }
 
-  /** Sets its position among the open requests. */
+  /** Sets the position of this request, counted from 1, among the `all` open ones. */
   count(number: number, all: number) {
     this.place.value = all > 1 ? `${number} of ${all}` : '';
   }

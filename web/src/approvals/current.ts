@@ -85,7 +85,7 @@ export class Sight {
   /**
    * Whether all of a card has been in view, at once or one part after the other, and some of it is in view now.
    * @param isDrawn whether a frame was drawn with the card in this place; only then does what is in view count as seen
-   * @param head the height of the card's sticky header, which covers the rest of it; `foot`: the height of its footer
+   * @param head the height of the card's sticky header, under which the rest of it scrolls; `foot`: that of its footer
    * @param covers where other elements cover it
    */
   look(

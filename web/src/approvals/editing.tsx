@@ -43,7 +43,7 @@ function useRoom(place: { current: HTMLElement | null }) {
 
 /**
  * An editor for a file, or a cell of a notebook, as it will be written; a plain field if the editor can't be loaded.
- * `hides` is called with true if removed text may be hidden; otherwise the editor calls `seen` once all changes have
+ * `hides` is called with whether removed text can be hidden. If it can't, the editor calls `seen` once all changes have
  * been in view.
  */
 export function FileEditor({

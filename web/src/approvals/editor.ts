@@ -97,7 +97,7 @@ export type Editor = {
  * @param caret the position of the caret; if undefined, the first change
  * @param accept is called when the key that accepts is pressed
  * @param changed is called with the text after each edit, with "\n" as line endings
- * @param hides is called with true if the editor may hide removed text, in which case `seen` is never called
+ * @param hides is called with whether the editor can hide removed text; if it can, `seen` is never called
  * @param seen is called once all of the change has been in view
  * @param freePart returns the largest part of the vertical range of a box that the screen shows and that nothing covers
  */
@@ -192,7 +192,7 @@ export function openEditor({
   };
 }
 
-/** Whether removed text may be out of view while the text beside it is in view: it is too long, or not compared. */
+/** Whether removed text can be out of view while the text beside it is in view: if it is too long, or not compared. */
 function hidesRemoved(original: string, view: EditorView) {
   const chunks = getChunks(view.state)?.chunks;
   if (original === '' || !chunks) return original !== '';

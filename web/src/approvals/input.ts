@@ -2,10 +2,16 @@
 
 import { shownPath } from '../ui/dom.ts';
 
-/** A part of a field that the user should check: `start` to `end` in UTF-16 code units, or all of it if both are 0. */
+/**
+ * A part of the input that the user should check: `start` to `end` of `field`, in UTF-16 code units, or the whole field
+ * if both are 0. Without a `field`, the part is not in a single field.
+ */
 export type Risk = { code: string; text: string; field?: string; start?: number; end?: number };
 
-/** One of the changes that `remember` would make. `suggestion`: its index in `suggestions`; `saved_in`: the file. */
+/**
+ * One of the changes that a decision with `remember` would make. `suggestion`: the index of its suggestion in
+ * `suggestions`; `saved_in`: the file in which the agent saves the change, if that is known.
+ */
 export type Always = { text: string; suggestion: number; saved_in?: string };
 
 export type FileChange = { path: string; old_text: string; new_text: string };
@@ -29,7 +35,7 @@ const KINDS: Record<string, string> = {
   fetch: 'wants to fetch a web page',
 };
 
-/** Fields that change what a call may do, in words. */
+/** Fields that change what a call may do or how it runs, in words. */
 const FLAGS: Record<string, string> = {
   dangerouslyDisableSandbox: 'Runs outside the sandbox',
   run_in_background: 'Runs in the background',
@@ -179,7 +185,7 @@ export function titleOf(request: any, agent: string, root: string): [string, str
   ];
 }
 
-/** Whether a field changes what the call may do. */
+/** Whether a field is set and changes what the call may do or how it runs. */
 export const isFlag = (name: string, value: any) =>
   Boolean(value) && (Object.hasOwn(FLAGS, name) || /^dangerous/i.test(name));
 

@@ -1,6 +1,9 @@
 // The changes to a notebook, cell by cell. Pure.
 
-/** `kind`: what happens to the cell; `number`: from 1, in the new notebook, or in the old one if it is deleted. */
+/**
+ * `kind`: what happens to the cell; `number`: its position in the new notebook, counted from 1; for a deleted cell, in
+ * the old one.
+ */
 export type Cell = {
   number: number;
   /** "code", "markdown" or "raw". */
@@ -84,7 +87,7 @@ export function editedCell({ tool_name: tool, input, proposal, editable, truncat
 
 export const nameOf = ({ number }: Cell) => `Cell ${number}`;
 
-/** The path of a file with the text of a cell, from which its language is known. */
+/** A file name for the text of a cell. Its extension determines the language in which the text is highlighted. */
 export const pathOf = (cell: Cell) => `${nameOf(cell)}.${cell.type === 'code' ? 'py' : 'md'}`;
 
 const isCell = (cell: any) =>

@@ -7,7 +7,7 @@ import type { AgentInfo, AgentOffers, AgentState, EffortOffer, ModelOffer } from
 import { agentName, modeOffer, modesOf, modeWords } from '../projects/words.ts';
 import { Chip } from './chip.tsx';
 
-/** What the user has chosen for the next message. */
+/** What the user has chosen; it is sent with each message. */
 export type Chosen = { agent?: string; effort?: string };
 
 type Props = {
@@ -129,7 +129,10 @@ function AgentChip({ client, project, may, choose, failed, name }: Props & { nam
   );
 }
 
-/** The offer for the agent's current model; the first offer if the model is not known. Undefined if there isn’t one. */
+/**
+ * The offer for the agent's current model, or undefined if the model is not offered; the first offer if the model is
+ * not known.
+ */
 function currentModel({ model }: AgentState, { models = [] }: AgentOffers): ModelOffer | undefined {
   return (
     models.find((one) => one.name === model) ??

@@ -13,7 +13,10 @@ import { Text } from '../ui/elements.tsx';
 const LONG = 4_000;
 const PAUSE = 100; // ms
 
-/** The number of characters at the end of a text that are shown if it is too long to be drawn entirely as Markdown. */
+/**
+ * The maximum number of characters at the end of a text that are shown as plain text, if the text is too long to be
+ * drawn entirely as Markdown.
+ */
 const TAIL = 4_000;
 
 export class Live {

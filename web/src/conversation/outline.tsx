@@ -18,7 +18,7 @@ export type Prompts = {
   session?: string;
   /** Requests prompts, newest first; undefined if that is not possible. `before`: the `next` of the last reply. */
   find?: (before?: string) => Promise<SearchResults>;
-  /** Loads earlier records; undefined if there are none, or if `find` returns the prompts in them. */
+  /** Loads earlier records; undefined if there are none, or if `find` returns the prompts in all of them. */
   older?: () => Promise<unknown>;
 };
 

@@ -28,7 +28,7 @@ export type ItemRow = {
   seq: number;
   version: string;
   item: Item;
-  /** At the end of a run: the run’s tool calls; undefined if the run’s beginning is not loaded. */
+  /** At the end of a run: the run’s tool calls; undefined if the run’s prompt is not loaded, or if it has none. */
   calls?: ToolRow[];
 };
 
@@ -69,7 +69,7 @@ function isAbout(request: any, call: any, tool: string) {
   return fields.every((name) => written(request?.[name]) === written(call[name]));
 }
 
-/** @param isRunning whether a call without a result is still running */
+/** @param isRunning whether a run is active, so that calls after the end of the previous run may still be running */
 export function rowsOf(items: readonly Item[], isRunning: boolean): Row[] {
   const questions = questionsOf(items);
   const tools = new Map<string, ToolRow>();

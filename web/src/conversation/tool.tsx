@@ -145,7 +145,10 @@ const firstLine = (text: string) =>
     .split('\n', 1)[0]
     .slice(0, 300);
 
-/** The answers to the agent’s questions: from the client that gave them, otherwise from the call’s result. */
+/**
+ * The answers to the agent’s questions: from the decision on the request, otherwise from the call’s result; undefined
+ * if none are known.
+ */
 function answersTo({ tool, question }: ToolRow) {
   if (kindOf(tool as any) !== 'question') return undefined;
   const answers = answersOf(question?.answer, question?.request) ?? answersIn(tool.result?.answers);

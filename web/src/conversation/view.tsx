@@ -232,7 +232,7 @@ export class ConversationView {
     this._count();
   }
 
-  /** Gives the focus to the message box, if there is one, so that it receives what is typed. */
+  /** Gives the focus to the message box, unless it is hidden, so that it receives what is typed. */
   type() {
     if (!this.composer.element.hidden) this.composer.area.focus();
   }

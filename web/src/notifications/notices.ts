@@ -10,7 +10,10 @@ import type { Numbers, Reviews } from '../state/reviews.ts';
 /** The same words as in the server's notifications. Whoever interrupts a run already knows that it has ended. */
 const OUTCOMES = { completed: 'Run finished', failed: 'Run failed', timeout: 'Run timed out' };
 
-/** Milliseconds for which the notification of a run's end waits for the review's counts, like the server's. */
+/**
+ * The maximum number of milliseconds that the notification of a run's end waits for the review's counts: as on the
+ * server.
+ */
 const REVIEW_MS = 3000;
 
 type Notice = { title: string; body: string; address: string };

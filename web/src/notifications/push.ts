@@ -26,7 +26,7 @@ export async function subscribe(client: import('../protocol/client.ts').Client, 
   kept.keepWants('actions', actions);
 }
 
-/** Unsubscribes. A server that can't be reached now finds out when it sends its next push message. */
+/** Unsubscribes. If the server can't be reached now, it removes the subscription when its next push message fails. */
 export async function unsubscribe(client: import('../protocol/client.ts').Client) {
   kept.keepWants('push', false);
   const subscription = await (await worker())?.pushManager.getSubscription();
@@ -44,7 +44,10 @@ export async function test(
   return (await client.connection.ask('push_test', { endpoint: subscription.endpoint })).data;
 }
 
-/** Subscribes again after a reconnect, because browsers renew subscriptions and servers lose them. */
+/**
+ * Subscribes again after a reconnect, if the user wants push messages: browsers can replace subscriptions, and servers
+ * can lose them.
+ */
 export async function renew(client: import('../protocol/client.ts').Client) {
   if (kept.wants('push') && canPush(client)) await subscribe(client).catch(() => {});
 }

@@ -70,7 +70,7 @@ export class OpenReview {
   _all: Signal<ShownFile[]> = signal([]);
   /** The hunks that had been in view before this visit or, if a run has ended since, before its end. */
   _lookedAt: Signal<ReadonlySet<string>>;
-  /** The number of changes that are new since then; 0 if all changes are new. */
+  /** The number of new changes, as `isNew` defines them; 0 if all changes are new. */
   newCount: ReadonlySignal<number> = computed(() => {
     const parts = partsIn(this._all.value);
     const count = parts.filter((part) => this.isNew(part)).length;
@@ -160,7 +160,7 @@ export class OpenReview {
   }
 
   /**
-   * Whether the hunk is not among those that had been in view before this visit, or before the last run ended
+   * Whether the hunk had not been in view before this visit or, if a run has ended since, before its end
    * (`_lookedAt`). False if none had been in view.
    */
   isNew({ key, hunk, isGone }: Part): boolean {

@@ -52,7 +52,7 @@ type Props = {
   project: any;
   /** The agent’s model and mode, unless chips beside the message box show them. */
   settings: readonly string[];
-  /** What the user may do to the run; each is undefined if it is not possible. */
+  /** What the user can do now; each function is undefined if it is not possible. */
   stop?: () => void;
   /** Replaces `stop` if the agent does not stop. */
   kill?: () => void;
@@ -65,7 +65,6 @@ type Props = {
 
 export function StateLine(props: Props) {
   const { line, queued, agent, project, settings, stop, kill, stopAll, cancelResume, cancelSchedule, armed } = props;
-  const words = [line.words, line.time, queued > 0 && `${queued} queued`].filter(Boolean).join(' · ');
   const { context_tokens: used, context_window: window } = agent;
   const context = contextWords(used, window);
   const part = used && window ? Math.min(100, (100 * used) / window) : undefined;
@@ -77,7 +76,9 @@ export function StateLine(props: Props) {
       <span class={`state ${line.kind}`}>
         <i class="dot" />
         <span>
-          <Text line>{words}</Text>
+          <Text line>{line.words}</Text>
+          {line.time && <span class={queued > 0 ? 'time less' : 'time'}>{` · ${line.time}`}</span>}
+          {queued > 0 && ` · ${queued} queued`}
         </span>
       </span>
       <span class="used">

@@ -26,7 +26,7 @@ export function Devices() {
     overlay((close) => (
       <Confirm
         title={`Revoke “${device.name}”?`}
-        text="It loses access immediately. To use this server again, pair it again."
+        text="It loses access within 5 seconds. To use this server again, pair it again."
         yes="Revoke"
         danger
         act={async () => {

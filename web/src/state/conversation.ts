@@ -101,7 +101,7 @@ export class Conversation {
     this._edits = new Map();
     /** The `seq` at which a run began, or ended without having begun, by run id; infinite if its prompt was removed. */
     this._begun = new Map();
-    /** Prompts that were accepted but are in neither the queue nor a run, by run id. */
+    /** Prompts that were accepted since `join` and whose runs have not begun, by run id. Some may be in `queue`. */
     this._accepted = new Map();
   }
 

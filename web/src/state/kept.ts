@@ -11,7 +11,7 @@ const PROMPTS_SIZE = 100_000;
 /** The maximum number of connection ids that are kept: a phone reconnects each time it is unlocked. */
 const CONNECTIONS = 500;
 
-/** The maximum number of a review's hunks that are known to have been in view. */
+/** The maximum number of hunks of a review whose ids are kept because they have been in view. */
 const SEEN_HUNKS = 5_000;
 
 /** How long, in milliseconds since its last change, a draft is kept if its approval request is no longer open. */
@@ -61,7 +61,10 @@ export function keepToken(value: string) {
   set('token', value);
 }
 
-/** A token that the server has not accepted yet. It is kept until the tab closes, so that a reload tries it again. */
+/**
+ * A token that the server has neither accepted nor refused yet. It is stored for as long as the tab is open, so that a
+ * reload tries it again.
+ */
 export function triedToken(): string | undefined {
   try {
     return sessionStorage.getItem('drawbridge.token') ?? undefined;

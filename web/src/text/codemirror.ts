@@ -98,7 +98,7 @@ async function languageFor(path: string): Promise<Extension | undefined> {
   const mode = await modeOf(name);
   if (!mode) return undefined;
   const tokenTable = Object.fromEntries(Object.entries(TAGS).map(([kind, found]) => [kind, found[0]]));
-  // CodeMirror's own tags for some styles have no color here.
+  // Replaces the names of styles with kinds: some of CodeMirror's own tags for these names have no color here.
   const token: typeof mode.token = (stream, state) => kindOf(mode.token(stream, state)) || null;
   return StreamLanguage.define({ ...mode, token, tokenTable });
 }

@@ -56,7 +56,10 @@ class Bounded extends Tokenizer {
     }
   }
 
-  /** What `find` finds at the beginning of `text`, which is the end of `masked`; undefined beyond the limits. */
+  /**
+   * What `find` finds at the beginning of `text`; undefined beyond the limits. `masked`: the whole text, of which
+   * `text` is the rest, with links and code masked.
+   */
   _spanning<T extends { raw: string }>(
     text: string,
     masked: string,

@@ -26,7 +26,7 @@ export function cutAt(text: string, most: number) {
   return /[\ud800-\udbff]/.test(text[most - 1]) ? most - 1 : most;
 }
 
-/** Prevents an approval request from being accepted while a part is still to be drawn. */
+/** Prevents the card that contains it from being accepted or decided on while a part is still to be drawn. */
 function Unfinished() {
   useMust();
   return null;

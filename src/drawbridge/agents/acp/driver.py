@@ -19,7 +19,7 @@ from drawbridge.agents.acp.conversation import AcpConversation
 from drawbridge.agents.acp.listing import Listing
 from drawbridge.agents.attached import is_text
 from drawbridge.agents.base import AgentState, Event, Exited, Launch, Remembered, Sessions
-from drawbridge.agents.environment import environment, program
+from drawbridge.agents.environment import environment
 from drawbridge.agents.proposals import read_file
 
 logger = logging.getLogger("drawbridge.agents")
@@ -30,7 +30,7 @@ LISTING_SECONDS: Final = 15.0
 
 def usable(files: str | None) -> str | None:
     """``files`` (see ``Launch.files``) if that directory exists, otherwise None: an agent may refuse to open a session
-    if the directory is missing."""
+    if the directory is missing. Blocking."""
     return files if files is not None and os.path.isdir(files) else None
 
 
@@ -57,7 +57,7 @@ class Acp:
 
     async def start(self, launch: Launch, emit: Callable[[Event], None]) -> process.Process:
         opening.check(launch.options, self.title)
-        command = [program(self.name, self._command[0], self._environment), *self._command[1:]]
+        command = [await process.program(self.name, self._command[0], self._environment), *self._command[1:]]
         return await self._run(command, launch, emit)
 
     def last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
@@ -82,7 +82,7 @@ class Acp:
                 ended.set()
 
         launch = Launch(str(path), "")
-        command = [program(self.name, self._command[0], self._environment), *self._command[1:]]
+        command = [await process.program(self.name, self._command[0], self._environment), *self._command[1:]]
         variables = {**environment(self._environment, launch.directory, launch.mark), **self.own}
         asked = await process.start(self.title, command, launch.directory, variables, listing, emit, launch.confinement)
         try:
@@ -96,7 +96,7 @@ class Acp:
 
     async def _run(self, command: Sequence[str], launch: Launch, emit: Callable[[Event], None]) -> process.Process:
         variables = {**environment(self._environment, launch.directory, launch.mark), **self.own}
-        launch = msgspec.structs.replace(launch, files=usable(launch.files))
+        launch = msgspec.structs.replace(launch, files=await asyncio.to_thread(usable, launch.files))
         conversation = AcpConversation(self.title, launch, read_file, version("drawbridge"))
         return await process.start(
             self.title, command, launch.directory, variables, conversation, emit, launch.confinement

@@ -193,9 +193,9 @@ class Opening:
 
     def _usual_mode(self) -> str | None:
         """The mode to set if none was chosen: "default", whatever the agent's settings are. None to keep the current
-        mode: it is "default" or is not known, or the agent has no "default" mode and its current mode asks.
+        mode: it is "default" or is not known, or the agent has no "default" mode and its current mode can ask.
 
-        If an agent without a "default" mode would start in a mode that never asks, returns its first mode that asks.
+        If an agent without a "default" mode would start in a mode that never asks, returns its first mode that can ask.
         Raises ``AgentUnusable`` if it has none.
         """
         choices = self.opened.choices("mode")
@@ -209,7 +209,7 @@ class Opening:
             return None
         other = next((name for name in choices.values if modes.word(name) != modes.BYPASS), None)
         if other is None:
-            text = f"{self._name} starts in {current[:100]} mode, which the owner of this server does not allow."
+            text = f"{self._name} has only modes that never ask, such as {current[:100]}, and none was chosen."
             raise AgentUnusable("PERMISSION_DENIED", f"{text} The agent was not started.")
         return other
 

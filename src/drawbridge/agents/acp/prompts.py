@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from drawbridge.agents.attached import LARGEST, media_type, text_of, with_paths
+from drawbridge.agents.attached import EMBEDDED, LARGEST, media_type, text_of, with_paths
 from drawbridge.agents.base import Attachment
 from drawbridge.agents.output import valid
 from drawbridge.core.errors import BadArgument
@@ -15,12 +15,16 @@ from drawbridge.core.errors import BadArgument
 
 def content(text: str, attachments: tuple[Attachment, ...], abilities: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The content blocks of a prompt. ``abilities``: the agent's ``promptCapabilities``. Raises ``BadArgument`` for an
-    attachment that is neither readable in a prompt nor stored."""
+    attachment that is neither readable in a prompt nor stored. A stored file is not embedded if the files before it have
+    not left enough of ``EMBEDDED``."""
     blocks, stored = [], []
+    room = EMBEDDED
     for one in attachments:
-        block = _block(one, abilities)
+        # Only a file that is stored can be left out of the prompt.
+        block = _block(one, abilities) if one.path is None or len(one.data) <= room else None
         if block is not None:
             blocks.append(block)
+            room -= len(one.data)
         elif one.path is not None:
             stored.append(one)
         else:

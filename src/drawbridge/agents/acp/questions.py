@@ -7,7 +7,7 @@ from typing import Any, Final
 from msgspec import Raw, Struct
 
 from drawbridge.agents.acp.messages import Params, read_as
-from drawbridge.agents.base import Decision, Proposal, Question
+from drawbridge.agents.base import LEAVING_PLAN, Decision, Proposal, Question
 from drawbridge.agents.output import readable
 from drawbridge.agents.proposals import TEXT_LIMIT, Reader
 from drawbridge.core.errors import UnusableFile
@@ -17,10 +17,6 @@ CANCELLED: Final = {"outcome": {"outcome": "cancelled"}}
 NARROW: Final = ("proceed_always_tool", "proceed_always")
 """The ids of the ``allow_always`` options of Gemini CLI (0.61.0) that cover only this session and tool. They are
 preferred if a question offers several ``allow_always`` options."""
-
-LEAVING_PLAN: Final = "ExitPlanMode"
-"""The tool name of a question about leaving plan mode: the name of Claude Code's tool, by which the owner's ceilings
-recognize such a question."""
 
 LONGEST_NAME: Final = 200
 

@@ -489,7 +489,8 @@ class ClaudeConversation:
     # Messages to the agent.
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]:
-        """Begins a turn. Must not be called while the turn of another prompt is open."""
+        """Begins a turn. Returns its end if an attachment can't be sent. Raises ``RuntimeError`` while the turn of
+        another prompt is open."""
         if self._prompt_id is not None:
             raise RuntimeError("another prompt is still being processed")
         self._prompt_id = str(uuid.uuid4())
@@ -520,7 +521,8 @@ class ClaudeConversation:
     def interrupt(self) -> None:
         if self.busy:
             self._interrupted = self.turn_open
-            # Without this, the CLI would begin another turn with a message that was added to the interrupted one.
+            # Without ``cancel_queued``, the CLI would begin another turn with a message that was added to the
+            # interrupted turn.
             also = {"cancel_queued": True} if self._steered else {}
             self._command(subtype="interrupt", **also)
 

@@ -62,14 +62,14 @@ class Claude:
 
     async def probe(self) -> str:
         """The program's version, such as "2.1.329". Raises ``AgentUnusable``, whose text explains the problem."""
-        return await self._version(self._find())
+        return await self._version(await asyncio.to_thread(self._find))
 
     async def _program(self) -> str:
         """The path of the program, which is new enough; its version is checked again only if the file has changed.
         Raises ``AgentUnusable``."""
-        path = self._find()
+        path = await asyncio.to_thread(self._find)
         with contextlib.suppress(OSError):
-            status = os.stat(path)
+            status = await asyncio.to_thread(os.stat, path)
             seen = (path, status.st_mtime_ns, status.st_size)
             if self._proven != seen:
                 await self._version(path)
@@ -77,6 +77,7 @@ class Claude:
         return path
 
     def _find(self) -> str:
+        """The absolute path of the program. Blocking. Raises ``AgentUnusable``."""
         places = ROW.places if self._path is None else ()
         named = self._path or shutil.which(ROW.program, path=self._environment.get("PATH"))
         found = next(

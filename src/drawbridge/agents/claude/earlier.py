@@ -1,5 +1,5 @@
 """Reads the messages and the remaining jobs of an earlier conversation from Claude Code's own file. Messages are read
-from the end or in order.
+backwards from the end, or forwards.
 
 The lines are interpreted by ``transcript``.
 """
@@ -22,6 +22,7 @@ from drawbridge.agents.base import Earlier, EarlierMessage
 from drawbridge.agents.claude import schedule, transcript
 from drawbridge.agents.claude.sessions import file_of, known
 from drawbridge.agents.reported import decoded, moment_of
+from drawbridge.agents.terminal import Message, Prompt
 
 CHUNK: Final = 256 * 1024
 SEARCHED_BYTES: Final = 16 * 1024 * 1024
@@ -43,8 +44,9 @@ def messages(
     path: Path, session_id: str, *, after: datetime, before: datetime, end: int | None, limit: int, size: int
 ) -> Earlier:
     """The last ``limit`` messages, of at most ``size`` bytes in total (or one larger message), that were written
-    between ``after`` and ``before`` and are stored before the offset ``end`` (None for the end of the file). Blocking.
-    Empty if the directory has no such conversation or its file can't be read.
+    between ``after`` and ``before`` and are stored before the offset ``end`` (None for the end of the file). The size
+    of a message is that of its line in the file. Blocking. Empty if the directory has no such conversation or its file
+    can't be read.
     """
     with _opened(path, session_id) as file:
         if file is None:
@@ -161,9 +163,9 @@ def _moment(line: bytes) -> datetime | None:
 
 def _message(line: bytes, session_id: str, moment: datetime) -> EarlierMessage | None:
     match transcript.entry(line, session_id):
-        case transcript.Prompt(uuid, turn, text):
+        case Prompt(uuid, turn, text):
             return EarlierMessage(moment, uuid, prompt=text, turn=turn or uuid)
-        case transcript.Message(uuid, data):
+        case Message(uuid, data):
             return EarlierMessage(moment, uuid, line=data)
         case _:
             return None

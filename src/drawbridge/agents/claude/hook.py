@@ -40,6 +40,9 @@ TOOLS = {
 ASKS = WATCHES = RESOLVES_DOTS = CALLED_BY_CLIENT = True
 NO_CONTEXT = ("moved", "changed")
 
+VISIBLE_DIALOG = ("workflow-subagent",)
+"""Types of subagents whose dialog appears while the hook is still running, as the main agent's does (2.1.329)."""
+
 
 def paths(value: str) -> "list[str]":
     return [value]
@@ -53,12 +56,20 @@ def ask(event: str, reason: str) -> "dict[str, Any]":
     return _decision(event, "ask", reason)
 
 
+def continue_with(event: str, text: str) -> "dict[str, Any]":
+    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
+
+
+def hides_dialog(payload: "Mapping[str, Any]") -> bool:
+    return bool(payload.get("agent_id")) and payload.get("agent_type") not in VISIBLE_DIALOG
+
+
 def _decision(event: str, decision: str, reason: str) -> "dict[str, Any]":
     specific = {"hookEventName": event, "permissionDecision": decision, "permissionDecisionReason": reason}
     return {"hookSpecificOutput": specific}
 
 
-def session(environ: "Mapping[bytes, bytes]") -> "dict[str, Any] | None":
+def session(environ: "Mapping[bytes, bytes]", ancestors: object) -> "dict[str, Any] | None":
     """What is reported to the server about the session that calls the hook. None if nobody can answer in the session's
     own dialog: the hook would make ``claude -p`` wait for an answer, which it never does on its own.
 

@@ -27,8 +27,9 @@ ASK_MODE = AskMode(
     "Enter, it stops asking before it writes. --ask-mode prevents that: it also sets permissions.disableAutoMode to "
     '"disable".',
 )
-"""Without the second setting, Claude Code asks at its next start whether to make auto mode the default, with Yes
-preselected, and Enter replaces the first setting. It reads the second setting at either key (2.1.329)."""
+"""Without ``disableAutoMode``, Claude Code asks at its next start whether to make auto mode the default, with Yes
+preselected, and Enter replaces ``permissions.defaultMode``. Claude Code reads ``disableAutoMode`` both in
+``permissions`` and at the top level (2.1.329)."""
 
 
 def handler(command: Sequence[str], timeout: int, holds: bool) -> dict[str, Any]:

@@ -10,14 +10,14 @@ import msgspec
 from msgspec import Raw
 
 from drawbridge.agents.attached import LARGEST, media_type, text_of, with_paths
-from drawbridge.agents.base import Attachment, Decision
+from drawbridge.agents.base import LEAVING_PLAN, Attachment, Decision
 from drawbridge.agents.output import json_object, valid
+from drawbridge.agents.suggestions import remembered
 from drawbridge.core.errors import BadArgument
 
 PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 DOCUMENT: Final = "application/pdf"
 
-LEAVING_PLAN: Final = "ExitPlanMode"
 PLAN_SUGGESTIONS: Final = b'[{"type":"setMode","mode":"acceptEdits","destination":"session"}]'
 ASKING: Final = {"type": "setMode", "mode": "default", "destination": "session"}
 """Sets the mode in which an accepted plan is carried out, unless the decision remembers suggestions. Without this, the
@@ -38,7 +38,7 @@ def words(told: object, longest: int) -> str | None:
 
 def content(text: str, attachments: tuple[Attachment, ...]) -> str | list[dict[str, Any]]:
     """The content of a user message. Attachments with a ``path`` are referred to by it; the others are embedded. Raises
-    ``BadArgument`` for an attachment without a ``path`` that is not an image, a PDF or text."""
+    ``BadArgument`` if an embedded attachment is not an image, a PDF or text."""
     parts = [one for one in attachments if one.path is None]
     text = with_paths(text, [one for one in attachments if one.path is not None])
     return [*map(_block, parts), {"type": "text", "text": text}] if parts else text
@@ -93,18 +93,6 @@ def _checked_input(given: Raw) -> Raw:
         return Raw(json.dumps(json_object(given), allow_nan=False).encode())
     except (ValueError, RecursionError):
         raise BadArgument("updated_input", "it is not a JSON object. The request stays open.") from None
-
-
-def remembered(suggestions: Raw) -> list[dict[str, Any]]:
-    """The suggestions that a decision with ``remember`` accepts: rules and directories if there are any; a mode, which
-    covers far more, only if there are none.
-    """
-    try:
-        offered = msgspec.json.decode(suggestions, type=list[dict[str, Any]])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return []
-    narrow = [suggestion for suggestion in offered if suggestion.get("type") != "setMode"]
-    return narrow or offered
 
 
 def _block(attachment: Attachment) -> dict[str, Any]:

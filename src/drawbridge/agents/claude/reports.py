@@ -154,8 +154,8 @@ class Reports:
         return self._changed(before)
 
     def result(self, result: dict[str, Any], last_answer: bytes | None) -> list[Output]:
-        """Handles the end of a turn with this ``result`` line. ``last_answer``: the main agent's latest line of type
-        ``assistant``."""
+        """Reads a line of type ``result``. ``last_answer``: the main agent's latest line of type ``assistant``; None
+        before the first one and after a compaction."""
         before = self._state, self._offers
         answer = decoded(last_answer, _Assistant) if last_answer is not None else None
         if answer is not None:

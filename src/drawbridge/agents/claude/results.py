@@ -1,4 +1,4 @@
-"""Interprets a ``result`` line of ``claude``: the turn's outcome and its cost. Pure.
+"""Interprets a ``result`` line of ``claude``: whether the turn failed, its cost and its tokens. Pure.
 
 Its fields are misleading (2.1.329): a failed API request or a missing login has ``"subtype": "success"`` with
 ``"is_error": true``, and ``total_cost_usd`` is the cost of the whole conversation, across processes and forks.

@@ -16,7 +16,9 @@ from drawbridge.agents.modes import BYPASS
 USUAL: Final = "auto"
 """The mode if neither the command line nor a settings file names one."""
 
-BYPASSES: Final = ("--dangerously-skip-permissions", "--allow-dangerously-skip-permissions")
+BYPASSES: Final = "--dangerously-skip-permissions"
+"""Overrides every mode. ``--allow-dangerously-skip-permissions`` only makes the mode available (2.1.332)."""
+
 MODE: Final = "--permission-mode"
 OTHER_SETTINGS: Final = ("--settings", "--setting-sources", "--managed-settings")
 
@@ -41,7 +43,7 @@ def start_mode(words: Sequence[str], directory: Path) -> str | None:
     the mode and one of them selects other settings, or a settings file can't be read. Blocking."""
     flags = [word.partition("=") for word in words]
     names = {name for name, _, _ in flags}
-    if not names.isdisjoint(BYPASSES):
+    if BYPASSES in names:
         return BYPASS
     if MODE in names:
         # If the flag is repeated, its last value counts.

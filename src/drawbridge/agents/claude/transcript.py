@@ -7,12 +7,14 @@ used here: whole requests and copies of files, for example.
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct
 
 from drawbridge.agents.claude import conversation as claude
+from drawbridge.agents.results import NOT_LOGGED_IN, RATE_LIMITED
+from drawbridge.agents.terminal import Call, Context, Entry, Fate, Message, Mode, Prompt, Result
 
 NOT_SAID: Final = ("<command-", "<local-command-", "<bash-", "<task-notification", "<system-reminder")
 """The beginnings of texts that the CLI itself writes in place of a prompt from the user."""
@@ -26,73 +28,13 @@ TURN_CONTINUES: Final = ("tool_use", "pause_turn")
 """Stop reasons of a message after which the turn continues."""
 
 
-Fate = Literal["ran", "rejected", "denied"]
-"""What happened to a call: it ran, the user at the terminal rejected it, or something else (a hook, a rule) denied
-it."""
+_CODES: Final = {"authentication_failed": NOT_LOGGED_IN, "rate_limit": RATE_LIMITED}
+"""The CLI's name for the reason why a request to the model failed (2.1.329) → the client protocol's code."""
 
 
-class Call(Struct, frozen=True):
-    """A tool call that the agent wants to make."""
-
-    id: str
-    name: str
-    input: Raw
-
-
-class Result(Struct, frozen=True):
-    """The result of a tool call."""
-
-    id: str
-    fate: Fate
-
-
-class Prompt(Struct, frozen=True):
-    """A prompt from the user. ``turn`` is empty for a prompt that was typed while the agent worked, since it does not
-    begin a turn.
-
-    ``foreign``: whether it was written by another process that continues the same conversation (``claude -p --resume``
-    or the server).
-    """
-
-    uuid: str
-    turn: str
-    text: str
-    foreign: bool = False
-
-
-class Message(Struct, frozen=True):
-    """A message as it would be in the CLI's stream: ``data`` is a JSON object on one line."""
-
-    uuid: str
-    data: bytes
-    calls: tuple[Call, ...] = ()
-    results: tuple[Result, ...] = ()
-    interrupted: bool = False
-    text: str = ""
-    """The agent's text in the message."""
-    foreign: bool = False
-    ends_turn: bool = False
-    """Whether it is the main agent's last message in its turn."""
-    failure: str | None = None
-    """The CLI's name for the reason why a request to the model failed, "" if it gives none. None if the message does
-    not report a failed request."""
-
-
-class Mode(Struct, frozen=True):
-    """The permission mode from this line on."""
-
-    mode: str
-
-
-class Context(Struct, frozen=True):
-    """What a hook has passed to the model, in the ``additionalContext`` of its answer. ``event``: the hook's event."""
-
-    uuid: str
-    event: str
-    texts: tuple[str, ...]
-
-
-Entry = Prompt | Message | Mode | Context
+def code_of(error: str) -> str | None:
+    """The client protocol's code for a failed request to the model; None if the protocol has no code for it."""
+    return _CODES.get(error)
 
 
 class _Line(Struct, rename="camel"):
@@ -115,8 +57,8 @@ class _Line(Struct, rename="camel"):
 
 
 class _Outcome(Struct, omit_defaults=True):
-    """What a tool has changed in a file, or the answers to its questions. The rest of its result, such as the whole
-    file, is not read."""
+    """What a tool has changed in a file, or the answers to its questions. The rest of its result, such as the text of a
+    file before the change, is not kept."""
 
     type: str = ""
     structuredPatch: list[Any] = []  # noqa: N815 - the CLI's own name
@@ -264,14 +206,9 @@ def _from_agent(found: _Line, blocks: list[_Block], session_id: str, *, ends: bo
         text="\n".join(block.text for block in blocks if block.type == "text" and found.type == "assistant"),
         foreign=_foreign(found),
         ends_turn=ends and not found.is_sidechain,
-        failure=_failure(found),
+        failed=found.is_api_error_message is True,
+        code=code_of(found.error) if found.is_api_error_message is True and isinstance(found.error, str) else None,
     )
-
-
-def _failure(found: _Line) -> str | None:
-    if found.is_api_error_message is not True:
-        return None
-    return found.error if isinstance(found.error, str) else ""
 
 
 def _outcome(result: Raw) -> _Outcome | None:
@@ -289,20 +226,3 @@ def _fate(found: _Line) -> Fate:
     if found.tool_denial_kind is None:
         return "ran"
     return "rejected" if found.tool_denial_kind == REJECTED else "denied"
-
-
-class _Place(Struct):
-    uuid: str = ""
-
-
-class _Record(Struct):
-    message: _Place
-
-
-def place(record: bytes) -> str:
-    """The ``uuid`` of the line in the transcript from which the history line ``record`` was made; "" if ``record`` does
-    not contain one."""
-    try:
-        return msgspec.json.decode(record, type=_Record).message.uuid
-    except msgspec.MsgspecError:
-        return ""

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -22,11 +21,13 @@ from drawbridge.agents.base import (
     Output,
     check_options,
 )
+from drawbridge.agents.codex.failures import failure
 from drawbridge.agents.codex.shown import Shown
-from drawbridge.agents.environment import environment, program
+from drawbridge.agents.codex.transcript import ID
+from drawbridge.agents.environment import environment
 from drawbridge.agents.one_shot import OneShot, Turn
 from drawbridge.agents.output import session_id_of
-from drawbridge.agents.results import NO_SESSION, Failure, not_logged_in
+from drawbridge.agents.results import NO_SESSION, Failure
 
 ROW: Final = catalog.AGENTS["codex"]
 
@@ -47,8 +48,6 @@ allows edits. The sandbox is off only with ``dangerously_skip_permissions``."""
 
 ITEMS: Final = ("item.started", "item.updated", "item.completed")
 
-_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-
 
 class Codex:
     name, asks, own_modes, sees = ROW.name, ROW.asks, ROW.own_modes, ROW.sees
@@ -62,7 +61,7 @@ class Codex:
 
     async def start(self, launch: Launch, emit: Callable[[Event], None]) -> process.Process:
         words = list(arguments(launch))
-        command = [program(self.name, self._path or ROW.program, self._environment, ROW.title), *words]
+        command = [await process.program(self.name, self._path or ROW.program, self._environment, ROW.title), *words]
         variables = environment(self._environment, launch.directory, launch.mark)
         return await process.start(
             ROW.title,
@@ -86,7 +85,7 @@ def arguments(launch: Launch) -> Iterator[str]:
     options = launch.options
     check_options(options, SUPPORTED, ROW.title)
     session_id = launch.fork_from or (launch.session_id if launch.resume else None)
-    if session_id is not None and not _UUID.fullmatch(session_id):
+    if session_id is not None and not ID.fullmatch(session_id):
         raise AgentUnusable(NO_SESSION, f"{ROW.title} does not have a conversation with this ID. Start a new session.")
     if options.model is not None and not MODEL_NAME.fullmatch(options.model):
         raise AgentUnusable(
@@ -138,12 +137,4 @@ class CodexConversation(Turn):
             return None
         told = [line for line in words.splitlines() if line.startswith(("Error:", "error:"))]  # a backtrace may follow
         said = self._error or "\n".join(told) or words
-        if "no rollout found" in said:
-            return Failure(
-                NO_SESSION, f"{self.name} does not have this conversation, or no longer has it. Start a new session."
-            )
-        if "401 Unauthorized" in said:
-            return not_logged_in(self.name, said)
-        if "usage limit" in said:
-            return Failure("AGENT_RATE_LIMITED", said)
-        return super().failed(code or 1, said)
+        return failure(self.name, said) or super().failed(code or 1, said)

@@ -1,13 +1,26 @@
 """Codex's hooks: what they send, and how they are answered. Loaded at every guard call, so it imports nothing.
 
-Source: Codex's documentation of hooks and its JSON schemas (0.169.0), which forbid any key that they do not define.
+Source: Codex's documentation of hooks, its JSON schemas, which forbid any key that they do not define, and the measured
+behavior of 0.169.0.
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-EVENTS = {"PreToolUse": "before", "PostToolUse": "after", "UserPromptSubmit": "prompt", "SessionStart": "start"}
+EVENTS = {
+    "PreToolUse": "before",
+    "PostToolUse": "after",
+    "UserPromptSubmit": "prompt",
+    "SessionStart": "start",
+    "PermissionRequest": "asks",
+    "Stop": "stop",
+    "SubagentStart": "notice",
+    "SubagentStop": "stop",
+    "Interrupt": "stop",
+    "SessionEnd": "end",
+}
 
 TOOLS = {
     "apply_patch": ("edit", ("command", "input", "patchText")),
@@ -20,7 +33,9 @@ PATCH_MARKS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** 
 ASKS = WATCHES = RESOLVES_DOTS = False
 CALLED_BY_CLIENT = True
 NO_CONTEXT = ()
-session = None
+
+UNATTENDED = {b"exec", b"e", b"review", b"app-server", b"mcp-server", b"exec-server"}
+"""Codex's commands that run without its own user interface."""
 
 
 def paths(value: str) -> "list[str]":
@@ -36,5 +51,26 @@ def deny(event: str, reason: str) -> "dict[str, Any]":
 
 
 def ask(event: str, reason: str) -> "dict[str, Any]":
-    """Returns a denial, since Codex can't ask."""
+    """Returns a denial, since a hook can't make Codex ask."""
     return deny(event, reason)
+
+
+def continue_with(event: str, text: str) -> "dict[str, Any]":
+    return {"decision": "block", "reason": text}
+
+
+def hides_dialog(payload: "Mapping[str, Any]") -> bool:
+    return True
+
+
+def session(
+    environ: "Mapping[bytes, bytes]", ancestors: "Iterable[tuple[int, Sequence[bytes]]]"
+) -> "dict[str, Any] | None":
+    """What is reported to the server about the session that calls the hook. None if ``ancestors`` shows that
+    Codex runs without its own user interface: nobody could answer in its dialog."""
+    config = environ.get(b"CODEX_HOME")
+    said: dict[str, Any] = {"config": config.decode("utf-8", "replace")} if config else {}
+    for process, (program, *words) in ancestors:
+        if program.rpartition(b"/")[2] == b"codex":
+            return None if UNATTENDED.intersection(words) else {"pid": process, **said}
+    return said

@@ -11,7 +11,7 @@ from typing import Any, Final
 from drawbridge.agents import lines, process
 from drawbridge.agents.attached import is_text
 from drawbridge.agents.base import AgentLine, AgentUnusable, Event, Launch, Options, Output
-from drawbridge.agents.environment import environment, program
+from drawbridge.agents.environment import environment
 from drawbridge.agents.one_shot import OneShot, Turn
 from drawbridge.agents.output import session_id_of
 
@@ -39,7 +39,7 @@ class Command:
                 raise AgentUnusable("VALIDATION_FAILED", f"options.{option}: {self.name} does not support options.")
         if launch.fork_from is not None:
             raise AgentUnusable("NOT_SUPPORTED", f"{self.name} can't fork a conversation.")
-        command = [program(self.name, self._command[0], self._environment), *self._command[1:]]
+        command = [await process.program(self.name, self._command[0], self._environment), *self._command[1:]]
         variables = environment(self._environment, launch.directory, launch.mark)
         if launch.resume:
             variables[SESSION] = launch.session_id

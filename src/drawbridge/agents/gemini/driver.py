@@ -14,7 +14,6 @@ from drawbridge.agents import catalog, process
 from drawbridge.agents.acp import opening
 from drawbridge.agents.acp.driver import Acp, usable
 from drawbridge.agents.base import AgentUnusable, Event, Launch
-from drawbridge.agents.environment import program
 from drawbridge.agents.gemini.sessions import GeminiSessionFiles, spare
 
 ROW: Final = catalog.AGENTS["gemini"]
@@ -33,14 +32,17 @@ class Gemini(Acp):
 
     async def start(self, launch: Launch, emit: Callable[[Event], None]) -> process.Process:
         opening.check(launch.options, self.title)
-        command = [program(self.name, self._command[0], self._environment, self.title), *self._command[1:]]
+        command = [
+            await process.program(self.name, self._command[0], self._environment, self.title),
+            *self._command[1:],
+        ]
         for directory in launch.options.add_dirs:
             if "," in directory:
                 raise AgentUnusable(
                     "VALIDATION_FAILED", "options.add_dirs: Gemini CLI does not accept paths that contain a comma."
                 )
             command.append(f"--include-directories={directory}")
-        files = usable(launch.files)
+        files = await asyncio.to_thread(usable, launch.files)
         if files is not None and "," not in files:
             command.append(f"--include-directories={files}")
         told = msgspec.structs.replace(launch, options=msgspec.structs.replace(launch.options, add_dirs=()), files=None)

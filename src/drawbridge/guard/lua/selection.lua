@@ -94,7 +94,7 @@ local function live_selection()
   end
 end
 
---- The live selection; null if nothing is selected, or if it is the one that this agent session received last.
+--- The live selection; null if nothing is selected, or if this agent session has received the same selection last.
 local function selection(session)
   local found = live_selection()
   local print = found and fn.sha256(vim.json.encode(found))

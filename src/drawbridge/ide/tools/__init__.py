@@ -23,7 +23,7 @@ TOOLS: tuple[Tool, ...] = (
 
 
 class Toolbox:
-    """The tools that are offered. ``execute_code``: whether the user has opted in to the one that runs code."""
+    """The tools that are offered. ``execute_code``: whether the user has opted in to the tool that runs code."""
 
     def __init__(self, *, execute_code: bool = False) -> None:
         offered = [tool for tool in TOOLS if execute_code or tool not in code.TOOLS]

@@ -1,4 +1,4 @@
-"""Gemini CLI's tools: openDiff answers at once, and the decision follows as a notification. Does no I/O.
+"""Gemini CLI's tools: openDiff answers immediately, and the decision follows as a notification. Does no I/O.
 
 The CLI asks in its own terminal at the same time, keeps one proposal open at a time and never offers these tools to the
 model.

@@ -46,7 +46,8 @@ class Client:
     within a time limit (``AUTH_SECONDS``, or ``SIGNING_SECONDS`` after a challenge).
 
     ``host``: the ``Host`` header of its request. ``certificate``: the SHA-256 of its connection's certificate; None
-    without TLS. ``ended`` is called once, when the client is closed or its connection is lost.
+    without TLS. ``leads_to``: see ``Places.leads_to``. ``ended`` is called once, when the client is closed or its
+    connection is lost.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Client:
         address: str,
         host: str,
         certificate: str | None,
+        leads_to: Callable[[Path], Path],
     ) -> None:
         self.id = id
         self.address = address
@@ -75,6 +77,7 @@ class Client:
         self._websocket = websocket
         self._writers = writers
         self._ended = ended
+        self._leads_to = leads_to
         self._myself = (self,)
         self._requests = 0
         self._made_at = asyncio.get_running_loop().time()
@@ -99,7 +102,7 @@ class Client:
         return self.identity.device if self.identity is not None else None
 
     def sees(self, path: Path) -> bool:
-        return self.identity is not None and self.identity.sees(path)
+        return self.identity is not None and self.identity.sees(path, self._leads_to)
 
     @property
     def known(self) -> Identity:
@@ -220,6 +223,7 @@ class Clients:
         self.writers = writers
         self._entrance = entrance
         self._core = core
+        self.leads_to = core.leads_to
         self._known: dict[str, Client] = {}
         self._strangers: dict[Client, None] = {}
 
@@ -301,7 +305,7 @@ class Clients:
                 client.send(whole if client.known.projects is None else self._part(stats, client.known))
 
     def _part(self, stats: Stats, identity: Identity) -> Frame:
-        seen = {id: state for id, state in stats.project_states.items() if identity.sees(self._core.path_of(id))}
+        seen = {id: state for id, state in stats.project_states.items() if self._core.sees(identity, id)}
         part = msgspec.structs.replace(stats, projects=len(seen), project_states=seen)
         return Frame(update("stats", part), ephemeral=True)
 

@@ -48,7 +48,14 @@ class Connection:
         certificate: str | None,
     ) -> None:
         self.client = Client(
-            id, websocket, clients.writers, self._ended, address=address, host=host, certificate=certificate
+            id,
+            websocket,
+            clients.writers,
+            self._ended,
+            address=address,
+            host=host,
+            certificate=certificate,
+            leads_to=clients.leads_to,
         )
         self._websocket = websocket
         self._dispatch = dispatch

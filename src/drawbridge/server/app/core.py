@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from drawbridge.agents.base import Agent, AgentUnusable, Attachment, Decision, Options
+from drawbridge.agents.terminal import TerminalAgent
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.privacy import Privacy
 from drawbridge.core.tasks import BackgroundTasks
@@ -71,7 +72,7 @@ class Core:
     def __init__(
         self,
         data: Path,
-        roots: Sequence[Path],
+        places: Places,
         agents: Mapping[str, Agent],
         blobs: Blobs,
         limits: Limits,
@@ -79,17 +80,19 @@ class Core:
         ceilings: Ceilings,
         retention: Retention = Retention(),  # noqa: B008 - frozen
         *,
+        terminal_agents: Mapping[str, TerminalAgent],
         privacy: Privacy = Privacy(),  # noqa: B008 - never changed
         broadcast: Broadcast,
         notices: Handler,
         audit: Handler,
         find_unsaved: FindUnsaved = no_editors,
     ) -> None:
-        """``privacy``: the files that clients do not see. ``broadcast`` sends a frame to many clients. ``notices`` and
+        """``terminal_agents``: the agents whose hooks report their sessions in terminals, by name. ``privacy``: the files that
+        clients do not see. ``broadcast`` sends a frame to many clients. ``notices`` and
         ``audit`` receive the events for notifications and for the audit log."""
         self.audience = Audience(broadcast)
         self.metrics = RunMetrics()
-        editors = Editors()
+        editors = Editors(places.leads_to)
         bus = Bus(
             clients=self.audience.published,
             editors=editors.published,
@@ -99,13 +102,13 @@ class Core:
         )
         self.surfaces = Surfaces(bus.publish, self.audience, editors, find_unsaved)
         self.disk = Disk(data, limits.sizes, bus.publish)
-        self.grants = Grants(agents, ceilings, Places(roots, data))
+        self.grants = Grants(agents, ceilings, places)
         self.runs = Runs(limits.runs_at_once)
         self.processes = AgentProcesses(agents, self.grants.places, limits, data)
         memory = self.processes.memory
         self.all_sessions = Sessions(self.disk)
         self.terminal_sessions = TerminalSessions(
-            data, self.surfaces, self.disk, self.grants, limits, memory, fsync, self.all_sessions
+            data, self.surfaces, self.disk, self.grants, limits, memory, fsync, self.all_sessions, terminal_agents
         )
         self.projects = Projects(
             data,
@@ -156,7 +159,7 @@ class Core:
         self.audience.gone(client)
 
     def follow(self, topics: Sequence[commands.Topic], client: Subscriber) -> None:
-        """Sends ``client`` events about these topics from now on ("stats" is handled elsewhere)."""
+        """Subscribes ``client`` to events about these topics ("stats" is handled elsewhere)."""
         self.audience.follow(topics, client)
 
     def unfollow(self, topics: Sequence[commands.Topic], client: Subscriber) -> None:
@@ -173,10 +176,11 @@ class Core:
     def states(self) -> dict[str, messages.State]:
         return {project.id: project.state for project in self.projects}
 
-    def health_of(self, whole: Health, sees: Callable[[Path], bool]) -> Health:
+    def health_of(self, whole: Health, identity: Identity) -> Health:
         """The part of ``whole`` that a device confined to some projects may see."""
-        seen = [project for project in self.projects if sees(project.path)]
-        problems = [problem for project in seen if (problem := self.grants.places.problem(project.path))]
+        places = self.grants.places
+        seen = [project for project in self.projects if identity.sees(project.path, places.leads_to)]
+        problems = [problem for project in seen if (problem := places.last_problem(project.path))]
         return msgspec.structs.replace(
             whole,
             status="degraded" if problems else "ok",
@@ -192,10 +196,26 @@ class Core:
         session = self.all_sessions.find(project_id)
         return None if session is None else session.path
 
-    def check_sees(self, identity: Identity, project_id: str) -> None:
+    def leads_to(self, path: Path) -> Path:
+        """See ``Places.leads_to``."""
+        return self.grants.places.leads_to(path)
+
+    async def examine(self) -> None:
+        """See ``Projects.examine``."""
+        await self.projects.examine()
+
+    def sees(self, identity: Identity, project_id: str) -> bool:
+        """Whether the client may see the session, by where the session's directory last led. If the session does not
+        exist, True only for a client that may see all projects."""
+        return identity.sees(self.path_of(project_id), self.leads_to)
+
+    async def check_sees(self, identity: Identity, project_id: str) -> None:
         """Raises ``ClientError`` (PROJECT_NOT_FOUND) if the client is confined to some projects and this project is not
         among them or does not exist."""
-        if not identity.sees(self.path_of(project_id)):
+        path = self.path_of(project_id)
+        if identity.projects is not None and path is not None:
+            await self.grants.places.examine(path)
+        if not self.sees(identity, project_id):
             raise ClientError("PROJECT_NOT_FOUND", "The project does not exist.", "project_id")
 
     def question(self, project_id: str, approval_id: str) -> ApprovalRequested | None:
@@ -223,18 +243,26 @@ class Core:
         """Whether the agent with this name can ask for approval."""
         return self.grants.asks(agent)
 
-    def _session_in_place(self, project_id: str) -> Session:
+    async def _session_in_place(self, project_id: str) -> Session:
         """Returns a session of either kind. Raises ``ClientError`` if it does not exist, or its directory may not be
         used now."""
         session = self.all_sessions.get(project_id)
-        self.grants.check_place(session.path)
+        await self._check_place(session)
         return session
 
-    def _in_place(self, project_id: str) -> ManagedSession:
+    async def _in_place(self, project_id: str) -> ManagedSession:
         """Returns a project. Raises ``ClientError`` if it does not exist, or its directory may not be used now."""
         project = self.projects.get(project_id)
-        self.grants.check_place(project.path)
+        await self._check_place(project)
         return project
+
+    async def _check_place(self, session: Session) -> None:
+        """Raises ``ClientError`` if the session's directory may not be used now."""
+        try:
+            await self.grants.check_place(session.path)
+        finally:
+            if isinstance(session, ManagedSession):
+                session.place_examined()
 
     # Projects.
 
@@ -250,6 +278,7 @@ class Core:
         return messages.updated("project_state", project.shown(), project.id)
 
     async def project_list(self, command: commands.ProjectList, client: Subscriber) -> Answer[replies.ProjectList]:
+        await self.projects.examine()
         seen = [session.info() for session in self.all_sessions if client.sees(session.path)]
         return Answer(type="project_list", data=replies.ProjectList(seen))
 
@@ -450,16 +479,15 @@ class Core:
         project_id, source = self._sources.of(blob_id) or ("", None)
         if source is None:
             raise no_blob()
-        self.check_sees(identity, project_id)
+        await self.check_sees(identity, project_id)
         project = await self._files_of(project_id)
         data = await asyncio.to_thread(files.read_again, project, source, offset, length)
         return replies.BlobPiece(blob_id, offset, data, source.size, offset + len(data) >= source.size)
 
     async def _files_of(self, project_id: str) -> files.Project:
         """The files of a session's directory. Raises ``ClientError`` if they may not be read now."""
-        path = self.all_sessions.get(project_id).path
-        await asyncio.to_thread(self.grants.check_place, path)
-        root, data = await asyncio.to_thread(lambda: (path.resolve(), self.grants.places.data.resolve()))
+        session = await self._session_in_place(project_id)
+        root, data = await asyncio.to_thread(lambda: (session.path.resolve(), self.grants.places.data.resolve()))
         return files.Project(root, data, self._privacy)
 
     # Runs.
@@ -472,6 +500,7 @@ class Core:
         known = project.accepted_before(command.request_id, command.prompt)
         if known is not None:
             return known
+        await self._check_place(project)
         if command.steer and (command.agent is not None or command.options != Options()):
             text = "A message to the active run can't change the agent or its options."
             raise ClientError("VALIDATION_FAILED", text, field="data.steer")
@@ -494,7 +523,7 @@ class Core:
             client_id=client.id,
             request_id=command.request_id,
             agent=command.agent,
-            options=self._allowed(wishes, project, command.agent or project.data.agent),
+            options=await self._allowed(wishes, project, command.agent or project.data.agent),
             wishes=frozenset(wishes),
             attachments=tuple(attachments),
         )
@@ -519,13 +548,19 @@ class Core:
         await project.settle()  # from here on nothing may be awaited before the prompt is accepted
         return project.execute(order, client, queue=command.queue)
 
-    def _allowed(self, wishes: Mapping[str, Any], project: ManagedSession, agent: str) -> Options:
+    async def _allowed(self, wishes: Mapping[str, Any], project: ManagedSession, agent: str) -> Options:
         """The settings of a run: what the client requests, otherwise the project's defaults; always within the
         ceilings. Raises ``ClientError`` as ``ceilings.within`` does."""
         asked = msgspec.structs.replace(project.usual_options(agent), **wishes)
-        found = self.grants.within(asked, agent)
-        # Resolved now, so that a link that is changed while the run waits does not lead the run elsewhere.
-        return msgspec.structs.replace(found, add_dirs=tuple(str(Path(path).resolve()) for path in found.add_dirs))
+        if not asked.add_dirs:
+            return self.grants.within(asked, agent)
+
+        def resolved() -> Options:
+            found = self.grants.within(asked, agent)
+            # Resolved now, so that a link that is changed while the run waits does not lead the run elsewhere.
+            return msgspec.structs.replace(found, add_dirs=tuple(str(Path(path).resolve()) for path in found.add_dirs))
+
+        return await asyncio.to_thread(resolved)
 
     async def agent_kill(self, command: commands.AgentKill, client: Subscriber) -> Answer[messages.ExecutionKilled]:
         return await self.projects.get(command.project_id).kill(client)
@@ -565,7 +600,7 @@ class Core:
         return await self.projects.get(command.project_id).new_session(client)
 
     async def run_changes(self, command: commands.RunChanges, client: Subscriber) -> Answer[replies.RunChanges]:
-        project = self._session_in_place(command.project_id)
+        project = await self._session_in_place(command.project_id)
         try:
             changes = await project.checkpoints.changes(command.run_id)
         except (NoCheckpoint, GitFailed, OSError) as error:
@@ -574,17 +609,19 @@ class Core:
         return Answer(type="run_changes", project_id=project.id, data=changes)
 
     async def run_revert(self, command: commands.RunRevert, client: Subscriber) -> Answer[messages.RunReverted]:
+        project = await self._in_place(command.project_id)
         try:
-            return await self._in_place(command.project_id).revert(command.run_id, client)
+            return await project.revert(command.run_id, client)
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error) from None
 
     async def review_get(self, command: commands.ReviewGet, client: Subscriber) -> Answer[replies.Review]:
         session = self.all_sessions.get(command.project_id)
         try:
-            self.grants.check_place(session.path)
+            await self._check_place(session)
         except ClientError:
-            session.review_is_gone()
+            if self.grants.places.last_problem(session.path) != places.SILENT:
+                session.review_is_gone()
             raise
         try:
             return await session.review()
@@ -593,8 +630,9 @@ class Core:
 
     async def review_image(self, project_id: str, blob: str) -> bytes:
         """A version of an image that the review shows. Raises ``ClientError``."""
+        session = await self._session_in_place(project_id)
         try:
-            data = await self._session_in_place(project_id).review_image(blob, files.LARGEST_IMAGE)
+            data = await session.review_image(blob, files.LARGEST_IMAGE)
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error, None) from None
         if files.image_type(data[:64]) is None:
@@ -604,21 +642,23 @@ class Core:
 
     async def review_decide(self, command: commands.ReviewDecide, client: Subscriber) -> Answer[replies.Review]:
         wish = wish_of(command, client.name)
+        session = await self._session_in_place(command.project_id)
         try:
-            return await self._session_in_place(command.project_id).decide_review(wish, client)
+            return await session.decide_review(wish, client)
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error, None) from None
 
     async def review_comment(
         self, command: commands.ReviewComment, client: Subscriber
     ) -> Answer[messages.ReviewCommented]:
+        session = await self._session_in_place(command.project_id)
         try:
-            return await self._session_in_place(command.project_id).comment(command, client)
+            return await session.comment(command, client)
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error, None) from None
 
     async def review_submit(self, command: commands.ReviewSubmit, client: Subscriber) -> Answer[replies.Accepted]:
-        session = self._session_in_place(command.project_id)
+        session = await self._session_in_place(command.project_id)
         try:
             if isinstance(session, TerminalSession):
                 return await self.terminal_sessions.submit_review(session, command, client, session.within_limits)
@@ -629,14 +669,14 @@ class Core:
                 by=client.name,
                 client_id=client.id,
                 request_id=command.request_id,
-                options=self._allowed({}, project, project.data.agent),
+                options=await self._allowed({}, project, project.data.agent),
             )
             return await project.submit_review(order, command.drafts, command.text, client)
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error, None) from None
 
     async def review_withdraw(self, command: commands.ReviewWithdraw, client: Subscriber) -> Answer[replies.Review]:
-        session = self._session_in_place(command.project_id)
+        session = await self._session_in_place(command.project_id)
         if not isinstance(session, TerminalSession):
             raise ClientError("COMMENT_GONE", "No comments are waiting for the agent.")
         try:
@@ -647,7 +687,7 @@ class Core:
     async def review_commit(
         self, command: commands.ReviewCommit, client: Subscriber
     ) -> Answer[messages.ReviewCommitted]:
-        session = self._session_in_place(command.project_id)
+        session = await self._session_in_place(command.project_id)
         if not self.grants.ceilings.commits:
             text = "This server does not allow clients to commit. Its owner can allow it with --allow-commit."
             raise ClientError("PERMISSION_DENIED", text)
@@ -659,7 +699,7 @@ class Core:
             raise _no_checkpoint(error, None) from None
 
     async def review_push(self, command: commands.ReviewPush, client: Subscriber) -> Answer[messages.ReviewPushed]:
-        session = self._session_in_place(command.project_id)
+        session = await self._session_in_place(command.project_id)
         if not self.grants.ceilings.pushes:
             text = "This server does not allow clients to push. Its owner can allow it with --allow-push."
             raise ClientError("PERMISSION_DENIED", text)
@@ -703,7 +743,7 @@ class Core:
     # Conversations.
 
     async def session_list(self, command: commands.SessionList, client: Subscriber) -> Answer[replies.SessionList]:
-        project = self._in_place(command.project_id)
+        project = await self._in_place(command.project_id)
         agent, current = self.grants.agents.get(project.data.agent), project.memory.session_id
         try:
             found = await conversations.listed(agent, project.path, current, command.limit)
@@ -719,8 +759,9 @@ class Core:
         return await self._continue(project.id, command.session_id or project.memory.session_id, fork=True)
 
     async def _continue(self, project_id: str, session_id: str, *, fork: bool) -> Answer[Nothing]:
-        project = self._in_place(project_id)
+        project = await self._in_place(project_id)
         agent = self.grants.agents.get(project.data.agent)
+        self.terminal_sessions.check_agent(session_id, project.data.agent)
         if not await asyncio.to_thread(conversations.known, agent, project.path, session_id):
             raise ClientError("SESSION_NOT_FOUND", "The agent does not have this conversation for this directory.")
         if not fork:
@@ -755,13 +796,18 @@ class Core:
         approval = project.approvals.find(command.approval_id)
         if approval is not None and decision.allow:
             question = approval.request
-            check_allowed(
+            check = partial(
+                check_allowed,
                 self.grants.ceilings,
                 question.tool_name,
                 question.suggestions,
                 decision.remember,
                 self.grants.places.usable,
             )
+            if decision.remember:  # it may name directories
+                await asyncio.to_thread(check)
+            else:
+                check()
         return project.decide(command.approval_id, decision, client)
 
 

@@ -3,6 +3,7 @@ reports errors."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -127,7 +128,7 @@ class Dispatch:
         if self._ending:
             raise ClientError("SHUTTING_DOWN", "The server is shutting down. Connect again later.")
         try:
-            asked = self._check(row, command, client)
+            asked = await self._check(row, command, client)
             answer = await _answered(row, self._owners[row.request], command, client)
             # This comes first: the command is done, whatever fails from here on.
             if answer.then is not None:
@@ -158,7 +159,7 @@ class Dispatch:
         if fields is not None:
             self._entrance.denied(client.known, **client.audited, **fields)
 
-    def _check(self, row: AnyRow, command: Command, client: Client) -> ApprovalRequested | None:
+    async def _check(self, row: AnyRow, command: Command, client: Client) -> ApprovalRequested | None:
         """Checks whether the client's scope, projects and rate limits allow this command. Prompts and audited commands
         count against the rate limits. Returns the open approval request that the command decides on, if any. Raises
         ``ClientError``.
@@ -167,7 +168,7 @@ class Dispatch:
         scopes.check_only(identity, command, row.name)
         scopes.check(identity, row.scope, row.name)
         if isinstance(command, commands.InProjects) and command.project_id:
-            self._core.check_sees(identity, command.project_id)
+            await self._core.check_sees(identity, command.project_id)
         if isinstance(command, commands.AgentInterrupt) and command.all and not identity.may(scopes.RUNS):
             raise scopes.out_of_scope(identity, scopes.RUNS, f"{row.name} with all", "data.all")
         if isinstance(command, commands.Execute | commands.ReviewSubmit):
@@ -176,15 +177,9 @@ class Dispatch:
             self._entrance.count_change(identity, client.address)
         if isinstance(command, commands.Execute):
             for index, given in enumerate(command.options.add_dirs):
-                if not identity.sees(_real(given)):
-                    field = f"data.options.add_dirs[{index}]"
-                    raise ClientError(
-                        "INVALID_PATH", "The directory was not found, or this server does not allow it.", field
-                    )
-        if isinstance(command, commands.ProjectCreate) and not identity.sees(_real(expanded(command.path))):
-            raise ClientError(
-                "INVALID_PATH", "The directory was not found, or this server does not allow it.", "data.path"
-            )
+                await _check_directory(identity, given, f"data.options.add_dirs[{index}]")
+        if isinstance(command, commands.ProjectCreate):
+            await _check_directory(identity, expanded(command.path), "data.path")
         if not isinstance(command, commands.PermissionResponse):
             return None
         asked = self._core.question(command.project_id, command.approval_id)
@@ -213,6 +208,12 @@ def _object(data: bytes) -> Mapping[str, Any]:
     except (msgspec.DecodeError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+async def _check_directory(identity: Identity, given: str, field: str) -> None:
+    """Raises ``ClientError`` (INVALID_PATH) if the client may not see a project in the directory ``given``."""
+    if not await asyncio.to_thread(lambda: identity.sees(_real(given), Path.resolve)):
+        raise ClientError("INVALID_PATH", "The directory was not found, or this server does not allow it.", field)
 
 
 def _real(path: str) -> Path | None:

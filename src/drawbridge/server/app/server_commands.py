@@ -162,10 +162,11 @@ class ServerCommands:
     async def health_check(self, command: commands.HealthCheck, client: Client) -> Answer[replies.Health]:
         """The server's health. For a device that is confined to some projects, everything that concerns projects covers
         only its own: the status, the problems, the counts of projects and subscriptions, and the runs."""
+        await self._core.examine()
         health = self._health()
         identity = client.known
         if identity.projects is not None:
-            health = self._core.health_of(health, identity.sees)
+            health = self._core.health_of(health, identity)
         return Answer(type="health", data=health)
 
     async def subscribe(self, command: commands.Subscribe, client: Client) -> Answer[replies.Topics]:
@@ -199,7 +200,7 @@ class ServerCommands:
         """A record of a history, an image that a record names, or an image in the review. Cached briefly, since clients
         download it in pieces. Raises ``ClientError``."""
         project_id, _, which = blob_id.partition(":")
-        self._core.check_sees(client.known, project_id)
+        await self._core.check_sees(client.known, project_id)
         if self._record is None or self._record[0] != blob_id:
             if which.startswith("img_"):
                 data = await self._core.prompt_image(project_id, which)
@@ -222,8 +223,12 @@ class ServerCommands:
     async def dir_list(self, command: commands.DirList, client: Client) -> Answer[replies.Directories]:
         identity = client.known
         own = [Path(one) for one in identity.projects or () if allowed(Path(one), self._roots)]
-        roots = list(dict.fromkeys([*filter(identity.sees, self._roots), *own]))
-        return Answer(type="dir_list", data=await asyncio.to_thread(listed, command.path, roots))
+
+        def found() -> Directories:
+            seen = [root for root in self._roots if identity.sees(root, Path.resolve)]
+            return listed(command.path, list(dict.fromkeys([*seen, *own])))
+
+        return Answer(type="dir_list", data=await asyncio.to_thread(found))
 
     # devices
 

@@ -77,7 +77,9 @@ class _Offer:
 class Editors:
     """All connected editors, and the approval requests that they show. The "editors" receiver of the event bus."""
 
-    def __init__(self) -> None:
+    def __init__(self, leads_to: Callable[[Path], Path]) -> None:
+        """``leads_to``: see ``Places.leads_to``."""
+        self._leads_to = leads_to
         self._editors: list[Editor] = []
         self._offered: dict[str, _Offer] = {}
 
@@ -108,7 +110,7 @@ class Editors:
     def _review_changed(self, project: str, directory: Path, by: str) -> None:
         for editor in self._editors:
             if editor.about is not None and editor.about.reviews:
-                editor.send(wire.ReviewChanged(project, by, os.path.realpath(directory)))
+                editor.send(wire.ReviewChanged(project, by, str(self._leads_to(directory))))
 
     def _close(self, approval_id: str, *, written: bool) -> None:
         """Closes an approval request in every editor. ``written``: whether the agent may write the file now."""

@@ -62,7 +62,7 @@ class PendingApproval(Approval[Decision]):
         return self.state is State.OPEN
 
     def described(self, **fields: Any) -> None:
-        """Sets what the server adds to the agent's request: its words, and the targets of its links."""
+        """Sets what the server adds to the agent's request: its description, and the targets of its links."""
         self.request = msgspec.structs.replace(self.request, **fields)
 
     def recorded(self, seq: int | None) -> None:

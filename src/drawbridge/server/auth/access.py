@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import psutil
 
+from drawbridge.core.addresses import unmapped
 from drawbridge.core.errors import BadSetting, DrawbridgeError
 from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory, write_private
 from drawbridge.protocols.gate import Head, Refusal
@@ -210,7 +211,7 @@ class Access:
         found = head.peer
         reported = [_bare(one) for one in head.tokens("x-forwarded-for")]
         while reported and self._is_proxy(found) and is_address(reported[-1]):
-            found = reported.pop()
+            found = unmapped(reported.pop())
         return found
 
     def is_unnamed_proxy(self, head: Head) -> bool:
@@ -233,8 +234,8 @@ class Access:
         return self.identify(given.strip())
 
     def identify(self, token: str) -> Identity:
-        """The identity of a token, which is compared in constant time. If no token is required, it is always the
-        owner's. Raises ``ClientError`` if the token is not valid."""
+        """The identity of a token. The token is compared in constant time. If no token is required, the identity is
+        always the owner's. Raises ``ClientError`` if the token is not valid."""
         if self._token is None or same(token, self._token):
             return owner("")
         notified = self._notified(token)

@@ -2,8 +2,8 @@
 which can be revoked separately.
 
 ``devices.json`` (0600) in the data directory keeps a hash of each secret, never the secret. The owner's commands and
-the running server both write the file, under the same lock; the server sees the commands' changes when it next reads
-the file.
+the running server both write the file, under the same lock; the server reads the file again when a command has changed
+it.
 
 A pairing code is short, and valid for ten minutes and one device. Guesses are limited (``entrance``), so 40 bits are
 enough.

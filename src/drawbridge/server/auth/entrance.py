@@ -220,15 +220,15 @@ class Entrance:
             return self._access.signed(answer, nonce, certificate)
 
     def count_prompt(self, identity: Identity, address: str) -> None:
-        """Counts a prompt. Raises ``ClientError`` if the device sends too many. Prompts from the owner's clients, and
-        from clients with an SSH key, are counted by address."""
+        """Counts a prompt. Raises ``ClientError`` if there were too many. Prompts are counted by device; those from the
+        owner's clients, and from clients with an SSH key, by address."""
         refused = self._prompts.take(identity.device_id or place(address), now())
         if refused is not None:
             raise self._too_often("prompts", refused, address, identity.name)
 
     def count_change(self, identity: Identity, address: str) -> None:
-        """Counts a command that is audited, unless it is the owner's. Raises ``ClientError`` if a device sends too
-        many."""
+        """Counts a command that is audited, unless it is the owner's. Raises ``ClientError`` if there were too many
+        from this device or SSH key."""
         refused = None if identity.device is None else self._changes.take(identity.device, now())
         if refused is not None:
             raise self._too_often("commands", refused, address, identity.name)

@@ -51,7 +51,8 @@ class Buckets:
         return refused
 
     def look(self, key: str, now: float) -> Refused | None:
-        """Returns what ``take`` would, without counting an attempt. ``first`` is False in the refusals that follow."""
+        """Returns what ``take`` would, without counting an attempt. A refusal from here also counts as the first one in
+        a row: ``first`` is False in the refusals that follow."""
         bucket = self._bucket(key, now)
         if bucket.tokens >= 1:
             bucket.reported = False

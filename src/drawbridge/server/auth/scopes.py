@@ -3,8 +3,7 @@ except that ``Identity.sees`` follows links."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
@@ -66,13 +65,13 @@ class Identity(Struct, frozen=True, kw_only=True):
     def is_owner(self) -> bool:
         return self.device is None
 
-    def sees(self, path: Path | None) -> bool:
-        """Whether it may see a project at ``path``. If the path is not known (None), only a client that may see all
-        projects may. The target of ``path`` is checked too, because the directory may have been replaced by a link to a
-        directory that the client may not see."""
+    def sees(self, path: Path | None, leads_to: Callable[[Path], Path]) -> bool:
+        """Whether the client may see a project at ``path``. If the path is not known (None), True only for a client
+        that may see all projects. ``leads_to`` returns the canonical path, which is checked too, because the directory
+        may have been replaced by a link to a directory that the client may not see."""
         if self.projects is None:
             return True
-        return path is not None and self._includes(path) and self._includes(Path(os.path.realpath(path)))
+        return path is not None and self._includes(path) and self._includes(leads_to(path))
 
     def _includes(self, path: Path) -> bool:
         return any(Path(one) in (path, *path.parents) for one in self.projects or ())

@@ -362,7 +362,7 @@ class Checkpoints:
         return _Collected(filtered, digest, self._before.ignoring, None)
 
     def _digest(self, git: Git) -> bytes | None:
-        """The digest of the user's index; None if only git can read that. Blocking."""
+        """The digest of the user's index; None if only git can read the index. Blocking."""
         file = git.repository.own / "index"
         version = versions([str(file)])
         if self._theirs[0] != version:
@@ -658,7 +658,7 @@ class Checkpoints:
         # parts of the file look the same.
         patch = git.folder / "patch"
         await git.read(*PATCH, "-p", "--binary", "--full-index", f"--output={patch}", now, wanted, "--", ".")
-        if patch.stat().st_size:
+        if (await asyncio.to_thread(patch.stat)).st_size:
             code, _, complaint = await git.run("apply", "--whitespace=nowarn", str(patch), writes=True)
             if code:
                 raise Changed(await self._named(git, complaint, paths))

@@ -1,4 +1,4 @@
-"""The commits of checkpoints and reviews: what they contain, and what their messages say about it."""
+"""The commits of checkpoints and reviews: their contents, and the notes in their messages."""
 
 from __future__ import annotations
 

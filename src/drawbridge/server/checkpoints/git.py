@@ -522,7 +522,7 @@ async def opened(
 @contextlib.asynccontextmanager
 async def _temporary_folder(mark: str) -> AsyncIterator[Path]:
     """A folder for one operation. ``mark``: a part of its name that can't be guessed. The name is known before the
-    folder exists, so that it is removed even if its creation is canceled.
+    folder exists, so that the folder is removed even if its creation is canceled.
     """
     folder = await asyncio.to_thread(lambda: Path(tempfile.gettempdir(), f"{FOLDER}{os.getpid()}-{mark}"))
     try:

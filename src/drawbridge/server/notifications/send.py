@@ -45,13 +45,13 @@ the checkpoint after the run."""
 
 TIMEOUT: Final = 10.0
 WAITING: Final = 100
-"""The maximum number of notifications that wait for one of the threads."""
+"""The maximum number of notifications that wait for each thread."""
 
 TEST_SECONDS: Final = 15.0
 """The maximum number of seconds that a user waits for the result of a test."""
 
 TEST_PAUSE: Final = 5.0
-"""The minimum number of seconds between two tests of a device."""
+"""The minimum number of seconds between the end of a device's test and its next test."""
 
 GONE: Final = (404, 410)
 """HTTP statuses that mean that the subscription has ended."""
@@ -136,6 +136,7 @@ class Notifier:
         self,
         subscriptions: Subscriptions,
         devices: Devices,
+        leads_to: Callable[[Path], Path],
         webhook: str | None,
         public: Sequence[str],
         host: str,
@@ -146,6 +147,7 @@ class Notifier:
     ) -> None:
         self.subscriptions = subscriptions
         self._devices = devices
+        self._leads_to = leads_to
         self._webhook = webhook
         self._contact = contact(public, host)
         self._sender = sender or Sender()
@@ -306,7 +308,7 @@ class Notifier:
 
     def _sees(self, device_id: str, directory: Path) -> bool:
         identity = self._devices.identity_of(device_id)
-        return identity is not None and identity.sees(directory)
+        return identity is not None and identity.sees(directory, self._leads_to)
 
     def _decides(self, device_id: str | None) -> bool:
         if device_id is None:

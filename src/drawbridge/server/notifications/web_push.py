@@ -160,7 +160,8 @@ class Subscriptions:
         return msgspec.structs.replace(new, endpoint=endpoint)
 
     def _posted_to(self, endpoint: str) -> str | None:
-        """The endpoint, rebuilt from its parsed parts; None if it does not belong to one of ``services``."""
+        """The endpoint, rebuilt from its parsed parts; None if it is too long, does not have the form of ``ENDPOINT``,
+        or does not belong to one of the push services."""
         found = ENDPOINT.fullmatch(endpoint) if len(endpoint) <= LONGEST_ENDPOINT else None
         if found is None or not any(
             found["host"] == one or found["host"].endswith(f".{one}") for one in self._services

@@ -62,7 +62,8 @@ CODES: Final[Mapping[str, Kind]] = {
     # projects
     "INVALID_PATH": Kind(
         "The path can't be used or listed: it has to be absolute, exist and be inside an allowed root. "
-        "For a project: its directory no longer exists or is now outside of `--allow`, so nothing runs there."
+        "For a project: its directory no longer exists, is now outside of `--allow`, or is on a disk that does not respond, "
+        "so nothing runs there."
     ),
     "PROJECT_NOT_FOUND": Kind("No project has this ID."),
     "PROJECT_EXISTS": Kind("The directory is already a project."),
@@ -172,8 +173,9 @@ CODES: Final[Mapping[str, Kind]] = {
 class ClientError(Exception):
     """Why a client's request was refused or failed. ``text``: what failed, why, and what to do next.
 
-    The server puts an absolute path neither into the text nor into ``details``, unless the client gave the path; what
-    git and its hooks printed (``details.output``) may contain one. ``field`` is a path in the message, such as
+    The server puts an absolute path neither into the text nor into ``details``, unless the client gave the path. There
+    are two exceptions: what git and its hooks printed (``details.output``), and the path that the owner has set for an
+    agent's program, if the program is not found there. ``field`` is a path in the message, such as
     ``data.options.add_dirs[0]``.
     """
 

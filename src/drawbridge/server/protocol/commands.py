@@ -398,8 +398,8 @@ class Search(InProjects, kw_only=True):
 
 
 class PermissionResponse(ProjectCommand, kw_only=True):
-    """``updated_input``: the tool runs with this input instead. ``updated_input_blob``: a blob with that input, if it
-    is too large for a message.
+    """``updated_input``: the tool runs with this input instead of the agent's. ``updated_input_blob``: a blob with that
+    input, if it is too large for a message.
     """
 
     approval_id: Identifier

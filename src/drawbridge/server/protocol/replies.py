@@ -291,7 +291,7 @@ class SessionEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class SessionsFound(Struct, frozen=True, omit_defaults=True):
-    """``building``: the index of a history is being built, so older sessions may be missing. ``more``: there are more
+    """``building``: the index of a history is being built, so sessions may be missing. ``more``: there are more
     sessions than ``limit``, or than fit into a message."""
 
     sessions: list[SessionEntry]

@@ -34,7 +34,7 @@ ALIKE: Final = 0.5
 
 MOST_COMPARED: Final = 2_500
 """The maximum number of pairs of deleted and added files that are compared; if there are more, only files with the same
-content count as renamed."""
+content, and files that were already known to be renamed, count as renamed."""
 
 Kind: TypeAlias = Literal["lines", "file", "mode", "name"]
 

@@ -45,8 +45,8 @@ class KeptComments(Protocol):
 
     def write(self, event: ReviewCommented, session: str, asker: Subscriber) -> int | None:
         """Stores and publishes a change that a client has requested in ``session``. Returns the number of its record in
-        the session's history; None if it has none. Raises ``ClientError`` or ``DrawbridgeError`` without changing
-        anything."""
+        the session's history; None if the record could not be written, or if ``asker`` is catching up and is sent the
+        record in its turn. Raises ``ClientError`` or ``DrawbridgeError`` without changing anything."""
         ...
 
 
@@ -198,7 +198,8 @@ class Commenting:
         return msgspec.structs.replace(comment, text=text, suggestion=suggestion)
 
     def _check_room(self, comment: ReviewComment) -> None:
-        """Raises ``ClientError`` if the comment does not fit."""
+        """Raises ``ClientError`` if, with this comment, the comments that are not resolved would be too many or too
+        large. A resolved comment is always accepted."""
         count, size = sized(self._comments, comment)
         if comment.state != "resolved" and (count > MOST_COMMENTS or size > COMMENTS_BYTES):
             many = f"{MOST_COMMENTS} comments" if count > MOST_COMMENTS else f"{COMMENTS_BYTES:,} bytes of comments"

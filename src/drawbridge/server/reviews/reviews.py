@@ -211,8 +211,8 @@ class Review:
 
     async def decide(self, git: Git, checkpoints: Checkpoints, wish: Wish) -> Outcome:
         """Applies a decision to hunks of the review as it is now. Raises ``HunkGone``, ``ReviewMoved``,
-        ``NotEditable``, ``NoCheckpoint``, ``Changed``, ``UnsavedChanges`` or ``GitFailed`` without changing anything,
-        unless git itself was killed while it was writing the files."""
+        ``NotEditable``, ``NoCheckpoint``, ``Changed`` or ``UnsavedChanges`` without changing anything. Raises
+        ``GitFailed``, possibly after some or all files were written."""
         trees, review = await self._look(git, checkpoints)
         if trees is None:
             raise HunkGone(next(iter(wish.hunks), "")) if wish.hunks else ReviewMoved
@@ -335,8 +335,8 @@ class Review:
         return trees, await self._between(git, trees, await self._decided(git, trees))
 
     async def _trees(self, git: Git) -> _Trees | None:
-        """The review's commits. None if the project has had no run, or if another program has removed the refs or set
-        them to something else."""
+        """The review's commits. None if no run has had a checkpoint yet, or if another program has removed the refs or
+        set them to something else."""
         if git in self._trees_in:
             return self._trees_in[git]
         names = ("refname:lstrip=-1", "objecttype", "objectname", "tree", "contents")

@@ -83,7 +83,7 @@ class Audience:
         self._catching_up.pop(project_id, None)
 
     def follow(self, topics: Sequence[str], client: Subscriber) -> None:
-        """Subscribes ``client`` to these topics. Unknown topics, such as "stats", are ignored."""
+        """Subscribes ``client`` to these topics. The "stats" topic is ignored, because it is handled elsewhere."""
         for topic in topics:
             if topic in self._topics:
                 self._topics[topic][client.id] = client

@@ -17,9 +17,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from drawbridge.agents.base import MODEL_NAME, Options
-from drawbridge.agents.claude.prompts import remembered
+from drawbridge.agents.base import LEAVING_PLAN, MODEL_NAME, Options
 from drawbridge.agents.modes import BYPASS, word
+from drawbridge.agents.suggestions import remembered
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.settings.serve import CLIENT_MODES
 
@@ -48,10 +48,6 @@ HARMLESS: Final[Mapping[str, str]] = {
     "partial_messages": "what is reported, not what is done",
 }
 """Options without a ceiling → why. A test requires each option to be either in ``COVERED`` or here."""
-
-LEAVING_PLAN: Final = "ExitPlanMode"
-"""The tool by which Claude Code asks to leave plan mode. Unless the decision remembers suggestions, Claude Code's
-driver answers with the "default" mode."""
 
 
 LEAST_USD: Final = 0.01

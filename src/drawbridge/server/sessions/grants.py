@@ -39,14 +39,20 @@ class Grants:
         return agent in self.agents and self.agents[agent].own_modes
 
     def within(self, options: Options, agent: str) -> Options:
-        """Applies the owner's ceilings to options for the agent with that name. Raises ``ClientError``."""
+        """Applies the owner's ceilings to options for the agent with that name. Raises ``ClientError``. Blocking if
+        the options contain additional directories."""
         own_modes = self.has_own_modes(agent)
         return within(self.ceilings, options, datetime.now(), self.places.usable, own_modes=own_modes)
 
+    def still_within(self, options: Options, agent: str) -> Options:
+        """Applies the owner's ceilings again, to options that ``within`` has returned before. The additional
+        directories are not examined; ``AgentProcesses.check_directories`` does that. Raises ``ClientError``."""
+        own_modes = self.has_own_modes(agent)
+        return within(self.ceilings, options, datetime.now(), lambda path: True, own_modes=own_modes)
+
     def granted(self, directory: str, options: Options) -> Options:
         """The options with which a run may begin now: their budget is at most what is left of the owner's budgets.
-        Raises ``ClientError`` if no run may begin in this directory or at this hour, or if a budget is used up."""
-        self.check_place(Path(directory))
+        Raises ``ClientError`` if no run may begin at this hour, or if a budget is used up."""
         now = datetime.now()
         check_hours(self.ceilings, now)
         left = self.budgets.left(directory, now)
@@ -55,9 +61,9 @@ class Grants:
         asked = options.max_budget_usd
         return msgspec.structs.replace(options, max_budget_usd=left if asked is None else min(asked, left))
 
-    def check_place(self, path: Path) -> None:
+    async def check_place(self, path: Path) -> None:
         """Raises ``ClientError`` if the project's directory may not be used now."""
-        problem = self.places.problem(path)
+        problem = await self.places.examine(path)
         if problem is not None:
             raise ClientError("INVALID_PATH", problem)
 

@@ -25,8 +25,8 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class KnownOffers:
-    """Agents' names → what they offer, in a file in ``directory``. If the file can't be read or written, that is only
-    logged."""
+    """What each agent offers, by the agent's name, in a file in ``directory``. If the file can't be read or
+    written, that is only logged."""
 
     def __init__(self, directory: Path, agents: Collection[str]) -> None:
         """Reads the file; blocking. ``agents``: the names of the server's agents; what the file contains about other

@@ -2,8 +2,8 @@
 with it.
 
 One thing happens at a time, on the event loop's thread. Events that belong to the history are written to it before they
-are published. Apart from writing to the history and the metadata, only methods that are documented as blocking block:
-what takes time is done in tasks and threads.
+are published. Apart from writing to the history and the metadata, and examining a directory that the agent has changed
+to, only methods that are documented as blocking block: what takes time is done in tasks and threads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -44,7 +44,6 @@ from drawbridge.server.sessions.current_offers import CurrentOffers
 from drawbridge.server.sessions.disk import Disk
 from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.metadata import instant, instant_of, now
-from drawbridge.server.sessions.places import is_elsewhere
 from drawbridge.server.sessions.processes import AgentProcesses
 from drawbridge.server.sessions.prompt_files import PromptFiles
 from drawbridge.server.sessions.prompt_images import PromptImages
@@ -53,11 +52,23 @@ from drawbridge.server.sessions.run import Order, Outcome, Run, RunQueue, State
 from drawbridge.server.sessions.runs import Runs
 from drawbridge.server.sessions.session import SHOWN_PROMPT, Session, SessionStore
 from drawbridge.server.sessions.surfaces import Surfaces
-from drawbridge.server.sessions.worker import DEFECT, NOBODY_ASKED, ModeSet, PromptGiven, Report, RunEnded, Worker
+from drawbridge.server.sessions.work_trees import is_elsewhere
+from drawbridge.server.sessions.worker import (
+    DEFECT,
+    NOBODY_ASKED,
+    AskerGone,
+    ModeSet,
+    PromptGiven,
+    Report,
+    RunEnded,
+    Worker,
+)
 from drawbridge.server.store.log import History
 from drawbridge.server.store.search import Part
 
 logger = logging.getLogger("drawbridge.server")
+
+ASKER_GONE: Final = "the agent was restarted before the request was answered"
 
 LONGEST_REPORT = 200_000
 """The maximum size of what an agent reports about itself (its state, or what it offers), in bytes. Both are in each
@@ -118,7 +129,8 @@ class ManagedSession(Session):
         self.images = PromptImages(directory / "images")
         self.files = PromptFiles(directory / "files")
         self.storing = asyncio.Lock()
-        """Held from storing a prompt's files until the prompt is accepted: the size limit is for all files together."""
+        """Held from storing a prompt's files until the prompt is accepted or refused: the size limit is for all files
+        together."""
         self._shown_queue: tuple[messages.RunInfo, ...] = ()
         """The queue as clients last received it."""
         review = Review(data.id)
@@ -148,7 +160,9 @@ class ManagedSession(Session):
         self._resets = 0
         """How many times the agent's process has been reset to an allowed mode."""
         self._elsewhere: str | None = None
-        """The directory in which the agent works, if changes in it are not changes to the project."""
+        self._known_problem = grants.places.last_problem(self.path)
+        """Why agents can't run in the project's directory, as last published; None if they can. ``_elsewhere``: the
+        directory in which the agent works, if changes in it are not changes to the project."""
         self.offers = offers
         self._choosing = asyncio.Lock()
         """Held while options are changed: one change after the other, in the order in which they were requested."""
@@ -205,8 +219,15 @@ class ManagedSession(Session):
             "cost_usd": self.memory.cost_usd,
             "continues_at": instant_of(self.continuing.at),
             "scheduled_until": instant_of(self._worker.scheduled_until),
-            "problem": self._grants.places.problem(self.path),
+            "problem": self._grants.places.last_problem(self.path),
         }
+
+    def place_examined(self) -> None:
+        """Publishes the project's state if agents can no longer run in its directory, or can again."""
+        problem = self._grants.places.last_problem(self.path)
+        if problem != self._known_problem:
+            self._known_problem = problem
+            self.publish_state()
 
     def _of_agent(self) -> dict[str, Any]:
         offers = self.offers.known
@@ -683,7 +704,7 @@ class ManagedSession(Session):
         options = run.order.options or self.usual_options(agent)
         try:
             self._disk.check(self.id)
-            options = self._grants.granted(str(self.path), self._grants.within(options, agent))
+            options = self._grants.granted(str(self.path), self._grants.still_within(options, agent))
         except ClientError as error:
             # The run was allowed when its prompt was accepted, but it has waited since. A run that continues
             # automatically has the options that were allowed before, perhaps by an earlier server. The run is ended in
@@ -719,7 +740,7 @@ class ManagedSession(Session):
         """Begins a run for a turn that the agent has begun without a prompt, so that people can follow and stop it like
         any other. If a prompt is on its way, the turn is part of that prompt's run.
         """
-        # A queued run waits for its slot; the agent's turn needs none, and may ask for approval at once.
+        # A queued run waits for its slot; the agent's turn needs none, and may ask for approval immediately.
         if self.run is not None and self.run.state is State.QUEUED:
             self._give_up_slot()
             self.queue.add(self.run, first=True)
@@ -766,6 +787,8 @@ class ManagedSession(Session):
                 self._question(report)
             case base.QuestionCancelled(question_id, reason):
                 self._question_gone(question_id, reason)
+            case AskerGone():
+                self.withdraw_all(ASKER_GONE)
             case base.TurnBegun():
                 self._begun_alone()
             case ModeSet(set_mode):

@@ -50,7 +50,8 @@ class RunMetrics:
         self._of_projects: dict[str, Metrics] = {}
 
     def add(self, project_id: str) -> None:
-        """Counts the runs of this project from now on. Runs of terminal sessions, for example, are not counted."""
+        """Counts the runs of this project from now on. Runs of sessions that were not added, such as terminal sessions,
+        are not counted."""
         self._of_projects[project_id] = Metrics()
 
     def remove(self, project_id: str) -> None:

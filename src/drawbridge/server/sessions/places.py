@@ -1,20 +1,22 @@
-"""Which directories may be projects: allowed roots and directories inside them, by their absolute and canonical paths.
-A project can't be inside another project."""
+"""Which directories may be projects: allowed roots and directories inside them, identified by their
+canonical paths. A project can't be inside another project."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from drawbridge.server.protocol import replies
 from drawbridge.server.protocol.client_errors import ClientError
 
 LONGEST = 4096
 
+EXAMINING_SECONDS: Final = 2.0
 SEARCH_SECONDS: Final = 1.0
 MOST_SEARCHED: Final = 20_000
 """The maximum number of directory entries that the search for repositories examines."""
@@ -24,6 +26,10 @@ MOST_RECENT: Final = 20
 
 LONGEST_FILE_NAME: Final = 255
 """The maximum length of a file name, in bytes."""
+
+MOST_REMEMBERED: Final = 10_000
+"""The maximum number of directories for which the last examination is remembered: more than a server has
+sessions."""
 
 NOT_HERE = "The directory was not found, or this server does not allow it."
 
@@ -84,7 +90,8 @@ def allowed(real: Path, roots: Iterable[Path]) -> bool:
 
 
 def usable(given: str, roots: Iterable[Path]) -> bool:
-    """Whether ``given`` is the absolute path of a directory that agents may be given in addition to their project's."""
+    """Whether ``given`` is the absolute path of a directory that agents may be given in addition to their project's.
+    Blocking."""
     path = Path(given)
     try:
         return path.is_absolute() and path.is_dir() and allowed(path.resolve(), roots)
@@ -92,49 +99,111 @@ def usable(given: str, roots: Iterable[Path]) -> bool:
         return False
 
 
+ADDITIONAL_NOT_HERE = "An additional directory was not found, or this server does not allow it."
 OUTSIDE = "This project is outside the directories that the owner allows (--allow)."
 GONE = "The directory of this project does not exist."
+SILENT = "The disk that contains the directory of this project does not respond."
 
 
-def problem(path: Path, roots: Iterable[Path], is_own: Callable[[Path], bool]) -> str | None:
-    """Why agents may not run in a project's directory now, as a message for the user; None if they may.
+class _Seen(NamedTuple):
+    """What was at a path when it was last examined. ``problem``: see ``Places.problem``."""
 
-    A project may have been created while the owner allowed more, and its directory may have become a link since.
-    ``is_own``: whether a directory belongs to the server's own data.
-    """
-    try:
-        real = path.resolve(strict=True)
-    except (OSError, RuntimeError):
-        return GONE
-    if not real.is_dir():
-        return GONE
-    return None if allowed(real, roots) and not is_own(real) else OUTSIDE
+    leads_to: Path
+    problem: str | None
 
 
 class Places:
     """The directories in which agents may run. ``roots``: the canonical directories that the owner allows; ``data``:
-    the server's own data directory."""
+    the server's own data directory.
+
+    A disk may be slow or not respond at all, so the event loop never examines a directory: whoever is about to use one
+    calls ``examine``, and everything else uses what was found then.
+    """
 
     def __init__(self, roots: Iterable[Path], data: Path) -> None:
         self.roots = tuple(roots)
         self.data = data
+        self._seen: dict[Path, _Seen] = {}
+        self._examining: dict[Path, asyncio.Future[str | None]] = {}
+        self._examining_all: asyncio.Future[None] | None = None
 
     def is_own(self, path: Path) -> bool:
         """Whether a path belongs to the server's data: tokens, histories and the audit log. No agent runs there."""
         return self.data.resolve() in (path, *path.parents)
 
     def problem(self, path: Path) -> str | None:
-        """Why agents may not run in a project's directory now, as a message for the user; None if they may."""
-        return problem(path, self.roots, self.is_own)
+        """Examines a session's directory. Returns why agents may not run in it now, as a message for the user; None if
+        they may. Blocking.
+
+        A project may have been created while the owner allowed more, and its directory may have become a link since.
+        """
+        real = Path(os.path.realpath(path))
+        if not os.path.isdir(real):
+            problem: str | None = GONE
+        else:
+            problem = None if allowed(real, self.roots) and not self.is_own(real) else OUTSIDE
+        if len(self._seen) >= MOST_REMEMBERED:
+            self._seen.clear()
+        self._seen[path] = _Seen(real, problem)
+        return problem
+
+    async def examine(self, path: Path) -> str | None:
+        """Returns what ``problem`` returns. If the disk does not respond, returns ``SILENT`` after
+        ``EXAMINING_SECONDS``; at most one thread waits for each directory."""
+        examining = self._examining.get(path)
+        if examining is None:
+            examining = asyncio.get_running_loop().run_in_executor(None, self.problem, path)
+            self._examining[path] = examining
+            examining.add_done_callback(lambda _: self._examining.pop(path))
+        await asyncio.wait([examining], timeout=EXAMINING_SECONDS)
+        return examining.result() if examining.done() else self._silent(path)
+
+    async def examine_all(self, paths: Iterable[Path]) -> None:
+        """Examines these directories, except those that are being examined already. Returns after
+        ``EXAMINING_SECONDS`` at the latest; immediately if an earlier call is still waiting for a disk."""
+        if self._examining_all is not None and not self._examining_all.done():
+            return
+        waiting = [path for path in paths if path not in self._examining]
+
+        def examine() -> None:
+            while waiting:
+                self.problem(waiting[-1])
+                waiting.pop()
+
+        self._examining_all = asyncio.get_running_loop().run_in_executor(None, examine)
+        await asyncio.wait([self._examining_all], timeout=EXAMINING_SECONDS)
+        if not self._examining_all.done() and waiting:
+            self._silent(waiting[-1])
+
+    def _silent(self, path: Path) -> str:
+        seen = self._seen.get(path)
+        self._seen[path] = _Seen(path if seen is None else seen.leads_to, SILENT)
+        return SILENT
+
+    def last_problem(self, path: Path) -> str | None:
+        """Why agents could not run in a session's directory when it was last examined, as ``problem`` returns it.
+        Blocking if it was never examined."""
+        return self._last(path).problem
+
+    def leads_to(self, path: Path) -> Path:
+        """The canonical path of a session's directory when it was last examined. Blocking if it was never examined."""
+        return self._last(path).leads_to
+
+    def _last(self, path: Path) -> _Seen:
+        seen = self._seen.get(path)
+        if seen is None:
+            self.problem(path)
+            seen = self._seen[path]
+        return seen
 
     def usable(self, path: str) -> bool:
-        """Whether ``path`` is a directory that agents may be given in addition to their project's."""
+        """Whether ``path`` is a directory that agents may be given in addition to their project's. Blocking."""
         return usable(path, self.roots) and not self.is_own(Path(path).resolve())
 
     def resolve(self, given: str, taken: Iterable[Path]) -> Path:
-        """The canonical directory of a new project; ``given`` may begin with "~". Raises ``ClientError``."""
+        """The canonical directory of a new project; ``given`` may begin with "~". Raises ``ClientError``. Blocking."""
         real = resolve(expanded(given), self.roots, taken)
-        if self.is_own(real):
+        if self.problem(real) is not None:
             raise ClientError("INVALID_PATH", NOT_HERE, field="data.path")
         return real
 
@@ -239,14 +308,6 @@ def identity(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-def is_elsewhere(directory: str, project: Path) -> bool:
-    """Whether changes in ``directory`` are not changes to the project: it is outside the project, or in another work
-    tree inside it. Blocking."""
-    place, root = Path(os.path.realpath(directory)), Path(os.path.realpath(project))
-    between = [one for one in (place, *place.parents) if root in one.parents]
-    return not (place == root or root in place.parents) or any(os.path.exists(one / ".git") for one in between)
 
 
 def _same(left: Path, right: Path) -> bool:

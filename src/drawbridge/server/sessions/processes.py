@@ -25,13 +25,13 @@ import psutil
 from msgspec import Struct
 
 from drawbridge.agents import process_tree
-from drawbridge.agents.base import Agent, AgentProcess, AgentUnusable, Event, Launch
+from drawbridge.agents.base import Agent, AgentProcess, AgentUnusable, Event, Launch, Options
 from drawbridge.agents.environment import MARK
 from drawbridge.agents.memory import MemoryWatch
 from drawbridge.core.errors import NotPrivate
 from drawbridge.core.private_files import write_private
 from drawbridge.server.sessions.limits import Limits
-from drawbridge.server.sessions.places import Places
+from drawbridge.server.sessions.places import ADDITIONAL_NOT_HERE, Places
 
 FILE: Final = "running.json"
 
@@ -261,7 +261,8 @@ class IdlePool:
 
 
 class AgentProcesses:
-    """Starts the ``agents``, by their names. ``data``: the directory with the record of the processes."""
+    """Starts agent processes. ``agents``: the agents by name. ``data``: the directory with the record of the
+    processes."""
 
     def __init__(self, agents: Mapping[str, Agent], places: Places, limits: Limits, data: Path) -> None:
         self.agents = agents
@@ -271,11 +272,20 @@ class AgentProcesses:
         self.memory = MemoryWatch(limits.memory_bytes)
         self.idle = IdlePool(limits.warm_processes, limits.warm_seconds)
 
-    async def start(self, agent: str, launch: Launch, report: Callable[[Event], None]) -> AgentProcess:
-        """Starts an agent process, records it in case of a crash, and watches its memory. When the process has exited,
-        the caller has to call ``running.ended``. Raises ``AgentUnusable`` if the agent can't be started, or may not run
-        in the directory: the directory may have been moved or replaced since the run was accepted."""
-        problem = self._places.problem(Path(launch.directory))
+    async def check_directories(self, directory: str, options: Options) -> None:
+        """Raises ``AgentUnusable`` if agents may not run in ``directory`` now, or may not be given one of the
+        additional directories in ``options``: directories may have been moved or replaced since the run was accepted.
+        """
+        problem = await self._places.examine(Path(directory))
+        for path in options.add_dirs:
+            if problem is None and not await asyncio.to_thread(self._places.usable, path):
+                problem = ADDITIONAL_NOT_HERE
         if problem is not None:
             raise AgentUnusable("INVALID_PATH", problem)
+
+    async def start(self, agent: str, launch: Launch, report: Callable[[Event], None]) -> AgentProcess:
+        """Starts an agent process, records it in case of a crash, and watches its memory. When the process has exited,
+        the caller has to call ``running.ended``. Raises ``AgentUnusable`` if the agent can't be started, or as
+        ``check_directories`` does."""
+        await self.check_directories(launch.directory, launch.options)
         return await self.running.start(partial(self.memory.start, self.agents[agent]), launch, report)

@@ -74,6 +74,8 @@ class Projects:
         """``open_in_terminal`` returns whether a terminal session has a conversation open now."""
         self.quarantined: list[str] = []
         """The names of the project directories that were moved to quarantine, for the owner."""
+        self._not_moved: list[str] = []
+        """The names of the damaged project directories that could not be moved to quarantine."""
         self._data = data
         self._surfaces = surfaces
         self._disk = disk
@@ -160,19 +162,26 @@ class Projects:
                 found.append(self._add(project))
         return found
 
+    async def examine(self) -> None:
+        """Examines the directories of all sessions (``Places.examine_all``)."""
+        await self._grants.places.examine_all({session.path for session in self._sessions})
+        for project in self:
+            project.place_examined()
+
     def problems(self) -> list[str]:
         """What is wrong with projects, as human-readable sentences without paths."""
         return [
             *(
                 f"{problem} No agent can run in project {one.id}."
                 for one in self
-                if (problem := self._grants.places.problem(one.path))
+                if (problem := self._grants.places.last_problem(one.path))
             ),
             *(
                 f"The project in {name} can't be read at present; the server will try again."
                 for name in sorted(self._unreadable)
             ),
             *(f"The project in {name} was damaged and has been quarantined." for name in self.quarantined),
+            *(f"The project in {name} is damaged, and could not be quarantined." for name in self._not_moved),
         ]
 
     def _open(self, directory: Path, others: Iterable[ManagedSession]) -> ManagedSession:
@@ -274,12 +283,16 @@ class Projects:
         await asyncio.gather(*(project.close(reason) for project in self))
 
     def _quarantine(self, directory: Path, why: str) -> None:
-        logger.error("the project in %s can't be read (%s); it was moved to quarantine", directory.name, why)
+        name = directory.name
         try:
-            os.replace(directory, self._data / "quarantine" / f"{directory.name}-{time.time_ns()}")
+            os.replace(directory, self._data / "quarantine" / f"{name}-{time.time_ns()}")
         except OSError as error:
-            logger.error("%s could not be moved: %s", directory.name, (error.strerror or "unknown reason").lower())
-        self.quarantined.append(directory.name)
+            reason = (error.strerror or "unknown reason").lower()
+            logger.error("the project in %s is damaged (%s), and can't be moved to quarantine: %s", name, why, reason)
+            self._not_moved.append(name)
+        else:
+            logger.error("the project in %s is damaged (%s); it was moved to quarantine", name, why)
+            self.quarantined.append(name)
 
     async def empty_trash(self) -> None:
         """Removes what was deleted more than 7 days ago, with the projects' checkpoints."""
@@ -293,7 +306,7 @@ class Projects:
         """Removes the checkpoints of a deleted project, unless its directory no longer exists or is no longer allowed.
         A failure is logged."""
         path = Path(project.path)
-        if await asyncio.to_thread(self._grants.places.problem, path) is not None:
+        if await self._grants.places.examine(path) is not None:
             return
         checkpoints = Checkpoints(path, project.id, self._processes.limits.confinement, self._processes.memory)
         try:
@@ -330,8 +343,8 @@ class Retention(Struct, frozen=True):
 
 
 class Maintenance:
-    """The regular maintenance of the server's data: measures the disk use of all ``sessions``, deletes their old
-    history, empties the trash, and retries projects that could not be read.
+    """The regular maintenance of the server's data: measures the disk use of all ``sessions``, examines their
+    directories, deletes their old history, empties the trash, and retries projects that could not be read.
     """
 
     def __init__(self, disk: Disk, sessions: Sessions, projects: Projects, retention: Retention) -> None:
@@ -354,6 +367,7 @@ class Maintenance:
         self._disk.forget_others({session.id for session in self._sessions})
         await asyncio.to_thread(self._disk.measure)
         self._disk.look()
+        await self._projects.examine()
         if self._disk.too_much:
             await asyncio.to_thread(self._projects.make_room)
         for project in await self._projects.read_again():

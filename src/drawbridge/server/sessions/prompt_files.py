@@ -20,6 +20,7 @@ from typing import Final
 
 import msgspec
 
+from drawbridge.agents.attached import EMBEDDED
 from drawbridge.agents.base import Attachment
 from drawbridge.core.errors import NotPrivate
 from drawbridge.core.private_files import PRIVATE_DIRECTORY, PRIVATE_FILE, make_private_directory
@@ -33,10 +34,6 @@ logger = logging.getLogger("drawbridge.server")
 ALTOGETHER: Final = 500_000_000
 """The maximum total size of one project's files, in bytes. The oldest ones are removed first, except files of queued
 and running prompts."""
-
-EMBEDDED: Final = 20_000_000
-"""The maximum total size of the files inside one prompt, in bytes. In base64 they still fit into a request to Claude's
-API (32 MB, according to its documentation)."""
 
 LONGEST_NAME: Final = 120
 """The maximum length of a file's name, in bytes of UTF-8. File systems allow 255."""

@@ -1,8 +1,8 @@
 """The images that people have sent with prompts, as files beside the history: its records contain only their ids, media
 types, sizes and names.
 
-They are removed with the records that name them, or earlier if they take up too much room. What is sent to an agent
-does not depend on these files.
+The images are removed with the records that name them, or earlier if they take up too much room. What is sent to an
+agent does not depend on these files.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class PromptImages:
 
 
 def named_in(records: Iterable[bytes]) -> set[str]:
-    """The ids of the images and files that the prompts among these lines of a history name."""
+    """The ids of the images and files that the prompts in ``records`` (lines of a history) refer to."""
     found: set[str] = set()
     for line in records:
         if b'"images"' in line or b'"files"' in line:

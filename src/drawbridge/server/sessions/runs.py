@@ -49,7 +49,7 @@ class Runs:
         self._active[session.id] = session
 
     def ended(self, session: Stoppable) -> None:
-        """Notes that the session has no active run. Calls without one have no effect."""
+        """Notes that the session no longer has an active run. Has no effect if it had none."""
         self._active.pop(session.id, None)
 
     def stop_all(self, error: ClientError) -> None:

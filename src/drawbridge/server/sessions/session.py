@@ -396,8 +396,8 @@ class SessionStore:
         return self._publish(self.append(event, asker.id if asker is not None else ""))
 
     def record(self, event: Recorded, asker: Subscriber | None = None, *, quiet: bool = False) -> int | None:
-        """Like ``write``, but if the history can't be written, the event is published without a number, the run
-        continues, and None is returned."""
+        """Like ``write``, but if the history can't be written, that is only logged: the event is published without a
+        number, and None is returned. Raises ``ClientError`` if the session is closed."""
         try:
             stored = self.append(event, asker.id if asker is not None else "", quiet=quiet)
         except DrawbridgeError as error:

@@ -54,6 +54,10 @@ class ModeSet(Struct, frozen=True):
     mode: str | None
 
 
+class AskerGone(Struct, frozen=True):
+    """The process can no longer receive answers. The run, if there is one, continues with another process."""
+
+
 class PromptGiven(Struct, frozen=True):
     """The process is given the prompt of ``run`` now."""
 
@@ -71,7 +75,8 @@ class RunEnded(Struct, frozen=True):
 
 
 Report: TypeAlias = (
-    base.AgentLine
+    AskerGone
+    | base.AgentLine
     | base.SessionIdentified
     | base.ModeChanged
     | base.StateReported
@@ -190,17 +195,20 @@ class Worker:
         self._asked_since, self._asked_seconds = None, 0.0
 
     async def _begin(self, run: Run, agent: str, options: base.Options, continued: _Continued) -> None:
+        examined = False
         try:
             async with self._changing:
+                await self._processes.check_directories(self._directory, options)
+                examined = True
                 await self._checkpoint(run.id, "before", self._last_checkpoint)
                 if self._run is not run:  # it has ended in the meantime, for example because it was killed
                     return None
                 # Claude Code counts a budget from the start of its process (2.1.329): each run needs its own process.
                 budgeted = options.max_budget_usd is not None
-                place = identity(self._directory)
+                place = await asyncio.to_thread(identity, self._directory)
                 same = self._kind == (agent, options) and self._place == place
                 if self._process is not None and not self._had_files and not self._process.busy:
-                    same = same and not self._files.is_dir()
+                    same = same and not await asyncio.to_thread(self._files.is_dir)
                 if self._process is None or not same or continued.fork_from or budgeted:
                     self._warn_of_schedule()
                     await self._leave(self._let_go())
@@ -211,9 +219,10 @@ class Worker:
                 if self._run is not run:  # it has ended in the meantime
                     return await self._leave(self._let_go())
         except base.AgentUnusable as error:
-            return self._ended(run, "failed", error={"code": error.code, "message": str(error)})
+            # A directory that may not be used may be a link to one that the server must not touch: no checkpoint there.
+            return self._ended(run, "failed", error={"code": error.code, "message": str(error)}, checkpoint=examined)
         except Exception as error:  # the run ends, the server continues
-            return self._ended(run, "failed", error=self._not_started(error))
+            return self._ended(run, "failed", error=self._not_started(error), checkpoint=examined)
         if run.state is State.STOPPING and self._kind is not None:  # ``stop_run`` clears it to kill the process
             self._ended(run, "interrupted")
         elif run.state in (State.RUNNING, State.ASKING) and self._process is not None:
@@ -265,6 +274,7 @@ class Worker:
         resume = bool(session_id) and continued.fork_from is None
         # What was in progress has ended with its process.
         kept = msgspec.structs.replace(continued.state, tasks=(), retry=None, compacting=False)
+        files, had_files = await asyncio.to_thread(lambda: (str(self._files.resolve()), self._files.is_dir()))
         launch = base.Launch(
             directory=self._directory,
             session_id=session_id or str(uuid.uuid4()),
@@ -273,9 +283,9 @@ class Worker:
             options=options,
             confinement=self._processes.limits.confinement,
             state=kept if resume else None,
-            files=str(self._files.resolve()),
+            files=files,
         )
-        self._had_files = self._files.is_dir()
+        self._had_files = had_files
         if agent not in self._processes.agents:
             raise base.AgentUnusable("AGENT_NOT_FOUND", f"The server has no agent named {agent}.")
         self.agent = agent
@@ -337,7 +347,9 @@ class Worker:
         self._report(ModeSet(None))
         self._processes.idle.forget(self)
         run, self._given = self._given, None
-        if run is not None:  # a run that was not given its prompt yet gets another process
+        if run is None:  # a run that was not given its prompt yet gets another process
+            self._report(AskerGone())
+        else:
             self._ended(run, "failed", error={"code": "EXECUTION_FAILED", "message": _last_words(code, stderr)})
 
     def _ended(
@@ -347,6 +359,8 @@ class Worker:
         cost_usd: float | None = None,
         error: dict[str, Any] | None = None,
         tokens: base.Tokens | None = None,
+        *,
+        checkpoint: bool = True,
     ) -> None:
         if self._run is not run:
             return
@@ -358,7 +372,8 @@ class Worker:
         self._look_at_schedule()
         if self._process is not None:
             self._processes.idle.keep(self)
-        self._start_checkpoint(run.id, "after")
+        if checkpoint:
+            self._start_checkpoint(run.id, "after")
         self._report(RunEnded(run, outcome, cost_usd, error, tokens))
 
     def _start_checkpoint(self, run_id: str, when: Literal["before", "after"]) -> None:
@@ -471,13 +486,14 @@ class Worker:
     async def end(self) -> None:
         """Ends an idle process, if there is one, and waits until it has exited; its events are ignored from now on.
 
-        A process that is still being started, for a run that was killed, is not waited for: it is ended once started.
+        Does not wait for a process that is still starting for a killed run: that process is ended once it has started.
         """
         self._warn_of_schedule()
         await self._end(self._let_go())
 
     def end_soon(self) -> None:
-        """Like ``end``, but does not wait until the process has exited. A turn that it begins now is ignored."""
+        """Like ``end``, but logs no warning about a schedule, and does not wait until the process has exited. A turn
+        that the process begins now is ignored."""
         self.spawn(self._end(self._let_go()), "ending an idle process")
 
     async def _end_if_idle(self) -> None:
@@ -499,6 +515,7 @@ class Worker:
         self._processes.idle.forget(self)
         if self._listener is not None:
             self._listener.worker = None
+        self._report(AskerGone())
         self._process = self._kind = self._listener = None
         self._unscheduled()
         self._report(ModeSet(None))
@@ -541,8 +558,9 @@ class Worker:
 
     @property
     def scheduled_until(self) -> float | None:
-        """When the last turn that the agent has scheduled begins, in seconds since 1970. The time may have passed a
-        moment ago; None if it passed earlier, or if nothing is scheduled."""
+        """The earliest time at which the last turn that the agent has scheduled can begin, in seconds since 1970. It
+        may have passed less than ``scheduled.LATE_SECONDS`` ago. None if it passed earlier, or if nothing is
+        scheduled."""
         return self._scheduled.until if self.is_scheduled else None
 
     @property
@@ -573,7 +591,7 @@ class Worker:
     def spawn(
         self, work: Coroutine[Any, Any, None], what: str, failed: Callable[[Exception], None] | None = None
     ) -> asyncio.Task[None]:
-        """Starts a task of this session with ``BackgroundTasks.start``, and returns it."""
+        """Starts one of this worker's tasks with ``BackgroundTasks.start``, and returns it."""
         return self.tasks.start(work, f"{self.id}: {what}", failed)
 
     def stop_soon(self, run: Run) -> None:
@@ -591,7 +609,7 @@ class Worker:
 
     def _look(self, run: Run) -> None:
         """Stops the run if it has been silent or active for too long; otherwise, checks again at the earliest time when
-        that can be the case. Does nothing while a person is being asked."""
+        that can be the case. Checks nothing while a person is being asked, or if the run has ended."""
         if self._watch is not None:
             self._watch.cancel()
         if self._run is not run or self._asked_since is not None:

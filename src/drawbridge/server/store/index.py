@@ -35,7 +35,7 @@ FILE: Final = "index.json"
 
 SCANNED_AT_OPENING: Final = 256 * 1024
 """A file of up to this many bytes that is not in the index is read when its history is opened, which takes a few
-milliseconds. Only the ends of a larger file are read, unless they are damaged."""
+milliseconds. Only the ends of a larger file are read, unless they are damaged or its lines are very long."""
 
 _VERSION: Final = 1
 _DAMAGE_KEPT: Final = 100
@@ -71,7 +71,7 @@ class Segment(Struct):
 
     The three lists have an entry for each block of neighboring records: at most ``BLOCK_RECORDS`` and ``BLOCK_BYTES``,
     or one larger record. They are empty, although there are records, as long as only the ends of the file are known
-    (``sketch``). An entry of ``block_times`` is the latest time in its block, which may not be the time of the last
+    (``sketch``). An entry of ``block_times`` is the latest time in its block, which is not always the time of the last
     record, since clocks can be set back.
     """
 
@@ -372,8 +372,8 @@ class Catalogue:
         self.size = sum(known.size for known in self.segments)
 
     def refresh(self, distrusted: str | None = None) -> None:
-        """Compares the index with the files again; ``distrusted`` is read from its start. No file may be written
-        meanwhile.
+        """Compares the index with the files again. ``distrusted``: the name of a file to read from its start in any
+        case; None to read files only as far as they have changed. No file may be written meanwhile.
 
         ``Segment`` objects that are in use elsewhere are not changed.
         """

@@ -213,7 +213,7 @@ class Tail:
 
 class History:
     """The history of a project or of a terminal session, opened with ``History.open``. Its methods may be called from
-    any thread: none waits for a page to be read.
+    any thread. Writing a record does not wait while another thread reads a page.
 
     Between calls, it keeps at most one file open: the one that records are added to.
     """

@@ -125,7 +125,8 @@ class Deadline:
         self._until = time.monotonic() + SEARCH_SECONDS
 
     def end(self) -> None:
-        """Stops the request, whose result is no longer needed. May be called from any thread."""
+        """Ends the time immediately, so that a search that is still running for the request stops. May be called from
+        any thread."""
         self._until = 0.0
 
     @property
@@ -265,7 +266,7 @@ class Index:
     def _check_damage(self, error: sqlite3.DatabaseError, damage: Collection[int]) -> None:
         """Removes the file if it is damaged. Raises ``error`` if it is not, or if it is damaged repeatedly.
 
-        ``damage``: SQLite's codes of the errors that mean damage.
+        ``damage``: the SQLite error codes that mean damage.
         """
         code = getattr(error, "sqlite_errorcode", None)
         if (_NO_CODE if code is None else code & 0xFF) not in damage:

@@ -42,7 +42,7 @@ class Syncer:
 
     def soon(self, owner: object, file: int) -> None:
         """Syncs ``file`` within the delay, or immediately if the limit for open files is reached. ``owner`` identifies
-        the open file, which may be closed before it is synced."""
+        the open file. The caller may close ``file`` immediately: a duplicate of it is synced."""
         if owner in self._waiting:
             return
         with self._changing:

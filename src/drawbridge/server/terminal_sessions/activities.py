@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from msgspec import Raw
 
 from drawbridge.agents import base
-from drawbridge.agents.claude.transcript import Fate
 from drawbridge.agents.proposals import Reader
+from drawbridge.agents.terminal import Fate, TerminalAgent
 from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.terminal_sessions.dialog import Outcomes, Overruled, TerminalOnly
 from drawbridge.server.terminal_sessions.turn import MOST_TASKS, Background
@@ -19,16 +19,22 @@ from drawbridge.server.terminal_sessions.turn import MOST_TASKS, Background
 class Activity:
     """The background tasks of one process, its questions in the terminal, and clients' decisions on its questions."""
 
-    def __init__(self, read: Reader) -> None:
-        self.background = Background()
-        self.terminal_only = TerminalOnly()
-        self.outcomes = Outcomes(read)
+    def __init__(self, agent: TerminalAgent, read: Reader) -> None:
+        self.background = Background(is_complete=agent.reports_tasks)
+        self.terminal_only = TerminalOnly(agent)
+        self.outcomes = Outcomes(agent, read)
+
+    def forget_tasks(self) -> None:
+        """Forgets the background tasks, and what they ask in the terminal. The main agent is not working."""
+        self.background.set({})
+        self.terminal_only.only(())
 
 
 class Activities:
     """The activities of a session's processes. ``read``: the function that reads a file."""
 
-    def __init__(self, read: Reader) -> None:
+    def __init__(self, agent: TerminalAgent, read: Reader) -> None:
+        self._agent = agent
         self._read = read
         self._of: dict[int | None, Activity] = {}
 
@@ -38,7 +44,7 @@ class Activities:
     def of(self, pid: int | None) -> Activity:
         """The activity of the process ``pid`` (None if it is not known); it is created if it does not exist yet."""
         if pid not in self._of:
-            self._of[pid] = Activity(self._read)
+            self._of[pid] = Activity(self._agent, self._read)
         return self._of[pid]
 
     @property

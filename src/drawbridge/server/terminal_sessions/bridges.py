@@ -20,12 +20,12 @@ from msgspec import Raw
 
 from drawbridge.agents import catalog
 from drawbridge.agents.base import Decision, Proposal, Question
+from drawbridge.agents.terminal import HookEvent
 from drawbridge.core.approval import State
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editor, Editors, Person, decision
 from drawbridge.server.approvals.pending import PendingApproval, Surface
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions.editor_reviews import EditorReviews
 from drawbridge.server.terminal_sessions.questions import ELSEWHERE
 from drawbridge.server.terminal_sessions.session import TerminalSession
@@ -93,7 +93,7 @@ class Bridges:
     # The hook's question.
 
     def requested(
-        self, session: TerminalSession, event: hook_events.HookEvent, surface: Surface, proposal: Proposal | None
+        self, session: TerminalSession, event: HookEvent, surface: Surface, proposal: Proposal | None
     ) -> None:
         """Opens an approval request for a hook's question, unless it was asked before. If a bridge has already
         reported the same proposal, its view in the editor becomes a second surface of the request."""

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from drawbridge.agents.base import Decision
-from drawbridge.agents.claude import transcript
+from drawbridge.agents.terminal import Call, Message, TerminalAgent
 from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.events import NOT_OURS, ApprovalRequested, ApprovalResolved
 from drawbridge.server.protocol import messages
@@ -38,7 +38,7 @@ class Carried(Struct):
     bridge may report again, oldest first. ``calls``: the latest tool calls without a result."""
 
     approvals: list[PendingApproval]
-    calls: list[transcript.Call]
+    calls: list[Call]
 
 
 class _Event(Struct):
@@ -63,17 +63,17 @@ class _OfRun(Struct):
     run_id: str
 
 
-def carried(history: History, waiting: Collection[str]) -> Carried:
+def carried(agent: TerminalAgent, history: History, waiting: Collection[str]) -> Carried:
     """Reads approval requests, and tool calls without a result, from the end of the history. ``waiting``: the ids of
     the requests that are open according to the history. Raises ``HistoryUnreadable``."""
     questions: dict[str, PendingApproval] = {}
-    calls: dict[str, transcript.Call] = {}
+    calls: dict[str, Call] = {}
     for record in _tail(history, waiting):
         try:
             if record.direction == "server":
                 _take(questions, record)
             elif record.direction == "claude":
-                _take_calls(calls, record)
+                _take_calls(agent, calls, record)
         except NOT_OURS:
             continue
     return Carried([approval for approval in questions.values() if approval.request.known_as], list(calls.values()))
@@ -161,9 +161,9 @@ def _decision(resolved: ApprovalResolved) -> Decision:
     return Decision(resolved.decision == "allow", resolved.message, changed, resolved.remember)
 
 
-def _take_calls(calls: dict[str, transcript.Call], record: Record) -> None:
-    entry = transcript.entry(bytes(msgspec.json.decode(record.line, type=_OfAgent).message), "")
-    if isinstance(entry, transcript.Message):
+def _take_calls(agent: TerminalAgent, calls: dict[str, Call], record: Record) -> None:
+    entry = agent.entry(bytes(msgspec.json.decode(record.line, type=_OfAgent).message), "")
+    if isinstance(entry, Message):
         calls.update({call.id: call for call in entry.calls})
         for result in entry.results:
             calls.pop(result.id, None)

@@ -10,15 +10,15 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
+import msgspec
 from msgspec import Raw, Struct
 
 from drawbridge.agents.base import Decision
-from drawbridge.agents.claude.prompts import LEAVING_PLAN
-from drawbridge.agents.claude.transcript import Fate
 from drawbridge.agents.proposals import Reader, changed_text
+from drawbridge.agents.terminal import Fate, TerminalAgent
 from drawbridge.core.errors import UnusableFile
 from drawbridge.server.approvals.pending import PendingApproval
-from drawbridge.server.terminal_sessions.hook_events import json_object, same_call
+from drawbridge.server.events import ApprovalRequested
 
 REMEMBERED: Final = 100
 
@@ -44,7 +44,8 @@ class TerminalOnly:
     the CLI's notification.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, agent: TerminalAgent) -> None:
+        self._agent = agent
         self._asked: list[PendingApproval] = []
         self._noticed = False
 
@@ -70,7 +71,8 @@ class TerminalOnly:
         self._asked = [
             approval
             for approval in self._asked
-            if approval.request.agent_id != agent_id or not same_call(approval.request, tool, after, as_run=as_run)
+            if approval.request.agent_id != agent_id
+            or not same_call(self._agent, approval.request, tool, after, as_run=as_run)
         ]
 
     def continued(self, agent_id: str | None) -> None:
@@ -94,7 +96,8 @@ class Outcomes:
     """Clients' decisions, until it is known whether the agent followed them. ``read``: the function that reads a
     file."""
 
-    def __init__(self, read: Reader) -> None:
+    def __init__(self, agent: TerminalAgent, read: Reader) -> None:
+        self._agent = agent
         self._read = read
         self._given: Latest[str, tuple[PendingApproval, Decision]] = Latest()
 
@@ -109,7 +112,7 @@ class Outcomes:
         given = json_object(approval.request.input)
         for id, (former, _) in list(self._given.items()):
             same_agent = former.request.agent_id == approval.request.agent_id
-            if same_agent and same_call(former.request, approval.request.tool_name, given, as_run=True):
+            if same_agent and same_call(self._agent, former.request, approval.request.tool_name, given, as_run=True):
                 del self._given[id]
 
     def forget(self, approval: PendingApproval) -> None:
@@ -140,7 +143,7 @@ class Outcomes:
         for id, (approval, decision) in list(self._given.items()):
             changed = json_object(decision.updated_input) if decision.updated_input is not None else None
             after = json_object(given)
-            same = same_call(approval.request, tool, after, as_run=as_run)
+            same = same_call(self._agent, approval.request, tool, after, as_run=as_run)
             if approval.request.agent_id != agent_id:
                 continue
             if not same and not (as_run and changed and _holds(after, changed)):
@@ -167,7 +170,7 @@ class Outcomes:
             return "allowed" if fate == "ran" else None
         if fate == "rejected":
             return "rejected"
-        if approval.request.tool_name == LEAVING_PLAN:  # its hook reports an input that it did not run with (2.1.329)
+        if not self._agent.reports_input(approval.request.tool_name):
             return None
         wanted = json_object(approval.request.input) if changed is None else changed
         if ran_with is not None and _holds(ran_with, wanted):
@@ -185,3 +188,21 @@ class Outcomes:
 
 def _holds(after: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     return all(name in after and after[name] == value for name, value in wanted.items())
+
+
+def same_call(
+    agent: TerminalAgent, approval: ApprovalRequested, tool: str, after: Mapping[str, Any], *, as_run: bool
+) -> bool:
+    """Whether a call with the input ``after`` is the one that the approval request is about. ``as_run``: as in
+    ``TerminalAgent.is_same_call``."""
+    if tool != approval.tool_name:
+        return False
+    return agent.is_same_call(tool, json_object(approval.input), after, as_run=as_run)
+
+
+def json_object(data: Raw) -> Mapping[str, Any]:
+    """The JSON object in ``data``; an empty object if ``data`` contains anything else."""
+    try:
+        return msgspec.json.decode(data, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return {}

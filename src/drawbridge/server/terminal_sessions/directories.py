@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import shutil
 from hashlib import blake2b
 from pathlib import Path
@@ -44,12 +43,12 @@ from drawbridge.server.terminal_sessions.shared_comments import SharedComments
 logger = logging.getLogger("drawbridge.server")
 
 READY_SECONDS: Final = 5.0
-"""Seconds that a tool's hook waits for the checkpoint before the run. After that, or after a git error, the agent
-continues without waiting for it."""
+"""The maximum number of seconds that a tool's hook waits for the checkpoint before the run. After that, or after a git
+error, the agent continues without it."""
 
 CLOSE_SECONDS: Final = 3.0
-"""Seconds for which the shutdown waits for checkpoints in progress. The review of a run begins with the checkpoint
-before the run, which can't be taken later because the agent continues in the meantime."""
+"""The maximum number of seconds that the shutdown waits for checkpoints in progress. The review of a run begins with
+the checkpoint before the run, which can't be taken later because the agent continues in the meantime."""
 
 AT_WORK: Final = "An agent is working in this directory. Try again when it has finished."
 
@@ -230,7 +229,7 @@ class ReviewedDirectory:
 
     async def _checkpoint(self, run: str, when: When) -> bool:
         """Takes a checkpoint. Returns whether it was taken; a failure is logged."""
-        problem = await asyncio.to_thread(self._grants.places.problem, self.path)
+        problem = await self._grants.places.examine(self.path)
         try:
             if problem is None:
                 await self._prepare()
@@ -377,7 +376,7 @@ class ReviewedDirectory:
         if not await asyncio.to_thread(self.folder.exists):
             return
         try:
-            if await asyncio.to_thread(self._grants.places.problem, self.path) is None:
+            if await self._grants.places.examine(self.path) is None:
                 await self.checkpoints.remove()
         except (GitFailed, NoCheckpoint, OSError) as error:
             logger.warning("could not remove the checkpoints in %s: %s", self.path, error)
@@ -403,7 +402,7 @@ class Directories:
     def of(self, path: Path) -> ReviewedDirectory:
         """The directory that ``path`` resolves to. A session has to join the directory before anything else is done
         with it."""
-        path = Path(os.path.realpath(path))
+        path = self._grants.places.leads_to(path)
         found = self._directories.get(path)
         if found is None:
             folder = self._folder / _id(path)

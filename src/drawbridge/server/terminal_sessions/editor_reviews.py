@@ -3,9 +3,9 @@ and comments on them with the same commands as clients, under the name of its ed
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,6 +33,10 @@ class ReviewCommands(Protocol):
 
     all_sessions: Sessions
 
+    def leads_to(self, path: Path) -> Path: ...
+
+    async def examine(self) -> None: ...
+
     async def review_get(self, command: commands.ReviewGet, client: Subscriber) -> Answer[replies.Review]: ...
 
     async def review_decide(self, command: commands.ReviewDecide, client: Subscriber) -> Answer[replies.Review]: ...
@@ -45,8 +49,7 @@ class ReviewCommands(Protocol):
 
 
 class EditorReviews:
-    """Answers each request that needs git in its own task, because git can be slow and proposals must not wait for
-    it."""
+    """Answers each request in its own task, because git and disks can be slow and proposals must not wait for them."""
 
     def __init__(self, commands: ReviewCommands) -> None:
         self._commands = commands
@@ -60,10 +63,16 @@ class EditorReviews:
         self._tasks.start(self._answer(editor, line), "a review for an editor", lambda _: editor.send(failed))
 
     def list_reviews(self, editor: Editor, line: wire.ReviewListRequest) -> None:
-        folders = [_real(folder) for folder in editor.about.folders] if editor.about else []
+        none = wire.ReviewList(line.id, ())
+        self._tasks.start(self._list(editor, line), "the reviews for an editor", lambda _: editor.send(none))
+
+    async def _list(self, editor: Editor, line: wire.ReviewListRequest) -> None:
+        await self._commands.examine()
+        given = editor.about.folders if editor.about else ()
+        folders = await asyncio.to_thread(lambda: [_real(folder) for folder in given])
         seen, found = set[int](), list[str]()
         for session in self._commands.all_sessions:
-            place = _real(session.path)
+            place = self._commands.leads_to(session.path)
             is_near = any(place.is_relative_to(folder) or folder.is_relative_to(place) for folder in folders)
             if is_near and id(session.checkpoints) not in seen:
                 seen.add(id(session.checkpoints))
@@ -90,7 +99,9 @@ class EditorReviews:
         else:
             review = Raw(msgspec.json.encode(found.data))
             editor.send(
-                wire.ReviewAnswer(id=line.id, project=session.id, directory=str(_real(session.path)), review=review)
+                wire.ReviewAnswer(
+                    id=line.id, project=session.id, directory=str(self._commands.leads_to(session.path)), review=review
+                )
             )
 
     async def _change(self, session: Session, line: wire.ReviewLine, person: Person) -> Answer[replies.Review] | None:
@@ -128,7 +139,7 @@ class EditorReviews:
         can't be read are skipped. Raises ``ClientError`` if none is left."""
         first: tuple[Session, Answer[replies.Review]] | None = None
         problem: ClientError | None = None
-        for session in self._candidates(line):
+        for session in await self._candidates(line):
             try:
                 answer = await self._review_of(session, person)
             except ClientError as error:
@@ -141,17 +152,22 @@ class EditorReviews:
             raise problem or ClientError("PROJECT_NOT_FOUND", no_session("this directory"))
         return first
 
-    def _candidates(self, line: wire.ReviewRequest) -> Iterator[Session]:
-        """Yields the sessions in the directories that contain the file, beginning with the innermost directory, then
-        those in the editor's directory. Of sessions that share a review, only the first one is included."""
-        places = [*(_real(line.path).parents if line.path else ()), *([_real(line.folder)] if line.folder else ())]
-        sessions = [(_real(session.path), session) for session in self._commands.all_sessions]
-        seen = set[int]()
-        for place in dict.fromkeys(places):
+    async def _candidates(self, line: wire.ReviewRequest) -> list[Session]:
+        """The sessions in the directories that contain the file, beginning with the innermost directory, then those in
+        the editor's directory. Of sessions that share a review, only the first one is included."""
+
+        def places() -> list[Path]:
+            return [*(_real(line.path).parents if line.path else ()), *([_real(line.folder)] if line.folder else ())]
+
+        await self._commands.examine()
+        wanted = await asyncio.to_thread(places)
+        sessions = [(self._commands.leads_to(session.path), session) for session in self._commands.all_sessions]
+        found: dict[int, Session] = {}
+        for place in dict.fromkeys(wanted):
             for directory, session in sessions:
-                if directory == place and id(session.checkpoints) not in seen:
-                    seen.add(id(session.checkpoints))
-                    yield session
+                if directory == place:
+                    found.setdefault(id(session.checkpoints), session)
+        return list(found.values())
 
 
 def _real(path: str | Path) -> Path:

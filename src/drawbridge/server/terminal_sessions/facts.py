@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from drawbridge.server.terminal_sessions.hook_events import Task
+from drawbridge.agents.terminal import Task
 from drawbridge.server.terminal_sessions.prompts import Sent
 
 

@@ -14,13 +14,12 @@ from typing import Final, Protocol
 
 import msgspec
 
-from drawbridge.agents.claude import transcript
+from drawbridge.agents.terminal import Context, HookEvent
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.server.events import PromptAccepted
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer, Submission, Subscriber
 from drawbridge.server.protocol.replies import Accepted
-from drawbridge.server.terminal_sessions.hook_events import TASK_ENDED, HookEvent
 from drawbridge.server.terminal_sessions.prompts import ABOVE, letters
 from drawbridge.server.terminal_sessions.shared_comments import Left, Release, SharedComments
 
@@ -110,14 +109,14 @@ class Handover:
         if left is None or left.state != "waiting":
             self._comments.unmark(self._session.id)  # the mark may be from a server that was killed
             return None
-        stops = event.hook_event_name == "Stop"
-        if not stops and (event.hook_event_name not in HANDS_OVER or not self._begins(event)):
+        stops = event.name == "Stop"
+        if not stops and (event.name not in HANDS_OVER or not self._begins(event)):
             return None
         if not self._is_allowed(event.permission_mode):
             self._release("refused")
             return None
-        run = f"turn_{uuid.uuid4().hex[:16]}" if stops else event.prompt_id
-        given = msgspec.structs.replace(left, state="given", run=run, turn=event.prompt_id)
+        run = f"turn_{uuid.uuid4().hex[:16]}" if stops else event.turn
+        given = msgspec.structs.replace(left, state="given", run=run, turn=event.turn)
         try:
             self._comments.put(given)
         except DrawbridgeError as error:
@@ -128,8 +127,8 @@ class Handover:
     def _begins(self, event: HookEvent) -> bool:
         """Whether the event is a user's prompt that begins a turn. A prompt that is typed while the agent is working
         may be delivered with a tool's result, in the middle of a run."""
-        is_new = event.prompt_id and not self._session.is_working_on(event.prompt_id)
-        return bool(is_new) and not event.prompt.startswith(TASK_ENDED)
+        is_new = event.turn and not self._session.is_working_on(event.turn)
+        return bool(is_new) and not event.continues and event.agent_id is None
 
     def _is_allowed(self, mode: str | None) -> bool:
         try:
@@ -147,14 +146,14 @@ class Handover:
                 logger.error("%s: %s", self._session.id, error)
         return received
 
-    def confirmed(self, entry: transcript.Context) -> Left | None:
+    def confirmed(self, entry: Context) -> Left | None:
         """The comments that have arrived according to this entry of the transcript; None if it contains none."""
         left = self._left
         if left is None or not left.run:
             return None
         return left if any(letters(text).startswith(letters(left.text)) for text in entry.texts) else None
 
-    def record(self, left: Left, entry: transcript.Context) -> PromptAccepted:
+    def record(self, left: Left, entry: Context) -> PromptAccepted:
         """The comments as a prompt for the history. ``entry``: the entry of the transcript that contains them."""
         return PromptAccepted(left.run, left.text, left.by, left.request_id, uuid=entry.uuid, review=left.review)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import unicodedata
 import uuid
 from collections.abc import Callable, Iterator
@@ -22,7 +21,7 @@ import psutil
 from msgspec import Struct
 
 from drawbridge.agents.base import Options
-from drawbridge.agents.claude import transcript
+from drawbridge.agents.terminal import Prompt, TerminalAgent
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.protocols import local_ipc as wire
@@ -39,9 +38,6 @@ logger = logging.getLogger("drawbridge.server")
 BEGIN_SECONDS: Final = 10.0
 """Seconds that the agent may take to start on a typed prompt, including the time that its hooks take."""
 
-PASTE_MARK: Final = re.compile(r'</?pasted_content id="\w*">')
-"""The tags that Claude Code puts around a long paste (2.1.329)."""
-
 UNSURE: Final = (
     "The prompt was typed, or was about to be, but the agent has not started on it. Check its terminal. To send the prompt "
     "again, use a new request."
@@ -56,9 +52,6 @@ it showed nothing for 3 s (2.1.329)."""
 
 TYPING_SECONDS: Final = 12.0
 """Seconds that an editor may take to type a prompt. The editor's own time limit is shorter."""
-
-LEAVES: Final = frozenset({"exit", "quit", ":q", ":q!", ":wq", ":wq!"})
-"""Words that end Claude Code if nothing else is typed (2.1.329)."""
 
 JOINERS: Final = "\u200c\u200d"
 """Invisible characters that change how letters look. With other invisible characters, Claude Code requires a second
@@ -155,6 +148,7 @@ class Receiver(Protocol):
 
     id: str
     ended: bool
+    agent: TerminalAgent
 
     @property
     def pid(self) -> int | None: ...
@@ -194,9 +188,10 @@ class Prompts:
 
     @property
     def possible(self) -> bool:
-        """Whether clients can send prompts to this session: its agent runs in a terminal of a connected editor. A
-        prompt is still refused while the agent is busy."""
-        return not self._session.ended and self._terminals.contain(self._session.pid)
+        """Whether clients can send prompts to this session: its agent accepts typed prompts, and runs in a terminal of
+        a connected editor. A prompt is still refused while the agent is busy."""
+        session = self._session
+        return session.agent.accepts_typing and not session.ended and self._terminals.contain(session.pid)
 
     @property
     def can_type(self) -> bool:
@@ -213,7 +208,7 @@ class Prompts:
 
         ``allowed``: returns whether clients could have started the agent with the permissions that it has.
         """
-        sent = Sent(typeable(command.prompt), client.name, command.request_id)
+        sent = Sent(typeable(self._session.agent, command.prompt), client.name, command.request_id)
         known = await self.known(sent.request_id, sent.text)
         if known is not None:
             return known
@@ -247,8 +242,8 @@ class Prompts:
         return self._sending
 
     def begin(self, sent: Sent, allowed: Callable[[], bool]) -> asyncio.Future[str]:
-        """Starts typing a prompt. Returns a future for the turn that the agent starts with it. Raises ``ClientError``
-        before anything is typed."""
+        """Starts typing a prompt. Returns a future for the turn that the agent starts with it; the future fails if the
+        prompt does. Raises ``ClientError``, and types nothing, if the prompt is refused now."""
         if self._sending is not None and not self._sending.done():
             raise ClientError(
                 "PROCESS_ACTIVE", "Another prompt is being typed in this terminal. Try again in a moment."
@@ -309,7 +304,7 @@ class Prompts:
         """Notes that the agent has started on ``prompt``. Returns the text as the client has sent it, or ``prompt`` if
         it is not the prompt that a client has sent last."""
         sent = self.sent
-        if sent is None or not same_words(sent.text, prompt):
+        if sent is None or not same_words(self._session.agent, sent.text, prompt):
             return prompt
         if sent.review is not None:
             self._session.submitted(sent.review, turn, sent.by)
@@ -318,7 +313,7 @@ class Prompts:
             self._begun.set_result(turn)
         return sent.text
 
-    def record(self, entry: transcript.Prompt, run: str) -> PromptAccepted:
+    def record(self, entry: Prompt, run: str) -> PromptAccepted:
         """A prompt of ``run`` that is in the conversation's file, as it is stored in the history. Like ``begun``,
         also notes that the agent has started on it."""
         text = self.begun(run, entry.text)
@@ -327,7 +322,7 @@ class Prompts:
             return PromptAccepted(run, entry.text, TERMINAL_NAME, uuid=entry.uuid)
         return PromptAccepted(run, text, sent.by, sent.request_id, uuid=entry.uuid, review=sent.review)
 
-    def recorded(self, entry: transcript.Prompt, run: str) -> str:
+    def recorded(self, entry: Prompt, run: str) -> str:
         """Like ``begun``, for a prompt that is already in the history and no longer has to be kept here. Returns its
         text."""
         text = self.begun(run, entry.text)
@@ -350,7 +345,7 @@ def _check(command: commands.Execute) -> None:
         raise ClientError("NOT_SUPPORTED", text, field=field)
 
 
-def typeable(text: str, field: str = "data.prompt") -> str:
+def typeable(agent: TerminalAgent, text: str, field: str = "data.prompt") -> str:
     """The text in the form in which it is typed. Raises ``ClientError`` if it is empty, is too long, or would be a
     command to the agent's program.
 
@@ -360,7 +355,7 @@ def typeable(text: str, field: str = "data.prompt") -> str:
     seen = "".join(filter(_is_typed, text.replace("\r\n", "\n").replace("\r", "\n"))).strip()
     if not seen:
         raise ClientError("VALIDATION_FAILED", "The prompt does not contain text that can be typed.", field=field)
-    if seen.startswith(("/", "!")) or seen in LEAVES:
+    if agent.is_command(seen):
         text = "In a terminal this text is a command, not a prompt. Begin the prompt with another word."
         raise ClientError("NOT_SUPPORTED", text, field=field)
     if len(seen) > LONGEST:
@@ -386,9 +381,9 @@ def _chosen(options: Options) -> bool:
     return msgspec.structs.replace(options, partial_messages=False) != Options()
 
 
-def same_words(prompt: str, reported: str) -> bool:
+def same_words(agent: TerminalAgent, prompt: str, reported: str) -> bool:
     """Whether ``reported``, a prompt that the agent reports, has the same words as ``prompt``."""
-    return letters(PASTE_MARK.sub("", reported)) == letters(PASTE_MARK.sub("", prompt))
+    return letters(agent.words(reported)) == letters(agent.words(prompt))
 
 
 def letters(text: str) -> str:

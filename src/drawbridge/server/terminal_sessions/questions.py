@@ -1,8 +1,8 @@
 """The questions of a terminal session's agent, from the hook that asks until the answer has reached the agent.
 
-While clients can answer a question, the agent's own dialog is open, too, and the first answer counts. A subagent's
-dialog is the exception: it appears only after its hook has ended, so its question waits here for a limited time, and
-only if a client is connected that could answer it.
+While clients can answer a question, the agent's own dialog is usually open, too, and the first answer counts. Some
+dialogs are hidden: they appear only after the hook has ended. Such a question waits here for a limited time, and only if
+a client is connected that could answer it.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import Protocol
 
 from msgspec import Raw
 
 from drawbridge.agents.base import AskedBy, Proposal, Question
-from drawbridge.agents.claude import prompts as claude_prompts
-from drawbridge.agents.claude import transcript
-from drawbridge.agents.claude.prompts import LONGEST_NAME, LONGEST_PATH, LONGEST_REASON, words
+from drawbridge.agents.terminal import Fate, HookEvent, TerminalAgent
 from drawbridge.core.approval import State
 from drawbridge.core.private_files import process_alive
 from drawbridge.server.approvals.pending import ExpectedSurface, PendingApproval, Surface
@@ -27,9 +25,8 @@ from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.messages import IN_TERMINAL
 from drawbridge.server.sessions.metadata import Metadata, now
 from drawbridge.server.sessions.session import SessionStore
-from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions.activities import Activities
-from drawbridge.server.terminal_sessions.dialog import Latest, Overruled
+from drawbridge.server.terminal_sessions.dialog import Latest, Overruled, json_object, same_call
 from drawbridge.server.terminal_sessions.processes import Processes
 from drawbridge.server.terminal_sessions.turn import Turn
 
@@ -40,15 +37,12 @@ NOT_DELIVERED = "overruled: the answer did not reach the agent, which is still a
 NO_LONGER_WAITED = "overruled: the agent no longer waited for the answer"
 
 HOLD_SECONDS = 45.0
-"""Seconds that a subagent's question waits for an answer from a client: enough to take out a phone and read the
-question. Meanwhile, the terminal shows no dialog (2.1.329), so the user there should not have to wait longer."""
+"""Seconds that a question whose dialog is hidden waits for an answer from a client: enough to take out a phone and read
+the question. Meanwhile, the terminal shows no dialog, so the user there should not have to wait longer."""
 
 HOLD_AGAIN_SECONDS = 5.0
-"""Seconds that a subagent's question waits if no client answered an earlier one in time. This limit applies until a
-client answers again."""
-
-OWN_DIALOG: Final = ("workflow-subagent",)
-"""Types of subagents whose dialog appears while the hook is still running, as the main agent's does (2.1.329)."""
+"""Seconds that such a question waits if no client answered an earlier one in time. This limit applies until a client
+answers again."""
 
 SETTLING_SECONDS = 2.0
 """Seconds after a decision during which a notification may still be about the dialog that the decision has closed."""
@@ -57,6 +51,7 @@ SETTLING_SECONDS = 2.0
 class Asker(Protocol):
     """The part of ``TerminalSession`` that ``Questions`` uses. The class itself is in a higher layer."""
 
+    agent: TerminalAgent
     data: Metadata
     store: SessionStore
     approvals: Approvals
@@ -86,7 +81,7 @@ class Questions:
         self._known: Latest[str, PendingApproval] = Latest()
         """Approval requests by the ids that hooks and bridges give their questions."""
         self._held: dict[str, asyncio.TimerHandle] = {}
-        """The timers that hand over subagents' approval requests to the terminal, by the requests' ids."""
+        """The timers that hand over approval requests to the terminal, by the requests' ids."""
         self._decided_at = 0.0
         self._undelivered: dict[str, PendingApproval] = {}
         """Questions that were answered before their hook or bridge had reconnected after a restart."""
@@ -98,7 +93,7 @@ class Questions:
         if surface.known_as:
             self._known[surface.known_as] = approval
         session.activities.of(surface.pid).outcomes.asked_again(approval)
-        offered = not surface.in_editor and (not _is_hidden(question.asked_by) or self._can_be_answered())
+        offered = not surface.in_editor and (not self._is_hidden(question.asked_by) or self._can_be_answered())
         session.approvals.request(approval, session.data.agent, surface, offered=offered)
         self._hold(approval)
         return approval
@@ -117,15 +112,19 @@ class Questions:
             if approval.is_open:
                 if approval.request.agent_id is not None:
                     session.activities.of(works).background.subagent(approval.request.agent_id)
-                if _is_hidden(approval.request.asked_by):
+                if self._is_hidden(approval.request.asked_by):
                     self._hand_over_later(approval)  # it is not known yet whether a client will connect
 
-    # Subagents' questions, whose dialog appears when the hook has ended.
+    # Questions whose dialog appears when the hook has ended.
+
+    def _is_hidden(self, asked_by: AskedBy | None) -> bool:
+        """Whether the dialog of the agent that asks appears only after its hook has ended."""
+        return self._session.agent.hides_dialog(asked_by)
 
     def _hold(self, approval: PendingApproval) -> None:
-        """Lets a subagent's question wait for a limited time if a client is connected that could decide; otherwise
-        leaves it to the terminal immediately."""
-        if not _is_hidden(approval.request.asked_by):
+        """Lets a question whose dialog is hidden wait for a limited time if a client is connected that could decide;
+        otherwise leaves it to the terminal immediately."""
+        if not self._is_hidden(approval.request.asked_by):
             return
         if self._can_be_answered():
             self._hand_over_later(approval)
@@ -142,7 +141,7 @@ class Questions:
         self._hand_over(approval)
 
     def _hand_over(self, approval: PendingApproval) -> None:
-        """Leaves a subagent's question to the dialog in the terminal, which appears when the hook ends."""
+        """Leaves a question to the dialog in the terminal, which appears when the hook ends."""
         surface = self._session.approvals.surfaces(approval)[0]
         self._session.activities.of(surface.pid).terminal_only.handed_over(approval)
         self._session.withdraw(approval, IN_TERMINAL)
@@ -154,13 +153,13 @@ class Questions:
         """The approval request for a question that a hook or bridge identifies by ``question``; None if it is new."""
         return self._known.get(question) if question else None
 
-    def is_another(self, event: hook_events.HookEvent, surface: Surface) -> bool:
+    def is_another(self, event: HookEvent, surface: Surface) -> bool:
         """Whether the hook asks a different question under the id of a known one."""
         known = self.known(surface.known_as)
         if known is None:
             return False
-        asked = event.tool_name, hook_events.json_object(event.tool_input)
-        return asked != (known.request.tool_name, hook_events.json_object(known.request.input))
+        asked = event.tool_name, json_object(event.tool_input)
+        return asked != (known.request.tool_name, json_object(known.request.input))
 
     def reconnect(self, approval: PendingApproval, surface: Surface) -> None:
         """Connects ``surface`` to the approval request for its question: the surface receives the decision or waits for
@@ -220,10 +219,14 @@ class Questions:
             if surface not in surfaces:
                 continue
             if surfaces[0] is surface:
-                hidden = _is_hidden(approval.request.asked_by)
-                self._session.withdraw(approval, ENDED if not alive else GONE if hidden else ELSEWHERE)
+                self._session.withdraw(approval, self._why_withdrawn(approval) if alive else ENDED)
             else:
                 approvals.remove(approval, surface)
+
+    def _why_withdrawn(self, approval: PendingApproval) -> str:
+        """The reason for withdrawing an approval request that the agent no longer waits for. While its dialog is
+        hidden, nobody can have answered it in the terminal."""
+        return GONE if self._is_hidden(approval.request.asked_by) else ELSEWHERE
 
     def left(self, pid: int) -> None:
         """Withdraws the questions of a process that has ended or has closed the conversation. Questions that may be
@@ -235,9 +238,9 @@ class Questions:
                 self._session.withdraw(approval, ENDED)
 
     def main_stopped(self, pid: int | None) -> None:
-        """Withdraws the approval requests of the main agent in the process ``pid``: they were answered, or the agent
-        would not have stopped. Questions from subagents stay open, and so do those of the agent in another terminal
-        that has the same conversation open.
+        """Withdraws the approval requests of the main agent in the process ``pid``: since the agent has stopped, they were
+        answered, or the user has interrupted the run. Questions from subagents stay open, and so do those of the agent in
+        another terminal that has the same conversation open.
         """
         session = self._session
         for approval in session.approvals:
@@ -245,7 +248,7 @@ class Questions:
             if isinstance(surface, ExpectedSurface) and session.processes.has_others:
                 continue  # when its hook reports again, it is known which process has asked
             if approval.request.asked_by is None and surface.pid not in session.processes.beside(pid):
-                session.withdraw(approval, ELSEWHERE)
+                session.withdraw(approval, self._why_withdrawn(approval))
         activity = session.activities.of(pid)
         activity.terminal_only.continued(None)
         activity.outcomes.main_stopped()
@@ -261,13 +264,15 @@ class Questions:
         for overruled in activity.outcomes.not_delivered(NOT_DELIVERED):
             self._record(overruled)
 
-    def called(self, tool: str, given: Raw, fate: transcript.Fate, agent_id: str | None, *, as_run: bool) -> None:
-        """Closes the approval requests about a tool call that has ended: open ones were answered in the terminal.
+    def called(self, tool: str, given: Raw, fate: Fate, agent_id: str | None, *, as_run: bool) -> None:
+        """Closes the approval requests about a tool call that has ended. Open ones are withdrawn: they were answered in
+        the terminal, unless their dialog is hidden.
         Clients' decisions on the call are compared with what the agent did."""
-        for approval in self._session.approvals:
-            same = hook_events.same_call(approval.request, tool, hook_events.json_object(given), as_run=as_run)
+        session = self._session
+        for approval in session.approvals:
+            same = same_call(session.agent, approval.request, tool, json_object(given), as_run=as_run)
             if same and approval.request.agent_id == agent_id:
-                self._session.withdraw(approval, ELSEWHERE)
+                self._session.withdraw(approval, self._why_withdrawn(approval))
         for overruled in self._session.activities.called(tool, given, fate, agent_id, as_run=as_run):
             self._record(overruled)
 
@@ -284,18 +289,20 @@ class Questions:
         self._held.clear()
 
 
-def question_of(event: hook_events.HookEvent, proposal: Proposal | None) -> Question:
-    """The question that a hook reports. ``proposal``: the change that it is about."""
-    asked_by = None if event.agent_id is None else AskedBy(event.agent_id, words(event.agent_type, LONGEST_NAME))
+def question_of(event: HookEvent, proposal: Proposal | None, *, changeable: bool) -> Question:
+    """The question that a hook reports. ``proposal``: the change that it is about. ``changeable``: whether an answer may
+    change the input."""
+    asked_by = None if event.agent_id is None else AskedBy(event.agent_id, event.agent_type)
     return Question(
         question_id=uuid.uuid4().hex,
         tool_name=event.tool_name,
         input=event.tool_input,
-        suggestions=claude_prompts.suggestions(event.tool_name, event.permission_suggestions),
+        suggestions=event.suggestions,
         proposal=proposal,
+        changeable=changeable,
         asked_by=asked_by,
-        reason=words(event.decision_reason, LONGEST_REASON),
-        blocked_path=words(event.blocked_path, LONGEST_PATH),
+        reason=event.reason,
+        blocked_path=event.blocked_path,
     )
 
 
@@ -303,8 +310,3 @@ def is_main_of(approval: PendingApproval, run: str | None) -> bool:
     """Whether the main agent sent the approval request in this run. One from a subagent may belong to another
     process."""
     return approval.request.agent_id is None and run is not None and approval.request.run_id == run
-
-
-def _is_hidden(asked_by: AskedBy | None) -> bool:
-    """Whether the dialog of the agent that asks appears only after its hook has ended."""
-    return asked_by is not None and asked_by.agent_type not in OWN_DIALOG

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from drawbridge.agents.claude import start_mode, transcript
-from drawbridge.agents.claude.sessions import title_of
+import msgspec
+from msgspec import Struct
+
+from drawbridge.agents.terminal import NotItsFile, ProcessState
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server.terminal_sessions import process_file
-from drawbridge.server.terminal_sessions.process_file import ProcessFile
 from drawbridge.server.terminal_sessions.processes import Process
 from drawbridge.server.terminal_sessions.session import TerminalSession
-from drawbridge.server.terminal_sessions.transcript_file import NotItsFile, TranscriptFile, checked
+from drawbridge.server.terminal_sessions.transcript_file import TranscriptFile
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -28,7 +28,7 @@ RESTING_SECONDS: Final = 3.0
 first during a run or while an approval request is open, the second otherwise. An ended session is not checked."""
 
 RECORD_SECONDS: Final = 3.0
-"""Seconds by which Claude Code's transcript may be late (0.1 to 1 s on 2.1.329, more on a busy machine)."""
+"""Seconds by which a transcript may be late (0.1 to 1 s with Claude Code 2.1.329, more on a busy machine)."""
 
 PROMPT_SECONDS: Final = 1.0
 """Seconds by which a run's prompt may be late in the transcript when its agent asks something. This limit is shorter
@@ -64,8 +64,8 @@ class Reports:
         """The next call, which is made once the lines that precede it in the file have been read; None if no call is
         due."""
         self._file: TranscriptFile | None = None
-        self._processes: dict[int, ProcessFile] = {}
-        """What the CLI's files about its processes contained at the last check."""
+        self._processes: dict[int, ProcessState] = {}
+        """What the agent's own files about its processes contained at the last check."""
         self._path = ""
         """The path of the transcript, as the agent's process reported it when the transcript was last opened."""
         self._seen = False
@@ -109,7 +109,7 @@ class Reports:
         self._finding = self._tasks.start(self._find_mode(pid), f"{self.session.id}: finding its permission mode")
 
     async def _find_mode(self, pid: int) -> None:
-        mode = await asyncio.to_thread(start_mode.of_process, pid, self.session.path)
+        mode = await asyncio.to_thread(self.session.agent.start_mode, pid, self.session.path)
         self.session.started_in(pid, mode)
 
     async def processed(self) -> None:
@@ -128,21 +128,21 @@ class Reports:
             return
         session_id = self.session.data.memory.session_id
         try:
-            path = checked(path, session_id, self.session.processes.latest.config)
+            path = self.session.agent.checked(path, session_id, self.session.processes.latest.config)
         except NotItsFile:
             logger.warning(
-                "%s: its conversation can't be read: this is not the path of a Claude Code transcript", self.session.id
+                "%s: its conversation can't be read: this is not the path of its agent's transcript", self.session.id
             )
             return
         after = self._last_entry()
         self._seen = bool(after)
-        self._file = TranscriptFile(path, after)
+        self._file = TranscriptFile(self.session.agent, path, after)
 
     def _last_entry(self) -> str:
         page = self.session.history.read(before_seq=self.session.history.last_seq + 1, limit=200)
         for record in reversed(page.records):
-            if place := transcript.place(record.line):
-                return place
+            if uuid := _uuid_of(record.line):
+                return uuid
         return ""
 
     async def _follow(self) -> None:
@@ -181,24 +181,27 @@ class Reports:
         if gone:
             session.save()
             return
-        id, turn = session.data.memory.session_id, session.turn
+        turn = session.turn
         working = self._processes.get(turn.process) if turn is not None and turn.process is not None else None
-        session.tick(working.idle_since(id) if working is not None else None)
+        session.tick(working.idle_since if working is not None else None)
         if session.resting and not session.in_background:
             for pid, process in self._processes.items():
                 self._look_for_successor(pid, process)
 
-    async def _read_processes(self) -> dict[int, ProcessFile]:
-        """The CLI's files, by PID, about the process that is working and the process that reported last, which receives
-        prompts. Empty while an approval request is open, or if no transcript is read."""
+    async def _read_processes(self) -> dict[int, ProcessState]:
+        """What the agent's own files contain, by PID, about the process that is working and the process that reported
+        last, which receives prompts. Empty while an approval request is open, or if no transcript is read."""
         session, file = self.session, self._file
         if file is None or session.approvals:
             return {}
         pids = {session.pid, session.turn.process if session.turn is not None else None} - {None}
-        return {pid: await asyncio.to_thread(process_file.read, file.path, pid) for pid in pids if pid is not None}
+        id = session.data.memory.session_id
+        return {
+            pid: await asyncio.to_thread(session.agent.process, file.path, pid, id) for pid in pids if pid is not None
+        }
 
-    def _look_for_successor(self, pid: int, process: ProcessFile) -> None:
-        job = process.moved_to(self.session.data.memory.session_id)
+    def _look_for_successor(self, pid: int, process: ProcessState) -> None:
+        job = process.moved_to
         former, looks = self._moved
         if job is None or (job == former and looks > LOOKS):
             return
@@ -222,7 +225,7 @@ class Reports:
         more = self._file is not None
         if self._file is not None and not self.session.memory.title:
             # The title may precede what is read below, which is only the end of a long conversation.
-            title = await asyncio.to_thread(title_of, Path(self._file.path))
+            title = await asyncio.to_thread(self.session.agent.title, Path(self._file.path))
             self.session.learn_title(title or "")
         while True:
             if self._path != self.session.processes.latest.transcript:
@@ -238,7 +241,7 @@ class Reports:
                 logger.warning("%s: its conversation can't be read: %s", self.session.id, error)
                 self._file = None
                 return
-            entries = [transcript.entry(line, self.session.data.memory.session_id) for line in lines]
+            entries = [self.session.agent.entry(line, self.session.data.memory.session_id) for line in lines]
             self.session.expect_prompt(entries)
             for line, entry in zip(lines, entries, strict=True):
                 if entry is not None:
@@ -261,3 +264,19 @@ class Reports:
         """Stops processing reports. Returns the task, which ends soon."""
         self._tasks.cancel()
         return self._task
+
+
+class _Message(Struct):
+    uuid: str = ""
+
+
+class _Record(Struct):
+    message: _Message
+
+
+def _uuid_of(record: bytes) -> str:
+    """The ``uuid`` of the entry from which the history line ``record`` was made; "" if it does not contain one."""
+    try:
+        return msgspec.json.decode(record, type=_Record).message.uuid
+    except msgspec.MsgspecError:
+        return ""

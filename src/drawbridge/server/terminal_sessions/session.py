@@ -16,11 +16,21 @@ from typing import Any, Final
 import msgspec
 
 from drawbridge.agents.base import AgentState, Options, Proposal, Question
-from drawbridge.agents.claude import transcript
-from drawbridge.agents.claude.reports import Reports as AgentReports
-from drawbridge.agents.claude.reports import last_state
 from drawbridge.agents.modes import BYPASS
 from drawbridge.agents.proposals import read_file
+from drawbridge.agents.terminal import (
+    Call,
+    Context,
+    Entry,
+    HookEvent,
+    Message,
+    Mode,
+    Prompt,
+    Task,
+    TerminalAgent,
+    TerminalReports,
+    TurnOver,
+)
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import write_private
 from drawbridge.server.approvals.pending import PendingApproval, Surface
@@ -45,14 +55,12 @@ from drawbridge.server.sessions.metadata import instant, now
 from drawbridge.server.sessions.session import SHOWN_PROMPT, Session
 from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store.log import History
-from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions.activities import Activities, Activity
 from drawbridge.server.terminal_sessions.carried import Carried, age_of_run, carried, finished_runs
 from drawbridge.server.terminal_sessions.dialog import Latest
 from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
 from drawbridge.server.terminal_sessions.facts import Facts
 from drawbridge.server.terminal_sessions.handover import HANDS_OVER, Handover
-from drawbridge.server.terminal_sessions.hook_events import Task
 from drawbridge.server.terminal_sessions.processes import Processes
 from drawbridge.server.terminal_sessions.prompts import (
     HAS_ENDED,
@@ -77,6 +85,13 @@ UNKNOWN_MODE: Final = (
     "Send the next prompt in the terminal, or fork the session."
 )
 
+MAY_BEGIN: Final = ("UserPromptSubmit", "PreToolUse")
+"""Events that can be the first of a run. A tool call can be the first, because no hook reports a queued prompt when its
+run begins."""
+
+COPIED: Final = "fork"
+"""The ``source`` of a ``SessionStart`` if the session begins as a copy of another one."""
+
 IDLE_SECONDS = 3.0
 """Seconds that the agent must have been waiting for a prompt before its run counts as over although its end was not
 reported: a hook or the conversation's file would have reported it sooner."""
@@ -96,10 +111,12 @@ class TerminalSession(Session):
         facts: Facts,
         terminals: Terminals,
         reviewed: ReviewedDirectory,
+        agent: TerminalAgent,
     ) -> None:
         """``facts``: what was stored before a restart. ``terminals``: the terminals of connected editors. ``reviewed``:
         the directory in which the agent works."""
         super().__init__(directory, data, history, surfaces, disk)
+        self.agent = agent
         self._grants = grants
         self.memory.shares_comments = True
         self.reviewed = reviewed
@@ -116,7 +133,7 @@ class TerminalSession(Session):
         """The id of the session that continues this one, if the user has moved this one to the background; None if the
         user has not, or if that id is not known."""
         self.turn: Turn | None = None
-        self.activities = Activities(read_file)
+        self.activities = Activities(agent, read_file)
         self.last_text = ""
         """The agent's latest text in this run; empty if a tool call or a result came with it or after it."""
         self.directory = directory
@@ -139,8 +156,8 @@ class TerminalSession(Session):
             lambda: surfaces.audience.can_decide(self.id, self.path),
             is_unattended=facts.is_unattended,
         )
-        self._calls: Latest[str, transcript.Call] = Latest()
-        self._about: AgentReports | None = None
+        self._calls: Latest[str, Call] = Latest()
+        self._about: TerminalReports | None = None
         """What the agent reports about itself in its conversation's file; None until the first line has been read."""
         self.prompts = Prompts(self, terminals, facts.sent, self.save)
         self.handover = Handover(self, reviewed.comments)
@@ -162,7 +179,7 @@ class TerminalSession(Session):
 
     @property
     def pid(self) -> int | None:
-        """The PID of the agent's process; None if it is not known."""
+        """The PID of the agent's process that reported last; None if it is not known."""
         return self.processes.latest.pid
 
     @property
@@ -176,7 +193,7 @@ class TerminalSession(Session):
         return self.processes.latest.permission_mode
 
     def _set_mode(self, pid: int | None, mode: str | None) -> None:
-        """Sets the mode as ``Processes.set_mode`` does, and saves it at once, because prompts depend on it."""
+        """Sets the mode as ``Processes.set_mode`` does, and saves it immediately, because prompts depend on it."""
         if self.processes.set_mode(pid, mode):
             self.save()
 
@@ -275,7 +292,7 @@ class TerminalSession(Session):
                 raise ClientError("NOT_SUPPORTED", HAS_ENDED)
             if not self.prompts.can_type:
                 return self.handover.leave(prompt, submission, asker, id, allowed)
-            sent = Sent(typeable(prompt, "data.text"), asker.name, id, review=submission)
+            sent = Sent(typeable(self.agent, prompt, "data.text"), asker.name, id, review=submission)
             sending = self.prompts.begin(sent, allowed)
             self.reviewed.sends(sending)
             return await self.prompts.accepted(sending)
@@ -295,9 +312,10 @@ class TerminalSession(Session):
         mode = mode or self.permission_mode
         if mode is None and not self._grants.ceilings.skip_permissions:
             raise ClientError("PERMISSION_DENIED", UNKNOWN_MODE)
-        path, asked = str(self.path), Options(permission_mode=mode or BYPASS)
-        is_usable = self._grants.places.usable(path)
-        return is_usable and self._grants.within(asked, self.data.agent) == self._grants.granted(path, asked)
+        asked = Options(permission_mode=mode or BYPASS)
+        is_usable = self._grants.places.last_problem(self.path) is None
+        granted = self._grants.granted(str(self.path), asked)
+        return is_usable and self._grants.within(asked, self.data.agent) == granted
 
     def submitted(self, review: messages.Submission, turn: str, by: str) -> None:
         self.reviewed.submitted(review, turn, by)
@@ -311,17 +329,17 @@ class TerminalSession(Session):
 
     # What the agent's hooks report.
 
-    def expect(self, event: hook_events.HookEvent) -> None:
+    def expect(self, event: HookEvent) -> None:
         """Begins the checkpoint before a run if this event, which a hook has reported, may begin a run. To be called
         before earlier reports are processed, because the checkpoint can't wait for them."""
-        may_begin = event.hook_event_name in hook_events.MAY_BEGIN and event.prompt_id
-        follows = event.prompt.startswith(hook_events.TASK_ENDED) or event.hook_event_name != "UserPromptSubmit"
+        may_begin = event.name in MAY_BEGIN and event.turn and (event.name != "UserPromptSubmit" or not event.agent_id)
+        follows = event.continues or event.name != "UserPromptSubmit"
         if may_begin and not (follows and self.reviewed.has_run(self.id)):
-            self.reviewed.expect(self.id, event.prompt_id)
+            self.reviewed.expect(self.id, event.turn)
 
     def apply(
         self,
-        event: hook_events.HookEvent,
+        event: HookEvent,
         surface: Surface | None,
         proposal: Proposal | None,
         handed: Left | None = None,
@@ -329,27 +347,30 @@ class TerminalSession(Session):
     ) -> PendingApproval | None:
         """Applies a hook's event. Returns the approval request if the event is a question that waits for an answer.
         ``surface``: the hook, if it waits for an answer. ``proposal``: the change that the question is about.
-        ``handed``: the comments that the hook has handed over to the agent. ``pid``: the agent's process."""
+        ``handed``: the comments that the hook has handed over to the agent. ``pid``: the PID of the agent's process;
+        ``surface``, if given, names it instead."""
         self._reporting = surface.pid if surface is not None else pid
         if event.is_new_process and not event.permission_mode and self.processes.forget_mode(self._reporting):
             # The conversation's file still contains the mode of the previous process.
             self.save()
         self._set_mode(self._reporting, event.permission_mode)
         agent, activity = event.agent_id, self._activity
-        if handed is None and event.hook_event_name in HANDS_OVER:
+        if handed is None and event.name in HANDS_OVER:
             self.handover.settle()
-        if event.hook_event_name not in ("SessionEnd", "Notification"):
+        if event.name not in ("SessionEnd", "Notification"):
             self._goes_on()
-        if event.hook_event_name == "SessionStart":
-            self._is_copy = event.source == hook_events.COPIED
-        match event.hook_event_name:
-            case "SessionStart" if event.source != "compact":
+        if event.name == "SessionStart":
+            self._is_copy = event.source == COPIED
+        match event.name:
+            case "SessionStart" if event.source not in ("compact", ""):
                 if not self.processes.beside(pid):
                     self._over("completed", quiet=True)
-            case "UserPromptSubmit" if event.prompt_id not in self._past:
-                follows = event.prompt.startswith(hook_events.TASK_ENDED)
-                prompt = self.prompts.begun(event.prompt_id, event.prompt)
-                self._begin(event.prompt_id, prompt, follows=follows, recorded=follows)
+            case "UserPromptSubmit" if agent is not None:  # a prompt for a subagent
+                self._works(event)
+            case "UserPromptSubmit" if event.turn not in self._past:
+                follows = event.continues
+                prompt = self.prompts.begun(event.turn, event.prompt)
+                self._begin(event.turn, prompt, follows=follows, recorded=follows)
             case "PermissionRequest" if surface is not None:
                 if self.questions.is_another(event, surface):
                     surface.closed()
@@ -357,8 +378,10 @@ class TerminalSession(Session):
                 if approval := self.reconnect(surface):
                     return approval
                 self._works(event)
-                activity.terminal_only.continued(agent)
-                return self.ask(question_of(event, proposal), surface)
+                question = question_of(event, proposal, changeable=self.agent.accepts_changed_input)
+                if not self.agent.hides_dialog(question.asked_by):  # otherwise, several dialogs can wait
+                    activity.terminal_only.continued(agent)
+                return self.ask(question, surface)
             case "PermissionRequest":
                 self._works(event)
             case "PreToolUse":
@@ -370,18 +393,23 @@ class TerminalSession(Session):
             case "PostToolUse" | "PostToolUseFailure":
                 self._works(event)
                 self.questions.called(event.tool_name, event.tool_input, "ran", agent, as_run=True)
-            case "Notification" if event.notification_type in hook_events.ASKS_IN_TERMINAL:
+            case "Notification" if event.asks_in_terminal:
                 self.questions.noticed(self._reporting)
+            case "SubagentStart" if agent is not None:
+                activity.background.subagent(agent, event.agent_type)
             case "SubagentStop" if agent is not None:
                 activity.background.ended(agent)
                 activity.terminal_only.continued(agent)
             case "Stop" if handed is not None:
-                activity.background.set(event.tasks)
+                if event.tasks is not None:
+                    activity.background.set(event.tasks)
                 self._continue_with(handed)
             case "Stop":
                 self._stopped(event)
-            case "StopFailure" if not self._is_past(event.prompt_id):
-                self._finish("failed", error=event.last_assistant_message[:LONGEST_ERROR] or None, code=event.code)
+            case "StopFailure" if not self._is_past(event.turn):
+                self._finish("failed", error=event.last_message[:LONGEST_ERROR] or None, code=event.code)
+            case "Interrupt" if not self._is_past(event.turn):
+                self._finish("interrupted")
             case "SessionEnd":
                 self.leave(pid)
         self.changed()
@@ -393,7 +421,7 @@ class TerminalSession(Session):
         return self.activities.of(self._reporting)
 
     def _goes_on(self) -> None:
-        """Notes that a process has the conversation open, so that the session has not ended."""
+        """Notes that a process has the conversation open: a session that had ended continues."""
         if self.ended:
             self.ended, self.continued_in = False, None
             self.save()
@@ -444,13 +472,13 @@ class TerminalSession(Session):
         if self.turn is None:
             for activity in self.activities:
                 if activity.background and activity.background.over:
-                    activity.background.set({})
+                    activity.forget_tasks()
                     self.changed()
         elif self.turn.resting is not None:
-            background = self.activities.of(self.turn.process).background
-            if background.over:
+            activity = self.activities.of(self.turn.process)
+            if activity.background.over:
                 self._is_over("completed")
-                background.set({})
+                activity.forget_tasks()
                 self.changed()
         elif idle_since is not None and time.time() - IDLE_SECONDS > idle_since > time.time() - self.turn.age:
             self._is_over("interrupted")
@@ -471,13 +499,13 @@ class TerminalSession(Session):
             self.turn.take(handed.turn)
         self.reviewed.expect_nothing(self.id)
 
-    def _works(self, event: hook_events.HookEvent) -> None:
+    def _works(self, event: HookEvent) -> None:
         """Notes that the main agent or one of its subagents is working. A subagent may outlive the turn that started
         it."""
         if event.agent_id is not None:
             self._activity.background.subagent(event.agent_id, event.agent_type)
-        elif not self._is_past(event.prompt_id):
-            self._begin(event.prompt_id)
+        elif not self._is_past(event.turn):
+            self._begin(event.turn)
 
     def _is_past(self, turn: str) -> bool:
         """Whether ``turn`` was over before the current one began. False if no turn is active."""
@@ -508,15 +536,21 @@ class TerminalSession(Session):
         session = self.data.memory.session_id
         self.store.record(messages.RunStarted(self.turn.id, session, self.data.agent))
 
-    def _stopped(self, event: hook_events.HookEvent) -> None:
+    def _stopped(self, event: HookEvent) -> None:
         """Notes that the main agent has stopped. Its turn is over unless it has left something running in the
         background; then the turn rests."""
-        self._activity.background.set(event.tasks)
-        self._activity.terminal_only.only(event.tasks)
-        if self._is_past(event.prompt_id):
-            return
-        if self.turn is None or not event.tasks:
-            self._finish("completed")
+        activity = self._activity
+        if event.tasks is not None:
+            activity.background.set(event.tasks)
+        activity.terminal_only.only(activity.background.ids)
+        if not self._is_past(event.turn):
+            self._complete_or_rest()
+
+    def _complete_or_rest(self, *, quiet: bool = False) -> None:
+        """Ends the main agent's turn, or lets it rest until what it has left running has ended. ``quiet``: as in
+        ``_finish``."""
+        if self.turn is None or not self._activity.background:
+            self._finish("completed", quiet=quiet)
         else:
             self.questions.main_stopped(self._reporting)
             self.turn.resting = time.monotonic()
@@ -608,7 +642,7 @@ class TerminalSession(Session):
         open_before, continues = Carried([], []), None
         is_open = not self.ended and (self.pid is None or self.processes.alive)
         if is_open:
-            open_before = carried(self.history, self.memory.approvals)
+            open_before = carried(self.agent, self.history, self.memory.approvals)
         # Earlier versions did not store which process the run belongs to.
         works, rests, tasks = self._stored
         works = self.processes.only if works is None else works
@@ -678,34 +712,40 @@ class TerminalSession(Session):
 
     # Entries of the conversation's file.
 
-    def expect_prompt(self, entries: Iterable[transcript.Entry | None]) -> None:
+    def expect_prompt(self, entries: Iterable[Entry | None]) -> None:
         """Finds the first new prompt of a copy among the entries that are passed to ``add_entry`` next: the last one
         with the same words as the current turn's prompt, because an earlier prompt may have the same words. A copy's
-        file is written at once, and the first read reaches its end."""
+        file is written in one go, and the first read reaches its end."""
         if self._is_copy:
-            prompts = [one for one in entries if isinstance(one, transcript.Prompt) and not one.foreign]
+            prompts = [one for one in entries if isinstance(one, Prompt) and not one.foreign]
             same = [prompt.uuid for prompt in prompts if self._is_same(prompt)]
             self._copys_prompt = same[-1] if same else ""
 
-    def add_entry(self, entry: transcript.Entry, *, quiet: bool, late: bool = False) -> None:
+    def add_entry(self, entry: Entry, *, quiet: bool, late: bool = False) -> None:
         """Processes an entry. ``quiet``: whether it is older than this session. ``late``: whether it may have been
         written while no server ran. What another process adds later (the server, if it continues the conversation) is
         ignored, because the agent in this terminal does not know about it.
         """
         self._reporting = self.processes.only
         match entry:
-            case transcript.Mode(mode):
+            case Mode(mode):
                 if not self.processes.has_others:
                     self._set_mode(self.pid, mode)
                 elif self.processes.doubt_modes(mode):  # each process reports its mode with its next hook
                     self.save()
-            case transcript.Context():
+            case Context():
                 self._handed(entry)
-            case transcript.Prompt(foreign=True) | transcript.Message(foreign=True) if not quiet:
+            case TurnOver() if self.turn is not None and self.turn.has(entry.turn):
+                self._reporting = self.turn.process
+                if entry.outcome == "completed":
+                    self._complete_or_rest(quiet=quiet)
+                else:
+                    self._finish(entry.outcome, quiet=quiet, error=entry.error, code=entry.code)
+            case Prompt(foreign=True) | Message(foreign=True) if not quiet:
                 pass
-            case transcript.Prompt():
+            case Prompt():
                 self._prompted(entry)
-            case transcript.Message():
+            case Message():
                 self._keep(AgentLine(entry.data, self.memory.session_id))
                 # Text before a call is not the agent's last text, even if the last text has the same words.
                 self.last_text = "" if entry.calls or entry.results else entry.text or self.last_text
@@ -722,17 +762,16 @@ class TerminalSession(Session):
                 if entry.interrupted and (self.turn is None or self.turn.recorded):
                     self._is_over("interrupted", quiet=quiet)
 
-    def _ended_unheard(self, turn: Turn, entry: transcript.Message, *, quiet: bool) -> None:
+    def _ended_unheard(self, turn: Turn, entry: Message, *, quiet: bool) -> None:
         """Ends the current turn because its last message, ``entry``, was read: the hook that reports the end may not
         have found a server. ``quiet``: as in ``_finish``."""
         self.activities.of(turn.process).background.forget_carried()  # the agent knows that these tasks have ended
-        if entry.failure is None:
+        if not entry.failed:
             self._is_over("completed", quiet=quiet)
         else:
-            error, code = entry.text[:LONGEST_ERROR] or None, hook_events.code_of(entry.failure)
-            self._is_over("failed", quiet=quiet, error=error, code=code)
+            self._is_over("failed", quiet=quiet, error=entry.text[:LONGEST_ERROR] or None, code=entry.code)
 
-    def _handed(self, entry: transcript.Context) -> None:
+    def _handed(self, entry: Context) -> None:
         """Records the comments that a hook has handed over to the agent, if this entry of the transcript contains
         them."""
         left = self.handover.confirmed(entry)
@@ -743,7 +782,7 @@ class TerminalSession(Session):
         self._keep(self.handover.record(left, entry))
         self.submitted(left.review, left.run, left.by)
 
-    def _prompted(self, entry: transcript.Prompt) -> None:
+    def _prompted(self, entry: Prompt) -> None:
         """Records a prompt that was read from the conversation's file. It begins a turn unless it was added to the
         current one or belongs to an earlier one."""
         is_current = self.turn is not None and self.turn.has(entry.turn)
@@ -766,21 +805,21 @@ class TerminalSession(Session):
             self.store.record(over, quiet=True)
             self._past[run] = None
 
-    def _is_same(self, entry: transcript.Prompt) -> bool:
+    def _is_same(self, entry: Prompt) -> bool:
         """Whether the current turn began with the words of this prompt. In a copy of a conversation, the prompt's id
         does not show that: the CLI writes the earlier prompts with the id of the first new one (2.1.329)."""
-        return self.turn is not None and same_words(self.turn.prompt, entry.text)
+        return self.turn is not None and same_words(self.agent, self.turn.prompt, entry.text)
 
     def add_report(self, line: bytes) -> None:
         """Reads what the agent reports about itself in this line of the conversation's file."""
-        self._about = self._about or AgentReports(self._agent_state)
+        self._about = self._about or self.agent.reports(self._agent_state)
         self._about.recorded(line)
 
     def _last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
-        return last_state(lines, session_id)
+        return self.agent.last_state(lines, session_id)
 
     def publish_reports(self) -> None:
-        """Publishes the state after lines of the conversation's file were added."""
+        """Publishes the state after lines of the conversation's file were processed."""
         self._keep_working()
         self._publish_about()
         self.publish_state()

@@ -10,19 +10,21 @@ import asyncio
 import logging
 import shutil
 import uuid
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from drawbridge.agents import catalog
 from drawbridge.agents.memory import MemoryWatch
+from drawbridge.agents.terminal import ONLY_IN_EDITOR, HookEvent, TerminalAgent
 from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable, NotPrivate
 from drawbridge.core.private_files import make_private_directory
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.events import Announced, ProjectCreated, ProjectGone, SessionChanged
 from drawbridge.server.protocol import commands
-from drawbridge.server.protocol.client_errors import no_project
+from drawbridge.server.protocol.client_errors import ClientError, no_project
 from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.sessions import metadata
@@ -34,7 +36,6 @@ from drawbridge.server.sessions.session import TERMINAL_PREFIX, Sessions
 from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store.log import History
 from drawbridge.server.store.syncing import FsyncPolicy
-from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions.directories import Directories
 from drawbridge.server.terminal_sessions.facts import Facts
 from drawbridge.server.terminal_sessions.processes import Process
@@ -50,9 +51,6 @@ If none has ended, the new one is not shown."""
 
 RETURN_SECONDS: Final = 20.0
 """Seconds that hooks and bridges have to reconnect after the server has started; they try at least every 2 s."""
-
-SPARE: Final = {("SessionStart", "startup"), ("SessionEnd", "")}
-"""The event and the source of each hook report that a background session sends before it has anything to do."""
 
 FORGOTTEN: Final = "gone_"
 """The prefix of the names of directories that are being removed."""
@@ -72,7 +70,9 @@ class TerminalSessions:
         memory: MemoryWatch,
         fsync: FsyncPolicy,
         sessions: Sessions,
+        agents: Mapping[str, TerminalAgent],
     ) -> None:
+        self._agents = agents
         self.terminals = Terminals()
         self.closed = False
         """Whether the server is shutting down: hooks and bridges that connect now wait for the next server."""
@@ -91,15 +91,27 @@ class TerminalSessions:
     def __iter__(self) -> Iterator[TerminalSession]:
         return iter([session for session in self._sessions if isinstance(session, TerminalSession)])
 
+    def agent_of(self, name: str) -> TerminalAgent:
+        """The agent with this name; one without hooks and a transcript if no hooks of it are supported."""
+        return self._agents.get(name, ONLY_IN_EDITOR)
+
     def find(self, id: str) -> TerminalSession | None:
         session = self._sessions.find(id)
         return session if isinstance(session, TerminalSession) else None
 
     def open_in_terminal(self, session_id: str) -> bool:
-        """Whether a ``claude`` that a person has started has this conversation open now, in a terminal or in the
+        """Whether an agent that a person has started has this conversation open now, in a terminal or in the
         background."""
         session = self.find(TERMINAL_PREFIX + session_id)
         return session is not None and session.is_open
+
+    def check_agent(self, session_id: str, agent: str) -> None:
+        """Raises ``ClientError`` if this is the conversation of a terminal session whose agent is not ``agent``."""
+        session = self.find(TERMINAL_PREFIX + session_id)
+        if session is not None and session.data.agent != agent:
+            own, other = catalog.title(session.data.agent), catalog.title(agent)
+            text = f"This is a conversation of {own}, which {other} can't continue. Use a project whose agent is {own}."
+            raise ClientError("SESSION_NOT_FOUND", text, field="data.session_id")
 
     def _beginning_with(self, session_id: str) -> str | None:
         return next((session.id for session in self if session.id.startswith(TERMINAL_PREFIX + session_id)), None)
@@ -184,29 +196,39 @@ class TerminalSessions:
     def _new(self, directory: Path, data: metadata.Metadata, history: History, facts: Facts) -> TerminalSession:
         reviewed = self._directories.of(Path(data.path))
         return TerminalSession(
-            directory, data, history, self._surfaces, self._disk, self._grants, facts, self.terminals, reviewed
+            directory,
+            data,
+            history,
+            self._surfaces,
+            self._disk,
+            self._grants,
+            facts,
+            self.terminals,
+            reviewed,
+            self.agent_of(data.agent),
         )
 
     def _follow(self, session: TerminalSession) -> None:
         session.reviewed.join(session.id, session.store)
         self._reports[session] = Reports(session, self._beginning_with)
 
-    def report(self, agent: str, event: hook_events.HookEvent, process: Process) -> Reports | None:
-        """Returns the ``Reports`` of the event's session, which is added if it is not known; None if the session is not
-        shown. ``agent``: the agent whose hook has sent the event. ``process``: that agent's process.
+    def report(self, agent: str, event: HookEvent, process: Process) -> Reports | None:
+        """Returns the ``Reports`` of the event's session, which is added if it is not known and the event contains its
+        directory; None if the session is not shown. ``agent``: the agent whose hook has sent the event. ``process``:
+        that agent's process.
 
         The CLI's daemon starts background sessions in advance; they are not shown until they are used.
         """
         id = TERMINAL_PREFIX + event.session_id
         session = self.find(id)
-        if session is None and process.background and (event.hook_event_name, event.source) in SPARE:
+        if session is None and process.background and self.agent_of(agent).is_spare(event):
             return None
-        if session is None:
+        if session is None and event.cwd:
             session = self.begin(id, event.cwd, agent, event.session_id, background=process.background)
         if session is None:
             return None
         reports = self._reports[session]
-        reports.set_process(process, event.transcript_path)
+        reports.set_process(process, event.transcript)
         return reports
 
     def begin(
@@ -264,7 +286,7 @@ class TerminalSessions:
         """
         reason = "it was removed from the list"
         self._sessions.remove(session)
-        self._reports[session].process_all()  # a hook whose question waits for its turn is answered, too
+        self._reports[session].process_all()  # a hook whose question has not been processed yet is answered, too
         session.withdraw_all(reason)
         closed = self._close(session, reason)
         self._directories.leave(session.reviewed, session.id)

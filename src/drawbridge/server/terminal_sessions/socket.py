@@ -5,33 +5,37 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw
 
 from drawbridge.agents.base import Decision, Proposal
-from drawbridge.agents.claude import conversation as claude
-from drawbridge.agents.claude import prompts as claude_prompts
-from drawbridge.agents.output import json_object
+from drawbridge.agents.output import json_object, parsed
 from drawbridge.agents.proposals import proposal, read_file
+from drawbridge.agents.terminal import HookEvent, TerminalAgent
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.approvals.pending import PendingApproval
-from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions.bridges import Bridges
 from drawbridge.server.terminal_sessions.editor_reviews import EditorReviews, ReviewCommands
 from drawbridge.server.terminal_sessions.processes import Process
 from drawbridge.server.terminal_sessions.reports import Reports
+from drawbridge.server.terminal_sessions.session import MAY_BEGIN
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
 from drawbridge.server.terminal_sessions.shared_comments import Left
 from drawbridge.transport.private_socket import listening
 
 logger = logging.getLogger("drawbridge.server")
+
+EARLIER: Final = "claude"
+"""The agent of a hook that does not name its agent: earlier versions of the guard supported only this one."""
+
+_anything: Final = msgspec.json.Decoder(dict[str, Any])
 
 UNSENT_BYTES = 2 * wire.LINE_BYTES
 """The maximum number of bytes that wait to be sent on one connection; a connection with more is closed."""
@@ -64,19 +68,16 @@ class HookSurface:
 
     in_editor = False
 
-    def __init__(self, peer: Peer, hook: wire.Hook) -> None:
+    def __init__(self, peer: Peer, hook: wire.Hook, agent: TerminalAgent) -> None:
         self.pid: int | None = hook.pid
+        self._agent = agent
         self.known_as = hook.question
         self._peer = peer
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
         asked = approval.request
-        verdict: Mapping[str, Any] = claude_prompts.verdict(decision, asked.tool_name, asked.input, asked.suggestions)
-        # The CLI treats an input in the answer as changed by the user, but without one, it ignores that a plan was
-        # accepted (2.1.329).
-        if decision.updated_input is None and asked.tool_name != claude_prompts.LEAVING_PLAN:
-            verdict = {name: value for name, value in verdict.items() if name != "updatedInput"}
-        self._peer.send(wire.HookAnswer(Raw(msgspec.json.encode(verdict))))
+        answer = self._agent.answer(decision, asked.tool_name, asked.input, asked.suggestions)
+        self._peer.send(wire.HookAnswer(Raw(msgspec.json.encode(answer))))
         self._peer.hang_up()
 
     def closed(self) -> None:
@@ -136,36 +137,33 @@ class PrivateSocket:
             writer.close()
 
     async def _hook(self, peer: Peer, hook: wire.Hook, reader: asyncio.StreamReader) -> None:
-        surface = HookSurface(peer, hook)
-        agent = hook.agent or hook_events.EARLIER
+        name = hook.agent or EARLIER
+        agent = self._sessions.agent_of(name)
+        surface = HookSurface(peer, hook, agent)
         try:
-            if agent not in hook_events.READERS:
-                raise ValueError(
-                    f"received a hook message from the agent {agent!r}, whose terminal sessions are not supported"
-                )
-            event = hook_events.READERS[agent](hook.payload)
-        except ValueError:
+            event = agent.event(hook.payload)
+        except ValueError as error:
             surface.closed()
-            raise
+            raise ValueError(f"a hook of {name!r}: {error}") from None
         if self._sessions.closed:
             await reader.read()  # the hook reconnects to the next server
             return
-        reports = self._sessions.report(agent, event, Process(hook.pid, hook.config, background=hook.background))
+        reports = self._sessions.report(name, event, Process(hook.pid, hook.config, background=hook.background))
         if reports is None:
             surface.closed()
             return
         handed = await self._hand_over(peer, reports, event, reader) if hook.takes else None
         reports.session.expect(event)
-        if event.hook_event_name == "PreToolUse":
+        if event.name == "PreToolUse":
             reports.add(lambda: _apply(reports, event, hook.pid))
             if not reports.session.reviewed.is_ready:
                 peer.send(wire.HookAnswer())
                 await reports.session.reviewed.ready()
             return
-        if event.hook_event_name != "PermissionRequest":
+        if event.name != "PermissionRequest":
             apply = partial(_apply, reports, event, hook.pid, handed)
-            if event.last_assistant_message and event.hook_event_name in ("Stop", "StopFailure"):
-                reports.add_after_text(apply, event.last_assistant_message)
+            if event.last_message and event.name in ("Stop", "StopFailure"):
+                reports.add_after_text(apply, event.last_message)
             else:
                 reports.add(apply)
             return
@@ -182,7 +180,7 @@ class PrivateSocket:
         reports.add(lambda: session.disconnect(surface))
 
     async def _hand_over(
-        self, peer: Peer, reports: Reports, event: hook_events.HookEvent, reader: asyncio.StreamReader
+        self, peer: Peer, reports: Reports, event: HookEvent, reader: asyncio.StreamReader
     ) -> Left | None:
         """Hands over the comments that wait for the agent. Returns them if the hook has received them, otherwise None.
         After it has received them, the hook disconnects without waiting any longer."""
@@ -192,7 +190,7 @@ class PrivateSocket:
         if given is None:
             peer.send(wire.HookAnswer())
             return None
-        if event.hook_event_name == "Stop":
+        if event.name == "Stop":
             reports.session.expect_run(given.run)
         peer.send(wire.HookContext(given.text))
         try:
@@ -205,13 +203,13 @@ class PrivateSocket:
         return None
 
 
-def _apply(reports: Reports, event: hook_events.HookEvent, pid: int, handed: Left | None = None) -> None:
+def _apply(reports: Reports, event: HookEvent, pid: int, handed: Left | None = None) -> None:
     reports.session.apply(event, None, None, handed, pid=pid)
-    if event.hook_event_name in hook_events.MAY_BEGIN:
+    if event.name in MAY_BEGIN:
         reports.session.reviewed.expect_nothing(reports.session.id)
     if event.is_new_process and not event.permission_mode:
         reports.find_mode(pid)
-    if event.hook_event_name in ("Stop", "StopFailure", "SessionEnd"):
+    if event.name in ("Stop", "StopFailure", "SessionEnd"):
         reports.session.save()
 
 
@@ -221,13 +219,13 @@ def _read(line: bytes) -> wire.FromPeer:
     try:
         return wire.decode_from_peer(line)
     except ValueError:
-        mended = claude.parsed(line.strip())
+        mended = parsed(line.strip(), _anything)
         if mended is None:
             raise
         return wire.decode_from_peer(mended[1])
 
 
-def _proposal(event: hook_events.HookEvent) -> Proposal | None:
+def _proposal(event: HookEvent) -> Proposal | None:
     try:
         given = json_object(event.tool_input)
     except (ValueError, RecursionError):

@@ -1,14 +1,12 @@
-"""Claude Code's transcript of a conversation, read as it grows. Only the file that belongs to the session is read."""
+"""An agent's transcript of a conversation, read as it grows."""
 
 from __future__ import annotations
 
 import os
-import re
 import stat
-from pathlib import Path
 from typing import Final
 
-from drawbridge.agents.claude.sessions import ID
+from drawbridge.agents.terminal import TerminalAgent
 
 BEGIN_BYTES: Final = 512 * 1024
 """The number of bytes at the end of a transcript that are read at first if the file is longer, and the line that was
@@ -24,36 +22,14 @@ LONGEST_LINE: Final = 16 * 1024 * 1024
 """The maximum length of a line in bytes; longer lines, most of which contain images, are skipped."""
 
 
-class NotItsFile(Exception):
-    """A path can't be the path of the session's Claude Code transcript."""
-
-
-def checked(path: str, session_id: str, config: str = "") -> str:
-    """Returns ``path`` if it has the form ``<Claude Code's directory>/projects/<name>/<session>.jsonl``; otherwise
-    raises ``NotItsFile``.
-
-    ``config``: Claude Code's directory, as set in the agent's environment; empty if it is not set there.
-    """
-    place = Path(path)
-    configs = {str(Path.home() / ".claude"), os.environ.get("CLAUDE_CONFIG_DIR") or ""} - {""}
-    configs |= {config} if config.startswith("/") else set()
-    if not ID.fullmatch(session_id) or place.name != f"{session_id}.jsonl" or ".." in place.parts:
-        raise NotItsFile(path)
-    projects = place.parent.parent
-    if not any(os.path.realpath(projects) == os.path.realpath(Path(config) / "projects") for config in configs):
-        raise NotItsFile(path)
-    if not re.fullmatch(r"[A-Za-z0-9-]+", place.parent.name) or place.parent.is_symlink():
-        raise NotItsFile(path)
-    return path
-
-
 class TranscriptFile:
     """Reads a transcript as it grows. The file may not exist yet."""
 
-    def __init__(self, path: str, after: str = "") -> None:
-        """``after``: the uuid of the line that was read last; empty if none was."""
+    def __init__(self, agent: TerminalAgent, path: str, after: str = "") -> None:
+        """``after``: the uuid of the entry that was read last; empty if none was."""
         self.path = path
-        self._after = after.encode()
+        self._agent = agent
+        self._after = after
         self._offset: int | None = None
         self._rest = b""
         self._skipping = False
@@ -94,12 +70,9 @@ class TranscriptFile:
         if self._after:
             begin = max(0, size - SEARCHED_BYTES)
             data = os.pread(file, size - begin, begin)
-            # The line with this uuid, not the next line, which contains it as its parent's uuid.
-            places = [
-                found.end() for found in re.finditer(rb'"uuid": ?"' + re.escape(self._after) + rb'"[^\n]*\n', data)
-            ]
-            if places:
-                return begin + places[-1]
+            end = self._agent.end_of(self._after, data)
+            if end is not None:
+                return begin + end
         if size <= BEGIN_BYTES:
             return 0
         begin = size - BEGIN_BYTES

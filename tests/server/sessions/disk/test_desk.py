@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.agents.claude import transcript
 from drawbridge.agents.memory import MB
+from drawbridge.agents.terminal import Message
 from drawbridge.server.sessions.disk import Sizes
 from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.projects import Maintenance, Retention
@@ -30,7 +30,7 @@ def begun(server: Server) -> TerminalSession:
 
 def says(session: TerminalSession, size: int) -> None:
     data = b'{"type":"assistant","text":"' + b"x" * size + b'"}'
-    session.add_entry(transcript.Message(uuid.uuid4().hex, data), quiet=True)
+    session.add_entry(Message(uuid.uuid4().hex, data), quiet=True)
 
 
 async def test_a_removed_terminal_session_no_longer_counts(tmp_path: Path) -> None:

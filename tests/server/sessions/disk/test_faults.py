@@ -50,7 +50,7 @@ def broken_disk(monkeypatch: pytest.MonkeyPatch, number: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("number", "code"), FAULTS.items(), ids=errno.errorcode.get)
-async def test_a_run_that_cannot_be_kept_ends_and_the_next_goes_well(
+async def test_a_run_that_cannot_be_stored_fails_and_the_next_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: str
 ) -> None:
     phone = Client()
@@ -84,7 +84,9 @@ async def test_a_run_that_cannot_be_kept_ends_and_the_next_goes_well(
         assert not server.core.projects.get(id).memory.unfinished
 
 
-async def test_an_approval_that_is_not_stored_has_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_approval_request_that_is_not_stored_has_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Clients need the time to show how long the request has been waiting."""
     phone = Client("phone")
     async with serving(tmp_path) as server:
@@ -98,7 +100,7 @@ async def test_an_approval_that_is_not_stored_has_a_time(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize(("number", "code"), FAULTS.items(), ids=errno.errorcode.get)
-async def test_an_answer_that_cannot_be_written_is_refused(
+async def test_a_decision_that_cannot_be_stored_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: str
 ) -> None:
     """Neither the agent nor another client gets an answer that is not in the history."""
@@ -152,9 +154,10 @@ async def test_an_unreadable_project_is_reported_and_retried(
             process.ends()
 
 
-async def test_an_unreadable_project_that_is_damaged_is_quarantined_once(
+async def test_an_unreadable_damaged_project_is_quarantined_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The project cannot be read when the server starts, and the damage is found later."""
     async with serving(tmp_path) as server:
         id = await server.project(Client())
     metadata = tmp_path / "data" / "projects" / id / "metadata.json"
@@ -208,7 +211,7 @@ async def test_a_project_that_cannot_be_quarantined_is_harmless(
     monkeypatch.setattr(os, "replace", fail)
     async with serving(tmp_path) as server:
         assert len(server.core.projects) == 0
-        assert server.core.problems() == ["The project in proj_1 was damaged and has been quarantined."]
+        assert server.core.problems() == ["The project in proj_1 is damaged, and could not be quarantined."]
 
 
 # a small disk that is really full
@@ -242,7 +245,8 @@ async def finished(client: WireClient) -> tuple[str, str | None]:
 
 
 @pytest.mark.thorough
-async def test_a_full_disk_is_reported_and_work_resumes_when_there_is_space(tmp_path: Path, small: Path) -> None:
+async def test_work_resumes_when_a_full_disk_has_space_again(tmp_path: Path, small: Path) -> None:
+    """Until then, prompts and decisions are refused with ``DISK_SPACE_LOW``, and a run that is already active fails."""
     async with really_serving(small / "data", *bad_claude(tmp_path)) as server, server.client() as client:
         id = await opened(server, client, tmp_path)
         await client.ask("execute", {"prompt": "say hello"}, id)

@@ -59,7 +59,7 @@ def test_a_warning_is_given_once_at_each_crossing(tmp_path: Path) -> None:
     assert "p1 uses 0 MB of 0 MB: new runs are refused at the limit" in warned[-1][0].message
 
 
-def test_at_the_limit_no_run_begins_in_that_project_but_in_others(tmp_path: Path) -> None:
+def test_a_project_at_its_disk_limit_refuses_only_its_own_runs(tmp_path: Path) -> None:
     watched, _ = disk(tmp_path)
     watched.now("p1", "/one", 1_000)
     watched.now("p2", "/two", 999)
@@ -74,7 +74,8 @@ def test_at_the_limit_no_run_begins_in_that_project_but_in_others(tmp_path: Path
     assert watched.problems() == []
 
 
-def test_all_projects_and_what_else_is_kept_have_a_limit_together(tmp_path: Path) -> None:
+def test_all_stored_data_together_has_a_limit(tmp_path: Path) -> None:
+    """Deleted projects and blobs count too."""
     watched, warned = disk(tmp_path, all=2_500)
     for name, size in (("trash/p0/logs/old.jsonl", 300), ("blobs/b", 200), ("projects/p1/logs/new.jsonl", 5_000)):
         (tmp_path / name).parent.mkdir(parents=True)
@@ -95,9 +96,8 @@ def test_all_projects_and_what_else_is_kept_have_a_limit_together(tmp_path: Path
     watched.check("p9")
 
 
-def test_a_nearly_full_disk_is_reported_and_a_full_one_refuses_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_low_disk_space_warns_and_a_full_disk_refuses_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The warning is not repeated until clearly more space is free."""
     watched, warned = disk(tmp_path)
     for size in (LOW_FREE - 8192, LOW_FREE - 16384, LOW_FREE + 8192, LOW_FREE - 8192):
         free(monkeypatch, size)
@@ -115,7 +115,7 @@ def test_a_nearly_full_disk_is_reported_and_a_full_one_refuses_runs(
     assert len(warned) == 2
 
 
-def test_an_unknown_amount_of_space_refuses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_amount_of_free_space_refuses_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(path: object) -> Any:
         raise PermissionError(13, "Permission denied")
 
@@ -130,7 +130,7 @@ def limits(project: int) -> Limits:
     return Limits(checkpoints=False, sizes=Sizes(project, 100 * MB))
 
 
-async def test_clients_are_warned_and_the_next_run_is_refused(tmp_path: Path) -> None:
+async def test_clients_are_warned_before_the_limit_ends_a_run(tmp_path: Path) -> None:
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path, limits(8_000)) as server:
         server.core.follow(["projects"], page)

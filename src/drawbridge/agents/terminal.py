@@ -1,0 +1,353 @@
+"""What the server has to know about an agent that a person has started in a terminal: what its hooks report, what its
+transcript contains, and how its questions are answered. Pure.
+
+An agent whose terminal sessions are shown has a module ``agents/NAME/terminal.py``, which implements ``TerminalAgent``.
+The names of events are those of Claude Code's hooks, which other agents use, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+from msgspec import Raw, Struct
+
+from drawbridge.agents import base
+from drawbridge.agents.base import AgentState, AskedBy, Decision
+from drawbridge.agents.reported import LONGEST_NAME, name_of, text_of
+
+SUBAGENT: Final = "subagent"
+"""The type of a task that is a subagent. A run stays open until the last one has ended."""
+
+_KINDS: Final = {SUBAGENT: "local_agent", "shell": "local_bash"}
+"""The type of a task → its type in the client protocol."""
+
+
+class NotItsFile(Exception):
+    """A path can't be the path of the session's transcript."""
+
+
+class Task(Struct, frozen=True):
+    """Something that an agent has left running in the background. The fields that default to ``None`` are only shown to
+    people, and may have any type."""
+
+    id: str
+    type: str = ""
+    status: str = "running"
+    description: Any = None
+    command: Any = None
+    agent_type: Any = None
+
+    @property
+    def shown(self) -> base.Task:
+        """The task as clients see it."""
+        words = text_of(self.description) or text_of(self.command) or name_of(self.agent_type) or ""
+        kind = _KINDS.get(self.type) or name_of(self.type)
+        return base.Task(self.id[:LONGEST_NAME], words, "running", kind, name_of(self.agent_type), background=True)
+
+    @property
+    def stored(self) -> Task:
+        """The task as it is stored: each text that is shown to people is shortened to one line of limited length."""
+        words, command = text_of(self.description), text_of(self.command)
+        return Task(self.id, self.type, self.status, words, command, name_of(self.agent_type))
+
+
+class HookEvent(Struct, frozen=True):
+    """An event that a hook reports.
+
+    ``name``: "SessionStart", "UserPromptSubmit", "PreToolUse", "PermissionRequest", "PostToolUse",
+    "PostToolUseFailure", "Notification", "SubagentStart", "SubagentStop", "Stop", "StopFailure", "Interrupt" or
+    "SessionEnd"; an event with another name only shows that the agent is running. ``cwd``: an absolute path; empty if
+    the event does not contain the session's own directory. ``transcript``: the path of the session's transcript; empty
+    if the event does not contain it. ``source``: what has started the session; empty if the agent reports its start only
+    together with the first prompt. ``agent_id``: the subagent that the event is about; None for the main agent.
+
+    The agent does not give a question an id: the question's tool and input identify it.
+    """
+
+    name: str
+    session_id: str
+    cwd: str
+    transcript: str = ""
+    permission_mode: str | None = None
+    turn: str = ""
+    """The id of the turn that the event belongs to."""
+    prompt: str = ""
+    continues: bool = False
+    """Whether the agent's program, not a user, has sent ``prompt``: it continues the current turn."""
+    source: str = ""
+    last_message: str = ""
+    """The agent's last message, or the error, when the agent has stopped."""
+    tool_name: str = ""
+    tool_input: Raw = Raw(b"{}")
+    suggestions: Raw = Raw(b"[]")
+    """The agent's suggestions of what to remember, as in ``base.Question``."""
+    agent_id: str | None = None
+    agent_type: str | None = None
+    reason: str | None = None
+    """Why the agent asks."""
+    blocked_path: str | None = None
+    asks_in_terminal: bool = False
+    """Whether a dialog is open in the terminal (only for "Notification")."""
+    code: str | None = None
+    """The client protocol's code for a failed request to the model, if it has one."""
+    tasks: Mapping[str, Task] | None = None
+    """The tasks that are running in the background, by id; None if the agent does not report them."""
+    is_new_process: bool = False
+    """Whether the agent's program has just been started, so that the mode in the transcript is an earlier process's."""
+
+
+Fate: TypeAlias = Literal["ran", "rejected", "denied"]
+"""What happened to a call: it ran, the user at the terminal rejected it, or something else (a hook, a rule) denied
+it."""
+
+
+class Call(Struct, frozen=True):
+    """A tool call that the agent wants to make."""
+
+    id: str
+    name: str
+    input: Raw
+
+
+class Result(Struct, frozen=True):
+    """The result of a tool call."""
+
+    id: str
+    fate: Fate
+
+
+class Prompt(Struct, frozen=True):
+    """A prompt from the user. ``turn`` is empty for a prompt that was typed while the agent worked, since it does not
+    begin a turn.
+
+    ``foreign``: whether it was written by another process that continues the same conversation (``claude -p --resume``
+    or the server).
+    """
+
+    uuid: str
+    turn: str
+    text: str
+    foreign: bool = False
+
+
+class Message(Struct, frozen=True):
+    """A message as it would be in the agent's stream: ``data`` is a JSON object on one line, which contains
+    ``uuid``."""
+
+    uuid: str
+    data: bytes
+    calls: tuple[Call, ...] = ()
+    results: tuple[Result, ...] = ()
+    interrupted: bool = False
+    text: str = ""
+    """The agent's text in the message."""
+    foreign: bool = False
+    """As in ``Prompt``."""
+    ends_turn: bool = False
+    """Whether it is the main agent's last message in its turn."""
+    failed: bool = False
+    """Whether it reports a failed request to the model."""
+    code: str | None = None
+    """The client protocol's code for the failed request, if it has one."""
+
+
+class Mode(Struct, frozen=True):
+    """The permission mode from this line on."""
+
+    mode: str
+
+
+class Context(Struct, frozen=True):
+    """What a hook has passed to the model. ``event``: the hook's event."""
+
+    uuid: str
+    event: str
+    texts: tuple[str, ...]
+
+
+class TurnOver(Struct, frozen=True):
+    """A turn is over. ``error``: why it failed, for people. ``code``: the client protocol's code for the failure, if it
+    has one."""
+
+    turn: str
+    outcome: Literal["completed", "failed", "interrupted"]
+    error: str | None = None
+    code: str | None = None
+
+
+Entry: TypeAlias = Prompt | Message | Mode | Context | TurnOver
+
+
+class ProcessState(Struct, frozen=True):
+    """What no hook reports about a process that has a conversation open."""
+
+    moved_to: str | None = None
+    """The beginning of the id of the session in which the user has continued the conversation in the background."""
+    idle_since: float | None = None
+    """When the agent began to wait for a prompt (seconds since 1970); None if it is not waiting, or if that is not
+    known."""
+
+
+class TerminalReports(Protocol):
+    """What an agent reports about itself in its transcript."""
+
+    @property
+    def state(self) -> AgentState: ...
+
+    def recorded(self, data: bytes) -> object:
+        """Reads a line of the transcript."""
+        ...
+
+
+class TerminalAgent(Protocol):
+    """An agent in a terminal. The methods are pure unless they are said to block."""
+
+    accepts_changed_input: bool
+    """Whether an answer to a hook may change the input of the call."""
+
+    accepts_typing: bool
+    """Whether prompts can be typed into its terminal."""
+
+    reports_tasks: bool
+    """Whether its hooks report what is left running in the background when it stops."""
+
+    # Hooks.
+
+    def event(self, payload: Raw) -> HookEvent:
+        """Reads what a hook has sent. Raises ``ValueError`` if it is not valid."""
+        ...
+
+    def is_spare(self, event: HookEvent) -> bool:
+        """Whether a background session that has nothing to do yet sends this event."""
+        ...
+
+    def answer(self, decision: Decision, tool_name: str, given: Raw, suggestions: Raw) -> Mapping[str, Any]:
+        """The answer to a hook that asks about a tool call with the input ``given``. Raises ``BadArgument`` if the
+        changed input is not valid."""
+        ...
+
+    def hides_dialog(self, asked_by: AskedBy | None) -> bool:
+        """Whether the dialog about a question of the subagent ``asked_by`` (None for the main agent) appears only after
+        the hook has ended."""
+        ...
+
+    def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
+        """Whether a call of ``tool`` with the input ``after`` is the call that the agent asked about with the input
+        ``before``. ``as_run``: whether ``after`` is what the call ran with. It may then contain additional fields
+        (answers), or differ because a person has edited the text; the file is still the same."""
+        ...
+
+    def reports_input(self, tool: str) -> bool:
+        """Whether the hook after a call of ``tool`` reports the input that the call ran with."""
+        ...
+
+    # Prompts that are typed into the terminal.
+
+    def is_command(self, prompt: str) -> bool:
+        """Whether the agent's program would take ``prompt`` as a command."""
+        ...
+
+    def words(self, prompt: str) -> str:
+        """A reported prompt without the marks that the agent's program adds to it."""
+        ...
+
+    # The transcript.
+
+    def checked(self, path: str, session_id: str, config: str) -> str:
+        """Returns ``path`` if it can be the path of the session's transcript; otherwise raises ``NotItsFile``.
+        ``config``: the program's own directory, as set in the agent's environment; empty if it is not set there.
+        Blocking."""
+        ...
+
+    def entry(self, line: bytes, session_id: str) -> Entry | None:
+        """The entry in a line of the transcript of the conversation ``session_id``; None if the line contains none."""
+        ...
+
+    def end_of(self, uuid: str, data: bytes) -> int | None:
+        """Where the line with the entry ``uuid`` ends in ``data``, which is part of a transcript; None if ``data`` does
+        not contain it."""
+        ...
+
+    def title(self, transcript: Path) -> str | None:
+        """The title of the conversation; None if the beginning of its transcript contains none. Blocking."""
+        ...
+
+    def reports(self, state: AgentState) -> TerminalReports:
+        """``state``: what is already known."""
+        ...
+
+    def last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
+        """See ``Reconstructs.last_state``."""
+        ...
+
+    # Processes.
+
+    def start_mode(self, pid: int, directory: Path) -> str | None:
+        """The permission mode in which the process ``pid`` was started in ``directory``; None if it can't be
+        determined. Blocking."""
+        ...
+
+    def process(self, transcript: str, pid: int, session_id: str) -> ProcessState:
+        """What the program's own files contain about the process ``pid`` and the session. ``transcript``: its checked
+        path. Blocking."""
+        ...
+
+
+class _OnlyInEditor(TerminalAgent):
+    """An agent that is known only from the proposals that it sends to an editor: without hooks and a transcript."""
+
+    accepts_changed_input = reports_tasks = True
+    accepts_typing = False
+
+    def event(self, payload: Raw) -> HookEvent:
+        raise ValueError("the hooks of this agent are not supported")
+
+    def is_spare(self, event: HookEvent) -> bool:
+        return False
+
+    def answer(self, decision: Decision, tool_name: str, given: Raw, suggestions: Raw) -> Mapping[str, Any]:
+        return {}
+
+    def hides_dialog(self, asked_by: AskedBy | None) -> bool:
+        return False
+
+    def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
+        return before == after
+
+    def reports_input(self, tool: str) -> bool:
+        return True
+
+    def is_command(self, prompt: str) -> bool:
+        return prompt.startswith("/")
+
+    def words(self, prompt: str) -> str:
+        return prompt
+
+    def checked(self, path: str, session_id: str, config: str) -> str:
+        raise NotItsFile(path)
+
+    def entry(self, line: bytes, session_id: str) -> Entry | None:
+        return None
+
+    def end_of(self, uuid: str, data: bytes) -> int | None:
+        return None
+
+    def title(self, transcript: Path) -> str | None:
+        return None
+
+    def reports(self, state: AgentState) -> TerminalReports:
+        raise NotImplementedError
+
+    def last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
+        return AgentState()
+
+    def start_mode(self, pid: int, directory: Path) -> str | None:
+        return None
+
+    def process(self, transcript: str, pid: int, session_id: str) -> ProcessState:
+        return ProcessState()
+
+
+ONLY_IN_EDITOR: Final[TerminalAgent] = _OnlyInEditor()

@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from drawbridge.agents.claude import terminal
 from drawbridge.guard import calls, find, report
 from drawbridge.transport import private_socket
 from tests.waiting import PATIENCE
@@ -269,7 +268,7 @@ def test_a_subagents_request_never_waits_long(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch, ended: bool
 ) -> None:
     """The subagent's dialog appears in the terminal only when the hook has ended."""
-    monkeypatch.setattr(report, "SUBAGENT_SECONDS", 0.2)
+    monkeypatch.setattr(report, "HIDDEN_SECONDS", 0.2)
     if ended:
         monkeypatch.setattr(report, "_wait", lambda connected, until: b"")
     assert guard.say(ASKED | {"agent_id": "a1", "agent_type": "general-purpose"}) == {}
@@ -280,8 +279,7 @@ def test_a_workflow_subagents_request_has_no_time_limit(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The subagent's dialog is already in the terminal."""
-    assert report.OWN_DIALOG == terminal.OWN_DIALOG
-    monkeypatch.setattr(report, "SUBAGENT_SECONDS", 0.05)
+    monkeypatch.setattr(report, "HIDDEN_SECONDS", 0.05)
     answering = threading.Timer(0.5, server.answer, [ALLOW])
     answering.start()
     said = guard.say(ASKED | {"agent_id": "a1", "agent_type": "workflow-subagent"})

@@ -26,8 +26,10 @@ def apply_patch(patch: str) -> Item:
     return {"type": "custom_tool_call", "call_id": f"call-{next(_numbers)}", "name": "apply_patch", "input": patch}
 
 
-def shell(command: str) -> Item:
-    arguments = json.dumps({"cmd": command})
+def shell(command: str, *, reason: str = "") -> Item:
+    """A command. With ``reason``, Codex is asked to run it outside the sandbox, for that reason."""
+    escalated = {"sandbox_permissions": "require_escalated", "justification": reason} if reason else {}
+    arguments = json.dumps({"cmd": command, **escalated})
     return {
         "type": "function_call",
         "call_id": f"call-{next(_numbers)}",
@@ -36,9 +38,14 @@ def shell(command: str) -> Item:
     }
 
 
+def failure(status: int, message: str) -> Item:
+    """Returns a turn for which the API sends an error."""
+    return {"type": "error", "status": status, "message": message}
+
+
 class ResponsesStub(StubServer):
-    """Answers each request that offers tools with the next scripted item. Answers any other request, and those after
-    the last item, with a fixed text. A context manager.
+    """Answers each request for a turn with the next scripted item. Answers any other request, such as one for a title,
+    and those after the last item, with a fixed text. A context manager.
     """
 
     def __init__(self, *turns: Item) -> None:
@@ -56,11 +63,15 @@ class ResponsesStub(StubServer):
         kinds = ("custom_tool_call_output", "function_call_output")
         return [str(item["output"]) for item in self.requests[-1]["input"] if item["type"] in kinds]
 
-    def answer(self, request: dict[str, Any]) -> bytes:
+    def will_say(self, *turns: Item) -> None:
+        self._turns += turns
+
+    def answer(self, request: dict[str, Any]) -> Item:
+        """The model's next item. Codex may request a title at any time after the first prompt: without tools, or with
+        a form for the answer."""
         self.requests.append(request)
-        # A request without tools asks for a title; codex-acp may send it at any time after the first turn.
-        item = self._turns.pop(0) if self._turns and request.get("tools") else text("Nothing more was scripted.")
-        return b"".join(_events(item, f"response-{len(self.requests)}"))
+        is_turn = request.get("tools") and not (request.get("text") or {}).get("format")
+        return self._turns.pop(0) if self._turns and is_turn else text("Nothing more was scripted.")
 
 
 def _events(item: Item, id: str) -> Iterator[bytes]:
@@ -77,4 +88,8 @@ class _Handler(Handler):
     stub: ResponsesStub
 
     def post(self, body: dict[str, Any]) -> None:
-        self.reply("text/event-stream", self.stub.answer(body))
+        item = self.stub.answer(body)
+        if item["type"] == "error":
+            self.reply("application/json", json.dumps({"error": item}).encode(), item["status"])
+        else:
+            self.reply("text/event-stream", b"".join(_events(item, f"response-{len(self.stub.requests)}")))

@@ -163,6 +163,7 @@ ROWS: Final = (
         asks=False,
         sees=False,
         hooks=True,
+        terminal=True,
         tested=(0, 169, 0),
         login=("codex login", "Follow the steps there."),
     ),

@@ -17,8 +17,8 @@ settings."""
 
 PERSON_SECONDS = 24 * 60 * 60
 """The maximum number of seconds that a hook waits for a person on another surface. Meanwhile, the agent's own dialog
-stays usable. The dialog of most subagents appears only after the hook has ended, so their hooks wait far less
-(``guard.report.SUBAGENT_SECONDS``)."""
+usually stays usable. A hook whose dialog appears only after it has ended waits far less
+(``guard.report.HIDDEN_SECONDS``)."""
 
 Scope: TypeAlias = Literal["user", "project", "managed"]
 Keys: TypeAlias = tuple[str | int, ...]

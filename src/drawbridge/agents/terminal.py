@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 from msgspec import Raw, Struct
 
 from drawbridge.agents import base
-from drawbridge.agents.base import AgentState, Decision
+from drawbridge.agents.base import AgentState, AskedBy, Decision
 from drawbridge.agents.reported import LONGEST_NAME, name_of, text_of
 
 SUBAGENT: Final = "subagent"
@@ -57,10 +57,10 @@ class HookEvent(Struct, frozen=True):
     """An event that a hook reports.
 
     ``name``: "SessionStart", "UserPromptSubmit", "PreToolUse", "PermissionRequest", "PostToolUse",
-    "PostToolUseFailure", "Notification", "SubagentStop", "Stop", "StopFailure" or "SessionEnd"; an event with another
-    name only shows that the agent is running. ``cwd``: an absolute path. ``transcript``: the path of the session's
-    transcript; empty if it has none. ``source``: what has started the session. ``agent_id``: the subagent that the
-    event is about; None for the main agent.
+    "PostToolUseFailure", "Notification", "SubagentStop", "Stop", "StopFailure", "Interrupt" or "SessionEnd"; an event
+    with another name only shows that the agent is running. ``cwd``: an absolute path. ``transcript``: the path of the
+    session's transcript; empty if it has none. ``source``: what has started the session. ``agent_id``: the subagent
+    that the event is about; None for the main agent.
 
     The agent does not give a question an id: the question's tool and input identify it.
     """
@@ -93,11 +93,8 @@ class HookEvent(Struct, frozen=True):
     """The client protocol's code for a failed request to the model, if it has one."""
     tasks: Mapping[str, Task] = {}
     """The tasks that are running in the background, by id."""
-
-    @property
-    def is_new_process(self) -> bool:
-        """Whether the agent's program has just been started, with a new conversation or an earlier one."""
-        return self.name == "SessionStart" and self.source in ("startup", "resume")
+    is_new_process: bool = False
+    """Whether the agent's program has just been started, so that the mode in the transcript is an earlier process's."""
 
 
 Fate: TypeAlias = Literal["ran", "rejected", "denied"]
@@ -135,7 +132,8 @@ class Prompt(Struct, frozen=True):
 
 
 class Message(Struct, frozen=True):
-    """A message as it would be in the agent's stream: ``data`` is a JSON object on one line."""
+    """A message as it would be in the agent's stream: ``data`` is a JSON object on one line, which contains
+    ``uuid``."""
 
     uuid: str
     data: bytes
@@ -168,7 +166,17 @@ class Context(Struct, frozen=True):
     texts: tuple[str, ...]
 
 
-Entry: TypeAlias = Prompt | Message | Mode | Context
+class TurnOver(Struct, frozen=True):
+    """A turn is over. ``error``: why it failed, for people. ``code``: the client protocol's code for the failure, if it
+    has one."""
+
+    turn: str
+    outcome: Literal["completed", "failed", "interrupted"]
+    error: str | None = None
+    code: str | None = None
+
+
+Entry: TypeAlias = Prompt | Message | Mode | Context | TurnOver
 
 
 class ProcessState(Struct, frozen=True):
@@ -195,6 +203,12 @@ class TerminalReports(Protocol):
 class TerminalAgent(Protocol):
     """An agent in a terminal. The methods are pure unless they are said to block."""
 
+    changes_input: bool
+    """Whether an answer to a hook may change the input of the call."""
+
+    accepts_typing: bool
+    """Whether prompts can be typed into its terminal."""
+
     # Hooks.
 
     def event(self, payload: Raw) -> HookEvent:
@@ -210,8 +224,9 @@ class TerminalAgent(Protocol):
         changed input is not valid."""
         ...
 
-    def has_own_dialog(self, agent_type: str | None) -> bool:
-        """Whether the dialog of such a subagent appears while its hook is still running, as the main agent's does."""
+    def has_own_dialog(self, asked_by: AskedBy | None) -> bool:
+        """Whether the dialog about a question of the subagent ``asked_by`` (None for the main agent) appears while the
+        hook is still running."""
         ...
 
     def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
@@ -244,10 +259,6 @@ class TerminalAgent(Protocol):
 
     def entry(self, line: bytes, session_id: str) -> Entry | None:
         """The entry in a line of the transcript of the conversation ``session_id``; None if the line contains none."""
-        ...
-
-    def place(self, record: bytes) -> str:
-        """The ``uuid`` of the entry from which the history line ``record`` was made; "" if it does not contain one."""
         ...
 
     def end_of(self, uuid: str, data: bytes) -> int | None:
@@ -283,6 +294,9 @@ class TerminalAgent(Protocol):
 class _OnlyInEditor(TerminalAgent):
     """An agent that is known only from the proposals that it sends to an editor: without hooks and a transcript."""
 
+    changes_input = True
+    accepts_typing = False
+
     def event(self, payload: Raw) -> HookEvent:
         raise ValueError("the hooks of this agent are not supported")
 
@@ -292,7 +306,7 @@ class _OnlyInEditor(TerminalAgent):
     def answer(self, decision: Decision, tool_name: str, given: Raw, suggestions: Raw) -> Mapping[str, Any]:
         return {}
 
-    def has_own_dialog(self, agent_type: str | None) -> bool:
+    def has_own_dialog(self, asked_by: AskedBy | None) -> bool:
         return True
 
     def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
@@ -312,9 +326,6 @@ class _OnlyInEditor(TerminalAgent):
 
     def entry(self, line: bytes, session_id: str) -> Entry | None:
         return None
-
-    def place(self, record: bytes) -> str:
-        return ""
 
     def end_of(self, uuid: str, data: bytes) -> int | None:
         return None

@@ -58,6 +58,13 @@ if TYPE_CHECKING:
         def ask(self, event: str, reason: str) -> dict[str, Any]:
             """The answer that makes the agent ask in its own dialog; a denial if the agent can't ask."""
 
+        def continue_with(self, event: str, text: str) -> dict[str, Any]:
+            """The answer with which an agent that has stopped continues with ``text``. Only with ``session``."""
+
+        def hides_dialog(self, payload: Mapping[str, Any]) -> bool:
+            """Whether the agent's dialog about this question appears only after the hook has ended. Only with
+            ``session``."""
+
 
 # The kinds of events for which a hook is called.
 BEFORE, AFTER, FAILED, PROMPT, START, MOVED, CHANGED = (
@@ -222,7 +229,7 @@ def ask(call: "Call", reason: str) -> bytes:
 
 
 def decide(call: "Call", decision: "dict[str, Any]") -> bytes:
-    """The answer with a person's decision, in Claude Code's own format: ``{"behavior": "allow" | "deny", …}``."""
+    """The answer with a person's decision, in the agent's own format: ``{"behavior": "allow" | "deny", …}``."""
     return _bytes({"hookSpecificOutput": {"hookEventName": call.event_name, "decision": decision}})
 
 
@@ -236,6 +243,8 @@ def _without_surrogates(text: str) -> str:
 def add_context(call: "Call", context: str = "", watch: "list[str] | None" = None) -> bytes:
     """An answer without a decision: the text that was ``handed`` over and, if both fit, ``context`` for the model; and
     files for the agent to ``watch`` if it can."""
+    if call.handed and call.event == STOP:
+        return _bytes(call.dialect.continue_with(call.event_name, _without_surrogates(call.handed)))
     specific: dict[str, Any] = {"hookEventName": call.event_name}
     if call.handed:
         has_room = context and len(call.handed) + len(context) < LONGEST_CONTEXT

@@ -2,10 +2,10 @@
 approval requests.
 
 Nothing happens unless a server is running. An approval request waits for its decision. Before a tool that may write,
-the hook waits until the server has a checkpoint of the files, which usually exists already. While a request from the
-main agent waits, the CLI's own dialog stays usable and the first decision counts; while a subagent's request waits, the
-terminal shows no dialog, so that wait is bounded (both measured on 2.1.329). If the server ends, the request is sent
-again to the next one, with the same id. ``protocols.local_ipc`` defines the format of the lines.
+the hook waits until the server has a checkpoint of the files, which usually exists already. While a request waits, the
+agent's own dialog usually stays usable, and the first decision counts; if the dialog appears only after the hook has
+ended, the wait is bounded. If the server ends, the request is sent again to the next one, with the same id.
+``protocols.local_ipc`` defines the format of the lines.
 """
 
 import posix
@@ -34,13 +34,9 @@ LONGEST_PAUSE = 2.0
 """The first and the longest pause between attempts to find another server after a server has ended, in seconds; each
 pause is twice the one before, up to the longest."""
 
-SUBAGENT_SECONDS = 60.0
-"""The maximum number of seconds to wait for the decision on a subagent's request, since its dialog appears only after
-the hook has ended. The server ends the wait earlier; this limit is for a server that hangs or has ended."""
-
-OWN_DIALOG = ("workflow-subagent",)
-"""Types of subagents whose dialog appears while the hook waits, like the main agent's (2.1.329). The wait is not
-limited."""
+HIDDEN_SECONDS = 60.0
+"""The maximum number of seconds to wait for the decision on a request whose dialog appears only after the hook has
+ended. The server ends the wait earlier; this limit is for a server that hangs or has ended."""
 
 HANDOVER_SECONDS = 1.0
 """The maximum number of seconds to wait for the text that the server has stored for the agent. If the server hangs, the
@@ -104,8 +100,7 @@ def _decision(
     if call.event == calls.BEFORE:
         return _await_checkpoint(connected, line)
     parent, pause = posix.getppid(), FIRST_PAUSE
-    is_hidden = call.input.get("agent_id") and call.input.get("agent_type") not in OWN_DIALOG
-    until = monotonic() + SUBAGENT_SECONDS if is_hidden else None
+    until = monotonic() + HIDDEN_SECONDS if waits and call.dialect.hides_dialog(call.input) else None
     answered = _exchange(connected, line, until, waits=waits)
     while answered == b"":
         if _agent_ends_within(pause) or posix.getppid() != parent or (until is not None and monotonic() > until):

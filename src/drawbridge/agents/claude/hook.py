@@ -40,6 +40,9 @@ TOOLS = {
 ASKS = WATCHES = RESOLVES_DOTS = CALLED_BY_CLIENT = True
 NO_CONTEXT = ("moved", "changed")
 
+OWN_DIALOG = ("workflow-subagent",)
+"""Types of subagents whose dialog appears while the hook is still running, as the main agent's does (2.1.329)."""
+
 
 def paths(value: str) -> "list[str]":
     return [value]
@@ -51,6 +54,14 @@ def deny(event: str, reason: str) -> "dict[str, Any]":
 
 def ask(event: str, reason: str) -> "dict[str, Any]":
     return _decision(event, "ask", reason)
+
+
+def continue_with(event: str, text: str) -> "dict[str, Any]":
+    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
+
+
+def hides_dialog(payload: "Mapping[str, Any]") -> bool:
+    return bool(payload.get("agent_id")) and payload.get("agent_type") not in OWN_DIALOG
 
 
 def _decision(event: str, decision: str, reason: str) -> "dict[str, Any]":

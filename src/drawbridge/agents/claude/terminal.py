@@ -11,8 +11,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from drawbridge.agents.base import LEAVING_PLAN, AgentState, Decision
-from drawbridge.agents.claude import process_file, prompts, reports, sessions, start_mode, transcript
+from drawbridge.agents.base import LEAVING_PLAN, AgentState, AskedBy, Decision
+from drawbridge.agents.claude import hook, process_file, prompts, reports, sessions, start_mode, transcript
 from drawbridge.agents.claude.prompts import LONGEST_NAME, LONGEST_PATH, LONGEST_REASON
 from drawbridge.agents.claude.transcript import code_of
 from drawbridge.agents.terminal import Entry, HookEvent, NotItsFile, ProcessState, Task, TerminalAgent, TerminalReports
@@ -29,8 +29,9 @@ SPARE: Final = {("SessionStart", "startup"), ("SessionEnd", "")}
 """The name and the source of each event that a background session sends before it has anything to do: the CLI's daemon
 starts such sessions in advance."""
 
-OWN_DIALOG: Final = ("workflow-subagent",)
-"""Types of subagents whose dialog appears while the hook is still running, as the main agent's does (2.1.329)."""
+STARTED: Final = ("startup", "resume")
+"""The ``source`` of a ``SessionStart`` if the program has just been started, with a new conversation or an earlier
+one."""
 
 LEAVES: Final = frozenset({"exit", "quit", ":q", ":q!", ":wq", ":wq!"})
 """Words that end Claude Code if nothing else is typed (2.1.329)."""
@@ -67,6 +68,8 @@ _decoder: Final = msgspec.json.Decoder(_Payload)
 
 
 class ClaudeInTerminal(TerminalAgent):
+    changes_input = accepts_typing = True
+
     def event(self, payload: Raw) -> HookEvent:
         found = _decoder.decode(payload)
         if not found.cwd.startswith("/"):
@@ -92,6 +95,7 @@ class ClaudeInTerminal(TerminalAgent):
             asks_in_terminal=found.notification_type in ASKS_IN_TERMINAL,
             code=code_of(found.error) if isinstance(found.error, str) else None,
             tasks=_tasks(found.background_tasks),
+            is_new_process=found.hook_event_name == "SessionStart" and found.source in STARTED,
         )
 
     def is_spare(self, event: HookEvent) -> bool:
@@ -105,8 +109,8 @@ class ClaudeInTerminal(TerminalAgent):
             verdict.pop("updatedInput", None)
         return verdict
 
-    def has_own_dialog(self, agent_type: str | None) -> bool:
-        return agent_type in OWN_DIALOG
+    def has_own_dialog(self, asked_by: AskedBy | None) -> bool:
+        return asked_by is None or asked_by.agent_type in hook.OWN_DIALOG
 
     def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
         if tool == LEAVING_PLAN:  # only one can be open; the agent's own call has no input
@@ -140,9 +144,6 @@ class ClaudeInTerminal(TerminalAgent):
 
     def entry(self, line: bytes, session_id: str) -> Entry | None:
         return transcript.entry(line, session_id)
-
-    def place(self, record: bytes) -> str:
-        return transcript.place(record)
 
     def end_of(self, uuid: str, data: bytes) -> int | None:
         # The line with this uuid, not the next line, which contains it as its parent's uuid.

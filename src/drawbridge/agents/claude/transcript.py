@@ -226,20 +226,3 @@ def _fate(found: _Line) -> Fate:
     if found.tool_denial_kind is None:
         return "ran"
     return "rejected" if found.tool_denial_kind == REJECTED else "denied"
-
-
-class _Place(Struct):
-    uuid: str = ""
-
-
-class _Record(Struct):
-    message: _Place
-
-
-def place(record: bytes) -> str:
-    """The ``uuid`` of the line in the transcript from which the history line ``record`` was made; "" if ``record`` does
-    not contain one."""
-    try:
-        return msgspec.json.decode(record, type=_Record).message.uuid
-    except msgspec.MsgspecError:
-        return ""

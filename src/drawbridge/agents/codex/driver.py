@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -22,11 +21,13 @@ from drawbridge.agents.base import (
     Output,
     check_options,
 )
+from drawbridge.agents.codex.failures import failure
 from drawbridge.agents.codex.shown import Shown
+from drawbridge.agents.codex.transcript import ID
 from drawbridge.agents.environment import environment
 from drawbridge.agents.one_shot import OneShot, Turn
 from drawbridge.agents.output import session_id_of
-from drawbridge.agents.results import NO_SESSION, Failure, not_logged_in
+from drawbridge.agents.results import NO_SESSION, Failure
 
 ROW: Final = catalog.AGENTS["codex"]
 
@@ -46,8 +47,6 @@ SANDBOXES: Final[Mapping[str | None, str]] = {
 allows edits. The sandbox is off only with ``dangerously_skip_permissions``."""
 
 ITEMS: Final = ("item.started", "item.updated", "item.completed")
-
-_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 class Codex:
@@ -86,7 +85,7 @@ def arguments(launch: Launch) -> Iterator[str]:
     options = launch.options
     check_options(options, SUPPORTED, ROW.title)
     session_id = launch.fork_from or (launch.session_id if launch.resume else None)
-    if session_id is not None and not _UUID.fullmatch(session_id):
+    if session_id is not None and not ID.fullmatch(session_id):
         raise AgentUnusable(NO_SESSION, f"{ROW.title} does not have a conversation with this ID. Start a new session.")
     if options.model is not None and not MODEL_NAME.fullmatch(options.model):
         raise AgentUnusable(
@@ -138,12 +137,4 @@ class CodexConversation(Turn):
             return None
         told = [line for line in words.splitlines() if line.startswith(("Error:", "error:"))]  # a backtrace may follow
         said = self._error or "\n".join(told) or words
-        if "no rollout found" in said:
-            return Failure(
-                NO_SESSION, f"{self.name} does not have this conversation, or no longer has it. Start a new session."
-            )
-        if "401 Unauthorized" in said:
-            return not_logged_in(self.name, said)
-        if "usage limit" in said:
-            return Failure("AGENT_RATE_LIMITED", said)
-        return super().failed(code or 1, said)
+        return failure(self.name, said) or super().failed(code or 1, said)

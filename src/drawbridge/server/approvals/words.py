@@ -38,6 +38,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "NotebookEdit": "notebook",
     "Bash": "command",
     "Monitor": "command",
+    "apply_patch": "edit",
     "ExitPlanMode": "plan",
     "AskUserQuestion": "question",
     "WebFetch": "fetch",
@@ -46,7 +47,11 @@ KINDS: Final[Mapping[str, Kind]] = {
     "Glob": "search",
     "Read": "read",
 }
-"""The kind of an approval request, by the name of Claude Code's tool."""
+"""The kind of an approval request, by the name of Claude Code's tool; ``apply_patch`` is Codex's."""
+
+PATCHED: Final[Mapping[str, Kind]] = {"add": "create", "update": "edit", "move_to": "edit", "delete": "delete"}
+"""The fields of the input of ``apply_patch`` that contain lists of files, and the kind of request if there is no other
+list."""
 
 ACP_KINDS: Final[Mapping[str, Kind]] = {
     "edit": "edit",
@@ -149,6 +154,9 @@ def is_question(request: ApprovalRequested) -> bool:
 
 
 def _kind(request: ApprovalRequested, given: Mapping[str, Any], *, is_acp: bool) -> Kind:
+    if request.tool_name == "apply_patch" and not is_acp:
+        kinds = {kind for name, kind in PATCHED.items() if given.get(name)}
+        return kinds.pop() if len(kinds) == 1 else "edit"
     kind = (ACP_KINDS if is_acp else KINDS).get(request.tool_name, "tool")
     if kind in ("edit", "overwrite") and request.proposal is not None and not request.proposal.old_text:
         return "create"
@@ -191,6 +199,9 @@ def _paths(request: ApprovalRequested, given: Mapping[str, Any]) -> list[str]:
     """The files that a call names, each once."""
     found = [request.proposal.path] if request.proposal else []
     found += [given[name] for name in ("file_path", "notebook_path") if isinstance(given.get(name), str)]
+    for name in PATCHED if request.tool_name == "apply_patch" else ():
+        paths = given.get(name)
+        found += [path for path in paths if isinstance(path, str)] if isinstance(paths, list) else []
     for name in ("content", "locations"):
         parts = given.get(name)
         if request.form == "acp" and isinstance(parts, list) and not found:

@@ -188,9 +188,10 @@ class Prompts:
 
     @property
     def possible(self) -> bool:
-        """Whether clients can send prompts to this session: its agent runs in a terminal of a connected editor. A
-        prompt is still refused while the agent is busy."""
-        return not self._session.ended and self._terminals.contain(self._session.pid)
+        """Whether clients can send prompts to this session: its agent accepts typed prompts, and runs in a terminal of
+        a connected editor. A prompt is still refused while the agent is busy."""
+        session = self._session
+        return session.agent.accepts_typing and not session.ended and self._terminals.contain(session.pid)
 
     @property
     def can_type(self) -> bool:

@@ -1,8 +1,8 @@
 """The questions of a terminal session's agent, from the hook that asks until the answer has reached the agent.
 
-While clients can answer a question, the agent's own dialog is open, too, and the first answer counts. A subagent's
-dialog is the exception: it appears only after its hook has ended, so its question waits here for a limited time, and
-only if a client is connected that could answer it.
+While clients can answer a question, the agent's own dialog is usually open, too, and the first answer counts. Some
+dialogs are hidden: they appear only after the hook has ended. Such a question waits here for a limited time, and only if
+a client is connected that could answer it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ NOT_DELIVERED = "overruled: the answer did not reach the agent, which is still a
 NO_LONGER_WAITED = "overruled: the agent no longer waited for the answer"
 
 HOLD_SECONDS = 45.0
-"""Seconds that a subagent's question waits for an answer from a client: enough to take out a phone and read the
-question. Meanwhile, the terminal shows no dialog (2.1.329), so the user there should not have to wait longer."""
+"""Seconds that a question whose dialog is hidden waits for an answer from a client: enough to take out a phone and read
+the question. Meanwhile, the terminal shows no dialog, so the user there should not have to wait longer."""
 
 HOLD_AGAIN_SECONDS = 5.0
-"""Seconds that a subagent's question waits if no client answered an earlier one in time. This limit applies until a
-client answers again."""
+"""Seconds that such a question waits if no client answered an earlier one in time. This limit applies until a client
+answers again."""
 
 SETTLING_SECONDS = 2.0
 """Seconds after a decision during which a notification may still be about the dialog that the decision has closed."""
@@ -81,7 +81,7 @@ class Questions:
         self._known: Latest[str, PendingApproval] = Latest()
         """Approval requests by the ids that hooks and bridges give their questions."""
         self._held: dict[str, asyncio.TimerHandle] = {}
-        """The timers that hand over subagents' approval requests to the terminal, by the requests' ids."""
+        """The timers that hand over approval requests to the terminal, by the requests' ids."""
         self._decided_at = 0.0
         self._undelivered: dict[str, PendingApproval] = {}
         """Questions that were answered before their hook or bridge had reconnected after a restart."""
@@ -115,15 +115,15 @@ class Questions:
                 if self._is_hidden(approval.request.asked_by):
                     self._hand_over_later(approval)  # it is not known yet whether a client will connect
 
-    # Subagents' questions, whose dialog appears when the hook has ended.
+    # Questions whose dialog appears when the hook has ended.
 
     def _is_hidden(self, asked_by: AskedBy | None) -> bool:
         """Whether the dialog of the agent that asks appears only after its hook has ended."""
-        return asked_by is not None and not self._session.agent.has_own_dialog(asked_by.agent_type)
+        return not self._session.agent.has_own_dialog(asked_by)
 
     def _hold(self, approval: PendingApproval) -> None:
-        """Lets a subagent's question wait for a limited time if a client is connected that could decide; otherwise
-        leaves it to the terminal immediately."""
+        """Lets a question whose dialog is hidden wait for a limited time if a client is connected that could decide;
+        otherwise leaves it to the terminal immediately."""
         if not self._is_hidden(approval.request.asked_by):
             return
         if self._can_be_answered():
@@ -141,7 +141,7 @@ class Questions:
         self._hand_over(approval)
 
     def _hand_over(self, approval: PendingApproval) -> None:
-        """Leaves a subagent's question to the dialog in the terminal, which appears when the hook ends."""
+        """Leaves a question to the dialog in the terminal, which appears when the hook ends."""
         surface = self._session.approvals.surfaces(approval)[0]
         self._session.activities.of(surface.pid).terminal_only.handed_over(approval)
         self._session.withdraw(approval, IN_TERMINAL)
@@ -284,8 +284,9 @@ class Questions:
         self._held.clear()
 
 
-def question_of(event: HookEvent, proposal: Proposal | None) -> Question:
-    """The question that a hook reports. ``proposal``: the change that it is about."""
+def question_of(event: HookEvent, proposal: Proposal | None, *, changeable: bool) -> Question:
+    """The question that a hook reports. ``proposal``: the change that it is about. ``changeable``: whether an answer may
+    change the input."""
     asked_by = None if event.agent_id is None else AskedBy(event.agent_id, event.agent_type)
     return Question(
         question_id=uuid.uuid4().hex,
@@ -293,6 +294,7 @@ def question_of(event: HookEvent, proposal: Proposal | None) -> Question:
         input=event.tool_input,
         suggestions=event.suggestions,
         proposal=proposal,
+        changeable=changeable,
         asked_by=asked_by,
         reason=event.reason,
         blocked_path=event.blocked_path,

@@ -11,6 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import msgspec
+from msgspec import Struct
+
 from drawbridge.agents.terminal import NotItsFile, ProcessState
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.terminal_sessions.processes import Process
@@ -138,8 +141,8 @@ class Reports:
     def _last_entry(self) -> str:
         page = self.session.history.read(before_seq=self.session.history.last_seq + 1, limit=200)
         for record in reversed(page.records):
-            if place := self.session.agent.place(record.line):
-                return place
+            if uuid := _uuid_of(record.line):
+                return uuid
         return ""
 
     async def _follow(self) -> None:
@@ -261,3 +264,19 @@ class Reports:
         """Stops processing reports. Returns the task, which ends soon."""
         self._tasks.cancel()
         return self._task
+
+
+class _Message(Struct):
+    uuid: str = ""
+
+
+class _Record(Struct):
+    message: _Message
+
+
+def _uuid_of(record: bytes) -> str:
+    """The ``uuid`` of the entry from which the history line ``record`` was made; "" if it does not contain one."""
+    try:
+        return msgspec.json.decode(record, type=_Record).message.uuid
+    except msgspec.MsgspecError:
+        return ""

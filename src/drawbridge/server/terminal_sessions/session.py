@@ -29,6 +29,7 @@ from drawbridge.agents.terminal import (
     Task,
     TerminalAgent,
     TerminalReports,
+    TurnOver,
 )
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import write_private
@@ -376,7 +377,7 @@ class TerminalSession(Session):
                     return approval
                 self._works(event)
                 activity.terminal_only.continued(agent)
-                return self.ask(question_of(event, proposal), surface)
+                return self.ask(question_of(event, proposal, changeable=self.agent.changes_input), surface)
             case "PermissionRequest":
                 self._works(event)
             case "PreToolUse":
@@ -400,6 +401,8 @@ class TerminalSession(Session):
                 self._stopped(event)
             case "StopFailure" if not self._is_past(event.turn):
                 self._finish("failed", error=event.last_message[:LONGEST_ERROR] or None, code=event.code)
+            case "Interrupt" if not self._is_past(event.turn):
+                self._finish("interrupted")
             case "SessionEnd":
                 self.leave(pid)
         self.changed()
@@ -719,6 +722,9 @@ class TerminalSession(Session):
                     self.save()
             case Context():
                 self._handed(entry)
+            case TurnOver(id, outcome, error, code):
+                if self.turn is not None and self.turn.has(id):
+                    self._is_over(outcome, quiet=quiet, error=error, code=code)
             case Prompt(foreign=True) | Message(foreign=True) if not quiet:
                 pass
             case Prompt():

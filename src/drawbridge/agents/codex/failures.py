@@ -1,0 +1,17 @@
+"""What Codex's messages about failures (0.169.0) mean. Pure."""
+
+from __future__ import annotations
+
+from drawbridge.agents.results import NO_SESSION, RATE_LIMITED, Failure, not_logged_in
+
+
+def failure(name: str, said: str) -> Failure | None:
+    """The failure that Codex describes with ``said``, if the client protocol has a code for it. ``name``: the agent's
+    name."""
+    if "no rollout found" in said:
+        return Failure(NO_SESSION, f"{name} does not have this conversation, or no longer has it. Start a new session.")
+    if "401 Unauthorized" in said:
+        return not_logged_in(name, said)
+    if "usage limit" in said:
+        return Failure(RATE_LIMITED, said)
+    return None

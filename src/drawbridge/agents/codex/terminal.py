@@ -1,0 +1,165 @@
+"""Codex in a terminal. Implements ``agents.terminal.TerminalAgent``.
+
+Measured with 0.169.0. Codex shows its own dialog only after the hook has ended. A hook can allow or deny a call; it
+can't change the input. Codex reports a session when the first prompt is sent, and no failed turn: its record does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from drawbridge.agents.base import AgentState, AskedBy, Decision
+from drawbridge.agents.codex import transcript
+from drawbridge.agents.codex.reports import Reports
+from drawbridge.agents.codex.transcript import ID, PATCH_FIELD
+from drawbridge.agents.modes import BYPASS
+from drawbridge.agents.output import valid
+from drawbridge.agents.reported import name_of
+from drawbridge.agents.terminal import Entry, HookEvent, NotItsFile, ProcessState, TerminalAgent, TerminalReports
+from drawbridge.core.errors import BadArgument
+
+DENIED: Final = "The user rejected this. Do not try it in another way; ask what to do instead."
+
+OWN_CONTEXT: Final = "clear"
+"""The ``source`` of a session that begins as a copy of another one. Unlike Claude Code's, its record does not contain
+the messages of the other one, so it is read like that of a new session."""
+
+
+class _Payload(Struct, frozen=True):
+    """The input of a hook, with the fields that concern the state of a session."""
+
+    hook_event_name: str
+    session_id: str
+    cwd: str
+    transcript_path: str | None = None
+    permission_mode: str = ""
+    turn_id: str = ""
+    prompt: str = ""
+    source: str = ""
+    last_assistant_message: str | None = None
+    tool_name: str = ""
+    tool_input: Raw = Raw(b"{}")
+    agent_id: str | None = None
+    agent_type: str | None = None
+
+
+_decoder: Final = msgspec.json.Decoder(_Payload)
+
+
+class CodexInTerminal(TerminalAgent):
+    changes_input = accepts_typing = False
+
+    def event(self, payload: Raw) -> HookEvent:
+        found = _decoder.decode(payload)
+        if not found.cwd.startswith("/"):
+            raise ValueError("cwd is not absolute")
+        return HookEvent(
+            name=found.hook_event_name,
+            session_id=found.session_id,
+            cwd=found.cwd,
+            transcript=found.transcript_path or "",
+            # Its other word, "default", is for every sandbox; the record contains the sandbox.
+            permission_mode=BYPASS if found.permission_mode == BYPASS else None,
+            turn=found.turn_id,
+            prompt=found.prompt,
+            source=OWN_CONTEXT if found.source == "fork" else found.source,
+            last_message=found.last_assistant_message or "",
+            tool_name=found.tool_name,
+            tool_input=_input(found),
+            agent_id=found.agent_id,
+            agent_type=name_of(found.agent_type),
+        )
+
+    def is_spare(self, event: HookEvent) -> bool:
+        return False
+
+    def answer(self, decision: Decision, tool_name: str, given: Raw, suggestions: Raw) -> Mapping[str, Any]:
+        """Codex treats an answer with any other key as invalid, and asks the user in the terminal."""
+        if decision.updated_input is not None:
+            raise BadArgument("updated_input", "Codex does not support changes. The request stays open.")
+        if decision.allow:
+            return {"behavior": "allow"}
+        return {"behavior": "deny", "message": valid(decision.message or DENIED)}
+
+    def has_own_dialog(self, asked_by: AskedBy | None) -> bool:
+        return False
+
+    def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
+        """The question about a patch lacks its last line break; only the question about a command contains a
+        description."""
+        names = [name for name in ("command", PATCH_FIELD) if name in before] or list(before)
+        return all(name in after and _trimmed(after[name]) == _trimmed(before[name]) for name in names)
+
+    def reports_input(self, tool: str) -> bool:
+        return False  # the input can't have been changed
+
+    def is_command(self, prompt: str) -> bool:
+        return prompt.startswith(("/", "!"))
+
+    def words(self, prompt: str) -> str:
+        return prompt
+
+    def checked(self, path: str, session_id: str, config: str) -> str:
+        """The path has the form ``<Codex's directory>/sessions/YYYY/MM/DD/rollout-<time>-<session>.jsonl``."""
+        place = Path(path)
+        if not ID.fullmatch(session_id) or not re.fullmatch(rf"rollout-[-0-9T]+-{session_id}\.jsonl", place.name):
+            raise NotItsFile(path)
+        year, month, day = place.parts[-4:-1] if len(place.parts) > 4 else ("", "", "")
+        if not re.fullmatch(r"\d{4}/\d\d/\d\d", f"{year}/{month}/{day}") or ".." in place.parts:
+            raise NotItsFile(path)
+        homes = {str(Path.home() / ".codex"), os.environ.get("CODEX_HOME") or "", config} - {""}
+        expected = [Path(os.path.realpath(Path(home) / "sessions"), year, month, day) for home in homes]
+        if Path(os.path.realpath(place.parent)) not in expected:
+            raise NotItsFile(path)
+        return path
+
+    def entry(self, line: bytes, session_id: str) -> Entry | None:
+        return transcript.entry(line, session_id)
+
+    def end_of(self, uuid: str, data: bytes) -> int | None:
+        ordinal = re.escape(uuid.rpartition(":")[2].encode())
+        lines = re.finditer(rb'^\{"timestamp":"[^"]*","ordinal":' + ordinal + rb"[,}][^\n]*\n", data, re.MULTILINE)
+        return max((found.end() for found in lines), default=None)
+
+    def title(self, transcript: Path) -> str | None:
+        return None
+
+    def reports(self, state: AgentState) -> TerminalReports:
+        return Reports(state)
+
+    def last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
+        return AgentState()  # the history contains neither the model nor the size of the context
+
+    def start_mode(self, pid: int, directory: Path) -> str | None:
+        return None
+
+    def process(self, transcript: str, pid: int, session_id: str) -> ProcessState:
+        return ProcessState()
+
+
+def agent() -> TerminalAgent:
+    return CodexInTerminal()
+
+
+def _input(found: _Payload) -> Raw:
+    """The input of the call. That of a patch is called ``command``; what it contains is not one."""
+    if found.tool_name != transcript.PATCH:
+        return found.tool_input
+    try:
+        patch = msgspec.json.decode(found.tool_input, type=dict[str, Any]).get("command")
+    except msgspec.MsgspecError:
+        return found.tool_input
+    if not isinstance(patch, str):
+        return found.tool_input
+    return Raw(msgspec.json.encode(transcript.patch_input(patch, found.cwd)))
+
+
+def _trimmed(value: object) -> object:
+    return value.strip("\n") if isinstance(value, str) else value

@@ -1,0 +1,271 @@
+"""Reads the lines of Codex's own record of a conversation, a "rollout" (0.169.0). Pure.
+
+The record contains each message and call twice: as the model sees it (``response_item``), and as people do
+(``event_msg``). Calls and their results are read from the former, all other entries from the latter.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from drawbridge.agents import lines
+from drawbridge.agents.base import AgentLine
+from drawbridge.agents.codex.failures import failure
+from drawbridge.agents.modes import BYPASS
+from drawbridge.agents.output import parsed, text_in
+from drawbridge.agents.terminal import Call, Context, Entry, Fate, Message, Mode, Prompt, Result, TurnOver
+
+LONGEST_ERROR: Final = 500
+"""The maximum length of a failed turn's error text, in characters."""
+
+CALLS: Final = ("function_call", "custom_tool_call")
+RESULTS: Final = ("function_call_output", "custom_tool_call_output")
+
+SHELL: Final = "exec_command"
+"""Codex's name for the tool that its hooks call ``Bash``."""
+
+PATCH: Final = "apply_patch"
+
+PATCH_FIELD: Final = "patch"
+CHANGES: Final = {
+    "*** Add File: ": "add",
+    "*** Update File: ": "update",
+    "*** Move to: ": "move_to",
+    "*** Delete File: ": "delete",
+}
+"""The marks of files in a patch → the fields of its input."""
+
+ID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+"""The id of a conversation."""
+
+ADDED_CONTEXT: Final = "hooks.additional_context"
+"""The kind of what a hook has passed to the model."""
+
+RAN: Final = ("Exit code: ", "Chunk ID: ", "Wall time: ")
+"""The beginnings of the result of a command or a patch that ran."""
+
+ABORTED: Final = "aborted by user"
+"""The end of the result of a call that the user has interrupted, or whose dialog the user has answered with No."""
+
+REFUSED: Final = 'exec_command failed: CreateProcess { message: "Rejected('
+"""The beginning of the result of a command that a hook has denied."""
+
+OUTPUT: Final = re.compile(r"\A(?:Exit code|Chunk ID|Wall time): .*?^Output:\n", re.DOTALL | re.MULTILINE)
+"""What precedes the output of a command or a patch in its result."""
+
+EXIT_CODE: Final = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d+)$", re.MULTILINE)
+
+
+class _Line(Struct, frozen=True):
+    ordinal: int
+    type: str = ""
+    payload: Raw = Raw(b"{}")
+
+
+class _Item(Struct, frozen=True):
+    """The part of an ``event_msg`` that people see."""
+
+    type: str = ""
+    content: list[Any] = []
+    summary_text: list[Any] = []
+    fragments: list[Any] = []
+
+
+class _Event(Struct, frozen=True):
+    type: str = ""
+    turn_id: str = ""
+    item: Raw = Raw(b"{}")
+    reason: str = ""
+    error: Any = None
+
+
+class _About(Struct, frozen=True):
+    content_item_kinds: list[Any] = []
+
+
+class _Response(Struct, frozen=True):
+    """A ``response_item``."""
+
+    type: str = ""
+    role: str = ""
+    name: str = ""
+    call_id: str = ""
+    arguments: str = ""
+    input: str = ""
+    output: Any = ""
+    content: Any = None
+    internal_chat_message_metadata_passthrough: _About | None = None
+
+
+class _Entry(Struct, frozen=True):
+    """A place that a sandbox allows. ``path``: a path, or Codex's name for one."""
+
+    path: Any = None
+    access: str = ""
+
+
+class _Files(Struct, frozen=True):
+    type: str = ""
+    entries: list[_Entry] = []
+
+
+class _Profile(Struct, frozen=True):
+    type: str = ""
+    file_system: _Files = _Files()
+
+
+class _Turn(Struct, frozen=True):
+    """A ``turn_context``: the settings of a turn."""
+
+    approval_policy: Any = ""
+    permission_profile: _Profile = _Profile()
+
+
+_line: Final = msgspec.json.Decoder(_Line)
+_event: Final = msgspec.json.Decoder(_Event)
+_item: Final = msgspec.json.Decoder(_Item)
+_response: Final = msgspec.json.Decoder(_Response)
+_turn: Final = msgspec.json.Decoder(_Turn)
+
+
+def entry(line: bytes, session_id: str) -> Entry | None:
+    """The entry in a line of the record of the conversation ``session_id``; None if the line contains none."""
+    read = parsed(line.strip(), _line)
+    if read is None:
+        return None
+    found = read[0]
+    try:
+        uuid = f"{session_id}:{found.ordinal}"
+        match found.type:
+            case "turn_context":
+                return Mode(_mode(_turn.decode(found.payload)))
+            case "event_msg":
+                return _of_event(_event.decode(found.payload), uuid, session_id)
+            case "response_item":
+                return _of_response(_response.decode(found.payload), uuid, session_id)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    return None
+
+
+def _mode(turn: _Turn) -> str:
+    """The permission mode that allows what these settings allow."""
+    files = turn.permission_profile.file_system
+    if turn.approval_policy == "never" or turn.permission_profile.type != "managed" or files.type != "restricted":
+        return BYPASS
+    written = [one.path for one in files.entries if one.access == "write"]
+    if any(isinstance(path, dict) and path.get("value") == {"kind": "root"} for path in written):
+        return BYPASS
+    return "acceptEdits" if written else "default"
+
+
+def _of_event(event: _Event, uuid: str, session_id: str) -> Entry | None:
+    match event.type:
+        case "task_complete":
+            return _over(event)
+        case "turn_aborted":
+            return TurnOver(event.turn_id, "interrupted")
+        case "item_completed":
+            return _of_item(_item.decode(event.item), event.turn_id, uuid, session_id)
+    return None
+
+
+def _over(event: _Event) -> TurnOver:
+    if not isinstance(event.error, dict):
+        return TurnOver(event.turn_id, "completed")
+    said = text_in(event.error.get("message"))
+    failed = failure("Codex", said)
+    return TurnOver(event.turn_id, "failed", said[:LONGEST_ERROR] or None, failed.code if failed else None)
+
+
+def _of_item(item: _Item, turn: str, uuid: str, session_id: str) -> Entry | None:
+    match item.type:
+        case "UserMessage":
+            return Prompt(uuid, turn, _words(item.content))
+        case "AgentMessage" if words := _words(item.content):
+            return Message(uuid, _with(uuid, lines.said(session_id, "text", words)), text=words)
+        case "Reasoning" if words := "\n\n".join(map(text_in, item.summary_text)):
+            return Message(uuid, _with(uuid, lines.said(session_id, "thinking", words)))
+        case "HookPrompt":
+            return Context(uuid, "Stop", tuple(_texts(item.fragments)))
+        case "ContextCompaction":
+            compacted = {"type": "system", "subtype": "compact_boundary", "session_id": session_id, "uuid": uuid}
+            return Message(uuid, msgspec.json.encode(compacted))
+    return None
+
+
+def _of_response(found: _Response, uuid: str, session_id: str) -> Entry | None:
+    if found.type in CALLS and found.call_id:
+        name, given = _call(found)
+        line = lines.call(session_id, found.call_id, name, given)
+        call = Call(found.call_id, name, Raw(msgspec.json.encode(given)))
+        return Message(uuid, _with(uuid, line), calls=(call,))
+    if found.type in RESULTS and found.call_id:
+        words = _output(found.output)
+        fate = _fate(words, is_patch=found.type == "custom_tool_call_output")
+        code = EXIT_CODE.search(words) if words.startswith(RAN) else None
+        failed = fate != "ran" or (code is not None and code[1] != "0")
+        line = lines.result(session_id, found.call_id, OUTPUT.sub("", words, count=1), is_error=failed)
+        return Message(uuid, _with(uuid, line), results=(Result(found.call_id, fate),))
+    about = found.internal_chat_message_metadata_passthrough
+    if found.role == "developer" and about is not None and ADDED_CONTEXT in about.content_item_kinds:
+        return Context(uuid, "UserPromptSubmit", tuple(_texts(found.content)))
+    return None
+
+
+def _call(found: _Response) -> tuple[str, dict[str, Any]]:
+    """The tool and the input of a call, as Codex's hooks report them."""
+    if found.type == "custom_tool_call":
+        return found.name, patch_input(found.input) if found.name == PATCH else {"input": found.input}
+    try:
+        given = msgspec.json.decode(found.arguments, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return found.name, {"arguments": found.arguments}
+    if found.name != SHELL:
+        return found.name, given
+    named = {"command": given.get("cmd"), "description": given.get("justification"), "directory": given.get("workdir")}
+    return "Bash", {name: value for name, value in named.items() if isinstance(value, str)}
+
+
+def patch_input(patch: str, directory: str = "") -> dict[str, Any]:
+    """A patch as the input of its call: the files that it changes, by what happens to them, and the patch itself.
+    ``directory``: the directory of relative paths; if it is empty, they stay relative."""
+    changed: dict[str, Any] = {}
+    for line in map(str.strip, patch.split("\n")):
+        for mark, name in CHANGES.items():
+            if line.startswith(mark):
+                changed.setdefault(name, []).append(os.path.join(directory, line.removeprefix(mark).strip()))
+    return {**changed, PATCH_FIELD: patch}
+
+
+def _output(output: object) -> str:
+    return output if isinstance(output, str) else "\n".join(_texts(output))
+
+
+def _fate(words: str, *, is_patch: bool) -> Fate:
+    if words.endswith(ABORTED) and words.startswith(("Wall time: ", ABORTED)):
+        return "rejected"
+    if words.startswith(REFUSED) or (is_patch and not words.startswith(RAN)):
+        return "denied"
+    return "ran"
+
+
+def _texts(parts: object) -> list[str]:
+    found = [text_in(part.get("text")) for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    return [words for words in found if words]
+
+
+def _words(parts: object) -> str:
+    return "\n".join(_texts(parts))
+
+
+def _with(uuid: str, line: AgentLine) -> bytes:
+    """The line with ``uuid``."""
+    message: Mapping[str, Any] = msgspec.json.decode(line.raw)
+    return msgspec.json.encode({**message, "uuid": uuid})

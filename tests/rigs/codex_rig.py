@@ -1,0 +1,77 @@
+"""Runs the real Codex in a terminal, with a stub of its model's API."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from tests import programs
+from tests.rigs.responses_stub import ResponsesStub
+from tests.rigs.tmux import Pane, Tmux
+from tests.setup.headless import TRUSTED
+
+DIALOG = r"1\. Yes, proceed"
+NO = "3"
+
+MODEL = "gpt-5.5"
+"""A model for which Codex offers its patch tool."""
+
+
+def prepare_home(model: ResponsesStub, project: Path) -> None:
+    """Writes Codex's settings into the home directory: the stub as the model's provider, a trusted project, a sandbox in
+    which nothing can be written, and answers to the questions at the first start."""
+    folder = Path.home() / ".codex"
+    folder.mkdir(exist_ok=True)
+    (folder / "config.toml").write_text(
+        f"""
+model_provider = "stub"
+model = "{MODEL}"
+approval_policy = "on-request"
+sandbox_mode = "read-only"
+check_for_update_on_startup = false
+[analytics]
+enabled = false
+[model_providers.stub]
+name = "stub"
+base_url = "{model.url}"
+wire_api = "responses"
+env_key = "KEY"
+[projects."{project}"]
+trust_level = "trusted"
+[notice.model_migrations]
+"{MODEL}" = "gpt-6-sol"
+"""
+    )
+
+
+def environment() -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME")}
+    return {**kept, "KEY": "for-nobody"}
+
+
+class Codex:
+    """One interactive session of Codex. ``pane`` is its terminal."""
+
+    def __init__(self, pane: Pane) -> None:
+        self.pane = pane
+
+    @classmethod
+    def start(cls, tmux: Tmux, *words: str, project: Path) -> Codex:
+        """Starts Codex in ``project``. Its hooks count as trusted."""
+        command = [str(programs.codex()), TRUSTED, *words]
+        codex = cls(tmux.start("codex", command, cwd=project, environment=environment()))
+        codex.pane.wait_for("Ask Codex to do anything")
+        return codex
+
+    def prompt(self, words: str) -> None:
+        """Types a prompt and sends it."""
+        self.pane.type(words)
+        self.pane.wait_for(r"(?m)^› " + re.escape(words))
+        self.pane.press("Enter")
+
+    def leave(self) -> None:
+        """Ends Codex."""
+        self.pane.wait_for("Ask Codex to do anything")
+        self.pane.press("C-c")
+        assert self.pane.wait_for_exit() == 0

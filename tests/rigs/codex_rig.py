@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from pathlib import Path
 
 from tests import programs
 from tests.rigs.responses_stub import ResponsesStub
-from tests.rigs.tmux import Pane, Tmux
+from tests.rigs.tmux import Pane, Tmux, wait_until
 from tests.setup.headless import TRUSTED
 
 DIALOG = r"1\. Yes, proceed"
 NO = "3"
+
+IS_SEEN = 3.0
+"""Seconds in which Codex reacts to a key even on a busy machine."""
 
 MODEL = "gpt-5.5"
 """A model for which Codex offers its patch tool."""
@@ -71,7 +75,17 @@ class Codex:
         self.pane.press("Enter")
 
     def leave(self) -> None:
-        """Ends Codex."""
+        """Ends Codex. Ctrl-C only interrupts a turn that has just ended, so it is pressed again if Codex goes on."""
         self.pane.wait_for("Ask Codex to do anything")
-        self.pane.press("C-c")
-        assert self.pane.wait_for_exit() == 0
+        press_at = 0.0
+
+        def ended() -> bool | None:
+            nonlocal press_at
+            if "To continue this session" in self.pane.screen:
+                return True
+            if time.monotonic() >= press_at:
+                self.pane.press("C-c")
+                press_at = time.monotonic() + IS_SEEN
+            return None
+
+        wait_until(ended)

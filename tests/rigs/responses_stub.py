@@ -44,8 +44,8 @@ def failure(status: int, message: str) -> Item:
 
 
 class ResponsesStub(StubServer):
-    """Answers each request for a turn with the next scripted item. Answers any other request, such as one for a title,
-    and those after the last item, with a fixed text. A context manager.
+    """Answers each request for a turn with the next scripted item, and records these requests. Answers any other
+    request, such as one for a title, and those after the last item, with a fixed text. A context manager.
     """
 
     def __init__(self, *turns: Item) -> None:
@@ -69,8 +69,9 @@ class ResponsesStub(StubServer):
     def answer(self, request: dict[str, Any]) -> Item:
         """The model's next item. Codex may request a title at any time after the first prompt: without tools, or with
         a form for the answer."""
-        self.requests.append(request)
         is_turn = request.get("tools") and not (request.get("text") or {}).get("format")
+        if is_turn:
+            self.requests.append(request)
         return self._turns.pop(0) if self._turns and is_turn else text("Nothing more was scripted.")
 
 
@@ -92,4 +93,4 @@ class _Handler(Handler):
         if item["type"] == "error":
             self.reply("application/json", json.dumps({"error": item}).encode(), item["status"])
         else:
-            self.reply("text/event-stream", b"".join(_events(item, f"response-{len(self.stub.requests)}")))
+            self.reply("text/event-stream", b"".join(_events(item, f"response-{next(_numbers)}")))

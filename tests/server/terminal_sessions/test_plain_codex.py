@@ -11,14 +11,22 @@ from typing import Any
 
 import pytest
 
+from drawbridge.server.protocol.messages import IN_TERMINAL
+from drawbridge.server.terminal_sessions import questions
 from tests.rigs import codex_rig
 from tests.rigs.codex_rig import DIALOG, NO, Codex
 from tests.rigs.responses_stub import Item, ResponsesStub, apply_patch, failure, shell, text
 from tests.rigs.tmux import Tmux
 from tests.server.processes import Server
+from tests.server.reviews.rig import POEM
+from tests.setup import headless
+from tests.setup.headless import TRUSTED
 from tests.waiting import PATIENCE
 
 from .rig import Phone, following
+from .test_plain_claude import kind
+from .test_plain_claude_comments import answers, comment, prompts, send
+from .test_plain_claude_restarts import killed, started_again
 
 PATCH = """\
 *** Begin Patch
@@ -90,3 +98,182 @@ async def test_a_client_allows_and_denies(desk: Workstation, server: Server) -> 
         assert "not «that» one" in desk.model.tool_results[1]
         codex.leave()
         await phone.state("ended")
+
+
+@pytest.mark.thorough
+async def test_the_dialog_appears_when_no_client_is_connected(desk: Workstation, server: Server) -> None:
+    desk.model.will_say(shell("touch made", reason="I need it"), text("All done."))
+    codex = desk.codex()
+    codex.prompt("Do it")
+    codex.pane.wait_for(DIALOG)
+    async with server.client() as client:
+        (session,) = (await client.ask("project_list"))["data"]["projects"]
+        assert (session["desk"]["state"], session["desk"]["in_terminal"]) == ("waiting", True)
+        phone = Phone(client)
+        phone.project = session["id"]
+        await phone.follow()
+        codex.pane.press("y")
+        info = await phone.state("finished")
+        assert "in_terminal" not in info["desk"]
+    assert (desk.project / "made").exists()
+
+
+@pytest.mark.slow
+async def test_the_dialog_appears_when_nobody_answers(desk: Workstation, server: Server) -> None:
+    """The dialog appears after ``HOLD_SECONDS`` if a client is connected but does not answer."""
+    async with asked(desk, server, shell("touch made", reason="I need it")) as (codex, phone):
+        question = await phone.question("Bash")
+        codex.pane.wait_for(DIALOG, timeout=questions.HOLD_SECONDS + PATIENCE)
+        late = await phone.answer(question, "allow")
+        assert late["data"]["code"] == "APPROVAL_RESOLVED"
+        assert late["data"]["details"]["reason"] == IN_TERMINAL
+        codex.pane.press(NO)
+        await finished(phone, "interrupted")
+        await phone.state("finished")
+    assert not (desk.project / "made").exists()
+
+
+@pytest.mark.thorough
+async def test_escape_withdraws_the_requests_of_the_run(desk: Workstation, server: Server) -> None:
+    async with asked(desk, server, shell("touch made", reason="I need it")) as (codex, phone):
+        question = await phone.question("Bash")
+        codex.pane.wait_for("Running hook")
+        codex.pane.press("Escape")
+        assert await phone.withdrawn(question) == "the agent no longer waits for it"
+        await finished(phone, "interrupted")
+        late = await phone.answer(question, "allow")
+        assert late["data"]["code"] == "APPROVAL_RESOLVED"
+        await phone.state("finished")
+    assert not (desk.project / "made").exists()
+
+
+@pytest.mark.thorough
+async def test_a_failed_request_ends_the_run(desk: Workstation, server: Server) -> None:
+    """No hook reports it: the record does."""
+    async with asked(desk, server, failure(400, "The model is asleep."), text("Awake.")) as (codex, phone):
+        ended = await finished(phone, "failed")
+        assert "The model is asleep." in ended["error"]
+        codex.prompt("Again")
+        await finished(phone, "completed")
+
+
+@pytest.mark.thorough
+async def test_the_conversation_can_be_read_as_it_grows(desk: Workstation, server: Server) -> None:
+    turns = [shell("touch made", reason="I need it"), text("It is *done*.")]
+    async with asked(desk, server, *turns) as (_, phone):
+        question = await phone.question("Bash")
+        info = await phone.state("waiting")
+        assert info["desk"] == {"state": "waiting", "permission_mode": "default"}
+        await phone.answer(question, "allow")
+        await phone.state("finished")
+        answer = await phone.client.ask("get_messages", {"after_seq": 0}, phone.project)
+    kinds = [kind(record) for record in answer["data"]["messages"]]
+    wanted = ["prompt", "tool_use", "tool_result", "text", "run_finished"]
+    assert [one for one in kinds if one in wanted] == wanted
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("flags", "mode", "asks"),
+    [
+        (("-s", "workspace-write"), "acceptEdits", True),
+        (("--dangerously-bypass-approvals-and-sandbox",), "bypassPermissions", False),
+    ],
+)
+async def test_the_mode_follows_from_the_sandbox(
+    flags: tuple[str, ...], mode: str, asks: bool, desk: Workstation, server: Server
+) -> None:
+    desk.model.will_say(text("Hello."))
+    async with following(server) as phone:
+        desk.codex(*flags).prompt("Say hello")
+        await phone.session()
+        info = await phone.state("finished")
+        while info["desk"].get("permission_mode") != mode:
+            info = await phone.state("finished")
+        assert info["desk"].get("asks", True) is asks
+
+
+@pytest.mark.thorough
+async def test_a_question_survives_its_server(desk: Workstation, server: Server, home: Path) -> None:
+    async with asked(desk, server, shell("touch made", reason="I need it"), text("All done.")) as (codex, phone):
+        question = await phone.question("Bash")
+        await killed(server)
+    async with started_again(home, phone.project) as (phone, still_open):
+        assert still_open == [question]
+        await phone.answer(question, "allow")
+        codex.pane.wait_for("All done.")
+        await phone.state("finished")
+        answer = await phone.client.ask("get_messages", {"after_seq": 0}, phone.project)
+    kinds = [kind(record) for record in answer["data"]["messages"]]
+    assert [kinds.count(one) for one in ("prompt", "tool_use", "tool_result", "text", "run_finished")] == [1] * 5
+
+
+@pytest.mark.thorough
+async def test_a_resumed_conversation_is_the_same_session(desk: Workstation, server: Server) -> None:
+    async with asked(desk, server, text("One."), text("Two.")) as (codex, phone):
+        await phone.state("finished")
+        codex.leave()
+        await phone.state("ended")
+        again = desk.codex("resume", "--last")
+        again.prompt("Go on")
+        await finished(phone, "completed")
+        await phone.state("finished")
+        assert [one["message"]["prompt"] for one in await prompts(phone)] == ["Do it", "Go on"]
+
+
+@pytest.mark.thorough
+async def test_a_comment_reaches_codex_when_it_stops(desk: Workstation, server: Server) -> None:
+    """It is sent while Codex waits for an answer. When Codex stops, it gets the comment and continues."""
+    desk.poem.write_text(POEM)
+    change = PATCH.replace("-two\n+TWO", "-line 3\n+LINE 3").replace("*** Add File: new.txt\n+new\n", "")
+    again = change.replace("LINE 3", "Line three").replace("-line 3", "-LINE 3")
+    turns = [apply_patch(change), shell("true", reason="I need it"), text("Done."), apply_patch(again), text("…")]
+    async with asked(desk, server, *turns) as (codex, phone):
+        await phone.answer(await phone.question("apply_patch"), "allow")
+        question = await phone.question("Bash")
+        id = await comment(phone)
+        assert (await send(phone)) == {"run_id": "", "position": 0, "waiting": True}
+        await phone.answer(question, "allow")
+        await finished(phone, "completed")
+        await phone.answer(await phone.question("apply_patch"), "allow")
+        await finished(phone, "completed")
+        await phone.client.receive("update", "review_changed")
+        assert await answers(phone) == {"Line three\n": [id]}
+        first, second = await prompts(phone)
+        assert second["review"]["comments"] == [id]
+        assert second["run_id"] != first["run_id"]
+    assert sum(str(item).count("I have reviewed") for item in desk.model.requests[-1]["input"]) == 1
+
+
+@pytest.mark.thorough
+async def test_a_comment_reaches_codex_with_the_next_prompt(desk: Workstation, server: Server) -> None:
+    desk.poem.write_text(POEM)
+    change = PATCH.replace("-two\n+TWO", "-line 3\n+LINE 3")
+    async with asked(desk, server, apply_patch(change), text("Done."), text("I see.")) as (codex, phone):
+        await phone.answer(await phone.question("apply_patch"), "allow")
+        await finished(phone, "completed")
+        await phone.client.receive("update", "review_changed")
+        id = await comment(phone)
+        assert (await send(phone))["waiting"]
+        codex.prompt("Go on")
+        await finished(phone, "completed")
+        await phone.state("finished")
+        sent = [one for one in await prompts(phone) if one.get("review")]
+    assert [one["review"]["comments"] for one in sent] == [[id]]
+    assert sum(str(item).count("I have reviewed") for item in desk.model.requests[-1]["input"]) == 1
+
+
+@pytest.mark.thorough
+async def test_runs_without_a_terminal_are_not_listed(desk: Workstation, server: Server, home: Path) -> None:
+    desk.model.will_say(text("Hello."))
+    headless.codex(desk.model, home, TRUSTED)
+    async with server.client() as client:
+        assert (await client.ask("project_list"))["data"]["projects"] == []
+
+
+async def finished(phone: Phone, outcome: str) -> dict[str, Any]:
+    """Waits until the next run has ended, with this outcome. Returns the data of the message."""
+    heard = await phone.client.receive("update", "run_finished")
+    data: dict[str, Any] = heard["data"]["data"]
+    assert data["outcome"] == outcome, data
+    return data

@@ -219,10 +219,14 @@ class Questions:
             if surface not in surfaces:
                 continue
             if surfaces[0] is surface:
-                hidden = self._is_hidden(approval.request.asked_by)
-                self._session.withdraw(approval, ENDED if not alive else GONE if hidden else ELSEWHERE)
+                self._session.withdraw(approval, self._closed_by(approval) if alive else ENDED)
             else:
                 approvals.remove(approval, surface)
+
+    def _closed_by(self, approval: PendingApproval) -> str:
+        """Why an approval request is closed about which the agent no longer waits for a client: as long as its dialog
+        is hidden, nobody can have answered it there."""
+        return GONE if self._is_hidden(approval.request.asked_by) else ELSEWHERE
 
     def left(self, pid: int) -> None:
         """Withdraws the questions of a process that has ended or has closed the conversation. Questions that may be
@@ -234,8 +238,8 @@ class Questions:
                 self._session.withdraw(approval, ENDED)
 
     def main_stopped(self, pid: int | None) -> None:
-        """Withdraws the approval requests of the main agent in the process ``pid``: they were answered, or the agent
-        would not have stopped. Questions from subagents stay open, and so do those of the agent in another terminal
+        """Withdraws the approval requests of the main agent in the process ``pid``: they were answered or interrupted, or
+        the agent would not have stopped. Questions from subagents stay open, and so do those of the agent in another terminal
         that has the same conversation open.
         """
         session = self._session
@@ -244,7 +248,7 @@ class Questions:
             if isinstance(surface, ExpectedSurface) and session.processes.has_others:
                 continue  # when its hook reports again, it is known which process has asked
             if approval.request.asked_by is None and surface.pid not in session.processes.beside(pid):
-                session.withdraw(approval, ELSEWHERE)
+                session.withdraw(approval, self._closed_by(approval))
         activity = session.activities.of(pid)
         activity.terminal_only.continued(None)
         activity.outcomes.main_stopped()
@@ -267,7 +271,7 @@ class Questions:
         for approval in session.approvals:
             same = same_call(session.agent, approval.request, tool, json_object(given), as_run=as_run)
             if same and approval.request.agent_id == agent_id:
-                self._session.withdraw(approval, ELSEWHERE)
+                self._session.withdraw(approval, self._closed_by(approval))
         for overruled in self._session.activities.called(tool, given, fate, agent_id, as_run=as_run):
             self._record(overruled)
 

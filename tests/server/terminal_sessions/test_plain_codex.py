@@ -228,7 +228,7 @@ async def test_a_comment_reaches_codex_when_it_stops(desk: Workstation, server: 
     change = PATCH.replace("-two\n+TWO", "-line 3\n+LINE 3").replace("*** Add File: new.txt\n+new\n", "")
     again = change.replace("LINE 3", "Line three").replace("-line 3", "-LINE 3")
     turns = [apply_patch(change), shell("true", reason="I need it"), text("Done."), apply_patch(again), text("…")]
-    async with asked(desk, server, *turns) as (codex, phone):
+    async with asked(desk, server, *turns) as (_, phone):
         await phone.answer(await phone.question("apply_patch"), "allow")
         question = await phone.question("Bash")
         id = await comment(phone)

@@ -63,8 +63,8 @@ EXIT_CODE: Final = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d+)
 
 
 class _Line(Struct, frozen=True):
-    ordinal: int
-    type: str = ""
+    ordinal: Any = None
+    type: Any = None
     payload: Raw = Raw(b"{}")
 
 
@@ -137,7 +137,7 @@ _turn: Final = msgspec.json.Decoder(_Turn)
 def entry(line: bytes, session_id: str) -> Entry | None:
     """The entry in a line of the record of the conversation ``session_id``; None if the line contains none."""
     read = parsed(line.strip(), _line)
-    if read is None:
+    if read is None or not isinstance(read[0].ordinal, int):
         return None
     found = read[0]
     try:

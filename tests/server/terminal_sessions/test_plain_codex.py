@@ -13,11 +13,12 @@ import pytest
 
 from drawbridge.server.protocol.messages import IN_TERMINAL
 from drawbridge.server.terminal_sessions import questions
+from tests import programs
 from tests.rigs import codex_rig
 from tests.rigs.codex_rig import DIALOG, NO, Codex
 from tests.rigs.responses_stub import Item, ResponsesStub, apply_patch, failure, shell, text
 from tests.rigs.tmux import Tmux
-from tests.server.processes import Server
+from tests.server.processes import Server, serving
 from tests.server.reviews.rig import POEM
 from tests.setup import headless
 from tests.setup.headless import TRUSTED
@@ -277,3 +278,27 @@ async def finished(phone: Phone, outcome: str) -> dict[str, Any]:
     data: dict[str, Any] = heard["data"]["data"]
     assert data["outcome"] == outcome, data
     return data
+
+
+@pytest.mark.thorough
+async def test_a_conversation_can_be_forked_into_a_project_of_codex(desk: Workstation, home: Path) -> None:
+    options = ("--no-tls", "--allow", home, "--agent-path", f"codex={programs.codex()}")
+    async with (
+        serving(home / "data", *options, **codex_rig.environment()) as server,
+        asked(desk, server, text("Hello."), text("Hello again.")) as (_, phone),
+    ):
+        await finished(phone, "completed")
+        (session,) = (await phone.client.ask("project_list"))["data"]["projects"]
+        conversation = {"session_id": session["session_id"]}
+        created = await phone.client.ask("project_create", {"path": str(desk.project), "agent": "claude"})
+        refused = await phone.client.ask("session_fork", conversation, created["project_id"])
+        assert refused["data"]["message"].startswith("This is a conversation of Codex, but the project's agent is")
+        await phone.client.ask("project_delete", project_id=created["project_id"])
+        created = await phone.client.ask("project_create", {"path": str(desk.project), "agent": "codex", "join": True})
+        await phone.client.ask("session_fork", conversation, created["project_id"])
+        await phone.client.ask("execute", {"prompt": "Go on"}, created["project_id"])
+        await finished(phone, "completed")
+        listed = (await phone.client.ask("project_list"))["data"]["projects"]
+        assert sorted(bool(one.get("desk")) for one in listed) == [False, True]
+    told = str(desk.model.requests[-1]["input"])
+    assert all(words in told for words in ("Do it", "Hello.", "Go on"))

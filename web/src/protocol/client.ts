@@ -211,10 +211,11 @@ export class Client extends EventTarget {
 
   /** Whether a copy of a terminal session can be continued here. */
   canFork(project: any) {
+    const beside = this._besides(project);
     return (
       Boolean(project.session_id) &&
       this.may('session_fork') &&
-      (this.may('project_create') || Boolean(this._besides(project)))
+      (beside ? beside.agent === project.agent : this.may('project_create'))
     );
   }
 

@@ -761,6 +761,7 @@ class Core:
     async def _continue(self, project_id: str, session_id: str, *, fork: bool) -> Answer[Nothing]:
         project = await self._in_place(project_id)
         agent = self.grants.agents.get(project.data.agent)
+        self.terminal_sessions.check_agent(session_id, project.data.agent)
         if not await asyncio.to_thread(conversations.known, agent, project.path, session_id):
             raise ClientError("SESSION_NOT_FOUND", "The agent does not have this conversation for this directory.")
         if not fork:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from drawbridge.agents import catalog
 from drawbridge.agents.memory import MemoryWatch
 from drawbridge.agents.terminal import ONLY_IN_EDITOR, HookEvent, TerminalAgent
 from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable, NotPrivate
@@ -23,7 +24,7 @@ from drawbridge.core.private_files import make_private_directory
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.events import Announced, ProjectCreated, ProjectGone, SessionChanged
 from drawbridge.server.protocol import commands
-from drawbridge.server.protocol.client_errors import no_project
+from drawbridge.server.protocol.client_errors import ClientError, no_project
 from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.sessions import metadata
@@ -99,10 +100,17 @@ class TerminalSessions:
         return session if isinstance(session, TerminalSession) else None
 
     def open_in_terminal(self, session_id: str) -> bool:
-        """Whether a ``claude`` that a person has started has this conversation open now, in a terminal or in the
+        """Whether an agent that a person has started has this conversation open now, in a terminal or in the
         background."""
         session = self.find(TERMINAL_PREFIX + session_id)
         return session is not None and session.is_open
+
+    def check_agent(self, session_id: str, agent: str) -> None:
+        """Raises ``ClientError`` if this is a conversation of another agent than ``agent`` in a terminal."""
+        session = self.find(TERMINAL_PREFIX + session_id)
+        if session is not None and session.data.agent != agent:
+            names = f"{catalog.title(session.data.agent)}, but the project's agent is {catalog.title(agent)}"
+            raise ClientError("SESSION_NOT_FOUND", f"This is a conversation of {names}.", field="data.session_id")
 
     def _beginning_with(self, session_id: str) -> str | None:
         return next((session.id for session in self if session.id.startswith(TERMINAL_PREFIX + session_id)), None)

@@ -15,6 +15,9 @@ from tests.rigs.model_stub import Handler, StubServer
 Item = dict[str, Any]
 """An item of the API's output."""
 
+TOLD = ("message", "agent_message")
+"""The types of items that contain what a user or another agent has written."""
+
 _numbers = itertools.count(1)
 
 
@@ -38,6 +41,13 @@ def shell(command: str, *, reason: str = "") -> Item:
     }
 
 
+def spawn_agent(name: str, message: str) -> Item:
+    """Starts a subagent. Codex has this tool with ``--enable multi_agent_v2``."""
+    arguments = json.dumps({"task_name": name, "message": message})
+    call = {"type": "function_call", "call_id": f"call-{next(_numbers)}", "name": "spawn_agent", "arguments": arguments}
+    return {**call, "namespace": "collaboration"}
+
+
 def failure(status: int, message: str) -> Item:
     """Returns a turn for which the API sends an error."""
     return {"type": "error", "status": status, "message": message}
@@ -52,6 +62,7 @@ class ResponsesStub(StubServer):
         super().__init__(type("Handler", (_Handler,), {"stub": self}))
         self.requests: list[dict[str, Any]] = []
         self._turns = list(turns)
+        self._of_subagents: dict[str, list[Item]] = {}
 
     @property
     def url(self) -> str:
@@ -66,13 +77,19 @@ class ResponsesStub(StubServer):
     def will_say(self, *turns: Item) -> None:
         self._turns += turns
 
+    def subagent_will_say(self, task: str, *turns: Item) -> None:
+        """Scripts the model for the subagent that is started with the message ``task``."""
+        self._of_subagents[task] = list(turns)
+
     def answer(self, request: dict[str, Any]) -> Item:
         """The model's next item. Codex may request a title at any time after the first prompt: without tools, or with
         a form for the answer."""
         is_turn = request.get("tools") and not (request.get("text") or {}).get("format")
         if is_turn:
             self.requests.append(request)
-        return self._turns.pop(0) if self._turns and is_turn else text("Nothing more was scripted.")
+        told = [str(item) for item in request["input"] if item["type"] in TOLD and item.get("role") != "assistant"]
+        turns = next((turns for task, turns in self._of_subagents.items() if told and task in told[-1]), self._turns)
+        return turns.pop(0) if turns and is_turn else text("Nothing more was scripted.")
 
 
 def _events(item: Item, id: str) -> Iterator[bytes]:

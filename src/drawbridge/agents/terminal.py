@@ -57,10 +57,10 @@ class HookEvent(Struct, frozen=True):
     """An event that a hook reports.
 
     ``name``: "SessionStart", "UserPromptSubmit", "PreToolUse", "PermissionRequest", "PostToolUse",
-    "PostToolUseFailure", "Notification", "SubagentStop", "Stop", "StopFailure", "Interrupt" or "SessionEnd"; an event
-    with another name only shows that the agent is running. ``cwd``: an absolute path. ``transcript``: the path of the
-    session's transcript; empty if it has none. ``source``: what has started the session. ``agent_id``: the subagent
-    that the event is about; None for the main agent.
+    "PostToolUseFailure", "Notification", "SubagentStart", "SubagentStop", "Stop", "StopFailure", "Interrupt" or
+    "SessionEnd"; an event with another name only shows that the agent is running. ``cwd``: an absolute path.
+    ``transcript``: the path of the session's transcript; empty if the event does not contain it. ``source``: what has
+    started the session. ``agent_id``: the subagent that the event is about; None for the main agent.
 
     The agent does not give a question an id: the question's tool and input identify it.
     """
@@ -91,8 +91,8 @@ class HookEvent(Struct, frozen=True):
     """Whether a dialog is open in the terminal (only for "Notification")."""
     code: str | None = None
     """The client protocol's code for a failed request to the model, if it has one."""
-    tasks: Mapping[str, Task] = {}
-    """The tasks that are running in the background, by id."""
+    tasks: Mapping[str, Task] | None = None
+    """The tasks that are running in the background, by id; None if the agent does not report them."""
     is_new_process: bool = False
     """Whether the agent's program has just been started, so that the mode in the transcript is an earlier process's."""
 

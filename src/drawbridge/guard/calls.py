@@ -9,8 +9,12 @@ from drawbridge.guard import json_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any, Protocol
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any, Protocol, TypeAlias
+
+    Ancestors: TypeAlias = Iterable[tuple[int, Sequence[bytes]]]
+    """Processes, from a parent to its parent and so on: the PID, and the words of the command, of which there is at
+    least one."""
 
     class Dialect(Protocol):
         """The module ``agents/NAME/hook.py``. It describes events and tools with the constants below."""
@@ -45,10 +49,11 @@ if TYPE_CHECKING:
             """The events whose answers cannot contain context for the model."""
 
         @property
-        def session(self) -> Callable[[Mapping[bytes, bytes]], dict[str, Any] | None] | None:
-            """A function that returns, from the environment, what is reported to an agent server about the calling
-            process ("pid", "background", "config"); it returns None if nothing is reported about that process. None if
-            nothing is ever reported for this agent."""
+        def session(self) -> Callable[[Mapping[bytes, bytes], Ancestors], dict[str, Any] | None] | None:
+            """A function that returns, from the environment and the ancestors of the hook's process, what is reported
+            to an agent server about the agent's process ("pid", by default the hook's parent, "background", "config");
+            it returns None if nothing is reported about that process. None if nothing is ever reported for this
+            agent."""
 
         def paths(self, value: str) -> list[str]:
             """The files that an edit or a read touches, from the value in the tool's input; empty if it names none."""

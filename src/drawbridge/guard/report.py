@@ -65,6 +65,12 @@ OMITTED = ("tool_response", "session_crons")
 
 STANDARD_OUTPUT = 1
 
+NEAREST = 3
+"""The maximum number of ancestors that are looked at: a shell that runs the hook's command may be one of them."""
+
+COMMAND_BYTES = 65_536
+"""The number of bytes of an ancestor's command that are read."""
+
 
 def to_server(
     call: "calls.Call", servers: "list[str]", settings: "Settings", environ: "Mapping[bytes, bytes]"
@@ -72,7 +78,7 @@ def to_server(
     """Reports the call. Returns a person's decision in the agent's format; None if the server sends none, so that the
     guard continues. Stores text that the server hands over in ``call.handed``. Never raises.
     """
-    process = call.dialect.session(environ) if call.dialect.session and MARK not in environ else None
+    process = call.dialect.session(environ, _ancestors()) if call.dialect.session and MARK not in environ else None
     if process is None:
         return None
     try:
@@ -208,3 +214,29 @@ def _agent_ends_within(seconds: float) -> bool:
     reader = poll()
     reader.register(STANDARD_OUTPUT, 0)
     return bool(reader.poll(int(seconds * 1000)))
+
+
+def _ancestors() -> "calls.Ancestors":
+    """The nearest ancestors of this process; none if the system has no /proc."""
+    process = posix.getppid()
+    for _ in range(NEAREST):
+        words = _about(process, "cmdline").split(b"\0")
+        parent = _about(process, "stat").rpartition(b")")[2].split()[1:2]
+        if not parent:
+            return
+        yield process, words
+        process = int(parent[0])
+
+
+def _about(process: int, name: str) -> bytes:
+    """The beginning of a file about a process; empty if it can't be read."""
+    try:
+        file = posix.open(f"/proc/{process}/{name}", posix.O_RDONLY | posix.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return posix.read(file, COMMAND_BYTES)
+    except OSError:
+        return b""
+    finally:
+        posix.close(file)

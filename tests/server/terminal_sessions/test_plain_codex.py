@@ -16,7 +16,7 @@ from drawbridge.server.terminal_sessions import questions
 from tests import programs
 from tests.rigs import codex_rig
 from tests.rigs.codex_rig import DIALOG, NO, Codex
-from tests.rigs.responses_stub import Item, ResponsesStub, apply_patch, failure, shell, text
+from tests.rigs.responses_stub import Item, ResponsesStub, apply_patch, failure, shell, spawn_agent, text
 from tests.rigs.tmux import Tmux
 from tests.server.processes import Server, serving
 from tests.server.reviews.rig import POEM
@@ -207,6 +207,27 @@ async def test_a_question_survives_its_server(desk: Workstation, server: Server,
         answer = await phone.client.ask("get_messages", {"after_seq": 0}, phone.project)
     kinds = [kind(record) for record in answer["data"]["messages"]]
     assert [kinds.count(one) for one in ("prompt", "tool_use", "tool_result", "text", "run_finished")] == [1] * 5
+
+
+@pytest.mark.thorough
+async def test_a_client_answers_a_subagent(desk: Workstation, server: Server) -> None:
+    """The main agent stops first. The run ends with the subagent, whose calls are not part of the conversation."""
+    desk.model.subagent_will_say("Make the file", shell("touch made", reason="I need it"), text("It is made."))
+    desk.model.will_say(spawn_agent("making", "Make the file"), text("It has begun."))
+    async with following(server) as phone:
+        codex = desk.codex("--enable", "multi_agent_v2")
+        codex.prompt("Do it")
+        await phone.session()
+        question = await phone.question("Bash")
+        assert question["asked_by"]["agent_type"] == "default"
+        codex.pane.wait_for("It has begun.")
+        await phone.answer(question, "allow")
+        await finished(phone, "completed")
+        await phone.state("finished")
+        answer = await phone.client.ask("get_messages", {"after_seq": 0}, phone.project)
+    assert (desk.project / "made").exists()
+    kinds = [kind(record) for record in answer["data"]["messages"]]
+    assert [kinds.count(one) for one in ("prompt", "tool_use", "tool_result", "text")] == [1] * 4
 
 
 @pytest.mark.thorough

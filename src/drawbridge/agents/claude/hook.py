@@ -69,7 +69,7 @@ def _decision(event: str, decision: str, reason: str) -> "dict[str, Any]":
     return {"hookSpecificOutput": specific}
 
 
-def session(environ: "Mapping[bytes, bytes]") -> "dict[str, Any] | None":
+def session(environ: "Mapping[bytes, bytes]", ancestors: object) -> "dict[str, Any] | None":
     """What is reported to the server about the session that calls the hook. None if nobody can answer in the session's
     own dialog: the hook would make ``claude -p`` wait for an answer, which it never does on its own.
 

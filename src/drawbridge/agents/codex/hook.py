@@ -1,15 +1,12 @@
-"""Codex's hooks: what they send, and how they are answered. Loaded at every guard call, so it imports nothing that has to
-be loaded.
+"""Codex's hooks: what they send, and how they are answered. Loaded at every guard call, so it imports nothing.
 
 Source: Codex's documentation of hooks, its JSON schemas, which forbid any key that they do not define, and the measured
 behavior of 0.169.0.
 """
 
-import posix
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
 EVENTS = {
@@ -19,6 +16,7 @@ EVENTS = {
     "SessionStart": "start",
     "PermissionRequest": "asks",
     "Stop": "stop",
+    "SubagentStart": "notice",
     "SubagentStop": "stop",
     "Interrupt": "stop",
     "SessionEnd": "end",
@@ -38,9 +36,6 @@ NO_CONTEXT = ()
 
 UNATTENDED = {b"exec", b"e", b"review", b"app-server", b"mcp-server", b"exec-server"}
 """Codex's commands that run without its own user interface."""
-
-SHELLS = 2
-"""The maximum number of processes between Codex and the hook: the shell that runs the hook's command may be one."""
 
 
 def paths(value: str) -> "list[str]":
@@ -68,33 +63,14 @@ def hides_dialog(payload: "Mapping[str, Any]") -> bool:
     return True
 
 
-def session(environ: "Mapping[bytes, bytes]") -> "dict[str, Any] | None":
+def session(
+    environ: "Mapping[bytes, bytes]", ancestors: "Iterable[tuple[int, Sequence[bytes]]]"
+) -> "dict[str, Any] | None":
     """What is reported to the server about the session that calls the hook. None if Codex runs without its own user
-    interface (as far as /proc exists). Such a run never asks."""
-    said: dict[str, Any] = {}
-    if config := environ.get(b"CODEX_HOME"):
-        said["config"] = config.decode("utf-8", "replace")
-    process = posix.getppid()
-    for _ in range(SHELLS + 1):
-        words = _read(process, "cmdline").split(b"\0")
-        if words[0].rpartition(b"/")[2] == b"codex":
-            return None if UNATTENDED.intersection(words[1:]) else {"pid": process, **said}
-        parent = _read(process, "stat").rpartition(b")")[2].split()[1:2]
-        if not parent:
-            break
-        process = int(parent[0])
+    interface, as far as ``ancestors`` shows: such a run never asks."""
+    config = environ.get(b"CODEX_HOME")
+    said: dict[str, Any] = {"config": config.decode("utf-8", "replace")} if config else {}
+    for process, (program, *words) in ancestors:
+        if program.rpartition(b"/")[2] == b"codex":
+            return None if UNATTENDED.intersection(words) else {"pid": process, **said}
     return said
-
-
-def _read(process: int, name: str) -> bytes:
-    """The beginning of a file in /proc; empty if it can't be read."""
-    try:
-        file = posix.open(f"/proc/{process}/{name}", posix.O_RDONLY | posix.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return posix.read(file, 65_536)
-    except OSError:
-        return b""
-    finally:
-        posix.close(file)

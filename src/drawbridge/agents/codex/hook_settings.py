@@ -45,6 +45,7 @@ SETTINGS = AgentHooks(
         "SessionStart": None,
         "PermissionRequest": None,
         "Stop": None,
+        "SubagentStart": None,
         "SubagentStop": None,
         "Interrupt": None,
         "SessionEnd": None,

@@ -64,7 +64,8 @@ class CodexInTerminal(TerminalAgent):
             name=found.hook_event_name,
             session_id=found.session_id,
             cwd=found.cwd,
-            transcript=found.transcript_path or "",
+            # In a subagent's events, it is the path of the subagent's own record.
+            transcript="" if found.agent_id else found.transcript_path or "",
             # Its other word, "default", is for every sandbox; the record contains the sandbox.
             permission_mode=BYPASS if found.permission_mode == BYPASS else None,
             turn=found.turn_id,

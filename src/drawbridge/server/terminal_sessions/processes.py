@@ -78,14 +78,15 @@ class Processes:
     # Each of the following methods returns whether something has changed.
 
     def reported(self, process: Process, path: str, *, is_ended: bool) -> bool:
-        """Notes that a hook of this process has reported, with the path of the conversation's file. ``is_ended``:
-        whether the session has ended, so that the process that reported last no longer has the conversation open."""
+        """Notes that a hook of this process has reported. ``path``: the path of the conversation's file; empty if the
+        hook has not reported it. ``is_ended``: whether the session has ended, so that the process that reported last no
+        longer has the conversation open."""
         former, known = self.latest, next((one for one in self.all if one.pid == process.pid), None)
         if known is None or (process_alive(process.pid) and not self.is_alive(process.pid)):  # its PID was reused
             # It may have been started in another mode, which it has yet to report.
             known = ProcessFacts(process.pid, started_at(process.pid))
             self._running[process.pid] = _process(process.pid)
-        now = (path, process.config, process.background)
+        now = (path or known.transcript or former.transcript, process.config, process.background)
         is_new = known is not former or now != (known.transcript, known.config, known.background)
         known.transcript, known.config, known.background = now
         open_before = [] if is_ended or former.pid is None else [former]

@@ -391,11 +391,14 @@ class TerminalSession(Session):
                 self.questions.called(event.tool_name, event.tool_input, "ran", agent, as_run=True)
             case "Notification" if event.asks_in_terminal:
                 self.questions.noticed(self._reporting)
+            case "SubagentStart" if agent is not None:
+                activity.background.subagent(agent, event.agent_type)
             case "SubagentStop" if agent is not None:
                 activity.background.ended(agent)
                 activity.terminal_only.continued(agent)
             case "Stop" if handed is not None:
-                activity.background.set(event.tasks)
+                if event.tasks is not None:
+                    activity.background.set(event.tasks)
                 self._continue_with(handed)
             case "Stop":
                 self._stopped(event)
@@ -532,12 +535,18 @@ class TerminalSession(Session):
     def _stopped(self, event: HookEvent) -> None:
         """Notes that the main agent has stopped. Its turn is over unless it has left something running in the
         background; then the turn rests."""
-        self._activity.background.set(event.tasks)
-        self._activity.terminal_only.only(event.tasks)
-        if self._is_past(event.turn):
-            return
-        if self.turn is None or not event.tasks:
-            self._finish("completed")
+        activity = self._activity
+        if event.tasks is not None:
+            activity.background.set(event.tasks)
+        activity.terminal_only.only(activity.background.ids)
+        if not self._is_past(event.turn):
+            self._complete()
+
+    def _complete(self, *, quiet: bool = False) -> None:
+        """Ends the main agent's turn, or lets it rest until what it has left running has ended. ``quiet``: as in
+        ``_finish``."""
+        if self.turn is None or not self._activity.background:
+            self._finish("completed", quiet=quiet)
         else:
             self.questions.main_stopped(self._reporting)
             self.turn.resting = time.monotonic()
@@ -722,9 +731,12 @@ class TerminalSession(Session):
                     self.save()
             case Context():
                 self._handed(entry)
-            case TurnOver(id, outcome, error, code):
-                if self.turn is not None and self.turn.has(id):
-                    self._is_over(outcome, quiet=quiet, error=error, code=code)
+            case TurnOver() if self.turn is not None and self.turn.has(entry.turn):
+                self._reporting = self.turn.process
+                if entry.outcome == "completed":
+                    self._complete(quiet=quiet)
+                else:
+                    self._finish(entry.outcome, quiet=quiet, error=entry.error, code=entry.code)
             case Prompt(foreign=True) | Message(foreign=True) if not quiet:
                 pass
             case Prompt():

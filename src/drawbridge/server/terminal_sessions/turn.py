@@ -8,7 +8,7 @@ left running.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 from typing import Final
 
@@ -78,6 +78,10 @@ class Background:
 
     def __len__(self) -> int:
         return len(self._tasks)
+
+    @property
+    def ids(self) -> Collection[str]:
+        return self._tasks.keys()
 
     @property
     def shown(self) -> tuple[base.Task, ...]:

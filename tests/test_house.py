@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 
 IO_LIBRARIES = {"asyncio", "multiprocessing", "select", "selectors", "socket", "ssl", "subprocess", "threading"}
-TYPES = {"collections.abc", "collections.abc.Mapping", "typing", "typing.Any"}
+TYPES = {"collections.abc", "typing", "typing.Any"}
+TYPES |= {f"collections.abc.{name}" for name in ("Iterable", "Mapping", "Sequence")}
 """Names that are imported only for types."""
 
 PURE = (
@@ -570,7 +571,6 @@ OTHER_TESTS = {
 """Folders of tests/ without a source folder of the same name, each with what it tests."""
 
 TESTED_ELSEWHERE = {
-    "agents/codex": "tests/agents/test_one_shot.py",
     "agents/command": "tests/agents/test_one_shot.py",
 }
 """Source folders that have no test folder or test file of the same name, each with the file that tests it."""

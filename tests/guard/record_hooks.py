@@ -7,28 +7,28 @@ what they read to a file. The first line of a transcript contains the agent, its
 one payload, in the order of the calls. The directory is replaced by ``/ws``, and the path of the agent's own transcript
 by a made-up one.
 
-Claude Code and Gemini CLI come from ``tests/programs.py``; Codex is the ``codex`` on ``PATH`` (npm's ``@openai/codex``).
+The agents come from ``tests/programs.py``.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from drawbridge.agents.codex import hook
 from tests import programs
 from tests.guard.payloads import TRANSCRIPTS
-from tests.rigs import claude_rig, gemini_rig, gemini_stub, messages_stub
+from tests.rigs import claude_rig, codex_rig, gemini_rig, gemini_stub, messages_stub, responses_stub
+from tests.rigs.responses_stub import ResponsesStub
 from tests.rigs.tmux import Tmux, wait_until
+from tests.setup.headless import TRUSTED
 
 PROMPT = "Change things, please."
 PATCH = """\
@@ -88,7 +88,7 @@ class Place:
         return {event: [{"hooks": [handler]}] for event in events}
 
     def payloads(self) -> list[dict[str, Any]]:
-        text = self.heard.read_text() if self.heard.exists() else ""
+        text = self.heard.read_text().replace(str(self.home), "/home/person") if self.heard.exists() else ""
         found = [json.loads(line) for line in text.replace(str(self.folder), "/ws").splitlines()]
         return [payload | {"transcript_path": "/home/person/session.jsonl"} for payload in found]
 
@@ -156,7 +156,7 @@ def asking_claude(place: Place) -> None:
         session.prompt(PROMPT)
 
         def heard(event: str) -> None:
-            wait_until(lambda: event in [one["hook_event_name"] for one in place.payloads()] or None, timeout=30)
+            wait_until(lambda: _heard(place, event))
 
         heard("Notification")
         session.answer_dialog(claude_rig.TOOL_DIALOG, claude_rig.YES)
@@ -187,59 +187,44 @@ def gemini(place: Place) -> str:
 
 
 def codex(place: Place) -> str:
-    program = shutil.which("codex")
-    assert program, "codex is not on PATH"
-    turns = [
-        {"type": "custom_tool_call", "call_id": "call_1", "name": "apply_patch", "input": PATCH, "status": "completed"},
-        _exec("call_2", cmd="echo three = 3 >> a.py"),
-        _exec("call_3", cmd="pwd; false", workdir="sub"),
-        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Done."}]},
-    ]
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _responses(turns))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    folder = place.home / ".codex"
-    folder.mkdir()
-    (folder / "config.toml").write_text(
-        'model = "gpt-5.5"\nmodel_provider = "stub"\napproval_policy = "never"\nsandbox_mode = "danger-full-access"\n'
-        "check_for_update_on_startup = false\n[analytics]\nenabled = false\n"
-        f'[model_providers.stub]\nname = "stub"\nbase_url = "http://127.0.0.1:{server.server_address[1]}/v1"\n'
-        'wire_api = "responses"\nenv_key = "STUB_KEY"\n'
-        f'[projects."{place.folder}"]\ntrust_level = "trusted"\n'
-    )
-    hooks = place.hooks("PreToolUse", "PostToolUse", "UserPromptSubmit", "SessionStart")
-    (folder / "hooks.json").write_text(json.dumps({"hooks": hooks}))
-    environment = {"PATH": os.environ["PATH"], "HOME": str(place.home), "STUB_KEY": "for nobody"}
-    command = [program, "exec", "--skip-git-repo-check", "--dangerously-bypass-hook-trust", PROMPT]
-    place.run(command, environment)
-    server.shutdown()
+    """Records a one-shot run, and a session in a terminal with a subagent that asks the user and is interrupted. Returns
+    the version.
+    """
+    program = str(programs.codex())
+    with ResponsesStub() as model:
+        codex_rig.prepare_home(model, place.folder)
+        groups = place.hooks(*hook.EVENTS)
+        for event in ("PreToolUse", "PostToolUse"):
+            groups[event][0]["matcher"] = "apply_patch|Bash"
+        (place.home / ".codex" / "hooks.json").write_text(json.dumps({"hooks": groups}))
+        model.will_say(
+            responses_stub.apply_patch(PATCH),
+            responses_stub.shell("echo three = 3 >> a.py"),
+            responses_stub.shell("pwd; false", directory="sub"),
+            responses_stub.text("Done."),
+        )
+        settings = ("-c", 'approval_policy="never"', "-s", "danger-full-access", "--skip-git-repo-check", TRUSTED)
+        place.run([program, "exec", *settings, PROMPT], codex_rig.environment())
+        with Tmux.server() as tmux:
+            session = codex_rig.Codex.start(tmux, "--enable", "multi_agent_v2", project=place.folder)
+            model.subagent_will_say("Make a file", responses_stub.shell("touch made", reason="I need it"))
+            model.will_say(responses_stub.spawn_agent("making", "Make a file"), responses_stub.text("Done."))
+            session.prompt("Begin.")
+            session.pane.wait_for(codex_rig.DIALOG)
+            session.pane.press("y")
+            wait_until(lambda: _heard(place, "SubagentStop"))
+            model.will_say(responses_stub.shell("touch another", reason="And this"))
+            session.prompt("Go on.")
+            session.pane.wait_for(codex_rig.DIALOG)
+            session.pane.press("Escape")
+            wait_until(lambda: _heard(place, "Interrupt"))
+            session.leave()
+            wait_until(lambda: _heard(place, "SessionEnd"))
     return _version(program)
 
 
-def _exec(call: str, **arguments: str) -> dict[str, Any]:
-    return {"type": "function_call", "call_id": call, "name": "exec_command", "arguments": json.dumps(arguments)}
-
-
-def _responses(turns: list[dict[str, Any]]) -> type[BaseHTTPRequestHandler]:
-    """Returns a handler for the Responses API that answers each request with the next item of ``turns``."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(200)
-            self.send_header("Content-Type", "text/event-stream")
-            self.end_headers()
-            usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
-            self._event("response.created", response={"id": "r"})
-            self._event("response.output_item.done", output_index=0, item=turns.pop(0))
-            self._event("response.completed", response={"id": "r", "usage": usage})
-
-        def _event(self, kind: str, **fields: Any) -> None:
-            self.wfile.write(f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode())
-
-        def log_message(self, *_: object) -> None:
-            """Logs nothing."""
-
-    return Handler
+def _heard(place: Place, event: str) -> bool | None:
+    return event in [one["hook_event_name"] for one in place.payloads()] or None
 
 
 def _version(program: str) -> str:

@@ -66,6 +66,12 @@ RECORDED: dict[tuple[str, str, str | None], tuple[str, str, list[str], str]] = {
     ("codex", "PostToolUse", "apply_patch"): ("after", E, PATCHED, ""),
     ("codex", "PreToolUse", "Bash"): ("before", S, [], "echo three = 3 >> a.py"),
     ("codex", "PostToolUse", "Bash"): ("after", S, [], "echo three = 3 >> a.py"),
+    ("codex", "PermissionRequest", "Bash"): ("asks", "", [], ""),
+    ("codex", "SubagentStart", None): ("notice", "", [], ""),
+    ("codex", "SubagentStop", None): ("stop", "", [], ""),
+    ("codex", "Stop", None): ("stop", "", [], ""),
+    ("codex", "Interrupt", None): ("stop", "", [], ""),
+    ("codex", "SessionEnd", None): ("end", "", [], ""),
 }
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from drawbridge.agents.codex import hook as codex
 from drawbridge.guard import calls, find, report
 from drawbridge.transport import private_socket
 from tests.waiting import PATIENCE
@@ -537,3 +538,26 @@ def test_the_servers_context_comes_before_other_context(others: str, kept: bool)
     answer = json.loads(calls.add_context(call, others))
     context = answer["hookSpecificOutput"]["additionalContext"]
     assert context == (f"Two comments.\n\n{others}" if kept else "Two comments.")
+
+
+def test_codex_is_found_above_the_shell_that_runs_its_hook() -> None:
+    shell, session = (8, [b"/bin/sh", b"-c", b"..."]), (7, [b"/opt/codex", b"resume", b"--last"])
+    assert codex.session({}, [shell, session, (6, [b"bash"])]) == {"pid": 7}
+    assert codex.session({b"CODEX_HOME": b"/home/ada/codex"}, [session]) == {"pid": 7, "config": "/home/ada/codex"}
+
+
+@pytest.mark.parametrize("words", [[b"exec", b"Go"], [b"-m", b"o9", b"e", b"Go"], [b"app-server"], [b"mcp-server"]])
+def test_codex_without_its_own_user_interface_is_not_reported(words: list[bytes]) -> None:
+    assert codex.session({}, [(7, [b"codex", *words])]) is None
+
+
+def test_codex_is_reported_where_processes_are_not_known() -> None:
+    """The report then contains the PID of the hook's parent."""
+    assert codex.session({}, []) == {}
+    assert codex.session({}, [(8, [b""]), (7, [b"/usr/bin/login"])]) == {}
+
+
+def test_the_ancestors_of_the_hook_are_known() -> None:
+    (parent, words), *_ = report._ancestors()
+    assert parent == os.getppid()
+    assert words == Path(f"/proc/{parent}/cmdline").read_bytes().split(b"\0")

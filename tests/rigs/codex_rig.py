@@ -50,8 +50,8 @@ trust_level = "trusted"
 
 
 def environment() -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME")}
-    return {**kept, "KEY": "for-nobody"}
+    kept = ("PATH", "HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME")
+    return {name: os.environ[name] for name in kept if name in os.environ} | {"KEY": "for-nobody"}
 
 
 class Codex:

@@ -29,10 +29,11 @@ def apply_patch(patch: str) -> Item:
     return {"type": "custom_tool_call", "call_id": f"call-{next(_numbers)}", "name": "apply_patch", "input": patch}
 
 
-def shell(command: str, *, reason: str = "") -> Item:
+def shell(command: str, *, directory: str = "", reason: str = "") -> Item:
     """A command. With ``reason``, Codex is asked to run it outside the sandbox, for that reason."""
+    place = {"workdir": directory} if directory else {}
     escalated = {"sandbox_permissions": "require_escalated", "justification": reason} if reason else {}
-    arguments = json.dumps({"cmd": command, **escalated})
+    arguments = json.dumps({"cmd": command, **place, **escalated})
     return {
         "type": "function_call",
         "call_id": f"call-{next(_numbers)}",

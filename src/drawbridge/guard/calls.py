@@ -63,12 +63,15 @@ if TYPE_CHECKING:
         def ask(self, event: str, reason: str) -> dict[str, Any]:
             """The answer that makes the agent ask in its own dialog; a denial if the agent can't ask."""
 
-        def continue_with(self, event: str, text: str) -> dict[str, Any]:
-            """The answer with which an agent that has stopped continues with ``text``. Only with ``session``."""
+        @property
+        def continue_with(self) -> Callable[[str, str], dict[str, Any]] | None:
+            """A function that returns, for an event and a text, the answer with which an agent that has stopped
+            continues with the text. None if the agent can't."""
 
-        def hides_dialog(self, payload: Mapping[str, Any]) -> bool:
-            """Whether the agent's dialog about this question appears only after the hook has ended. Only with
-            ``session``."""
+        @property
+        def hides_dialog(self) -> Callable[[Mapping[str, Any]], bool] | None:
+            """A function that returns, for a question's payload, whether the agent's own dialog about it appears only
+            after the hook has ended. None if the agent's hooks report no questions."""
 
 
 # The kinds of events for which a hook is called.
@@ -248,7 +251,7 @@ def _without_surrogates(text: str) -> str:
 def add_context(call: "Call", context: str = "", watch: "list[str] | None" = None) -> bytes:
     """An answer without a decision: the text that was ``handed`` over and, if both fit, ``context`` for the model; and
     files for the agent to ``watch`` if it can."""
-    if call.handed and call.event == STOP:
+    if call.handed and call.event == STOP and call.dialect.continue_with:
         return _bytes(call.dialect.continue_with(call.event_name, _without_surrogates(call.handed)))
     specific: dict[str, Any] = {"hookEventName": call.event_name}
     if call.handed:

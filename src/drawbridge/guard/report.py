@@ -106,7 +106,8 @@ def _decision(
     if call.event == calls.BEFORE:
         return _await_checkpoint(connected, line)
     parent, pause = posix.getppid(), FIRST_PAUSE
-    until = monotonic() + HIDDEN_SECONDS if waits and call.dialect.hides_dialog(call.input) else None
+    hidden = waits and call.dialect.hides_dialog is not None and call.dialect.hides_dialog(call.input)
+    until = monotonic() + HIDDEN_SECONDS if hidden else None
     answered = _exchange(connected, line, until, waits=waits)
     while answered == b"":
         if _agent_ends_within(pause) or posix.getppid() != parent or (until is not None and monotonic() > until):

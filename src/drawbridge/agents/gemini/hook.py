@@ -19,7 +19,7 @@ TOOLS = {
 ASKS = RESOLVES_DOTS = True
 WATCHES = CALLED_BY_CLIENT = False
 NO_CONTEXT = ("before",)
-session = None
+session = continue_with = hides_dialog = None
 
 
 def paths(value: str) -> "list[str]":

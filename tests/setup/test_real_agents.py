@@ -194,6 +194,8 @@ def test_codex_calls_the_guard(setup: Setup, home: Path, poem: Path, log: Path) 
         ("PostToolUse", "apply_patch"),
         ("PreToolUse", "Bash"),
         ("PostToolUse", "Bash"),
+        ("Stop", ""),
+        ("SessionEnd", ""),
     ]
 
 

@@ -78,6 +78,9 @@ class Session:
         self.cwd = cwd or rig.folder
         self.turn = str(uuid.uuid4())
         self.config = ""
+        self.agent: Message = {}
+        """The field that names the agent. The hooks of earlier versions, which only Claude Code called, do not send
+        it."""
         self._rig = rig
         config = Path(os.environ["CLAUDE_CONFIG_DIR"])
         self.transcript = config / "projects" / "-ws" / f"{self.id}.jsonl"
@@ -95,7 +98,9 @@ class Session:
         """Sends the report of a hook that does not wait, and returns once the server has processed it."""
         async with Line.open() as line:
             payload = self.payload(event, **more)
-            line.send(type="hook", pid=self.pid, payload=payload, background=background, config=self.config)
+            line.send(
+                type="hook", pid=self.pid, payload=payload, background=background, config=self.config, **self.agent
+            )
             line.end()
             assert await line.receive() is None
         await self._rig.idle()
@@ -110,7 +115,7 @@ class Session:
         before = len(self._rig.questions)
         async with Line.open() as line:
             payload = self.payload("PermissionRequest", tool_name=tool, tool_input=given, **(more or {}))
-            line.send(type="hook", pid=self.pid, payload=payload)
+            line.send(type="hook", pid=self.pid, payload=payload, **self.agent)
             await until(lambda: len(self._rig.questions) > before, "the question")
             yield line, self._rig.questions[-1]
 
@@ -121,7 +126,7 @@ class Session:
         """
         async with Line.open() as line:
             payload = self.payload("PermissionRequest", tool_name="Bash", tool_input=given, **agent)
-            line.send(type="hook", pid=self.pid, payload=payload)
+            line.send(type="hook", pid=self.pid, payload=payload, **self.agent)
             yield line
 
     def describes_itself(self, **facts: object) -> None:

@@ -1,0 +1,223 @@
+"""A ``codex`` in a terminal, as its hooks and its record report it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.server.terminal_sessions import questions, reports, turn
+from tests.waiting import until
+
+from .socket_rig import Message, Session, SocketRig, socket_rig
+from .test_subagents import HANDED_OVER, standing
+
+COMMAND: Message = {"command": "touch made", "description": "I need it"}
+RAN: Message = {"tool_name": "Bash", "tool_input": {"command": "touch made"}}
+SUBAGENT: Message = {"agent_id": "01a2222d-ecb3-7f53-b3de-cc437929e46b", "agent_type": "default"}
+TOLD = "the agent no longer waits for it"
+
+
+@pytest.fixture
+async def rig(tmp_path: Path, home: Path) -> AsyncIterator[SocketRig]:
+    async with socket_rig(tmp_path) as rig:
+        yield rig
+
+
+class Codex(Session):
+    """A session of Codex, with its record."""
+
+    def __init__(self, rig: SocketRig) -> None:
+        super().__init__(rig)
+        self.agent = {"agent": "codex"}
+        folder = Path.home() / ".codex" / "sessions" / "2026" / "11" / "28"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.transcript = folder / f"rollout-2026-11-28T12-07-01-{self.id}.jsonl"
+        self._lines = 0
+
+    def payload(self, event: str, **more: Any) -> Message:
+        known = {"session_id": self.id, "cwd": str(self.cwd), "transcript_path": str(self.transcript)}
+        return {**known, "permission_mode": "default", "turn_id": self.turn, "hook_event_name": event, **more}
+
+    def records(self, kind: str, **fields: Any) -> None:
+        """Appends a line to the record."""
+        line = {"timestamp": "2026-11-28T12:07:01.969Z", "ordinal": self._lines, "type": kind, "payload": fields}
+        self._lines += 1
+        with self.transcript.open("a") as file:
+            file.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+    async def begins(self, words: str = "Go") -> None:
+        self.records("event_msg", type="task_started", turn_id=self.turn)
+        item = {"type": "UserMessage", "id": "i1", "content": [{"type": "text", "text": words}]}
+        self.records("event_msg", type="item_completed", turn_id=self.turn, item=item)
+        await self.reports("UserPromptSubmit", prompt=words)
+
+
+def ended(rig: SocketRig) -> list[tuple[str, str | None, str | None]]:
+    """The outcome, the error and the code of each run that has ended."""
+    return [(one["outcome"], one.get("error"), one.get("code")) for one in rig.client.updates("run_finished")]
+
+
+async def test_a_request_waits_for_a_client(rig: SocketRig) -> None:
+    session = Codex(rig)
+    await session.begins()
+    async with session.asks(**COMMAND) as (hook, question):
+        assert (question["title"]["text"], question["changeable"]) == ("Codex wants to run a command", False)
+        assert await hook.receives_nothing()
+        assert "in_terminal" not in standing(rig, session)
+        await rig.answers(question, "deny", message="Not this")
+        assert await hook.receive() == {"decision": {"behavior": "deny", "message": "Not this"}}
+
+
+async def test_a_change_of_the_input_is_refused(rig: SocketRig) -> None:
+    session = Codex(rig)
+    await session.begins()
+    async with session.asks(**COMMAND) as (hook, question):
+        given = {"approval_id": question["approval_id"], "decision": "allow", "updated_input": {"command": "ls"}}
+        error = await rig.refusal("permission_response", session.project, **given)
+        assert error.code == "NOT_SUPPORTED", error
+        assert await rig.is_open(question)
+        await rig.answers(question)
+        assert await hook.receive() == {"decision": {"behavior": "allow"}}
+
+
+async def test_without_a_client_the_dialog_appears_at_once(rig: SocketRig) -> None:
+    rig.server.core.gone(rig.client)
+    session = Codex(rig)
+    await session.begins()
+    async with session.question_of({}, **COMMAND) as hook:
+        assert await hook.receive() is None
+    assert standing(rig, session) == {"state": "waiting", "in_terminal": True}
+    await session.reports("PostToolUse", **RAN)
+    assert standing(rig, session) == {"state": "working"}
+
+
+async def test_the_dialog_appears_if_nobody_answers(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(questions, "HOLD_SECONDS", 0.1)
+    session = Codex(rig)
+    await session.begins()
+    async with session.asks(**COMMAND) as (hook, question):
+        assert await hook.receive() is None
+        assert rig.withdrawn(question) == HANDED_OVER
+    assert standing(rig, session) == {"state": "waiting", "in_terminal": True}
+    await session.reports("Interrupt")
+    assert standing(rig, session) == {"state": "finished"}
+    assert ended(rig) == [("interrupted", None, None)]
+
+
+async def test_an_interruption_withdraws_the_requests_of_the_run(rig: SocketRig) -> None:
+    session = Codex(rig)
+    await session.begins()
+    async with session.asks(**COMMAND) as (hook, question):
+        await session.reports("Interrupt")
+        assert rig.withdrawn(question) == [TOLD]
+        assert await hook.receive() is None
+    session.records("event_msg", type="turn_aborted", turn_id=session.turn, reason="interrupted")
+    await session.reports("SessionEnd", reason="other")
+    assert ended(rig) == [("interrupted", None, None)]
+
+
+async def test_an_interruption_that_no_hook_has_reported_is_in_the_record(rig: SocketRig) -> None:
+    session = Codex(rig)
+    await session.begins()
+    session.records("event_msg", type="turn_aborted", turn_id=session.turn, reason="interrupted")
+    await until(lambda: ended(rig), "the end of the run")
+    assert ended(rig) == [("interrupted", None, None)]
+
+
+async def test_a_failed_run_is_known_from_the_record(rig: SocketRig) -> None:
+    session = Codex(rig)
+    await session.begins()
+    failed = {"message": "You've hit your usage limit.", "codex_error_info": "usage_limit_exceeded"}
+    session.records("event_msg", type="task_complete", turn_id=session.turn, last_agent_message=None, error=failed)
+    await until(lambda: ended(rig), "the end of the run")
+    assert ended(rig) == [("failed", "You've hit your usage limit.", "AGENT_RATE_LIMITED")]
+
+
+async def test_the_end_of_an_earlier_turn_does_not_end_the_run(rig: SocketRig) -> None:
+    session = Codex(rig)
+    await session.begins()
+    await session.reports("Stop", last_assistant_message=None)
+    earlier, session.turn = session.turn, "another"
+    await session.begins("Go on")
+    session.records("event_msg", type="task_complete", turn_id=earlier, last_agent_message=None)
+    await session.reports("PreToolUse", **RAN)
+    assert standing(rig, session) == {"state": "working"}
+    assert len(ended(rig)) == 1
+
+
+async def test_the_run_ends_with_its_last_subagent(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turn, "LAST_SECONDS", 0.0)
+    monkeypatch.setattr(reports, "WORKING_SECONDS", 0.05)
+    session = Codex(rig)
+    await session.begins()
+    await session.reports("SubagentStart", **SUBAGENT)
+    await session.reports("Stop", last_assistant_message=None)
+    session.records("event_msg", type="task_complete", turn_id=session.turn, last_agent_message=None)
+    await rig.idle()
+    assert standing(rig, session) == {"state": "working", "background_tasks": 1}
+    await session.reports("SubagentStop", **SUBAGENT)
+    await until(lambda: ended(rig), "the end of the run")
+    assert ended(rig) == [("completed", None, None)]
+    assert standing(rig, session) == {"state": "finished"}
+
+
+async def test_a_subagents_own_record_is_not_the_sessions(rig: SocketRig) -> None:
+    session = Codex(rig)
+    await session.begins()
+    own = session.transcript.with_name(f"rollout-2026-11-28T12-08-00-{SUBAGENT['agent_id']}.jsonl")
+    own.write_text("")
+    await session.reports("PreToolUse", **RAN, **SUBAGENT, transcript_path=str(own))
+    item = {"type": "AgentMessage", "id": "i2", "content": [{"type": "Text", "text": "I have begun."}]}
+    session.records("event_msg", type="item_completed", turn_id=session.turn, item=item)
+    await session.reports("PreToolUse", **RAN)
+    lines = (await rig.does("get_messages", session.project, after_seq=0))["data"]["messages"]
+    assert sum("I have begun." in json.dumps(line) for line in lines) == 1
+
+
+async def test_a_session_without_a_record_is_shown_too(rig: SocketRig) -> None:
+    session = Codex(rig)
+    await session.reports("UserPromptSubmit", prompt="Go", transcript_path=None)
+    assert (await rig.info(session))["agent"] == "codex"
+    assert standing(rig, session) == {"state": "working"}
+    await session.reports("Stop", transcript_path=None, last_assistant_message="Done.")
+    assert standing(rig, session) == {"state": "finished"}
+
+
+@pytest.mark.parametrize(
+    ("patch", "title", "kind"),
+    [
+        ("*** Update File: a.py\n@@\n-1\n+2", {"text": "Codex wants to edit", "path": "a.py"}, "edit"),
+        ("*** Add File: a.py\n+2", {"text": "Codex wants to create", "path": "a.py"}, "create"),
+        ("*** Delete File: a.py", {"text": "Codex wants to delete", "path": "a.py"}, "delete"),
+        ("*** Delete File: a.py\n*** Add File: b.py\n+1", {"text": "Codex wants to edit 2 files"}, "edit"),
+        ("*** Update File: a.py\n*** Move to: b.py\n@@\n-1\n+2", {"text": "Codex wants to edit 2 files"}, "edit"),
+    ],
+)
+async def test_the_title_of_a_patch_says_what_it_does(rig: SocketRig, patch: str, title: Message, kind: str) -> None:
+    session = Codex(rig)
+    await session.begins()
+    whole = f"*** Begin Patch\n{patch}\n*** End Patch"
+    async with session.asks("apply_patch", command=whole) as (_, question):
+        assert (question["title"], question["kind"]) == (title, kind)
+        assert question["input"]["patch"] == whole
+
+
+async def test_a_patch_outside_the_project_is_marked(rig: SocketRig) -> None:
+    session = Codex(rig)
+    await session.begins()
+    patch = "*** Begin Patch\n*** Update File: /etc/hosts\n@@\n-1\n+2\n*** End Patch"
+    async with session.asks("apply_patch", command=patch) as (_, question):
+        assert [one["code"] for one in question["risks"]] == ["outside_project"]
+
+
+async def test_a_patch_in_another_form_is_still_a_request(rig: SocketRig) -> None:
+    session = Codex(rig)
+    await session.begins()
+    async with session.asks("apply_patch", odd=[1, {"two": 3}]) as (hook, question):
+        assert question["title"] == {"text": "Codex wants to edit a file"}
+        await rig.answers(question)
+        assert await hook.receive() == {"decision": {"behavior": "allow"}}

@@ -1,4 +1,4 @@
-"""What Codex's hooks and its record say about a session in a terminal. The lines are those of 0.169.0."""
+"""What Codex's hooks and transcript say about a session in a terminal. The lines are those of 0.169.0."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def message(found: Entry | None) -> dict[str, Any]:
 
 
 def test_only_the_mode_without_questions_is_taken_from_a_hook() -> None:
-    """ "default" says nothing about the sandbox; the record does."""
+    """The mode "default" says nothing about the sandbox; the transcript does."""
     assert agent().event(payload(permission_mode="default")).permission_mode is None
     assert agent().event(payload(permission_mode="bypassPermissions")).permission_mode == "bypassPermissions"
 
@@ -87,12 +87,12 @@ def test_a_patch_in_another_form_is_shown_as_it_is(tool_input: Any) -> None:
     assert json.loads(bytes(asked.tool_input)) == tool_input
 
 
-def test_a_session_without_a_record_has_no_transcript() -> None:
+def test_a_session_may_have_no_transcript() -> None:
     assert agent().event(payload(transcript_path=None)).transcript == ""
 
 
 def test_a_copy_begins_like_a_new_conversation() -> None:
-    """Its record does not contain the messages of the original."""
+    """Its transcript does not contain the messages of the original."""
     begun = agent().event(payload(hook_event_name="SessionStart", source="fork"))
     assert (begun.source, begun.is_new_process) == ("clear", False)
 
@@ -129,7 +129,7 @@ def test_a_call_is_the_same_without_its_description_and_last_line_break() -> Non
     assert not agent().is_same_call("mcp__a__b", {"id": 1}, {"id": 2}, as_run=True)
 
 
-# The record.
+# The transcript.
 
 
 def test_prompts_and_answers_are_read() -> None:
@@ -280,7 +280,7 @@ def test_the_model_and_the_context_are_reported() -> None:
     assert reports.state.context_tokens == 1200
 
 
-def test_only_the_sessions_own_record_is_accepted(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_sessions_own_transcript_is_accepted(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CODEX_HOME", raising=False)
     name = f"rollout-2026-11-28T12-07-01-{SESSION}.jsonl"
     own = home / ".codex" / "sessions" / "2026" / "11" / "28" / name

@@ -1,4 +1,4 @@
-"""A ``codex`` in a terminal, as its hooks and its record report it."""
+"""A ``codex`` in a terminal, as its hooks and its transcript report it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def rig(tmp_path: Path, home: Path) -> AsyncIterator[SocketRig]:
 
 
 class Codex(Session):
-    """A session of Codex, with its record."""
+    """A session of Codex, with its transcript."""
 
     def __init__(self, rig: SocketRig) -> None:
         super().__init__(rig)
@@ -43,7 +43,7 @@ class Codex(Session):
         return {**known, "permission_mode": "default", "turn_id": self.turn, "hook_event_name": event, **more}
 
     def records(self, kind: str, **fields: Any) -> None:
-        """Appends a line to the record."""
+        """Appends a line to the transcript."""
         line = {"timestamp": "2026-11-28T12:07:01.969Z", "ordinal": self._lines, "type": kind, "payload": fields}
         self._lines += 1
         with self.transcript.open("a") as file:
@@ -120,7 +120,7 @@ async def test_an_interruption_withdraws_the_requests_of_the_run(rig: SocketRig)
     assert ended(rig) == [("interrupted", None, None)]
 
 
-async def test_an_interruption_that_no_hook_has_reported_is_in_the_record(rig: SocketRig) -> None:
+async def test_an_interruption_that_no_hook_has_reported_is_in_the_transcript(rig: SocketRig) -> None:
     session = Codex(rig)
     await session.begins()
     session.records("event_msg", type="turn_aborted", turn_id=session.turn, reason="interrupted")
@@ -128,7 +128,7 @@ async def test_an_interruption_that_no_hook_has_reported_is_in_the_record(rig: S
     assert ended(rig) == [("interrupted", None, None)]
 
 
-async def test_a_failed_run_is_known_from_the_record(rig: SocketRig) -> None:
+async def test_a_failed_run_is_known_from_the_transcript(rig: SocketRig) -> None:
     session = Codex(rig)
     await session.begins()
     failed = {"message": "You've hit your usage limit.", "codex_error_info": "usage_limit_exceeded"}
@@ -165,7 +165,7 @@ async def test_the_run_ends_with_its_last_subagent(rig: SocketRig, monkeypatch: 
     assert standing(rig, session) == {"state": "finished"}
 
 
-async def test_a_subagents_own_record_is_not_the_sessions(rig: SocketRig) -> None:
+async def test_a_subagents_own_transcript_is_not_the_sessions(rig: SocketRig) -> None:
     session = Codex(rig)
     await session.begins()
     own = session.transcript.with_name(f"rollout-2026-11-28T12-08-00-{SUBAGENT['agent_id']}.jsonl")
@@ -178,7 +178,7 @@ async def test_a_subagents_own_record_is_not_the_sessions(rig: SocketRig) -> Non
     assert sum("I have begun." in json.dumps(line) for line in lines) == 1
 
 
-async def test_a_session_without_a_record_is_shown_too(rig: SocketRig) -> None:
+async def test_a_session_without_a_transcript_is_shown_too(rig: SocketRig) -> None:
     session = Codex(rig)
     await session.reports("UserPromptSubmit", prompt="Go", transcript_path=None)
     assert (await rig.info(session))["agent"] == "codex"

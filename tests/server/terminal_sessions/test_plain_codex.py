@@ -150,7 +150,7 @@ async def test_escape_withdraws_the_requests_of_the_run(desk: Workstation, serve
 
 @pytest.mark.thorough
 async def test_a_failed_request_ends_the_run(desk: Workstation, server: Server) -> None:
-    """No hook reports it: the record does."""
+    """No hook reports it; the transcript contains it."""
     async with asked(desk, server, failure(400, "The model is asleep."), text("Awake.")) as (codex, phone):
         ended = await finished(phone, "failed")
         assert "The model is asleep." in ended["error"]

@@ -1,4 +1,4 @@
-"""What Codex's record of a conversation (0.169.0) reports about the model and the size of its context. Pure."""
+"""What Codex's transcript (0.169.0) contains about the model and the size of its context. Pure."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Reports:
         return self._state
 
     def recorded(self, data: bytes) -> None:
-        """Reads a line of the record."""
+        """Reads a line of the transcript."""
         line = decoded(data, _Line)
         if line is None:
             return

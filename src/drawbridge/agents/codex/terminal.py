@@ -1,7 +1,8 @@
 """Codex in a terminal. Implements ``agents.terminal.TerminalAgent``.
 
-Measured with 0.169.0. Codex shows its own dialog only after the hook has ended. A hook can allow or deny a call; it
-can't change the input. Codex reports a session when the first prompt is sent, and no failed turn: its record does.
+Measured with 0.169.0: Codex shows its own dialog only after the hook has ended. A hook can allow or deny a call, but
+can't change its input. The first hook runs when the first prompt is sent. No hook reports a failed turn; the transcript
+contains it.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from drawbridge.core.errors import BadArgument
 
 DENIED: Final = "The user rejected this. Do not try it in another way; ask what to do instead."
 
-OWN_CONTEXT: Final = "clear"
-"""The ``source`` of a session that begins as a copy of another one. Unlike Claude Code's, its record does not contain
-the messages of the other one, so it is read like that of a new session."""
+NEW: Final = "clear"
+"""The ``source`` that is reported for a copy of another conversation. Unlike Claude Code's, its transcript does not
+contain the messages of the original, so it is read like that of a new conversation."""
 
 
 class _Payload(Struct, frozen=True):
@@ -64,13 +65,13 @@ class CodexInTerminal(TerminalAgent):
             name=found.hook_event_name,
             session_id=found.session_id,
             cwd=found.cwd,
-            # In a subagent's events, it is the path of the subagent's own record.
+            # A subagent's events contain the path of the subagent's own transcript.
             transcript="" if found.agent_id else found.transcript_path or "",
-            # Its other word, "default", is for every sandbox; the record contains the sandbox.
+            # The hook reports "default" for most sandboxes. The transcript contains the sandbox.
             permission_mode=BYPASS if found.permission_mode == BYPASS else None,
             turn=found.turn_id,
             prompt=found.prompt,
-            source=OWN_CONTEXT if found.source == "fork" else found.source,
+            source=NEW if found.source == "fork" else found.source,
             last_message=found.last_assistant_message or "",
             tool_name=found.tool_name,
             tool_input=_input(found),
@@ -82,7 +83,7 @@ class CodexInTerminal(TerminalAgent):
         return False
 
     def answer(self, decision: Decision, tool_name: str, given: Raw, suggestions: Raw) -> Mapping[str, Any]:
-        """Codex treats an answer with any other key as invalid, and asks the user in the terminal."""
+        """Codex does not accept any other keys."""
         if decision.updated_input is not None:
             raise BadArgument("updated_input", "Codex does not support changes. The request stays open.")
         if decision.allow:
@@ -150,7 +151,7 @@ def agent() -> TerminalAgent:
 
 
 def _input(found: _Payload) -> Raw:
-    """The input of the call. That of a patch is called ``command``; what it contains is not one."""
+    """The input of the call. A patch is in a field that is called ``command``, although it isn't a command."""
     if found.tool_name != transcript.PATCH:
         return found.tool_input
     try:

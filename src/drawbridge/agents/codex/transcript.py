@@ -1,7 +1,7 @@
-"""Reads the lines of Codex's own record of a conversation, a "rollout" (0.169.0). Pure.
+"""Reads the lines of Codex's transcripts, which Codex calls rollouts (0.169.0). Pure.
 
-The record contains each message and call twice: as the model sees it (``response_item``), and as people do
-(``event_msg``). Calls and their results are read from the former, all other entries from the latter.
+A transcript contains each message and call twice: as the model sees it (``response_item``), and as people do
+(``event_msg``). Calls and their results are read from the former; most other entries are read from the latter.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 """The id of a conversation."""
 
 ADDED_CONTEXT: Final = "hooks.additional_context"
-"""The kind of what a hook has passed to the model."""
+"""The kind of a message in which Codex passes a hook's text to the model."""
 
 RAN: Final = ("Exit code: ", "Chunk ID: ", "Wall time: ")
 """The beginnings of the result of a command or a patch that ran."""
@@ -69,7 +69,7 @@ class _Line(Struct, frozen=True):
 
 
 class _Item(Struct, frozen=True):
-    """The part of an ``event_msg`` that people see."""
+    """A message or another part of the conversation, as people see it."""
 
     type: str = ""
     content: list[Any] = []
@@ -104,7 +104,7 @@ class _Response(Struct, frozen=True):
 
 
 class _Entry(Struct, frozen=True):
-    """A place that a sandbox allows. ``path``: a path, or Codex's name for one."""
+    """What the sandbox allows at one place. ``path``: an object with a path, or with Codex's name for a place."""
 
     path: Any = None
     access: str = ""
@@ -135,7 +135,7 @@ _turn: Final = msgspec.json.Decoder(_Turn)
 
 
 def entry(line: bytes, session_id: str) -> Entry | None:
-    """The entry in a line of the record of the conversation ``session_id``; None if the line contains none."""
+    """The entry in a line of the transcript of the conversation ``session_id``; None if the line contains none."""
     read = parsed(line.strip(), _line)
     if read is None or not isinstance(read[0].ordinal, int):
         return None
@@ -155,7 +155,7 @@ def entry(line: bytes, session_id: str) -> Entry | None:
 
 
 def _mode(turn: _Turn) -> str:
-    """The permission mode that allows what these settings allow."""
+    """The client protocol's mode that allows at least as much as these settings."""
     files = turn.permission_profile.file_system
     if turn.approval_policy == "never" or turn.permission_profile.type != "managed" or files.type != "restricted":
         return BYPASS

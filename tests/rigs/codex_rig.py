@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests import programs
 from tests.rigs.responses_stub import ResponsesStub
 from tests.rigs.tmux import Pane, Tmux, wait_until
 from tests.setup.headless import TRUSTED
+from tests.waiting import PATIENCE
 
 DIALOG = r"1\. Yes, proceed"
 NO = "3"
@@ -89,3 +94,30 @@ class Codex:
             return None
 
         wait_until(ended)
+
+
+class Workstation:
+    """A terminal in which Codex runs with Drawbridge's hooks."""
+
+    def __init__(self, tmux: Tmux, model: ResponsesStub, project: Path) -> None:
+        self.tmux = tmux
+        self.model = model
+        self.project = project
+        self.poem = project / "poem.txt"
+        self.poem.write_text("one\ntwo\n")
+
+    def codex(self, *words: str) -> Codex:
+        return Codex.start(self.tmux, *words, project=self.project)
+
+
+@contextlib.contextmanager
+def workstation(project: Path) -> Iterator[Workstation]:
+    """Runs ``drawbridge setup codex``, and yields a workstation with this project."""
+    programs.tmux()
+    programs.codex()
+    command = [sys.executable, "-m", "drawbridge", "setup", "codex", "--yes"]
+    subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
+    with ResponsesStub() as model, Tmux.server() as tmux:
+        project.mkdir()
+        prepare_home(model, project)
+        yield Workstation(tmux, model, project)

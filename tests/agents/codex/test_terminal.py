@@ -28,6 +28,8 @@ PATCH = """\
 +2
 *** Add File: /c.py
 +3
+*** Add File: e.py
++5
 *** Delete File: d.py
 *** End Patch
 """
@@ -73,11 +75,11 @@ def test_the_files_of_a_patch_are_named() -> None:
         payload(hook_event_name="PermissionRequest", tool_name="apply_patch", tool_input={"command": PATCH})
     )
     assert json.loads(bytes(asked.tool_input)) == {
-        "update": ["/work/a.py"],
-        "move_to": ["/work/b.py"],
-        "add": ["/c.py"],
-        "delete": ["/work/d.py"],
-        "patch": PATCH,
+        "update": "/work/a.py",
+        "move_to": "/work/b.py",
+        "add": "/c.py\n/work/e.py",
+        "delete": "/work/d.py",
+        "patch": PATCH.strip("\n"),
     }
 
 
@@ -157,7 +159,9 @@ def test_a_command_is_called_as_hooks_call_it() -> None:
 def test_a_patch_is_called_as_hooks_call_it() -> None:
     found = entry("response_item", type="custom_tool_call", name="apply_patch", call_id="c1", input=PATCH)
     assert isinstance(found, Message)
+    """So the web UI can match the request and the call."""
     asked = agent().event(payload(tool_name="apply_patch", tool_input={"command": PATCH.rstrip()}))
+    assert json.loads(bytes(found.calls[0].input)) == {"patch": json.loads(bytes(asked.tool_input))["patch"]}
     assert agent().is_same_call(
         "apply_patch", json.loads(bytes(asked.tool_input)), json.loads(bytes(found.calls[0].input)), as_run=False
     )

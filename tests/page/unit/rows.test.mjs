@@ -307,6 +307,16 @@ test('a record without its own row leads to the previous row', () => {
   );
 });
 
+const PATCH = `*** Begin Patch
+*** Update File: a.md
+@@
+-1
++*** Delete File: no.md
+*** Add File: ${ROOT}/docs/b.md
++1
+*** Delete File: c.md
+*** End Patch`;
+
 test('calls are described by a verb and an object', () => {
   const words = (name, input, state = 'done') =>
     `${verb({ name, input }, state)} ${subject({ name, input }, ROOT).words}`.trim();
@@ -318,6 +328,9 @@ test('calls are described by a verb and an object', () => {
   assert.equal(words('Unknown', null), 'Used Unknown');
   assert.equal(words('x', { toolCallId: '1', kind: 'execute', title: 'make' }), 'Used x: 1');
   assert.equal(words('constructor', {}), 'Used constructor');
+  assert.equal(words('apply_patch', { patch: PATCH }, 'waiting'), `Edit a.md, docs/b.md, c.md`);
+  assert.equal(words('apply_patch', { odd: true }), 'Edited apply_patch');
+  assert.equal(words('other', { patch: PATCH }), 'Used other: *** Begin Patch');
 });
 
 test('a group is described in one line', () => {
@@ -328,6 +341,8 @@ test('a group is described in one line', () => {
     'Read 2 files, ran 1 command, searched 2 times, updated the to-do list',
   );
   assert.equal(groupWords([tool('Read', {}, 'running')]), '');
+  assert.equal(groupWords([tool('apply_patch', { patch: PATCH }), tool('apply_patch', {})]), 'Edited 4 files');
+  assert.equal(nowWords(tool('apply_patch', { patch: PATCH }), ROOT), 'Editing a.md, docs/b.md, c.md');
   assert.equal(nowWords(tool('Read', { file_path: `${ROOT}/a/b.md` }), ROOT), 'Reading b.md');
   assert.equal(nowWords(tool('Bash', { command: 'rm -rf dist' }), ROOT, 'waiting'), 'Run rm -rf dist');
 });

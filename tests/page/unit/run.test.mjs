@@ -11,6 +11,8 @@ test('a running call is described by a verb', () => {
   assert.equal(words('Bash', { command: '.venv/bin/python -m pytest -q' }), 'Running tests');
   assert.equal(words('Bash', { command: 'git status\ngit log' }), 'Running git status');
   assert.equal(words('Edit', { file_path: '/a/notes.md' }), 'Editing notes.md');
+  assert.equal(words('apply_patch', { patch: '*** Update File: /a/notes.md' }), 'Editing notes.md');
+  assert.equal(words('apply_patch', {}), 'Editing files');
   assert.equal(words('Grep', { pattern: 'is_open', path: 'src' }), 'Searching for is_open');
   assert.equal(words('WebFetch', { url: 'https://example.org/a?b' }), 'Fetching example.org');
   assert.equal(words('mcp__tickets__create', {}), 'Using create (tickets)');

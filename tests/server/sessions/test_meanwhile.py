@@ -17,6 +17,7 @@ import pytest
 from drawbridge.agents.base import TurnEnded
 from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.app.outbox import Writers
+from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import continuing, metadata, places
 from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.places import Places
@@ -298,3 +299,37 @@ async def test_a_project_read_later_does_not_replace_a_new_one(tmp_path: Path) -
         (made,) = server.core.projects
         assert made.id != project
         assert (server.folder / "data" / "projects" / project).exists(), "its history is left as it is"
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["it is replaced", "it ends"])
+async def test_a_question_of_an_earlier_process_is_withdrawn_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    """An idle process asks while the next run is being begun with another process: an answer could not reach it."""
+    async with serving(tmp_path) as server:
+        phone = Client()
+        project = await server.project(phone)
+        idle = await at_rest(server, phone, project)
+        begins = asyncio.Event()
+        check = server.core.processes.check_directories
+
+        async def later(directory: str, options: Any) -> None:
+            await begins.wait()
+            await check(directory, options)
+
+        monkeypatch.setattr(server.core.processes, "check_directories", later)
+        await server.does(phone, "execute", project, prompt="go on", options={"model": "another"})
+        idle.asks("q1")
+        (question,) = phone.of_type("permission_request")
+        if ends:
+            idle.exit(1)
+        begins.set()
+        await until(lambda: server.agent.latest is not idle, "the next process")
+        (withdrawn,) = phone.updates("permission_withdrawn")
+        assert withdrawn["approval_id"] == question["data"]["approval_id"]
+        with pytest.raises(ClientError) as refused:
+            await server.does(
+                phone, "permission_response", project, approval_id=withdrawn["approval_id"], decision="allow"
+            )
+        assert refused.value.code == "APPROVAL_RESOLVED"
+        assert idle.answers == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,9 +13,8 @@ from drawbridge.server.protocol.messages import IN_TERMINAL
 from drawbridge.server.terminal_sessions import questions
 from tests import programs
 from tests.rigs import codex_rig
-from tests.rigs.codex_rig import DIALOG, NO, Codex
-from tests.rigs.responses_stub import Item, ResponsesStub, apply_patch, failure, shell, spawn_agent, text
-from tests.rigs.tmux import Tmux
+from tests.rigs.codex_rig import DIALOG, NO, Codex, Workstation
+from tests.rigs.responses_stub import Item, apply_patch, failure, shell, spawn_agent, text
 from tests.server.processes import Server, serving
 from tests.server.reviews.rig import POEM
 from tests.setup import headless
@@ -41,29 +38,10 @@ PATCH = """\
 """
 
 
-class Workstation:
-    """A person's terminal, in which Codex runs with Drawbridge's hooks."""
-
-    def __init__(self, tmux: Tmux, model: ResponsesStub, project: Path) -> None:
-        self.tmux = tmux
-        self.model = model
-        self.project = project
-        self.poem = project / "poem.txt"
-        self.poem.write_text("one\ntwo\n")
-
-    def codex(self, *words: str) -> Codex:
-        return Codex.start(self.tmux, *words, project=self.project)
-
-
 @pytest.fixture
 def desk(home: Path) -> Iterator[Workstation]:
-    command = [sys.executable, "-m", "drawbridge", "setup", "codex", "--yes"]
-    subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
-    with ResponsesStub() as model, Tmux.server() as tmux:
-        project = home / "project"
-        project.mkdir()
-        codex_rig.prepare_home(model, project)
-        yield Workstation(tmux, model, project)
+    with codex_rig.workstation(home / "project") as desk:
+        yield desk
 
 
 @asynccontextmanager
@@ -88,7 +66,7 @@ async def test_a_client_allows_and_denies(desk: Workstation, server: Server) -> 
         await phone.answer(await phone.question("Bash"), "deny", message="not «that» one")
         question = await phone.question("apply_patch")
         new = desk.project / "new.txt"
-        assert question["input"] == {"update": [str(desk.poem)], "add": [str(new)], "patch": PATCH.rstrip("\n")}
+        assert question["input"] == {"update": str(desk.poem), "add": str(new), "patch": PATCH.rstrip("\n")}
         assert question["title"] == {"text": "Codex wants to edit 2 files"}
         await phone.answer(question, "allow")
         codex.pane.wait_for("All done.")

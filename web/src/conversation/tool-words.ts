@@ -31,6 +31,7 @@ const KINDS: Record<string, ToolKind> = {
   MultiEdit: 'edit',
   NotebookEdit: 'edit',
   Write: 'write',
+  apply_patch: 'edit',
   Bash: 'command',
   PowerShell: 'command',
   Grep: 'search',
@@ -113,6 +114,13 @@ export function fileIn({ input, result }: Call): { path: string; line?: number }
   return { path, line: Number.isInteger(line) && line > 0 ? line : undefined };
 }
 
+/** The files that Codex's patch tool changes, in the order of the patch; empty for any other call. */
+export function patched({ name, input }: Pick<Call, 'name' | 'input'>): string[] {
+  const lines = name === 'apply_patch' ? (text(input?.patch) ?? '').split('\n') : [];
+  const found = lines.flatMap((line) => /^\*\*\* (?:Add|Update|Delete) File: (.+)/.exec(line)?.[1].trim() ?? []);
+  return [...new Set(found)];
+}
+
 /** The number of the first line that a patch changes, in the new version; undefined if it is not a patch. */
 function firstChanged(patch: any): number | undefined {
   const hunk = Array.isArray(patch) ? patch[0] : undefined;
@@ -171,6 +179,8 @@ export function subject(call: Call, root: string): { words: string; code: boolea
         : '';
     return code(`${path}${lines}`);
   }
+  const files = patched(call);
+  if (files.length) return code(files.map((path) => shownPath(path, root)).join(', '));
   const tool = /^mcp__(.+?)__(.+)$/.exec(name);
   const what = Object.values(input).find((value) => text(value)) as string | undefined;
   return plain(`${tool ? `${tool[2]} (${tool[1]})` : name}${what ? `: ${short(what)}` : ''}`);
@@ -196,7 +206,8 @@ export function groupWords(calls: (Call & { state: ToolState })[]): string {
     const kind = kindOf(call);
     const one = counts.get(kind) ?? { times: 0, files: new Set() };
     one.times++;
-    one.files.add(fileIn(call)?.path ?? `${one.times}`);
+    const changed = patched(call);
+    for (const path of changed.length ? changed : [fileIn(call)?.path ?? `${one.times}`]) one.files.add(path);
     counts.set(kind, one);
   }
   const words = [...counts].map(([kind, { times, files }]) => {
@@ -215,5 +226,6 @@ export function groupWords(calls: (Call & { state: ToolState })[]): string {
 export function nowWords(call: Call, root: string, state: ToolState = 'running') {
   const kind = kindOf(call);
   const { words } = subject(call, root);
+  if (patched(call).length > 1) return `${verb(call, state)} ${words}`;
   return `${verb(call, state)} ${kind === 'read' || kind === 'edit' || kind === 'write' ? baseName(words) : words}`.trim();
 }

@@ -49,6 +49,7 @@ const WANTED: Record<string, string> = {
   MultiEdit: 'Edit a file',
   NotebookEdit: 'Edit a notebook',
   Write: 'Write a file',
+  apply_patch: 'Edit files',
   Bash: 'Run a command',
   WebFetch: 'Fetch a web page',
   WebSearch: 'Search the web',

@@ -1,5 +1,6 @@
 // What the agent is doing at the moment, in a few words. Pure.
 
+import { patched } from '../conversation/tool-words.ts';
 import type { Retry } from '../protocol/messages.ts';
 import { baseName } from '../ui/dom.ts';
 
@@ -30,6 +31,8 @@ export function doing({ name, input }: { name: string; input: any }): string {
     case 'MultiEdit':
     case 'NotebookEdit':
       return `Editing ${file || 'a file'}`;
+    case 'apply_patch':
+      return `Editing ${patched({ name, input }).map(baseName).join(', ') || 'files'}`;
     case 'Write':
       return `Writing ${file || 'a file'}`;
     case 'Grep':

@@ -222,7 +222,7 @@ def _of_response(found: _Response, uuid: str, session_id: str) -> Entry | None:
 def _call(found: _Response) -> tuple[str, dict[str, Any]]:
     """The tool and the input of a call, as Codex's hooks report them."""
     if found.type == "custom_tool_call":
-        return found.name, patch_input(found.input) if found.name == PATCH else {"input": found.input}
+        return found.name, {PATCH_FIELD: found.input.strip("\n")} if found.name == PATCH else {"input": found.input}
     try:
         given = msgspec.json.decode(found.arguments, type=dict[str, Any])
     except msgspec.MsgspecError:
@@ -233,15 +233,16 @@ def _call(found: _Response) -> tuple[str, dict[str, Any]]:
     return "Bash", {name: value for name, value in named.items() if isinstance(value, str)}
 
 
-def patch_input(patch: str, directory: str = "") -> dict[str, Any]:
-    """A patch as the input of its call: the files that it changes, by what happens to them, and the patch itself.
-    ``directory``: the directory of relative paths; if it is empty, they stay relative."""
-    changed: dict[str, Any] = {}
+def patch_input(patch: str, directory: str) -> dict[str, str]:
+    """A patch as the input of its call: the absolute paths of the files that it changes, one per line, in a field for
+    each kind of change, and the patch itself. ``directory``: the directory of relative paths."""
+    changed: dict[str, list[str]] = {}
     for line in map(str.strip, patch.split("\n")):
         for mark, name in CHANGES.items():
             if line.startswith(mark):
                 changed.setdefault(name, []).append(os.path.join(directory, line.removeprefix(mark).strip()))
-    return {**changed, PATCH_FIELD: patch}
+    files = {name: "\n".join(paths) for name, paths in changed.items()}
+    return {**files, PATCH_FIELD: patch.strip("\n")}
 
 
 def _output(output: object) -> str:

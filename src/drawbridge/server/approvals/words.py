@@ -50,8 +50,8 @@ KINDS: Final[Mapping[str, Kind]] = {
 """The kind of an approval request, by the name of Claude Code's tool; ``apply_patch`` is Codex's."""
 
 PATCHED: Final[Mapping[str, Kind]] = {"add": "create", "update": "edit", "move_to": "edit", "delete": "delete"}
-"""The fields of the input of ``apply_patch`` that contain lists of files, and the kind of request if there is no other
-list."""
+"""The fields of the input of ``apply_patch`` that contain paths, one per line → the kind of a request that has only this
+field."""
 
 ACP_KINDS: Final[Mapping[str, Kind]] = {
     "edit": "edit",
@@ -201,7 +201,7 @@ def _paths(request: ApprovalRequested, given: Mapping[str, Any]) -> list[str]:
     found += [given[name] for name in ("file_path", "notebook_path") if isinstance(given.get(name), str)]
     for name in PATCHED if request.tool_name == "apply_patch" else ():
         paths = given.get(name)
-        found += [path for path in paths if isinstance(path, str)] if isinstance(paths, list) else []
+        found += paths.split("\n") if isinstance(paths, str) else []
     for name in ("content", "locations"):
         parts = given.get(name)
         if request.form == "acp" and isinstance(parts, list) and not found:

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -53,11 +53,22 @@ from drawbridge.server.sessions.runs import Runs
 from drawbridge.server.sessions.session import SHOWN_PROMPT, Session, SessionStore
 from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.sessions.work_trees import is_elsewhere
-from drawbridge.server.sessions.worker import DEFECT, NOBODY_ASKED, ModeSet, PromptGiven, Report, RunEnded, Worker
+from drawbridge.server.sessions.worker import (
+    DEFECT,
+    NOBODY_ASKED,
+    AskerGone,
+    ModeSet,
+    PromptGiven,
+    Report,
+    RunEnded,
+    Worker,
+)
 from drawbridge.server.store.log import History
 from drawbridge.server.store.search import Part
 
 logger = logging.getLogger("drawbridge.server")
+
+ASKER_GONE: Final = "the agent was started again before it received an answer"
 
 LONGEST_REPORT = 200_000
 """The maximum size of what an agent reports about itself (its state, or what it offers), in bytes. Both are in each
@@ -776,6 +787,8 @@ class ManagedSession(Session):
                 self._question(report)
             case base.QuestionCancelled(question_id, reason):
                 self._question_gone(question_id, reason)
+            case AskerGone():
+                self.withdraw_all(ASKER_GONE)
             case base.TurnBegun():
                 self._begun_alone()
             case ModeSet(set_mode):

@@ -54,6 +54,10 @@ class ModeSet(Struct, frozen=True):
     mode: str | None
 
 
+class AskerGone(Struct, frozen=True):
+    """The process can't receive answers any longer, and the run, if there is one, continues with another process."""
+
+
 class PromptGiven(Struct, frozen=True):
     """The process is given the prompt of ``run`` now."""
 
@@ -71,7 +75,8 @@ class RunEnded(Struct, frozen=True):
 
 
 Report: TypeAlias = (
-    base.AgentLine
+    AskerGone
+    | base.AgentLine
     | base.SessionIdentified
     | base.ModeChanged
     | base.StateReported
@@ -342,7 +347,9 @@ class Worker:
         self._report(ModeSet(None))
         self._processes.idle.forget(self)
         run, self._given = self._given, None
-        if run is not None:  # a run that was not given its prompt yet gets another process
+        if run is None:  # a run that was not given its prompt yet gets another process
+            self._report(AskerGone())
+        else:
             self._ended(run, "failed", error={"code": "EXECUTION_FAILED", "message": _last_words(code, stderr)})
 
     def _ended(
@@ -508,6 +515,7 @@ class Worker:
         self._processes.idle.forget(self)
         if self._listener is not None:
             self._listener.worker = None
+        self._report(AskerGone())
         self._process = self._kind = self._listener = None
         self._unscheduled()
         self._report(ModeSet(None))

@@ -534,7 +534,7 @@ async def test_the_reason_for_a_missing_review_is_shown(server: Server, reposito
         await person.comes(lambda: isinstance(person.app.screen, ReviewScreen), "the review")
         await is_told(person, "The directory of this project does not exist.")
         await person.presses("escape")
-        await person.sees("Ready")
+        await person.sees("● The directory of this project does not exist.")
         repository.with_name(f"{repository.name} elsewhere").rename(repository)
 
 

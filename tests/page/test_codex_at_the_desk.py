@@ -74,7 +74,7 @@ async def test_requests_of_codex_are_answered_in_the_web_ui(
 
 
 @pytest.mark.thorough
-async def test_a_request_that_nobody_has_seen_can_be_answered_only_in_the_terminal(
+async def test_an_open_dialog_is_answered_only_in_the_terminal(
     browser: Browser, desk: Workstation, desk_server: Server
 ) -> None:
     """The dialog has appeared before the web UI is opened."""

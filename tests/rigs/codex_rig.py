@@ -20,8 +20,8 @@ from tests.waiting import PATIENCE
 DIALOG = r"1\. Yes, proceed"
 NO = "3"
 
-IS_SEEN = 3.0
-"""Seconds in which Codex reacts to a key even on a busy machine."""
+KEY_IS_SEEN = 3.0
+"""Seconds after which a key counts as ignored."""
 
 MODEL = "gpt-5.5"
 """A model for which Codex offers its patch tool."""
@@ -80,7 +80,8 @@ class Codex:
         self.pane.press("Enter")
 
     def leave(self) -> None:
-        """Ends Codex. Ctrl-C only interrupts a turn that has just ended, so it is pressed again if Codex goes on."""
+        """Ends Codex. Ctrl-C may only interrupt a turn that is just ending, so it is pressed again while Codex is still
+        running."""
         self.pane.wait_for("Ask Codex to do anything")
         press_at = 0.0
 
@@ -90,7 +91,7 @@ class Codex:
                 return True
             if time.monotonic() >= press_at:
                 self.pane.press("C-c")
-                press_at = time.monotonic() + IS_SEEN
+                press_at = time.monotonic() + KEY_IS_SEEN
             return None
 
         wait_until(ended)

@@ -15,7 +15,7 @@ from tests.rigs.model_stub import Handler, StubServer
 Item = dict[str, Any]
 """An item of the API's output."""
 
-TOLD = ("message", "agent_message")
+WRITTEN = ("message", "agent_message")
 """The types of items that contain what a user or another agent has written."""
 
 _numbers = itertools.count(1)
@@ -30,7 +30,7 @@ def apply_patch(patch: str) -> Item:
 
 
 def shell(command: str, *, directory: str = "", reason: str = "") -> Item:
-    """A command. With ``reason``, Codex is asked to run it outside the sandbox, for that reason."""
+    """A call that runs a command. With ``reason``, the model asks Codex to run it outside the sandbox."""
     place = {"workdir": directory} if directory else {}
     escalated = {"sandbox_permissions": "require_escalated", "justification": reason} if reason else {}
     arguments = json.dumps({"cmd": command, **place, **escalated})
@@ -43,14 +43,14 @@ def shell(command: str, *, directory: str = "", reason: str = "") -> Item:
 
 
 def spawn_agent(name: str, message: str) -> Item:
-    """Starts a subagent. Codex has this tool with ``--enable multi_agent_v2``."""
+    """A call that starts a subagent. Codex offers this tool only with ``--enable multi_agent_v2``."""
     arguments = json.dumps({"task_name": name, "message": message})
     call = {"type": "function_call", "call_id": f"call-{next(_numbers)}", "name": "spawn_agent", "arguments": arguments}
     return {**call, "namespace": "collaboration"}
 
 
 def failure(status: int, message: str) -> Item:
-    """Returns a turn for which the API sends an error."""
+    """A turn for which the API sends an error."""
     return {"type": "error", "status": status, "message": message}
 
 
@@ -84,11 +84,11 @@ class ResponsesStub(StubServer):
 
     def answer(self, request: dict[str, Any]) -> Item:
         """The model's next item. Codex may request a title at any time after the first prompt: without tools, or with
-        a form for the answer."""
+        a required format for the answer."""
         is_turn = request.get("tools") and not (request.get("text") or {}).get("format")
         if is_turn:
             self.requests.append(request)
-        told = [str(item) for item in request["input"] if item["type"] in TOLD and item.get("role") != "assistant"]
+        told = [str(item) for item in request["input"] if item["type"] in WRITTEN and item.get("role") != "assistant"]
         turns = next((turns for task, turns in self._of_subagents.items() if told and task in told[-1]), self._turns)
         return turns.pop(0) if turns and is_turn else text("Nothing more was scripted.")
 

@@ -203,7 +203,7 @@ class TerminalReports(Protocol):
 class TerminalAgent(Protocol):
     """An agent in a terminal. The methods are pure unless they are said to block."""
 
-    changes_input: bool
+    accepts_changed_input: bool
     """Whether an answer to a hook may change the input of the call."""
 
     accepts_typing: bool
@@ -224,9 +224,9 @@ class TerminalAgent(Protocol):
         changed input is not valid."""
         ...
 
-    def has_own_dialog(self, asked_by: AskedBy | None) -> bool:
-        """Whether the dialog about a question of the subagent ``asked_by`` (None for the main agent) appears while the
-        hook is still running."""
+    def hides_dialog(self, asked_by: AskedBy | None) -> bool:
+        """Whether the dialog about a question of the subagent ``asked_by`` (None for the main agent) appears only after
+        the hook has ended."""
         ...
 
     def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
@@ -294,7 +294,7 @@ class TerminalAgent(Protocol):
 class _OnlyInEditor(TerminalAgent):
     """An agent that is known only from the proposals that it sends to an editor: without hooks and a transcript."""
 
-    changes_input = True
+    accepts_changed_input = True
     accepts_typing = False
 
     def event(self, payload: Raw) -> HookEvent:
@@ -306,8 +306,8 @@ class _OnlyInEditor(TerminalAgent):
     def answer(self, decision: Decision, tool_name: str, given: Raw, suggestions: Raw) -> Mapping[str, Any]:
         return {}
 
-    def has_own_dialog(self, asked_by: AskedBy | None) -> bool:
-        return True
+    def hides_dialog(self, asked_by: AskedBy | None) -> bool:
+        return False
 
     def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
         return before == after

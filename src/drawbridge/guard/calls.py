@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol, TypeAlias
 
     Ancestors: TypeAlias = Iterable[tuple[int, Sequence[bytes]]]
-    """Processes, from a parent to its parent and so on: the PID, and the words of the command, of which there is at
-    least one."""
+    """The ancestors of a process, nearest first: the PID, and the words of the command line, at least one."""
 
     class Dialect(Protocol):
         """The module ``agents/NAME/hook.py``. It describes events and tools with the constants below."""
@@ -51,9 +50,9 @@ if TYPE_CHECKING:
         @property
         def session(self) -> Callable[[Mapping[bytes, bytes], Ancestors], dict[str, Any] | None] | None:
             """A function that returns, from the environment and the ancestors of the hook's process, what is reported
-            to an agent server about the agent's process ("pid", by default the hook's parent, "background", "config");
-            it returns None if nothing is reported about that process. None if nothing is ever reported for this
-            agent."""
+            to an agent server about the agent's process: "background", "config", and "pid" unless it is the hook's
+            parent. It returns None if nothing is reported about that process. None if nothing is ever reported for
+            this agent."""
 
         def paths(self, value: str) -> list[str]:
             """The files that an edit or a read touches, from the value in the tool's input; empty if it names none."""
@@ -61,7 +60,7 @@ if TYPE_CHECKING:
         def deny(self, event: str, reason: str) -> dict[str, Any]: ...
 
         def ask(self, event: str, reason: str) -> dict[str, Any]:
-            """The answer that makes the agent ask in its own dialog; a denial if the agent can't ask."""
+            """The answer that makes the agent ask in its own dialog; a denial if a hook can't make it ask."""
 
         @property
         def continue_with(self) -> Callable[[str, str], dict[str, Any]] | None:
@@ -232,7 +231,7 @@ def deny(call: "Call", reason: str) -> bytes:
 
 
 def ask(call: "Call", reason: str) -> bytes:
-    """The answer that makes the agent ask the user in its own dialog; a denial if it has no dialog."""
+    """The answer that makes the agent ask the user in its own dialog; a denial if a hook can't make it ask."""
     return _bytes(call.dialect.ask(call.event_name, _without_surrogates(reason)))
 
 
@@ -250,7 +249,8 @@ def _without_surrogates(text: str) -> str:
 
 def add_context(call: "Call", context: str = "", watch: "list[str] | None" = None) -> bytes:
     """An answer without a decision: the text that was ``handed`` over and, if both fit, ``context`` for the model; and
-    files for the agent to ``watch`` if it can."""
+    files for the agent to ``watch`` if it can. An agent that has stopped gets only the handed text, and continues with
+    it."""
     if call.handed and call.event == STOP and call.dialect.continue_with:
         return _bytes(call.dialect.continue_with(call.event_name, _without_surrogates(call.handed)))
     specific: dict[str, Any] = {"hookEventName": call.event_name}

@@ -207,7 +207,7 @@ ReviewLine: TypeAlias = ReviewRequest | ReviewDecision | ReviewComment | ReviewS
 
 
 class HookAnswer(Struct, frozen=True):
-    """To a hook: the decision on its question, in Claude Code's format. Null if the user decides in the terminal, if no
+    """To a hook: the decision on its question, in the agent's own format. Null if the user decides in the terminal, if no
     text waits for the agent, or if the checkpoint is not complete yet."""
 
     decision: Raw = NOTHING

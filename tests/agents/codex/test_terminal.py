@@ -1,4 +1,4 @@
-"""What Codex's hooks and transcript say about a session in a terminal. The lines are those of 0.169.0."""
+"""How Codex's hooks and transcript are read. The lines have the format of 0.169.0."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def message(found: Entry | None) -> dict[str, Any]:
 
 
 def test_only_the_mode_without_questions_is_taken_from_a_hook() -> None:
-    """The mode "default" says nothing about the sandbox; the transcript does."""
+    """Hooks report "default" for most sandboxes; the transcript contains the sandbox."""
     assert agent().event(payload(permission_mode="default")).permission_mode is None
     assert agent().event(payload(permission_mode="bypassPermissions")).permission_mode == "bypassPermissions"
 
@@ -119,11 +119,11 @@ def test_an_answer_contains_only_the_keys_that_codex_accepts() -> None:
 
 
 def test_no_dialog_appears_while_the_hook_waits() -> None:
-    assert not agent().has_own_dialog(None)
-    assert not agent().has_own_dialog(AskedBy("a1", "reviewer"))
+    assert not agent().hides_dialog(None)
+    assert not agent().hides_dialog(AskedBy("a1", "reviewer"))
 
 
-def test_a_call_is_the_same_without_its_description_and_last_line_break() -> None:
+def test_calls_are_compared_without_their_descriptions() -> None:
     asked = {"command": "touch a", "description": "I need it"}
     assert agent().is_same_call("Bash", asked, {"command": "touch a"}, as_run=True)
     assert not agent().is_same_call("Bash", asked, {"command": "touch b", "description": "I need it"}, as_run=True)
@@ -147,7 +147,7 @@ def test_prompts_and_answers_are_read() -> None:
     assert message(item("ContextCompaction"))["subtype"] == "compact_boundary"
 
 
-def test_a_command_is_called_as_hooks_call_it() -> None:
+def test_a_command_is_named_as_in_hooks() -> None:
     arguments = json.dumps({"cmd": "ls", "justification": "to see", "workdir": "/tmp", "yield_time_ms": 5})
     found = entry("response_item", type="function_call", name="exec_command", call_id="c1", arguments=arguments)
     given = {"command": "ls", "description": "to see", "directory": "/tmp"}
@@ -156,10 +156,10 @@ def test_a_command_is_called_as_hooks_call_it() -> None:
     assert [(one.id, one.name, json.loads(bytes(one.input))) for one in found.calls] == [("c1", "Bash", given)]
 
 
-def test_a_patch_is_called_as_hooks_call_it() -> None:
+def test_a_patch_in_the_transcript_matches_its_request() -> None:
+    """The web UI can match the request with the call."""
     found = entry("response_item", type="custom_tool_call", name="apply_patch", call_id="c1", input=PATCH)
     assert isinstance(found, Message)
-    """So the web UI can match the request and the call."""
     asked = agent().event(payload(tool_name="apply_patch", tool_input={"command": PATCH.rstrip()}))
     assert json.loads(bytes(found.calls[0].input)) == {"patch": json.loads(bytes(asked.tool_input))["patch"]}
     assert agent().is_same_call(

@@ -305,7 +305,8 @@ async def test_a_project_read_later_does_not_replace_a_new_one(tmp_path: Path) -
 async def test_a_question_of_an_earlier_process_is_withdrawn_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: bool
 ) -> None:
-    """An idle process asks while the next run is being begun with another process: an answer could not reach it."""
+    """An idle process asks while the next run is starting with another process, so no answer could reach the one that
+    asked."""
     async with serving(tmp_path) as server:
         phone = Client()
         project = await server.project(phone)

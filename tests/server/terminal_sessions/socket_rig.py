@@ -121,7 +121,7 @@ class Session:
 
     @contextlib.asynccontextmanager
     async def question_of(self, agent: Message, **given: Any) -> AsyncIterator[Line]:
-        """Opens the hook of a subagent that asks about a command. Yields its connection, without waiting for a client
+        """Opens the hook of an agent that asks about a command. Yields its connection, without waiting for a client
         to receive the request.
         """
         async with Line.open() as line:

@@ -127,7 +127,7 @@ async def test_escape_withdraws_the_requests_of_the_run(desk: Workstation, serve
 
 
 @pytest.mark.thorough
-async def test_a_failed_request_ends_the_run(desk: Workstation, server: Server) -> None:
+async def test_a_failed_request_to_the_model_ends_the_run(desk: Workstation, server: Server) -> None:
     """No hook reports it; the transcript contains it."""
     async with asked(desk, server, failure(400, "The model is asleep."), text("Awake.")) as (codex, phone):
         ended = await finished(phone, "failed")
@@ -291,7 +291,9 @@ async def test_a_conversation_can_be_forked_into_a_project_of_codex(desk: Workst
         conversation = {"session_id": session["session_id"]}
         created = await phone.client.ask("project_create", {"path": str(desk.project), "agent": "claude"})
         refused = await phone.client.ask("session_fork", conversation, created["project_id"])
-        assert refused["data"]["message"].startswith("This is a conversation of Codex, but the project's agent is")
+        assert refused["data"]["message"].startswith(
+            "This is a conversation of Codex, which Claude Code can't continue."
+        )
         await phone.client.ask("project_delete", project_id=created["project_id"])
         created = await phone.client.ask("project_create", {"path": str(desk.project), "agent": "codex", "join": True})
         await phone.client.ask("session_fork", conversation, created["project_id"])

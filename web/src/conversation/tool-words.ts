@@ -179,8 +179,10 @@ export function subject(call: Call, root: string): { words: string; code: boolea
         : '';
     return code(`${path}${lines}`);
   }
-  const files = patched(call);
-  if (files.length) return code(files.map((path) => shownPath(path, root)).join(', '));
+  if (name === 'apply_patch') {
+    const files = patched(call).map((path) => shownPath(path, root));
+    return files.length ? code(files.join(', ')) : plain('files');
+  }
   const tool = /^mcp__(.+?)__(.+)$/.exec(name);
   const what = Object.values(input).find((value) => text(value)) as string | undefined;
   return plain(`${tool ? `${tool[2]} (${tool[1]})` : name}${what ? `: ${short(what)}` : ''}`);

@@ -40,7 +40,7 @@ TOOLS = {
 ASKS = WATCHES = RESOLVES_DOTS = CALLED_BY_CLIENT = True
 NO_CONTEXT = ("moved", "changed")
 
-OWN_DIALOG = ("workflow-subagent",)
+VISIBLE_DIALOG = ("workflow-subagent",)
 """Types of subagents whose dialog appears while the hook is still running, as the main agent's does (2.1.329)."""
 
 
@@ -61,7 +61,7 @@ def continue_with(event: str, text: str) -> "dict[str, Any]":
 
 
 def hides_dialog(payload: "Mapping[str, Any]") -> bool:
-    return bool(payload.get("agent_id")) and payload.get("agent_type") not in OWN_DIALOG
+    return bool(payload.get("agent_id")) and payload.get("agent_type") not in VISIBLE_DIALOG
 
 
 def _decision(event: str, decision: str, reason: str) -> "dict[str, Any]":

@@ -68,7 +68,7 @@ _decoder: Final = msgspec.json.Decoder(_Payload)
 
 
 class ClaudeInTerminal(TerminalAgent):
-    changes_input = accepts_typing = True
+    accepts_changed_input = accepts_typing = True
 
     def event(self, payload: Raw) -> HookEvent:
         found = _decoder.decode(payload)
@@ -109,8 +109,8 @@ class ClaudeInTerminal(TerminalAgent):
             verdict.pop("updatedInput", None)
         return verdict
 
-    def has_own_dialog(self, asked_by: AskedBy | None) -> bool:
-        return asked_by is None or asked_by.agent_type in hook.OWN_DIALOG
+    def hides_dialog(self, asked_by: AskedBy | None) -> bool:
+        return asked_by is not None and asked_by.agent_type not in hook.VISIBLE_DIALOG
 
     def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
         if tool == LEAVING_PLAN:  # only one can be open; the agent's own call has no input

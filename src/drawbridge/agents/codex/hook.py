@@ -51,7 +51,7 @@ def deny(event: str, reason: str) -> "dict[str, Any]":
 
 
 def ask(event: str, reason: str) -> "dict[str, Any]":
-    """Returns a denial, since Codex can't ask."""
+    """Returns a denial, since a hook can't make Codex ask."""
     return deny(event, reason)
 
 
@@ -66,8 +66,8 @@ def hides_dialog(payload: "Mapping[str, Any]") -> bool:
 def session(
     environ: "Mapping[bytes, bytes]", ancestors: "Iterable[tuple[int, Sequence[bytes]]]"
 ) -> "dict[str, Any] | None":
-    """What is reported to the server about the session that calls the hook. None if Codex runs without its own user
-    interface, as far as ``ancestors`` shows: such a run never asks."""
+    """What is reported to the server about the session that calls the hook. None if ``ancestors`` shows that
+    Codex runs without its own user interface: nobody could answer in its dialog."""
     config = environ.get(b"CODEX_HOME")
     said: dict[str, Any] = {"config": config.decode("utf-8", "replace")} if config else {}
     for process, (program, *words) in ancestors:

@@ -29,8 +29,8 @@ from drawbridge.core.errors import BadArgument
 DENIED: Final = "The user rejected this. Do not try it in another way; ask what to do instead."
 
 NEW: Final = "clear"
-"""The ``source`` that is reported for a copy of another conversation. Unlike Claude Code's, its transcript does not
-contain the messages of the original, so it is read like that of a new conversation."""
+"""Replaces the ``source`` "fork". Unlike a copy that Claude Code makes, Codex's copy has a transcript without the
+original's messages, so it is read like that of a new conversation."""
 
 
 class _Payload(Struct, frozen=True):
@@ -55,7 +55,7 @@ _decoder: Final = msgspec.json.Decoder(_Payload)
 
 
 class CodexInTerminal(TerminalAgent):
-    changes_input = accepts_typing = False
+    accepts_changed_input = accepts_typing = False
 
     def event(self, payload: Raw) -> HookEvent:
         found = _decoder.decode(payload)
@@ -83,24 +83,24 @@ class CodexInTerminal(TerminalAgent):
         return False
 
     def answer(self, decision: Decision, tool_name: str, given: Raw, suggestions: Raw) -> Mapping[str, Any]:
-        """Codex does not accept any other keys."""
+        """The answer has no other keys: Codex rejects them."""
         if decision.updated_input is not None:
-            raise BadArgument("updated_input", "Codex does not support changes. The request stays open.")
+            raise BadArgument("updated_input", "Codex does not accept an edited input. The request stays open.")
         if decision.allow:
             return {"behavior": "allow"}
         return {"behavior": "deny", "message": valid(decision.message or DENIED)}
 
-    def has_own_dialog(self, asked_by: AskedBy | None) -> bool:
-        return False
+    def hides_dialog(self, asked_by: AskedBy | None) -> bool:
+        return True
 
     def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
-        """The question about a patch lacks its last line break; only the question about a command contains a
-        description."""
+        """Compares only the command or the patch, if the question contains one: the hook after a command does not report
+        the description that the question contains."""
         names = [name for name in ("command", PATCH_FIELD) if name in before] or list(before)
         return all(name in after and _trimmed(after[name]) == _trimmed(before[name]) for name in names)
 
     def reports_input(self, tool: str) -> bool:
-        return False  # the input can't have been changed
+        return False  # it does, but there is nothing to compare: the input can't have been changed
 
     def is_command(self, prompt: str) -> bool:
         return prompt.startswith(("/", "!"))
@@ -151,7 +151,7 @@ def agent() -> TerminalAgent:
 
 
 def _input(found: _Payload) -> Raw:
-    """The input of the call. A patch is in a field that is called ``command``, although it isn't a command."""
+    """The input of the call. A patch, which Codex sends in the field ``command``, is converted by ``patch_input``."""
     if found.tool_name != transcript.PATCH:
         return found.tool_input
     try:

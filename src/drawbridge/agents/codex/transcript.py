@@ -39,7 +39,7 @@ CHANGES: Final = {
     "*** Move to: ": "move_to",
     "*** Delete File: ": "delete",
 }
-"""The marks of files in a patch → the fields of its input."""
+"""The mark before a file's path in a patch → the field of the call's input that contains the path."""
 
 ID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 """The id of a conversation."""
@@ -53,10 +53,10 @@ RAN: Final = ("Exit code: ", "Chunk ID: ", "Wall time: ")
 ABORTED: Final = "aborted by user"
 """The end of the result of a call that the user has interrupted, or whose dialog the user has answered with No."""
 
-REFUSED: Final = 'exec_command failed: CreateProcess { message: "Rejected('
+DENIED: Final = 'exec_command failed: CreateProcess { message: "Rejected('
 """The beginning of the result of a command that a hook has denied."""
 
-OUTPUT: Final = re.compile(r"\A(?:Exit code|Chunk ID|Wall time): .*?^Output:\n", re.DOTALL | re.MULTILINE)
+BEFORE_OUTPUT: Final = re.compile(r"\A(?:Exit code|Chunk ID|Wall time): .*?^Output:\n", re.DOTALL | re.MULTILINE)
 """What precedes the output of a command or a patch in its result."""
 
 EXIT_CODE: Final = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d+)$", re.MULTILINE)
@@ -103,7 +103,7 @@ class _Response(Struct, frozen=True):
     internal_chat_message_metadata_passthrough: _About | None = None
 
 
-class _Entry(Struct, frozen=True):
+class _Access(Struct, frozen=True):
     """What the sandbox allows at one place. ``path``: an object with a path, or with Codex's name for a place."""
 
     path: Any = None
@@ -112,7 +112,7 @@ class _Entry(Struct, frozen=True):
 
 class _Files(Struct, frozen=True):
     type: str = ""
-    entries: list[_Entry] = []
+    entries: list[_Access] = []
 
 
 class _Profile(Struct, frozen=True):
@@ -155,7 +155,7 @@ def entry(line: bytes, session_id: str) -> Entry | None:
 
 
 def _mode(turn: _Turn) -> str:
-    """The client protocol's mode that allows at least as much as these settings."""
+    """A mode of the client protocol that allows at least as much as these settings."""
     files = turn.permission_profile.file_system
     if turn.approval_policy == "never" or turn.permission_profile.type != "managed" or files.type != "restricted":
         return BYPASS
@@ -211,7 +211,7 @@ def _of_response(found: _Response, uuid: str, session_id: str) -> Entry | None:
         fate = _fate(words, is_patch=found.type == "custom_tool_call_output")
         code = EXIT_CODE.search(words) if words.startswith(RAN) else None
         failed = fate != "ran" or (code is not None and code[1] != "0")
-        line = lines.result(session_id, found.call_id, OUTPUT.sub("", words, count=1), is_error=failed)
+        line = lines.result(session_id, found.call_id, BEFORE_OUTPUT.sub("", words, count=1), is_error=failed)
         return Message(uuid, _with(uuid, line), results=(Result(found.call_id, fate),))
     about = found.internal_chat_message_metadata_passthrough
     if found.role == "developer" and about is not None and ADDED_CONTEXT in about.content_item_kinds:
@@ -220,7 +220,8 @@ def _of_response(found: _Response, uuid: str, session_id: str) -> Entry | None:
 
 
 def _call(found: _Response) -> tuple[str, dict[str, Any]]:
-    """The tool and the input of a call, as Codex's hooks report them."""
+    """The tool and the input of a call, with the names that ``CodexInTerminal.event`` uses, so that a call can be matched
+    with its question."""
     if found.type == "custom_tool_call":
         return found.name, {PATCH_FIELD: found.input.strip("\n")} if found.name == PATCH else {"input": found.input}
     try:
@@ -252,7 +253,7 @@ def _output(output: object) -> str:
 def _fate(words: str, *, is_patch: bool) -> Fate:
     if words.endswith(ABORTED) and words.startswith(("Wall time: ", ABORTED)):
         return "rejected"
-    if words.startswith(REFUSED) or (is_patch and not words.startswith(RAN)):
+    if words.startswith(DENIED) or (is_patch and not words.startswith(RAN)):
         return "denied"
     return "ran"
 
@@ -267,6 +268,6 @@ def _words(parts: object) -> str:
 
 
 def _with(uuid: str, line: AgentLine) -> bytes:
-    """The line with ``uuid``."""
+    """The line as JSON, with ``uuid`` added."""
     message: Mapping[str, Any] = msgspec.json.decode(line.raw)
     return msgspec.json.encode({**message, "uuid": uuid})

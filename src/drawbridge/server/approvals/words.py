@@ -50,8 +50,8 @@ KINDS: Final[Mapping[str, Kind]] = {
 """The kind of an approval request, by the name of Claude Code's tool; ``apply_patch`` is Codex's."""
 
 PATCHED: Final[Mapping[str, Kind]] = {"add": "create", "update": "edit", "move_to": "edit", "delete": "delete"}
-"""The fields of the input of ``apply_patch`` that contain paths, one per line → the kind of a request that has only this
-field."""
+"""The fields of the input of ``apply_patch`` that contain paths, one per line → the kind of a request in which only this
+field contains paths."""
 
 ACP_KINDS: Final[Mapping[str, Kind]] = {
     "edit": "edit",

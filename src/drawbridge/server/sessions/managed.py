@@ -68,7 +68,7 @@ from drawbridge.server.store.search import Part
 
 logger = logging.getLogger("drawbridge.server")
 
-ASKER_GONE: Final = "the agent was started again before it received an answer"
+ASKER_GONE: Final = "the agent was restarted before the request was answered"
 
 LONGEST_REPORT = 200_000
 """The maximum size of what an agent reports about itself (its state, or what it offers), in bytes. Both are in each

@@ -55,7 +55,7 @@ class ModeSet(Struct, frozen=True):
 
 
 class AskerGone(Struct, frozen=True):
-    """The process can't receive answers any longer, and the run, if there is one, continues with another process."""
+    """The process can no longer receive answers. The run, if there is one, continues with another process."""
 
 
 class PromptGiven(Struct, frozen=True):

@@ -119,7 +119,7 @@ class Questions:
 
     def _is_hidden(self, asked_by: AskedBy | None) -> bool:
         """Whether the dialog of the agent that asks appears only after its hook has ended."""
-        return not self._session.agent.has_own_dialog(asked_by)
+        return self._session.agent.hides_dialog(asked_by)
 
     def _hold(self, approval: PendingApproval) -> None:
         """Lets a question whose dialog is hidden wait for a limited time if a client is connected that could decide;
@@ -219,13 +219,13 @@ class Questions:
             if surface not in surfaces:
                 continue
             if surfaces[0] is surface:
-                self._session.withdraw(approval, self._closed_by(approval) if alive else ENDED)
+                self._session.withdraw(approval, self._why_withdrawn(approval) if alive else ENDED)
             else:
                 approvals.remove(approval, surface)
 
-    def _closed_by(self, approval: PendingApproval) -> str:
-        """Why an approval request is closed about which the agent no longer waits for a client: as long as its dialog
-        is hidden, nobody can have answered it there."""
+    def _why_withdrawn(self, approval: PendingApproval) -> str:
+        """The reason for withdrawing an approval request that the agent no longer waits for. While its dialog is
+        hidden, nobody can have answered it in the terminal."""
         return GONE if self._is_hidden(approval.request.asked_by) else ELSEWHERE
 
     def left(self, pid: int) -> None:
@@ -238,9 +238,9 @@ class Questions:
                 self._session.withdraw(approval, ENDED)
 
     def main_stopped(self, pid: int | None) -> None:
-        """Withdraws the approval requests of the main agent in the process ``pid``: they were answered or interrupted, or
-        the agent would not have stopped. Questions from subagents stay open, and so do those of the agent in another terminal
-        that has the same conversation open.
+        """Withdraws the approval requests of the main agent in the process ``pid``: since the agent has stopped, they were
+        answered, or the user has interrupted the run. Questions from subagents stay open, and so do those of the agent in
+        another terminal that has the same conversation open.
         """
         session = self._session
         for approval in session.approvals:
@@ -248,7 +248,7 @@ class Questions:
             if isinstance(surface, ExpectedSurface) and session.processes.has_others:
                 continue  # when its hook reports again, it is known which process has asked
             if approval.request.asked_by is None and surface.pid not in session.processes.beside(pid):
-                session.withdraw(approval, self._closed_by(approval))
+                session.withdraw(approval, self._why_withdrawn(approval))
         activity = session.activities.of(pid)
         activity.terminal_only.continued(None)
         activity.outcomes.main_stopped()
@@ -265,13 +265,14 @@ class Questions:
             self._record(overruled)
 
     def called(self, tool: str, given: Raw, fate: Fate, agent_id: str | None, *, as_run: bool) -> None:
-        """Closes the approval requests about a tool call that has ended: open ones were answered in the terminal.
+        """Closes the approval requests about a tool call that has ended. Open ones are withdrawn: they were answered in
+        the terminal, unless their dialog is hidden.
         Clients' decisions on the call are compared with what the agent did."""
         session = self._session
         for approval in session.approvals:
             same = same_call(session.agent, approval.request, tool, json_object(given), as_run=as_run)
             if same and approval.request.agent_id == agent_id:
-                self._session.withdraw(approval, self._closed_by(approval))
+                self._session.withdraw(approval, self._why_withdrawn(approval))
         for overruled in self._session.activities.called(tool, given, fate, agent_id, as_run=as_run):
             self._record(overruled)
 

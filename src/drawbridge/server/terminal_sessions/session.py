@@ -377,7 +377,7 @@ class TerminalSession(Session):
                     return approval
                 self._works(event)
                 activity.terminal_only.continued(agent)
-                return self.ask(question_of(event, proposal, changeable=self.agent.changes_input), surface)
+                return self.ask(question_of(event, proposal, changeable=self.agent.accepts_changed_input), surface)
             case "PermissionRequest":
                 self._works(event)
             case "PreToolUse":
@@ -540,9 +540,9 @@ class TerminalSession(Session):
             activity.background.set(event.tasks)
         activity.terminal_only.only(activity.background.ids)
         if not self._is_past(event.turn):
-            self._complete()
+            self._complete_or_rest()
 
-    def _complete(self, *, quiet: bool = False) -> None:
+    def _complete_or_rest(self, *, quiet: bool = False) -> None:
         """Ends the main agent's turn, or lets it rest until what it has left running has ended. ``quiet``: as in
         ``_finish``."""
         if self.turn is None or not self._activity.background:
@@ -734,7 +734,7 @@ class TerminalSession(Session):
             case TurnOver() if self.turn is not None and self.turn.has(entry.turn):
                 self._reporting = self.turn.process
                 if entry.outcome == "completed":
-                    self._complete(quiet=quiet)
+                    self._complete_or_rest(quiet=quiet)
                 else:
                     self._finish(entry.outcome, quiet=quiet, error=entry.error, code=entry.code)
             case Prompt(foreign=True) | Message(foreign=True) if not quiet:

@@ -106,11 +106,12 @@ class TerminalSessions:
         return session is not None and session.is_open
 
     def check_agent(self, session_id: str, agent: str) -> None:
-        """Raises ``ClientError`` if this is a conversation of another agent than ``agent`` in a terminal."""
+        """Raises ``ClientError`` if this is the conversation of a terminal session whose agent is not ``agent``."""
         session = self.find(TERMINAL_PREFIX + session_id)
         if session is not None and session.data.agent != agent:
-            names = f"{catalog.title(session.data.agent)}, but the project's agent is {catalog.title(agent)}"
-            raise ClientError("SESSION_NOT_FOUND", f"This is a conversation of {names}.", field="data.session_id")
+            own, other = catalog.title(session.data.agent), catalog.title(agent)
+            text = f"This is a conversation of {own}, which {other} can't continue. Use a project whose agent is {own}."
+            raise ClientError("SESSION_NOT_FOUND", text, field="data.session_id")
 
     def _beginning_with(self, session_id: str) -> str | None:
         return next((session.id for session in self if session.id.startswith(TERMINAL_PREFIX + session_id)), None)

@@ -58,9 +58,10 @@ class HookEvent(Struct, frozen=True):
 
     ``name``: "SessionStart", "UserPromptSubmit", "PreToolUse", "PermissionRequest", "PostToolUse",
     "PostToolUseFailure", "Notification", "SubagentStart", "SubagentStop", "Stop", "StopFailure", "Interrupt" or
-    "SessionEnd"; an event with another name only shows that the agent is running. ``cwd``: an absolute path.
-    ``transcript``: the path of the session's transcript; empty if the event does not contain it. ``source``: what has
-    started the session. ``agent_id``: the subagent that the event is about; None for the main agent.
+    "SessionEnd"; an event with another name only shows that the agent is running. ``cwd``: an absolute path; empty if
+    the event does not contain the session's own directory. ``transcript``: the path of the session's transcript; empty
+    if the event does not contain it. ``source``: what has started the session; empty if the agent reports its start only
+    together with the first prompt. ``agent_id``: the subagent that the event is about; None for the main agent.
 
     The agent does not give a question an id: the question's tool and input identify it.
     """
@@ -209,6 +210,9 @@ class TerminalAgent(Protocol):
     accepts_typing: bool
     """Whether prompts can be typed into its terminal."""
 
+    reports_tasks: bool
+    """Whether its hooks report what is left running in the background when it stops."""
+
     # Hooks.
 
     def event(self, payload: Raw) -> HookEvent:
@@ -294,7 +298,7 @@ class TerminalAgent(Protocol):
 class _OnlyInEditor(TerminalAgent):
     """An agent that is known only from the proposals that it sends to an editor: without hooks and a transcript."""
 
-    accepts_changed_input = True
+    accepts_changed_input = reports_tasks = True
     accepts_typing = False
 
     def event(self, payload: Raw) -> HookEvent:

@@ -93,10 +93,15 @@ def test_a_session_may_have_no_transcript() -> None:
     assert agent().event(payload(transcript_path=None)).transcript == ""
 
 
-def test_a_copy_begins_like_a_new_conversation() -> None:
-    """Its transcript does not contain the messages of the original."""
-    begun = agent().event(payload(hook_event_name="SessionStart", source="fork"))
-    assert (begun.source, begun.is_new_process) == ("clear", False)
+def test_the_start_of_a_session_ends_no_run() -> None:
+    """It is reported together with the first prompt, which the transcript may already contain."""
+    begun = agent().event(payload(hook_event_name="SessionStart", source="startup"))
+    assert (begun.source, begun.is_new_process) == ("", False)
+
+
+def test_the_directory_of_a_call_is_not_the_sessions() -> None:
+    assert agent().event(payload()).cwd == "/work"
+    assert agent().event(payload(hook_event_name="PreToolUse", tool_name="Bash", cwd="/elsewhere")).cwd == ""
 
 
 @pytest.mark.parametrize(
@@ -119,8 +124,8 @@ def test_an_answer_contains_only_the_keys_that_codex_accepts() -> None:
 
 
 def test_no_dialog_appears_while_the_hook_waits() -> None:
-    assert not agent().hides_dialog(None)
-    assert not agent().hides_dialog(AskedBy("a1", "reviewer"))
+    assert agent().hides_dialog(None)
+    assert agent().hides_dialog(AskedBy("a1", "reviewer"))
 
 
 def test_calls_are_compared_without_their_descriptions() -> None:
@@ -183,7 +188,8 @@ def test_arguments_in_another_form_are_shown_as_they_are(arguments: str) -> None
         ("custom_tool_call_output", "Exit code: 0\nWall time: 0.1 seconds\nOutput:\nSuccess.\n", "Success.\n", "ran", False),
         ("custom_tool_call_output", "Not this patch.", "Not this patch.", "denied", True),
         ("function_call_output", 'exec_command failed: CreateProcess { message: "Rejected(\\"No.\\")" }', None, "denied", True),
-        ("function_call_output", "Wall time: 4.7 seconds\naborted by user", None, "rejected", True),
+        ("function_call_output", "Wall time: 4.7 seconds\naborted by user", None, "denied", True),
+        ("function_call_output", "aborted by user after 3.0s", None, "denied", True),
         ("function_call_output", "An answer of another tool", None, "ran", False),
         ("function_call_output", [{"type": "input_text", "text": "one"}, {"type": "input_image"}], "one", "ran", False),
         ("function_call_output", {"odd": True}, "", "ran", False),
@@ -245,6 +251,8 @@ def limited(*entries: dict[str, Any]) -> dict[str, Any]:
         ("on-request", {"type": "disabled"}, "bypassPermissions"),
         ("on-request", {}, "bypassPermissions"),
         ("never", limited(READS), "bypassPermissions"),
+        ("on-request", limited({"path": {"type": "path", "path": "/"}, "access": "write"}), "bypassPermissions"),
+        ("on-request", limited({"path": "/work", "access": None}), "bypassPermissions"),
     ],
 )
 def test_the_mode_is_what_the_sandbox_allows(policy: str, profile: dict[str, Any], mode: str) -> None:

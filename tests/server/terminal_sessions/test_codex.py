@@ -220,3 +220,69 @@ async def test_a_patch_in_another_form_is_still_a_request(rig: SocketRig) -> Non
         assert question["title"] == {"text": "Codex wants to edit a file"}
         await rig.answers(question)
         assert await hook.receive() == {"decision": {"behavior": "allow"}}
+
+
+async def test_a_subagent_without_an_end_does_not_keep_the_run_open(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No hook reports the end of a subagent whose request to the model has failed."""
+    monkeypatch.setattr(turn, "TASK_SECONDS", 0.2)
+    monkeypatch.setattr(reports, "WORKING_SECONDS", 0.05)
+    monkeypatch.setattr(questions, "HOLD_SECONDS", 0.0)
+    session = Codex(rig)
+    await session.begins()
+    async with session.asks(more=SUBAGENT, **COMMAND) as (hook, _):
+        assert await hook.receive() is None
+    await session.reports("Stop", last_assistant_message=None)
+    await until(lambda: ended(rig), "the end of the run")
+    await until(lambda: standing(rig, session) == {"state": "finished"}, "an idle session")
+
+
+async def test_a_prompt_for_a_subagent_begins_no_run(rig: SocketRig) -> None:
+    session = Codex(rig)
+    await session.begins()
+    async with session.asks(**COMMAND) as (hook, question):
+        await session.reports("UserPromptSubmit", prompt="For you", **SUBAGENT | {"turn_id": "another"})
+        assert await rig.is_open(question)
+        await rig.answers(question)
+        assert await hook.receive() == {"decision": {"behavior": "allow"}}
+    lines = (await rig.does("get_messages", session.project, after_seq=0))["data"]["messages"]
+    assert sum(line["message"].get("subtype") == "run_started" for line in lines) == 1
+
+
+async def test_two_dialogs_wait_in_the_terminal(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Codex asks about calls at the same time, and shows the dialogs one after the other."""
+    monkeypatch.setattr(questions, "HOLD_SECONDS", 0.0)
+    monkeypatch.setattr(questions, "HOLD_AGAIN_SECONDS", 3600.0)
+    session = Codex(rig)
+    await session.begins()
+    async with session.asks(**COMMAND) as (first, _):
+        assert await first.receive() is None
+    async with session.asks(command="touch another") as (second, question):
+        await rig.answers(question)
+        assert await second.receive() == {"decision": {"behavior": "allow"}}
+    assert standing(rig, session) == {"state": "waiting", "in_terminal": True}
+
+
+async def test_an_interrupted_command_is_not_overruled(rig: SocketRig) -> None:
+    session = Codex(rig)
+    await session.begins()
+    arguments = json.dumps({"cmd": "touch made", "justification": "I need it"})
+    call = {"type": "function_call", "name": "exec_command", "call_id": "c1", "arguments": arguments}
+    session.records("response_item", **call)
+    async with session.asks(**COMMAND) as (hook, question):
+        await rig.answers(question)
+        assert await hook.receive() == {"decision": {"behavior": "allow"}}
+    output = "Wall time: 4.7 seconds\naborted by user"
+    session.records("response_item", type="function_call_output", call_id="c1", output=output)
+    await session.reports("Interrupt")
+    assert rig.withdrawn(question) == []
+
+
+async def test_a_session_is_not_listed_in_the_directory_of_a_call(rig: SocketRig) -> None:
+    """The server was started during a run."""
+    session = Codex(rig)
+    await session.reports("PreToolUse", **RAN, cwd="/elsewhere")
+    assert (await rig.does("project_list"))["data"]["projects"] == []
+    await session.reports("Stop", last_assistant_message=None)
+    assert (await rig.info(session))["path"] == str(session.cwd)

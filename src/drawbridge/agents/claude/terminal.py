@@ -68,7 +68,7 @@ _decoder: Final = msgspec.json.Decoder(_Payload)
 
 
 class ClaudeInTerminal(TerminalAgent):
-    accepts_changed_input = accepts_typing = True
+    accepts_changed_input = accepts_typing = reports_tasks = True
 
     def event(self, payload: Raw) -> HookEvent:
         found = _decoder.decode(payload)

@@ -28,10 +28,6 @@ from drawbridge.core.errors import BadArgument
 
 DENIED: Final = "The user rejected this. Do not try it in another way; ask what to do instead."
 
-NEW: Final = "clear"
-"""Replaces the ``source`` "fork". Unlike a copy that Claude Code makes, Codex's copy has a transcript without the
-original's messages, so it is read like that of a new conversation."""
-
 
 class _Payload(Struct, frozen=True):
     """The input of a hook, with the fields that concern the state of a session."""
@@ -55,7 +51,7 @@ _decoder: Final = msgspec.json.Decoder(_Payload)
 
 
 class CodexInTerminal(TerminalAgent):
-    accepts_changed_input = accepts_typing = False
+    accepts_changed_input = accepts_typing = reports_tasks = False
 
     def event(self, payload: Raw) -> HookEvent:
         found = _decoder.decode(payload)
@@ -64,14 +60,14 @@ class CodexInTerminal(TerminalAgent):
         return HookEvent(
             name=found.hook_event_name,
             session_id=found.session_id,
-            cwd=found.cwd,
+            # Before and after a call, it is the directory in which the call runs.
+            cwd="" if found.tool_name else found.cwd,
             # A subagent's events contain the path of the subagent's own transcript.
             transcript="" if found.agent_id else found.transcript_path or "",
             # The hook reports "default" for most sandboxes. The transcript contains the sandbox.
             permission_mode=BYPASS if found.permission_mode == BYPASS else None,
             turn=found.turn_id,
             prompt=found.prompt,
-            source=NEW if found.source == "fork" else found.source,
             last_message=found.last_assistant_message or "",
             tool_name=found.tool_name,
             tool_input=_input(found),

@@ -144,7 +144,7 @@ def entry(line: bytes, session_id: str) -> Entry | None:
         uuid = f"{session_id}:{found.ordinal}"
         match found.type:
             case "turn_context":
-                return Mode(_mode(_turn.decode(found.payload)))
+                return Mode(_mode(found.payload))
             case "event_msg":
                 return _of_event(_event.decode(found.payload), uuid, session_id)
             case "response_item":
@@ -154,13 +154,20 @@ def entry(line: bytes, session_id: str) -> Entry | None:
     return None
 
 
-def _mode(turn: _Turn) -> str:
-    """A mode of the client protocol that allows at least as much as these settings."""
+def _mode(settings: Raw) -> str:
+    """A mode of the client protocol that allows at least as much as the ``settings`` of a turn."""
+    try:
+        turn = _turn.decode(settings)
+    except (msgspec.MsgspecError, RecursionError):
+        return BYPASS
     files = turn.permission_profile.file_system
     if turn.approval_policy == "never" or turn.permission_profile.type != "managed" or files.type != "restricted":
         return BYPASS
     written = [one.path for one in files.entries if one.access == "write"]
-    if any(isinstance(path, dict) and path.get("value") == {"kind": "root"} for path in written):
+    if any(
+        isinstance(path, dict) and (path.get("value") == {"kind": "root"} or path.get("path") == "/")
+        for path in written
+    ):
         return BYPASS
     return "acceptEdits" if written else "default"
 
@@ -251,9 +258,10 @@ def _output(output: object) -> str:
 
 
 def _fate(words: str, *, is_patch: bool) -> Fate:
-    if words.endswith(ABORTED) and words.startswith(("Wall time: ", ABORTED)):
-        return "rejected"
-    if words.startswith(DENIED) or (is_patch and not words.startswith(RAN)):
+    """A call that was interrupted counts as denied: the user can't have rejected it after a client has allowed it, since
+    its dialog is hidden until then."""
+    is_aborted = words.startswith(ABORTED) or (words.startswith("Wall time: ") and words.endswith(ABORTED))
+    if is_aborted or words.startswith(DENIED) or (is_patch and not words.startswith(RAN)):
         return "denied"
     return "ran"
 

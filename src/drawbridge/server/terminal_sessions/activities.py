@@ -20,9 +20,14 @@ class Activity:
     """The background tasks of one process, its questions in the terminal, and clients' decisions on its questions."""
 
     def __init__(self, agent: TerminalAgent, read: Reader) -> None:
-        self.background = Background()
+        self.background = Background(is_complete=agent.reports_tasks)
         self.terminal_only = TerminalOnly(agent)
         self.outcomes = Outcomes(agent, read)
+
+    def forget_tasks(self) -> None:
+        """Forgets the background tasks, and what they ask in the terminal. The main agent is not working."""
+        self.background.set({})
+        self.terminal_only.only(())
 
 
 class Activities:

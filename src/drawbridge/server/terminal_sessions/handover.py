@@ -128,7 +128,7 @@ class Handover:
         """Whether the event is a user's prompt that begins a turn. A prompt that is typed while the agent is working
         may be delivered with a tool's result, in the middle of a run."""
         is_new = event.turn and not self._session.is_working_on(event.turn)
-        return bool(is_new) and not event.continues
+        return bool(is_new) and not event.continues and event.agent_id is None
 
     def _is_allowed(self, mode: str | None) -> bool:
         try:

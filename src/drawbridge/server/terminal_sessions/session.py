@@ -332,7 +332,7 @@ class TerminalSession(Session):
     def expect(self, event: HookEvent) -> None:
         """Begins the checkpoint before a run if this event, which a hook has reported, may begin a run. To be called
         before earlier reports are processed, because the checkpoint can't wait for them."""
-        may_begin = event.name in MAY_BEGIN and event.turn
+        may_begin = event.name in MAY_BEGIN and event.turn and (event.name != "UserPromptSubmit" or not event.agent_id)
         follows = event.continues or event.name != "UserPromptSubmit"
         if may_begin and not (follows and self.reviewed.has_run(self.id)):
             self.reviewed.expect(self.id, event.turn)
@@ -362,9 +362,11 @@ class TerminalSession(Session):
         if event.name == "SessionStart":
             self._is_copy = event.source == COPIED
         match event.name:
-            case "SessionStart" if event.source != "compact":
+            case "SessionStart" if event.source not in ("compact", ""):
                 if not self.processes.beside(pid):
                     self._over("completed", quiet=True)
+            case "UserPromptSubmit" if agent is not None:  # a prompt for a subagent
+                self._works(event)
             case "UserPromptSubmit" if event.turn not in self._past:
                 follows = event.continues
                 prompt = self.prompts.begun(event.turn, event.prompt)
@@ -376,8 +378,10 @@ class TerminalSession(Session):
                 if approval := self.reconnect(surface):
                     return approval
                 self._works(event)
-                activity.terminal_only.continued(agent)
-                return self.ask(question_of(event, proposal, changeable=self.agent.accepts_changed_input), surface)
+                question = question_of(event, proposal, changeable=self.agent.accepts_changed_input)
+                if not self.agent.hides_dialog(question.asked_by):  # otherwise, several dialogs can wait
+                    activity.terminal_only.continued(agent)
+                return self.ask(question, surface)
             case "PermissionRequest":
                 self._works(event)
             case "PreToolUse":
@@ -468,13 +472,13 @@ class TerminalSession(Session):
         if self.turn is None:
             for activity in self.activities:
                 if activity.background and activity.background.over:
-                    activity.background.set({})
+                    activity.forget_tasks()
                     self.changed()
         elif self.turn.resting is not None:
-            background = self.activities.of(self.turn.process).background
-            if background.over:
+            activity = self.activities.of(self.turn.process)
+            if activity.background.over:
                 self._is_over("completed")
-                background.set({})
+                activity.forget_tasks()
                 self.changed()
         elif idle_since is not None and time.time() - IDLE_SECONDS > idle_since > time.time() - self.turn.age:
             self._is_over("interrupted")

@@ -213,8 +213,9 @@ class TerminalSessions:
         self._reports[session] = Reports(session, self._beginning_with)
 
     def report(self, agent: str, event: HookEvent, process: Process) -> Reports | None:
-        """Returns the ``Reports`` of the event's session, which is added if it is not known; None if the session is not
-        shown. ``agent``: the agent whose hook has sent the event. ``process``: that agent's process.
+        """Returns the ``Reports`` of the event's session, which is added if it is not known and the event contains its
+        directory; None if the session is not shown. ``agent``: the agent whose hook has sent the event. ``process``:
+        that agent's process.
 
         The CLI's daemon starts background sessions in advance; they are not shown until they are used.
         """
@@ -222,7 +223,7 @@ class TerminalSessions:
         session = self.find(id)
         if session is None and process.background and self.agent_of(agent).is_spare(event):
             return None
-        if session is None:
+        if session is None and event.cwd:
             session = self.begin(id, event.cwd, agent, event.session_id, background=process.background)
         if session is None:
             return None

@@ -68,9 +68,12 @@ class Turn:
 
 
 class Background:
-    """The tasks of a process that are running, according to its hooks."""
+    """The tasks of a process that are running, according to its hooks. ``is_complete``: whether its hooks report all of
+    them when it stops; otherwise, the end of a subagent may not be reported, for example if its request to the model has
+    failed, and ``TASK_SECONDS`` applies to subagents, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_complete: bool = True) -> None:
+        self._is_complete = is_complete
         self._tasks: dict[str, Task] = {}
         self._carried: set[str] = set()
         """The ids of the tasks that were running before a restart, and that no hook has reported since."""
@@ -113,6 +116,8 @@ class Background:
         """Notes that a subagent is running."""
         self._tasks.setdefault(agent_id, Task(agent_id, SUBAGENT, agent_type=agent_type))
         self._carried.discard(agent_id)
+        if not self._is_complete:
+            self._changed = time.monotonic()
 
     def ended(self, id: str) -> None:
         if self._tasks.pop(id, None):
@@ -121,6 +126,7 @@ class Background:
     @property
     def over(self) -> bool:
         """Whether a resting run no longer has to wait for any of these tasks."""
-        if any(task.type == SUBAGENT and id not in self._carried for id, task in self._tasks.items()):
+        lasting = self._tasks if self._is_complete else ()
+        if any(self._tasks[id].type == SUBAGENT and id not in self._carried for id in lasting):
             return False
         return time.monotonic() - self._changed > (TASK_SECONDS if self._tasks else LAST_SECONDS)

@@ -11,6 +11,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from typing import Protocol
 
 from msgspec import Raw
@@ -112,8 +113,8 @@ class Questions:
             if approval.is_open:
                 if approval.request.agent_id is not None:
                     session.activities.of(works).background.subagent(approval.request.agent_id)
-                if self._is_hidden(approval.request.asked_by):
-                    self._hand_over_later(approval)  # it is not known yet whether a client will connect
+                if self._is_hidden(approval.request.asked_by):  # it is not known yet whether a client will connect
+                    self._hand_over_later(approval, _age_of(approval))
 
     # Questions whose dialog appears when the hook has ended.
 
@@ -131,9 +132,10 @@ class Questions:
         else:
             self._hand_over(approval)
 
-    def _hand_over_later(self, approval: PendingApproval) -> None:
+    def _hand_over_later(self, approval: PendingApproval, age: float = 0.0) -> None:
+        """Leaves a question to the terminal when its time is over. ``age``: for how many seconds it has waited."""
         seconds = HOLD_AGAIN_SECONDS if self.is_unattended else HOLD_SECONDS
-        later = asyncio.get_running_loop().call_later(seconds, self._not_answered, approval)
+        later = asyncio.get_running_loop().call_later(max(0.0, seconds - age), self._not_answered, approval)
         self._held[approval.id] = later
 
     def _not_answered(self, approval: PendingApproval) -> None:
@@ -189,7 +191,10 @@ class Questions:
         missed = [one for one in approvals if isinstance(approvals.surfaces(one)[0], ExpectedSurface)]
         for approval in missed:
             self._known.pop(approval.request.known_as, None)
-            self._session.withdraw(approval, GONE)
+            if self._is_hidden(approval.request.asked_by):
+                self._hand_over(approval)  # its dialog has appeared while no server was running
+            else:
+                self._session.withdraw(approval, GONE)
         return bool(missed)
 
     # How questions end.
@@ -310,3 +315,8 @@ def is_main_of(approval: PendingApproval, run: str | None) -> bool:
     """Whether the main agent sent the approval request in this run. One from a subagent may belong to another
     process."""
     return approval.request.agent_id is None and run is not None and approval.request.run_id == run
+
+
+def _age_of(approval: PendingApproval) -> float:
+    """Seconds since the agent asked; 0 if the clock was set back since."""
+    return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(approval.created_at)).total_seconds())

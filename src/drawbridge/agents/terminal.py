@@ -81,6 +81,8 @@ class HookEvent(Struct, frozen=True):
     """The agent's last message, or the error, when the agent has stopped."""
     tool_name: str = ""
     tool_input: Raw = Raw(b"{}")
+    directory: str = ""
+    """The absolute path of the directory in which the call runs; empty if the event does not contain it."""
     suggestions: Raw = Raw(b"[]")
     """The agent's suggestions of what to remember, as in ``base.Question``."""
     agent_id: str | None = None

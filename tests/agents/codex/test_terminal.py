@@ -101,7 +101,8 @@ def test_the_start_of_a_session_ends_no_run() -> None:
 
 def test_the_directory_of_a_call_is_not_the_sessions() -> None:
     assert agent().event(payload()).cwd == "/work"
-    assert agent().event(payload(hook_event_name="PreToolUse", tool_name="Bash", cwd="/elsewhere")).cwd == ""
+    called = agent().event(payload(hook_event_name="PreToolUse", tool_name="Bash", cwd="/elsewhere"))
+    assert (called.cwd, called.directory) == ("", "/elsewhere")
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_prompts_and_answers_are_read() -> None:
 def test_a_command_is_named_as_in_hooks() -> None:
     arguments = json.dumps({"cmd": "ls", "justification": "to see", "workdir": "/tmp", "yield_time_ms": 5})
     found = entry("response_item", type="function_call", name="exec_command", call_id="c1", arguments=arguments)
-    given = {"command": "ls", "description": "to see", "directory": "/tmp"}
+    given = {"command": "ls", "description": "to see"}
     assert message(found)["message"]["content"] == [{"type": "tool_use", "id": "c1", "name": "Bash", "input": given}]
     assert isinstance(found, Message)
     assert [(one.id, one.name, json.loads(bytes(one.input))) for one in found.calls] == [("c1", "Bash", given)]

@@ -214,6 +214,18 @@ async def test_a_patch_outside_the_project_is_marked(rig: SocketRig) -> None:
         assert [one["code"] for one in question["risks"]] == ["outside_project"]
 
 
+async def test_the_directory_of_a_command_is_shown(rig: SocketRig) -> None:
+    """The paths in the command are relative to it."""
+    session = Codex(rig)
+    await session.begins()
+    async with session.asks(command="touch made", more={"cwd": "/elsewhere"}) as (_, question):
+        assert question["input"] == {"command": "touch made", "directory": "/elsewhere"}
+        assert [one["code"] for one in question["risks"]] == ["outside_project"]
+    async with session.asks(command="touch another") as (_, question):
+        assert question["input"] == {"command": "touch another"}
+        assert question.get("risks", []) == []
+
+
 async def test_a_patch_in_another_form_is_still_a_request(rig: SocketRig) -> None:
     session = Codex(rig)
     await session.begins()

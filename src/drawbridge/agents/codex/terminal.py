@@ -60,8 +60,9 @@ class CodexInTerminal(TerminalAgent):
         return HookEvent(
             name=found.hook_event_name,
             session_id=found.session_id,
-            # Before and after a call, it is the directory in which the call runs.
+            # In an event about a call, it is the directory in which the call runs.
             cwd="" if found.tool_name else found.cwd,
+            directory=found.cwd if found.tool_name else "",
             # A subagent's events contain the path of the subagent's own transcript.
             transcript="" if found.agent_id else found.transcript_path or "",
             # The hook reports "default" for most sandboxes. The transcript contains the sandbox.

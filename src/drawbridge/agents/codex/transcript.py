@@ -237,7 +237,7 @@ def _call(found: _Response) -> tuple[str, dict[str, Any]]:
         return found.name, {"arguments": found.arguments}
     if found.name != SHELL:
         return found.name, given
-    named = {"command": given.get("cmd"), "description": given.get("justification"), "directory": given.get("workdir")}
+    named = {"command": given.get("cmd"), "description": given.get("justification")}
     return "Bash", {name: value for name, value in named.items() if isinstance(value, str)}
 
 

@@ -12,8 +12,10 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Protocol
 
+import msgspec
 from msgspec import Raw
 
 from drawbridge.agents.base import AskedBy, Proposal, Question
@@ -53,6 +55,7 @@ class Asker(Protocol):
     """The part of ``TerminalSession`` that ``Questions`` uses. The class itself is in a higher layer."""
 
     agent: TerminalAgent
+    path: Path
     data: Metadata
     store: SessionStore
     approvals: Approvals
@@ -160,7 +163,7 @@ class Questions:
         known = self.known(surface.known_as)
         if known is None:
             return False
-        asked = event.tool_name, json_object(event.tool_input)
+        asked = event.tool_name, json_object(_input_of(event, self._session.path))
         return asked != (known.request.tool_name, json_object(known.request.input))
 
     def reconnect(self, approval: PendingApproval, surface: Surface) -> None:
@@ -294,14 +297,14 @@ class Questions:
         self._held.clear()
 
 
-def question_of(event: HookEvent, proposal: Proposal | None, *, changeable: bool) -> Question:
-    """The question that a hook reports. ``proposal``: the change that it is about. ``changeable``: whether an answer may
-    change the input."""
+def question_of(event: HookEvent, proposal: Proposal | None, root: Path, *, changeable: bool) -> Question:
+    """The question that a hook reports. ``proposal``: the change that it is about. ``root``: the session's directory.
+    ``changeable``: whether an answer may change the input."""
     asked_by = None if event.agent_id is None else AskedBy(event.agent_id, event.agent_type)
     return Question(
         question_id=uuid.uuid4().hex,
         tool_name=event.tool_name,
-        input=event.tool_input,
+        input=_input_of(event, root),
         suggestions=event.suggestions,
         proposal=proposal,
         changeable=changeable,
@@ -309,6 +312,13 @@ def question_of(event: HookEvent, proposal: Proposal | None, *, changeable: bool
         reason=event.reason,
         blocked_path=event.blocked_path,
     )
+
+
+def _input_of(event: HookEvent, root: Path) -> Raw:
+    """The input of the call that an event is about, with the directory of a command if it is not ``root``."""
+    if event.tool_name != "Bash" or event.directory in ("", str(root)):
+        return event.tool_input
+    return Raw(msgspec.json.encode({**json_object(event.tool_input), "directory": event.directory}))
 
 
 def is_main_of(approval: PendingApproval, run: str | None) -> bool:

@@ -378,7 +378,7 @@ class TerminalSession(Session):
                 if approval := self.reconnect(surface):
                     return approval
                 self._works(event)
-                question = question_of(event, proposal, changeable=self.agent.accepts_changed_input)
+                question = question_of(event, proposal, self.path, changeable=self.agent.accepts_changed_input)
                 if not self.agent.hides_dialog(question.asked_by):  # otherwise, several dialogs can wait
                     activity.terminal_only.continued(agent)
                 return self.ask(question, surface)

@@ -173,6 +173,14 @@ def test_a_patch_in_the_transcript_matches_its_request() -> None:
     )
 
 
+def test_a_call_of_another_tool_is_named_as_in_hooks() -> None:
+    called = {"type": "function_call", "name": "get_issue", "namespace": "mcp__github__", "call_id": "c1"}
+    found = entry("response_item", **called, arguments='{"number": 5}')
+    assert isinstance(found, Message)
+    (call,) = found.calls
+    assert (call.name, json.loads(bytes(call.input))) == ("mcp__github__get_issue", {"number": 5})
+
+
 @pytest.mark.parametrize("arguments", ["", "[]", "{", "5"])
 def test_arguments_in_another_form_are_shown_as_they_are(arguments: str) -> None:
     found = entry("response_item", type="function_call", name="exec_command", call_id="c1", arguments=arguments)
@@ -258,6 +266,15 @@ def limited(*entries: dict[str, Any]) -> dict[str, Any]:
 )
 def test_the_mode_is_what_the_sandbox_allows(policy: str, profile: dict[str, Any], mode: str) -> None:
     assert entry("turn_context", approval_policy=policy, permission_profile=profile) == Mode(mode)
+
+
+def test_the_mode_in_which_codex_reviews_requests_itself() -> None:
+    settings = {"approval_policy": "on-request", "permission_profile": limited(READS, WRITES)}
+    assert entry("turn_context", **settings, approvals_reviewer="user") == Mode("acceptEdits")
+    assert entry("turn_context", **settings, approvals_reviewer="auto_review") == Mode("auto")
+    assert entry("turn_context", approval_policy="never", approvals_reviewer="auto_review") == Mode("bypassPermissions")
+    assert not agent().asks_people("auto")
+    assert agent().asks_people("default")
 
 
 @given(

@@ -370,3 +370,15 @@ async def test_a_continued_turn_ends_after_a_restart(tmp_path: Path, home: Path)
         assert standing(later, session) == {"state": "working"}
         await session.reports("Interrupt")
         assert standing(later, session) == {"state": "finished"}
+
+
+async def test_requests_that_codex_reviews_itself_do_not_wait(rig: SocketRig) -> None:
+    session = Codex(rig)
+    sandbox = {"type": "managed", "file_system": {"type": "restricted", "entries": []}}
+    settings = {"approval_policy": "on-request", "approvals_reviewer": "auto_review", "permission_profile": sandbox}
+    session.records("turn_context", **settings)
+    await session.begins()
+    async with session.question_of({}, **COMMAND) as hook:
+        assert await hook.receive() is None
+    assert rig.questions == []
+    assert standing(rig, session) == {"state": "working", "asks": False}

@@ -20,7 +20,7 @@ from drawbridge.agents.base import AgentState, AskedBy, Decision
 from drawbridge.agents.codex import transcript
 from drawbridge.agents.codex.reports import Reports
 from drawbridge.agents.codex.transcript import ID, PATCH_FIELD
-from drawbridge.agents.modes import BYPASS
+from drawbridge.agents.modes import AUTO, BYPASS
 from drawbridge.agents.output import valid
 from drawbridge.agents.reported import name_of
 from drawbridge.agents.terminal import Entry, HookEvent, NotItsFile, ProcessState, TerminalAgent, TerminalReports
@@ -89,6 +89,9 @@ class CodexInTerminal(TerminalAgent):
 
     def hides_dialog(self, asked_by: AskedBy | None) -> bool:
         return True
+
+    def asks_people(self, mode: str | None) -> bool:
+        return mode != AUTO  # Codex runs its hooks before its own review
 
     def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
         """Compares only the command or the patch, if the question contains one: the hook after a command does not report

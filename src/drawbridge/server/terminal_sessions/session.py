@@ -378,6 +378,9 @@ class TerminalSession(Session):
                 if approval := self.reconnect(surface):
                     return approval
                 self._works(event)
+                if not self.agent.asks_people(self.permission_mode):
+                    surface.closed()
+                    return None
                 question = question_of(event, proposal, self.path, changeable=self.agent.accepts_changed_input)
                 if not self.agent.hides_dialog(question.asked_by):  # otherwise, several dialogs can wait
                     activity.terminal_only.continued(agent)

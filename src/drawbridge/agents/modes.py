@@ -11,6 +11,9 @@ from drawbridge.agents.base import ModeOffer
 BYPASS: Final = "bypassPermissions"
 """The mode that never asks."""
 
+AUTO: Final = "auto"
+"""The mode in which the agent's own check decides."""
+
 NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "default": ("default", "ask", "manual"),
     "acceptEdits": ("acceptEdits", "autoEdit", "auto_edit", "auto-edit"),
@@ -35,7 +38,7 @@ OFFERS: Final = (
         "Never asks. It can change any file and run any command on the server.",
         asks=False,
     ),
-    ModeOffer("auto", "Auto", "Works without asking. The agent's own check stops risky actions.", asks=False),
+    ModeOffer(AUTO, "Auto", "Works without asking. The agent's own check stops risky actions.", asks=False),
 )
 """The modes of the client protocol that clients list."""
 

@@ -81,6 +81,8 @@ class HookEvent(Struct, frozen=True):
     """The agent's last message, or the error, when the agent has stopped."""
     tool_name: str = ""
     tool_input: Raw = Raw(b"{}")
+    directory: str = ""
+    """The absolute path of the directory in which the call runs; empty if the event does not contain it."""
     suggestions: Raw = Raw(b"[]")
     """The agent's suggestions of what to remember, as in ``base.Question``."""
     agent_id: str | None = None
@@ -233,6 +235,11 @@ class TerminalAgent(Protocol):
         the hook has ended."""
         ...
 
+    def asks_people(self, mode: str | None) -> bool:
+        """Whether a person answers the questions that a hook reports in this permission mode. Otherwise, the agent
+        usually answers them itself when the hook has ended."""
+        ...
+
     def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
         """Whether a call of ``tool`` with the input ``after`` is the call that the agent asked about with the input
         ``before``. ``as_run``: whether ``after`` is what the call ran with. It may then contain additional fields
@@ -312,6 +319,9 @@ class _OnlyInEditor(TerminalAgent):
 
     def hides_dialog(self, asked_by: AskedBy | None) -> bool:
         return False
+
+    def asks_people(self, mode: str | None) -> bool:
+        return True
 
     def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
         return before == after

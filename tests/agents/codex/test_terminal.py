@@ -101,7 +101,8 @@ def test_the_start_of_a_session_ends_no_run() -> None:
 
 def test_the_directory_of_a_call_is_not_the_sessions() -> None:
     assert agent().event(payload()).cwd == "/work"
-    assert agent().event(payload(hook_event_name="PreToolUse", tool_name="Bash", cwd="/elsewhere")).cwd == ""
+    called = agent().event(payload(hook_event_name="PreToolUse", tool_name="Bash", cwd="/elsewhere"))
+    assert (called.cwd, called.directory) == ("", "/elsewhere")
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_prompts_and_answers_are_read() -> None:
 def test_a_command_is_named_as_in_hooks() -> None:
     arguments = json.dumps({"cmd": "ls", "justification": "to see", "workdir": "/tmp", "yield_time_ms": 5})
     found = entry("response_item", type="function_call", name="exec_command", call_id="c1", arguments=arguments)
-    given = {"command": "ls", "description": "to see", "directory": "/tmp"}
+    given = {"command": "ls", "description": "to see"}
     assert message(found)["message"]["content"] == [{"type": "tool_use", "id": "c1", "name": "Bash", "input": given}]
     assert isinstance(found, Message)
     assert [(one.id, one.name, json.loads(bytes(one.input))) for one in found.calls] == [("c1", "Bash", given)]
@@ -170,6 +171,14 @@ def test_a_patch_in_the_transcript_matches_its_request() -> None:
     assert agent().is_same_call(
         "apply_patch", json.loads(bytes(asked.tool_input)), json.loads(bytes(found.calls[0].input)), as_run=False
     )
+
+
+def test_a_call_of_another_tool_is_named_as_in_hooks() -> None:
+    called = {"type": "function_call", "name": "get_issue", "namespace": "mcp__github__", "call_id": "c1"}
+    found = entry("response_item", **called, arguments='{"number": 5}')
+    assert isinstance(found, Message)
+    (call,) = found.calls
+    assert (call.name, json.loads(bytes(call.input))) == ("mcp__github__get_issue", {"number": 5})
 
 
 @pytest.mark.parametrize("arguments", ["", "[]", "{", "5"])
@@ -257,6 +266,15 @@ def limited(*entries: dict[str, Any]) -> dict[str, Any]:
 )
 def test_the_mode_is_what_the_sandbox_allows(policy: str, profile: dict[str, Any], mode: str) -> None:
     assert entry("turn_context", approval_policy=policy, permission_profile=profile) == Mode(mode)
+
+
+def test_the_mode_in_which_codex_reviews_requests_itself() -> None:
+    settings = {"approval_policy": "on-request", "permission_profile": limited(READS, WRITES)}
+    assert entry("turn_context", **settings, approvals_reviewer="user") == Mode("acceptEdits")
+    assert entry("turn_context", **settings, approvals_reviewer="auto_review") == Mode("auto")
+    assert entry("turn_context", approval_policy="never", approvals_reviewer="auto_review") == Mode("bypassPermissions")
+    assert not agent().asks_people("auto")
+    assert agent().asks_people("default")
 
 
 @given(

@@ -172,3 +172,11 @@ def test_every_mark_is_a_part_of_the_command(command: str) -> None:
     size = len(command.encode("utf-16-le", "surrogatepass")) // 2
     for risk in in_command(command, ROOT, os.path.normpath, "command"):
         assert 0 <= risk.start < risk.end <= size
+
+
+def test_a_command_can_start_in_another_directory() -> None:
+    def codes(directory: str) -> list[str]:
+        return [risk.code for risk in in_command("touch notes.md", ROOT, os.path.normpath, "command", directory)]
+
+    assert codes("/elsewhere") == ["outside_project"]
+    assert codes(f"{ROOT}/docs") == codes("") == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.terminal_sessions import questions, reports, turn
+from drawbridge.server.terminal_sessions import questions, reports, sessions, turn
 from tests.waiting import until
 
-from .socket_rig import Message, Session, SocketRig, socket_rig
+from .socket_rig import Line, Message, Session, SocketRig, socket_rig
 from .test_subagents import HANDED_OVER, standing
 
 COMMAND: Message = {"command": "touch made", "description": "I need it"}
@@ -213,6 +214,18 @@ async def test_a_patch_outside_the_project_is_marked(rig: SocketRig) -> None:
         assert [one["code"] for one in question["risks"]] == ["outside_project"]
 
 
+async def test_the_directory_of_a_command_is_shown(rig: SocketRig) -> None:
+    """The paths in the command are relative to it."""
+    session = Codex(rig)
+    await session.begins()
+    async with session.asks(command="touch made", more={"cwd": "/elsewhere"}) as (_, question):
+        assert question["input"] == {"command": "touch made", "directory": "/elsewhere"}
+        assert [one["code"] for one in question["risks"]] == ["outside_project"]
+    async with session.asks(command="touch another") as (_, question):
+        assert question["input"] == {"command": "touch another"}
+        assert question.get("risks", []) == []
+
+
 async def test_a_patch_in_another_form_is_still_a_request(rig: SocketRig) -> None:
     session = Codex(rig)
     await session.begins()
@@ -286,3 +299,86 @@ async def test_a_session_is_not_listed_in_the_directory_of_a_call(rig: SocketRig
     assert (await rig.does("project_list"))["data"]["projects"] == []
     await session.reports("Stop", last_assistant_message=None)
     assert (await rig.info(session))["path"] == str(session.cwd)
+
+
+@contextlib.asynccontextmanager
+async def restarted(folder: Path) -> AsyncIterator[tuple[Codex, Message]]:
+    """Asks a question while the first server runs. The call is in the transcript."""
+    async with contextlib.AsyncExitStack() as longer:
+        async with socket_rig(folder) as rig:
+            session = Codex(rig)
+            await session.begins()
+            arguments = json.dumps({"cmd": "touch made", "justification": "I need it"})
+            call = {"type": "function_call", "name": "exec_command", "call_id": "c1", "arguments": arguments}
+            session.records("response_item", **call)
+            hook = await longer.enter_async_context(Line.open())
+            payload = session.payload("PermissionRequest", tool_name="Bash", tool_input=COMMAND)
+            hook.send(type="hook", pid=session.pid, question="q1", payload=payload, agent="codex")
+            await until(lambda: rig.questions, "the question")
+            question = rig.questions[0]
+        yield session, question
+
+
+async def test_a_question_answered_while_no_server_ran_is_closed(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transcript contains the call's result."""
+    monkeypatch.setattr(sessions, "RETURN_SECONDS", 3600.0)
+    async with restarted(tmp_path) as (session, question):
+        output = "Chunk ID: a0\nProcess exited with code 0\nOutput:\n"
+        session.records("response_item", type="function_call_output", call_id="c1", output=output)
+        async with socket_rig(tmp_path) as later:
+            session.at(later)
+            await until(lambda: later.withdrawn(question), "the end of the question")
+            assert later.withdrawn(question) == [questions.GONE]
+            assert standing(later, session) == {"state": "working"}
+
+
+async def test_a_question_whose_hook_has_ended_waits_in_the_terminal(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hook has waited for its maximum time while no server ran."""
+    monkeypatch.setattr(sessions, "RETURN_SECONDS", 0.05)
+    async with restarted(tmp_path) as (session, question), socket_rig(tmp_path) as later:
+        session.at(later)
+        await until(lambda: later.withdrawn(question), "the end of the wait")
+        assert later.withdrawn(question) == HANDED_OVER
+        assert standing(later, session) == {"state": "waiting", "in_terminal": True}
+        await session.reports("PostToolUse", **RAN)
+        assert standing(later, session) == {"state": "working"}
+
+
+async def test_the_time_before_a_restart_counts(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hook ends a minute after it has asked."""
+    monkeypatch.setattr(questions, "_age_of", lambda approval: questions.HOLD_SECONDS)
+    async with restarted(tmp_path) as (session, question), socket_rig(tmp_path) as later:
+        session.at(later)
+        await until(lambda: later.withdrawn(question), "the end of the wait")
+        assert later.withdrawn(question) == HANDED_OVER
+
+
+async def test_a_continued_turn_ends_after_a_restart(tmp_path: Path, home: Path) -> None:
+    """The run has another id than the turn, since the turn was over before."""
+    async with socket_rig(tmp_path) as rig:
+        session = Codex(rig)
+        await session.begins()
+        await session.reports("Stop", last_assistant_message=None)
+        await session.reports("PreToolUse", **RAN)
+        assert standing(rig, session) == {"state": "working"}
+    async with socket_rig(tmp_path) as later:
+        session.at(later)
+        assert standing(later, session) == {"state": "working"}
+        await session.reports("Interrupt")
+        assert standing(later, session) == {"state": "finished"}
+
+
+async def test_requests_that_codex_reviews_itself_do_not_wait(rig: SocketRig) -> None:
+    session = Codex(rig)
+    sandbox = {"type": "managed", "file_system": {"type": "restricted", "entries": []}}
+    settings = {"approval_policy": "on-request", "approvals_reviewer": "auto_review", "permission_profile": sandbox}
+    session.records("turn_context", **settings)
+    await session.begins()
+    async with session.question_of({}, **COMMAND) as hook:
+        assert await hook.receive() is None
+    assert rig.questions == []
+    assert standing(rig, session) == {"state": "working", "asks": False}

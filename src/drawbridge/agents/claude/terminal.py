@@ -112,6 +112,9 @@ class ClaudeInTerminal(TerminalAgent):
     def hides_dialog(self, asked_by: AskedBy | None) -> bool:
         return asked_by is not None and asked_by.agent_type not in hook.VISIBLE_DIALOG
 
+    def asks_people(self, mode: str | None) -> bool:
+        return True
+
     def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
         if tool == LEAVING_PLAN:  # only one can be open; the agent's own call has no input
             return True

@@ -34,6 +34,9 @@ ASKS = WATCHES = RESOLVES_DOTS = False
 CALLED_BY_CLIENT = True
 NO_CONTEXT = ()
 
+PROGRAMS = (b"codex", b"codex-x86_64", b"codex-aarch64")
+"""The program's name, or its beginning: a release may have the name of its platform after it."""
+
 UNATTENDED = {b"exec", b"e", b"review", b"app-server", b"mcp-server", b"exec-server"}
 """Codex's commands that run without its own user interface."""
 
@@ -71,6 +74,7 @@ def session(
     config = environ.get(b"CODEX_HOME")
     said: dict[str, Any] = {"config": config.decode("utf-8", "replace")} if config else {}
     for process, (program, *words) in ancestors:
-        if program.rpartition(b"/")[2] == b"codex":
+        name = program.rpartition(b"/")[2]
+        if name == PROGRAMS[0] or name.startswith(PROGRAMS[1:]):
             return None if UNATTENDED.intersection(words) else {"pid": process, **said}
     return said

@@ -20,7 +20,7 @@ from drawbridge.agents.base import AgentState, AskedBy, Decision
 from drawbridge.agents.codex import transcript
 from drawbridge.agents.codex.reports import Reports
 from drawbridge.agents.codex.transcript import ID, PATCH_FIELD
-from drawbridge.agents.modes import BYPASS
+from drawbridge.agents.modes import AUTO, BYPASS
 from drawbridge.agents.output import valid
 from drawbridge.agents.reported import name_of
 from drawbridge.agents.terminal import Entry, HookEvent, NotItsFile, ProcessState, TerminalAgent, TerminalReports
@@ -60,8 +60,9 @@ class CodexInTerminal(TerminalAgent):
         return HookEvent(
             name=found.hook_event_name,
             session_id=found.session_id,
-            # Before and after a call, it is the directory in which the call runs.
+            # In an event about a call, it is the directory in which the call runs.
             cwd="" if found.tool_name else found.cwd,
+            directory=found.cwd if found.tool_name else "",
             # A subagent's events contain the path of the subagent's own transcript.
             transcript="" if found.agent_id else found.transcript_path or "",
             # The hook reports "default" for most sandboxes. The transcript contains the sandbox.
@@ -88,6 +89,9 @@ class CodexInTerminal(TerminalAgent):
 
     def hides_dialog(self, asked_by: AskedBy | None) -> bool:
         return True
+
+    def asks_people(self, mode: str | None) -> bool:
+        return mode != AUTO  # Codex runs its hooks before its own review
 
     def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
         """Compares only the command or the patch, if the question contains one: the hook after a command does not report

@@ -17,7 +17,7 @@ from msgspec import Raw, Struct
 from drawbridge.agents import lines
 from drawbridge.agents.base import AgentLine
 from drawbridge.agents.codex.failures import failure
-from drawbridge.agents.modes import BYPASS
+from drawbridge.agents.modes import AUTO, BYPASS
 from drawbridge.agents.output import parsed, text_in
 from drawbridge.agents.terminal import Call, Context, Entry, Fate, Message, Mode, Prompt, Result, TurnOver
 
@@ -62,6 +62,10 @@ BEFORE_OUTPUT: Final = re.compile(r"\A(?:Exit code|Chunk ID|Wall time): .*?^Outp
 EXIT_CODE: Final = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d+)$", re.MULTILINE)
 
 
+BY_USER: Final = "user"
+"""Who decides on requests if Codex doesn't review them itself."""
+
+
 class _Line(Struct, frozen=True):
     ordinal: Any = None
     type: Any = None
@@ -95,6 +99,7 @@ class _Response(Struct, frozen=True):
     type: str = ""
     role: str = ""
     name: str = ""
+    namespace: str | None = None
     call_id: str = ""
     arguments: str = ""
     input: str = ""
@@ -124,6 +129,7 @@ class _Turn(Struct, frozen=True):
     """A ``turn_context``: the settings of a turn."""
 
     approval_policy: Any = ""
+    approvals_reviewer: Any = BY_USER
     permission_profile: _Profile = _Profile()
 
 
@@ -169,6 +175,8 @@ def _mode(settings: Raw) -> str:
         for path in written
     ):
         return BYPASS
+    if turn.approvals_reviewer != BY_USER:
+        return AUTO
     return "acceptEdits" if written else "default"
 
 
@@ -231,13 +239,14 @@ def _call(found: _Response) -> tuple[str, dict[str, Any]]:
     with its question."""
     if found.type == "custom_tool_call":
         return found.name, {PATCH_FIELD: found.input.strip("\n")} if found.name == PATCH else {"input": found.input}
+    name = f"{found.namespace or ''}{found.name}"  # hooks report both in one name, such as mcp__github__get_issue
     try:
         given = msgspec.json.decode(found.arguments, type=dict[str, Any])
     except msgspec.MsgspecError:
-        return found.name, {"arguments": found.arguments}
-    if found.name != SHELL:
-        return found.name, given
-    named = {"command": given.get("cmd"), "description": given.get("justification"), "directory": given.get("workdir")}
+        return name, {"arguments": found.arguments}
+    if name != SHELL:
+        return name, given
+    named = {"command": given.get("cmd"), "description": given.get("justification")}
     return "Bash", {name: value for name, value in named.items() if isinstance(value, str)}
 
 

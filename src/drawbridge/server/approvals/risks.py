@@ -94,12 +94,13 @@ class Mark(NamedTuple):
     end: int
 
 
-def in_command(command: str, root: str, resolve: Resolve, field: str) -> list[Risk]:
-    """The risks in a shell command that starts in the directory ``root``. ``field``: the field of the tool's input
-    that contains the command."""
+def in_command(command: str, root: str, resolve: Resolve, field: str, directory: str = "") -> list[Risk]:
+    """The risks in a shell command. ``root``: the project's directory. ``field``: the field of the tool's input that
+    contains the command. ``directory``: the absolute path of the directory in which the command starts; empty for
+    ``root``."""
     scanned = command[:SCANNED]
     tokens = [Token(found[0], found.start(), found.end()) for found in _TOKEN.finditer(scanned)]
-    marks = [*_programs(tokens), *_writes(tokens, root, resolve), *_hidden(scanned)]
+    marks = [*_programs(tokens), *_writes(tokens, root, resolve, directory or root), *_hidden(scanned)]
     if len(command) > SCANNED:
         marks.append(Mark("unchecked", SCANNED, len(command)))
     return _risks(command, marks, field)
@@ -249,7 +250,7 @@ def _arguments(tokens: Sequence[Token], at: int) -> list[Token]:
     return found
 
 
-def _writes(tokens: Sequence[Token], root: str, resolve: Resolve) -> Iterator[Mark]:
+def _writes(tokens: Sequence[Token], root: str, resolve: Resolve, directory: str) -> Iterator[Mark]:
     """Marks the files outside the project that a command writes: the targets of redirections, the arguments of the
     programs in ``_WRITES_ALL``, and the last argument of those in ``_WRITES_LAST``. Only the first ``RESOLVED`` paths
     are checked; the part that contains the others is marked as unchecked."""
@@ -267,7 +268,6 @@ def _writes(tokens: Sequence[Token], root: str, resolve: Resolve) -> Iterator[Ma
             inside[absolute] = _is_inside(absolute, root, resolve)
         return not inside[absolute]
 
-    directory = root
     for at, token in enumerate(tokens):
         if token.text in {">", ">>"}:
             target = next((one for one in tokens[at + 1 : at + 3] if one.text not in {"|", "&"}), None)

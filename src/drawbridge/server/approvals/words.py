@@ -243,9 +243,11 @@ def _risks(
 def _risks_of_command(
     given: Mapping[str, Any], fields: Mapping[str, Any], prefix: str, root: str, resolve: Resolve
 ) -> Iterator[Risk]:
+    given_directory = fields.get("directory")
+    directory = given_directory if isinstance(given_directory, str) and given_directory.startswith("/") else ""
     match fields.get("command"):
         case str(command):
-            yield from risks.in_command(command, root, resolve, f"{prefix}command")
+            yield from risks.in_command(command, root, resolve, f"{prefix}command", directory)
         case [*parts]:  # a list of arguments is not a single text in which parts can be marked
             command = " ".join(part for part in parts if isinstance(part, str))
             for risk in risks.in_command(command, root, resolve, ""):

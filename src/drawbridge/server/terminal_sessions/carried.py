@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from drawbridge.agents.base import Decision
-from drawbridge.agents.terminal import Call, Message, TerminalAgent
+from drawbridge.agents.terminal import Call
 from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.events import NOT_OURS, ApprovalRequested, ApprovalResolved
 from drawbridge.server.protocol import messages
@@ -51,8 +51,26 @@ class _OfServer(Struct):
     message: _Event
 
 
+class _Block(Struct):
+    type: str = ""
+    id: str = ""
+    name: str = ""
+    input: Raw = Raw(b"{}")
+    tool_use_id: str = ""
+
+
+class _Said(Struct):
+    content: str | list[_Block] = ""
+
+
+class _Line(Struct):
+    """A line in the form in which the lines of all agents are stored."""
+
+    message: _Said = msgspec.field(default_factory=_Said)
+
+
 class _OfAgent(Struct):
-    message: Raw
+    message: _Line
 
 
 class _About(Struct):
@@ -63,7 +81,7 @@ class _OfRun(Struct):
     run_id: str
 
 
-def carried(agent: TerminalAgent, history: History, waiting: Collection[str]) -> Carried:
+def carried(history: History, waiting: Collection[str]) -> Carried:
     """Reads approval requests, and tool calls without a result, from the end of the history. ``waiting``: the ids of
     the requests that are open according to the history. Raises ``HistoryUnreadable``."""
     questions: dict[str, PendingApproval] = {}
@@ -73,7 +91,7 @@ def carried(agent: TerminalAgent, history: History, waiting: Collection[str]) ->
             if record.direction == "server":
                 _take(questions, record)
             elif record.direction == "claude":
-                _take_calls(agent, calls, record)
+                _take_calls(calls, record)
         except NOT_OURS:
             continue
     return Carried([approval for approval in questions.values() if approval.request.known_as], list(calls.values()))
@@ -161,9 +179,10 @@ def _decision(resolved: ApprovalResolved) -> Decision:
     return Decision(resolved.decision == "allow", resolved.message, changed, resolved.remember)
 
 
-def _take_calls(agent: TerminalAgent, calls: dict[str, Call], record: Record) -> None:
-    entry = agent.entry(bytes(msgspec.json.decode(record.line, type=_OfAgent).message), "")
-    if isinstance(entry, Message):
-        calls.update({call.id: call for call in entry.calls})
-        for result in entry.results:
-            calls.pop(result.id, None)
+def _take_calls(calls: dict[str, Call], record: Record) -> None:
+    content = msgspec.json.decode(record.line, type=_OfAgent).message.message.content
+    for block in content if isinstance(content, list) else []:
+        if block.type == "tool_use":
+            calls[block.id] = Call(block.id, block.name, block.input)
+        elif block.type == "tool_result":
+            calls.pop(block.tool_use_id, None)

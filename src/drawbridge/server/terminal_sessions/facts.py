@@ -28,8 +28,10 @@ class Facts(ProcessFacts):
     still be alive, with another conversation. ``continued_in``: the id of the session that continues this one.
     ``works``: the PID of the process whose run is active, if it is known. ``rests``: whether that process has stopped
     working, and only what it has left running in the background keeps the run open. ``tasks``: what it has left
-    running. ``past``: the ids of the latest runs that are over, oldest first. ``is_unattended``: whether a question was
-    left to the terminal because no client had answered in time, and no client has answered a question since."""
+    running. ``turns``: the agent's ids of the turns that belong to the active run, except the run's own id, in
+    alphabetical order. ``past``: the ids of the latest runs that are over, oldest first. ``is_unattended``: whether a
+    question was left to the terminal because no client had answered in time, and no client has answered a question
+    since."""
 
     sent: Sent | None = None
     others: tuple[ProcessFacts, ...] = ()
@@ -38,5 +40,6 @@ class Facts(ProcessFacts):
     works: int | None = None
     rests: bool = False
     tasks: tuple[Task, ...] = ()
+    turns: tuple[str, ...] = ()
     past: tuple[str, ...] = ()
     is_unattended: bool = False

@@ -11,8 +11,11 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Protocol
 
+import msgspec
 from msgspec import Raw
 
 from drawbridge.agents.base import AskedBy, Proposal, Question
@@ -52,6 +55,7 @@ class Asker(Protocol):
     """The part of ``TerminalSession`` that ``Questions`` uses. The class itself is in a higher layer."""
 
     agent: TerminalAgent
+    path: Path
     data: Metadata
     store: SessionStore
     approvals: Approvals
@@ -112,8 +116,8 @@ class Questions:
             if approval.is_open:
                 if approval.request.agent_id is not None:
                     session.activities.of(works).background.subagent(approval.request.agent_id)
-                if self._is_hidden(approval.request.asked_by):
-                    self._hand_over_later(approval)  # it is not known yet whether a client will connect
+                if self._is_hidden(approval.request.asked_by):  # it is not known yet whether a client will connect
+                    self._hand_over_later(approval, _age_of(approval))
 
     # Questions whose dialog appears when the hook has ended.
 
@@ -131,9 +135,10 @@ class Questions:
         else:
             self._hand_over(approval)
 
-    def _hand_over_later(self, approval: PendingApproval) -> None:
+    def _hand_over_later(self, approval: PendingApproval, age: float = 0.0) -> None:
+        """Leaves a question to the terminal when its time is over. ``age``: for how many seconds it has waited."""
         seconds = HOLD_AGAIN_SECONDS if self.is_unattended else HOLD_SECONDS
-        later = asyncio.get_running_loop().call_later(seconds, self._not_answered, approval)
+        later = asyncio.get_running_loop().call_later(max(0.0, seconds - age), self._not_answered, approval)
         self._held[approval.id] = later
 
     def _not_answered(self, approval: PendingApproval) -> None:
@@ -158,7 +163,7 @@ class Questions:
         known = self.known(surface.known_as)
         if known is None:
             return False
-        asked = event.tool_name, json_object(event.tool_input)
+        asked = event.tool_name, json_object(_input_of(event, self._session.path))
         return asked != (known.request.tool_name, json_object(known.request.input))
 
     def reconnect(self, approval: PendingApproval, surface: Surface) -> None:
@@ -189,7 +194,10 @@ class Questions:
         missed = [one for one in approvals if isinstance(approvals.surfaces(one)[0], ExpectedSurface)]
         for approval in missed:
             self._known.pop(approval.request.known_as, None)
-            self._session.withdraw(approval, GONE)
+            if self._is_hidden(approval.request.asked_by):
+                self._hand_over(approval)  # its dialog has appeared while no server was running
+            else:
+                self._session.withdraw(approval, GONE)
         return bool(missed)
 
     # How questions end.
@@ -289,14 +297,14 @@ class Questions:
         self._held.clear()
 
 
-def question_of(event: HookEvent, proposal: Proposal | None, *, changeable: bool) -> Question:
-    """The question that a hook reports. ``proposal``: the change that it is about. ``changeable``: whether an answer may
-    change the input."""
+def question_of(event: HookEvent, proposal: Proposal | None, root: Path, *, changeable: bool) -> Question:
+    """The question that a hook reports. ``proposal``: the change that it is about. ``root``: the session's directory.
+    ``changeable``: whether an answer may change the input."""
     asked_by = None if event.agent_id is None else AskedBy(event.agent_id, event.agent_type)
     return Question(
         question_id=uuid.uuid4().hex,
         tool_name=event.tool_name,
-        input=event.tool_input,
+        input=_input_of(event, root),
         suggestions=event.suggestions,
         proposal=proposal,
         changeable=changeable,
@@ -306,7 +314,19 @@ def question_of(event: HookEvent, proposal: Proposal | None, *, changeable: bool
     )
 
 
+def _input_of(event: HookEvent, root: Path) -> Raw:
+    """The input of the call that an event is about, with the directory of a command if it is not ``root``."""
+    if event.tool_name != "Bash" or event.directory in ("", str(root)):
+        return event.tool_input
+    return Raw(msgspec.json.encode({**json_object(event.tool_input), "directory": event.directory}))
+
+
 def is_main_of(approval: PendingApproval, run: str | None) -> bool:
     """Whether the main agent sent the approval request in this run. One from a subagent may belong to another
     process."""
     return approval.request.agent_id is None and run is not None and approval.request.run_id == run
+
+
+def _age_of(approval: PendingApproval) -> float:
+    """Seconds since the agent asked; 0 if the clock was set back since."""
+    return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(approval.created_at)).total_seconds())

@@ -124,8 +124,8 @@ class TerminalSession(Session):
         self.processes = Processes(facts)
         self._reporting: int | None = None
         """The PID of the process whose hook or line is being processed, if it is known."""
-        self._stored = facts.works, facts.rests, facts.tasks
-        """``works``, ``rests`` and ``tasks`` of ``Facts``, as they were last stored."""
+        self._stored = facts.works, facts.rests, facts.tasks, facts.turns
+        """``works``, ``rests``, ``tasks`` and ``turns`` of ``Facts``, as they were last stored."""
         self._remembered = facts.past, facts.is_unattended
         """``past`` and ``is_unattended`` of ``Facts``, as they were last stored."""
         self.ended = facts.ended
@@ -378,7 +378,10 @@ class TerminalSession(Session):
                 if approval := self.reconnect(surface):
                     return approval
                 self._works(event)
-                question = question_of(event, proposal, changeable=self.agent.accepts_changed_input)
+                if not self.agent.asks_people(self.permission_mode):
+                    surface.closed()
+                    return None
+                question = question_of(event, proposal, self.path, changeable=self.agent.accepts_changed_input)
                 if not self.agent.hides_dialog(question.asked_by):  # otherwise, several dialogs can wait
                     activity.terminal_only.continued(agent)
                 return self.ask(question, surface)
@@ -599,7 +602,7 @@ class TerminalSession(Session):
         if self._is_closed:
             return
         try:
-            works, rests, tasks = self._working
+            works, rests, tasks, turns = self._working
             facts = msgspec.structs.replace(
                 self.processes.facts,
                 sent=self.prompts.sent,
@@ -608,22 +611,23 @@ class TerminalSession(Session):
                 works=works,
                 rests=rests,
                 tasks=tasks,
+                turns=turns,
                 past=tuple(self._past),
                 is_unattended=self.questions.is_unattended,
             )
             write_private(str(self.directory / "desk.json"), msgspec.json.encode(facts))
-            self._stored, self._remembered = (works, rests, tasks), (facts.past, facts.is_unattended)
+            self._stored, self._remembered = self._working, (facts.past, facts.is_unattended)
         except DrawbridgeError as error:
             logger.error("%s: %s", self.id, error)
         self.store.save()
 
     @property
-    def _working(self) -> tuple[int | None, bool, tuple[Task, ...]]:
-        """``works``, ``rests`` and ``tasks`` as in ``Facts``."""
+    def _working(self) -> tuple[int | None, bool, tuple[Task, ...], tuple[str, ...]]:
+        """``works``, ``rests``, ``tasks`` and ``turns`` as in ``Facts``."""
         if self.turn is None:
-            return None, False, ()
+            return None, False, (), ()
         works, rests = self.turn.process, self.turn.resting is not None
-        return works, rests, self.activities.of(works).background.stored if rests else ()
+        return works, rests, self.activities.of(works).background.stored if rests else (), self.turn.ids
 
     def _keep_working(self) -> None:
         """Saves the state that a restart needs, if any of it has changed: which process's run is active, what that
@@ -642,9 +646,9 @@ class TerminalSession(Session):
         open_before, continues = Carried([], []), None
         is_open = not self.ended and (self.pid is None or self.processes.alive)
         if is_open:
-            open_before = carried(self.agent, self.history, self.memory.approvals)
+            open_before = carried(self.history, self.memory.approvals)
         # Earlier versions did not store which process the run belongs to.
-        works, rests, tasks = self._stored
+        works, rests, tasks, turns = self._stored
         works = self.processes.only if works is None else works
         active = next(reversed(self.memory.unfinished), None)
         has_left = not self.processes.is_alive(works) if works is not None else bool(self.processes.gone)
@@ -658,6 +662,8 @@ class TerminalSession(Session):
         self.store.recover([approval.id for approval in open_before.approvals], continues)
         if continues is not None:
             self.turn = Turn(continues, age=age_of_run(self.history, continues))
+            for id in turns:
+                self.turn.take(id)
             self.turn.process = works
             self.turn.resting = time.monotonic() if rests else None
             self.turn.reported = False

@@ -58,6 +58,11 @@ class Turn:
         """Seconds since it began."""
         return time.monotonic() - self.began
 
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of the prompts that belong to it, except its own, in alphabetical order."""
+        return tuple(sorted(self._also - {self.id}))
+
     def has(self, id: str) -> bool:
         return id == self.id or id in self._also
 

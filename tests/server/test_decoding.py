@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from drawbridge.agents.base import AgentLine
 from drawbridge.agents.claude.conversation import ClaudeConversation
 from drawbridge.agents.process import STDOUT, Process
 from drawbridge.server.app.outbox import Writers
+from drawbridge.server.protocol.messages import Frame, Subscriber
 from tests.server.core_rig import Client, Server
 
 LINE = b'{"type":"assistant","message":{"content":[{"type":"text","text":"hi"}]},"session_id":"s","uuid":"u"}'
@@ -62,7 +63,12 @@ def counted(real: Callable[..., Any], found: list[str]) -> Callable[..., Any]:
 @pytest.mark.parametrize("line", [LINE, NESTED], ids=["plain", "nested"])
 async def test_a_line_is_decoded_once(line: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frames: list[bytes] = []
-    server = Server(tmp_path, broadcast=lambda audience, frame: frames.extend(frame.data for _ in audience))
+
+    class Listed(Writers):
+        def broadcast(self, audience: Sequence[Subscriber], frame: Frame) -> None:
+            frames.extend(frame.data for _ in audience)
+
+    server = Server(tmp_path, writers=Listed())
     phone = Client()
     await server.core.open()
     try:
@@ -154,7 +160,7 @@ async def test_a_line_calls_few_modules(tmp_path: Path) -> None:
             frames.extend(frame.data for frame, _ in self._collected)
             self._collected.clear()
 
-    server = Server(tmp_path, broadcast=Waiting().broadcast)
+    server = Server(tmp_path, writers=Waiting())
     phone = Client()
     await server.core.open()
     try:

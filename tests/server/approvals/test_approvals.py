@@ -242,14 +242,14 @@ async def test_a_large_edited_input_is_sent_as_a_blob(tmp_path: Path) -> None:
         process = await server.running(phone, project)
         process.asks("q1")
         (asked,) = phone.of_type("permission_request")
-        answer = {"approval_id": asked["data"]["approval_id"], "decision": "allow", "updated_input_blob": "large"}
-        server.blobs.kept["large"] = b"[1]"
+        answer = {"approval_id": asked["data"]["approval_id"], "decision": "allow"}
+        await server.upload("a list", b"[1]")
         with pytest.raises(ClientError) as refused:
-            await server.does(phone, "permission_response", project, **answer)
+            await server.does(phone, "permission_response", project, **answer, updated_input_blob="a list")
         assert (refused.value.code, refused.value.field) == ("VALIDATION_FAILED", "data.updated_input_blob")
         assert process.answers == []
-        server.blobs.kept["large"] = json.dumps({"file_path": "/p/a.py", "content": "x" * 2_000_000}).encode()
-        await server.does(phone, "permission_response", project, **answer)
+        await server.upload("large", json.dumps({"file_path": "/p/a.py", "content": "x" * 2_000_000}).encode())
+        await server.does(phone, "permission_response", project, **answer, updated_input_blob="large")
         [(_, decision)] = process.answers
         assert decision.updated_input is not None
         assert len(json.loads(bytes(decision.updated_input))["content"]) == 2_000_000
@@ -282,7 +282,7 @@ async def test_an_invalid_edited_input_leaves_the_request_open(tmp_path: Path, g
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         approval = await asked(server, phone, project)
-        server.blobs.kept["b"] = given.encode()
+        await server.upload("b", given.encode())
         before = records(server, project)
         value = given if how == "updated_input" else '"b"'
         data = f'{{"approval_id":"{approval}","decision":"allow","{how}":{value}}}'

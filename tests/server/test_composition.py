@@ -1,0 +1,95 @@
+"""Each receiver of the built server hears of what happens: clients, editors, notifications, metrics and the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from drawbridge.protocols import local_ipc as wire
+from drawbridge.server import composition, events
+from drawbridge.server.app.core import Core
+from drawbridge.server.events import Announced, RunContinued
+from drawbridge.server.protocol.messages import ReviewChanged
+from tests.server.core_rig import Client, Server
+from tests.server.notifications.service import Service
+from tests.waiting import until
+
+SOURCE = Path(composition.__file__).parents[2]
+
+
+class Editor:
+    """An editor that shows reviews. ``heard``: what it was sent."""
+
+    about: wire.Bridge | None = wire.Bridge("Neovim", (), reviews=True)
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def introduce(self, about: wire.Bridge) -> None:
+        self.about = about
+
+    def send(self, said: wire.ToBridge | wire.HookAnswer) -> None:
+        self.heard.append(said)
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service().up() as service:
+        yield service
+
+
+@pytest.fixture
+async def server(tmp_path: Path, service: Service) -> AsyncIterator[Server]:
+    server = Server(tmp_path, webhook=service.url)
+    await server.built.open()
+    yield server
+    await server.built.close("the end")
+
+
+async def test_clients_hear_of_a_run(server: Server) -> None:
+    phone = Client()
+    (await server.running(phone, await server.project(phone))).ends()
+    assert [one["outcome"] for one in phone.updates("run_finished")] == ["completed"]
+
+
+async def test_metrics_hear_of_a_run(server: Server) -> None:
+    phone = Client()
+    (await server.running(phone, await server.project(phone))).ends()
+    assert server.built.monitor.health().runs.ended == {"completed": 1}
+
+
+async def test_notifications_hear_of_a_run(server: Server, service: Service) -> None:
+    phone = Client()
+    (await server.running(phone, await server.project(phone))).ends()
+    await until(lambda: service.posted, "the notification")
+    [(_, body)] = service.posted
+    assert body == b"Run finished"
+
+
+async def test_editors_hear_of_a_review(server: Server) -> None:
+    editor = Editor()
+    server.core.surfaces.editors.add(editor)
+    changed = ReviewChanged(state="open", files=1, hunks=1, added=1, removed=0, by="Ada")
+    server.core.surfaces.publish(Announced("p1", server.root, changed))
+    assert editor.heard == [wire.ReviewChanged("p1", "Ada", str(server.root))]
+
+
+async def test_the_audit_log_has_a_continued_run(server: Server) -> None:
+    server.core.surfaces.publish(Announced("p1", server.root, RunContinued("r1", "Ada")))
+    assert server.audited() == [{"event": "continued", "by": "Ada", "project_id": "p1", "run_id": "r1"}]
+
+
+def test_each_receiver_is_tested_above() -> None:
+    assert set(get_args(events.Receiver)) == {"clients", "metrics", "notices", "editors", "audit"}
+
+
+def test_servers_are_built_in_one_place() -> None:
+    """Otherwise a test could pass with a server that nobody runs."""
+    named = f"{Core.__name__}("
+    tree = [path for folder in (SOURCE, Path(__file__).parents[2] / "bench") for path in folder.rglob("*.py")]
+    rigs = list(Path(__file__).parent.rglob("*rig.py"))
+    building = [path for path in tree + rigs if f" {named}" in path.read_text()]
+    assert building == [Path(composition.__file__)]

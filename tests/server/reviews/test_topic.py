@@ -13,6 +13,7 @@ from drawbridge.server.auth.devices import Devices
 from drawbridge.server.events import Announced, ReviewChanged
 from drawbridge.server.protocol import commands
 from drawbridge.server.sessions.audience import Audience
+from drawbridge.server.sessions.limits import Limits
 from tests.server.checkpoints.rig import make_project
 from tests.server.core_rig import Client
 from tests.server.processes import serving
@@ -20,6 +21,8 @@ from tests.server.reviews.rig import Reviewed, reviewing
 from tests.server.reviews.test_committing import keep, three_changes
 from tests.server.reviews.test_pushing import push, pushing_from
 from tests.server.reviews.test_real_server import a_run
+from tests.server.terminal_sessions.socket_rig import socket_rig
+from tests.server.terminal_sessions.test_review_comments import beside, changed
 from tests.server.wire_client import connected
 
 ALL: tuple[commands.Topic, ...] = ("reviews", "projects", "approvals")
@@ -127,6 +130,22 @@ def test_a_client_that_catches_up_receives_nothing_through_the_topic() -> None:
     sent.clear()
     audience.published(Announced("p1", Path("/p"), changed, asker=watch.id))
     assert sent == ["quick"], "the client that caused it learns of it from the reply"
+
+
+async def test_each_terminal_session_that_shares_a_review_has_its_own_messages(tmp_path: Path) -> None:
+    watch = Client("watch")
+    async with socket_rig(tmp_path, Limits()) as rig:
+        one = await changed(rig)
+        two = await beside(rig)
+        rig.server.core.follow(ALL, watch)
+        await two.write(3, "LINE 3\n")
+        review = await two.get()
+        data = {"all": True, "version": review["version"], "decision": "keep"}
+        await rig.does("review_decide", two.session.project, **data)
+        ids = [one.session.project, two.session.project]
+        for kind, expected in (("review_commented", ids), ("review_decided", ids[1:]), ("review_changed", ids)):
+            about = [message["project_id"] for message in watch.heard if message["data"].get("update_type") == kind]
+            assert sorted(about) == sorted(expected), kind
 
 
 class Confined(Client):

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from drawbridge.tui.bar import Bar
-from drawbridge.tui.colours import LIGHT
+from drawbridge.tui.colors import LIGHT
 from tests.page.pictures import PYTHON, Agent
 from tests.server.processes import Server, serving
 from tests.tui.rig import Person, attached

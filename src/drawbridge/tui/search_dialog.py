@@ -19,9 +19,9 @@ from drawbridge.tui.requests import do
 
 KINDS: Final = {
     "prompt": "Prompt",
-    "answer": "Agent",
-    "tool": "Call",
-    "result": "Result",
+    "answer": "Answer",
+    "tool": "Tool call",
+    "result": "Output",
     "decision": "Decision",
     "error": "Error",
 }

@@ -114,7 +114,7 @@ def theme(palette: Palette) -> Theme:
     )
 
 
-class CodeColours(SyntaxTheme):
+class CodeColors(SyntaxTheme):
     """Colors comments, strings, numbers, keywords, and added and removed lines of diffs; the rest is plain."""
 
     def __init__(self, palette: Palette) -> None:

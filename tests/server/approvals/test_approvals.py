@@ -183,21 +183,21 @@ async def test_the_target_of_a_link_is_sent(tmp_path: Path, monkeypatch: pytest.
     """The target is sent for a file, for a file in a linked directory, and for a file that does not exist yet."""
     phone = Client()
     (tmp_path / "data").mkdir()
-    (tmp_path / "work").mkdir()
-    (tmp_path / "work" / "README.md").symlink_to(tmp_path / ".bashrc")
-    (tmp_path / "work" / "vendor").symlink_to(tmp_path)
-    (tmp_path / "work" / "my notes.md").symlink_to(tmp_path / ".bashrc")
-    spaced = f"{tmp_path}/work/my%20notes.md"
-    monkeypatch.setattr(pwd, "getpwnam", {"ada": SimpleNamespace(pw_dir=str(tmp_path / "work"))}.__getitem__)
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "README.md").symlink_to(tmp_path / ".bashrc")
+    (tmp_path / "code" / "vendor").symlink_to(tmp_path)
+    (tmp_path / "code" / "my notes.md").symlink_to(tmp_path / ".bashrc")
+    spaced = f"{tmp_path}/code/my%20notes.md"
+    monkeypatch.setattr(pwd, "getpwnam", {"ada": SimpleNamespace(pw_dir=str(tmp_path / "code"))}.__getitem__)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "link").symlink_to(tmp_path / ".bashrc")
-    plain, link, inside = (str(tmp_path / "work" / name) for name in ("plain.md", "README.md", "vendor/new.md"))
+    plain, link, inside = (str(tmp_path / "code" / name) for name in ("plain.md", "README.md", "vendor/new.md"))
     async with serving(tmp_path / "data") as server:
         project = await server.project(phone)
         (server.root / "one" / "README.md").symlink_to(tmp_path / ".bashrc")
-        (server.root / "one" / "vendor").symlink_to(tmp_path / "work")
-        (server.root / "one" / "~literal").symlink_to(tmp_path / "work")
+        (server.root / "one" / "vendor").symlink_to(tmp_path / "code")
+        (server.root / "one" / "~literal").symlink_to(tmp_path / "code")
         process = await server.running(phone, project)
         content = [{"type": "diff", "path": link, "newText": "x"}, {"type": "diff", "path": inside, "newText": "y"}]
         for given, targets in (
@@ -216,7 +216,7 @@ async def test_the_target_of_a_link_is_sent(tmp_path: Path, monkeypatch: pytest.
             ({"path": "~/link"}, {"~/link": str(tmp_path / ".bashrc")}),
             ({"path": "~ada/README.md"}, {"~ada/README.md": str(tmp_path / ".bashrc")}),
             ({"path": "~nobody/README.md"}, None),
-            ({"path": "~literal/x.md"}, {"~literal/x.md": str(tmp_path / "work" / "x.md")}),
+            ({"path": "~literal/x.md"}, {"~literal/x.md": str(tmp_path / "code" / "x.md")}),
             ({"uri": f"file://{link}"}, {f"file://{link}": str(tmp_path / ".bashrc")}),
             ({"uri": f"file://localhost{spaced}"}, {f"file://localhost{spaced}": str(tmp_path / ".bashrc")}),
             ({"uri": f"file://{plain}"}, None),

@@ -416,7 +416,7 @@ def is_endless(loop: ast.AST) -> bool:
 
 
 def waits_for_time(call: ast.Call) -> bool:
-    """Returns whether the call ends after a time: a sleep, or a wait with a time limit."""
+    """Returns whether the call ends after some time: a sleep, or a wait with a time limit."""
     name, by_asyncio = called_name(call), ast.unparse(call.func).startswith("asyncio.")
     if name in {"sleep", "wait_for"} or (by_asyncio and name in {"timeout", "timeout_at"}):
         return True
@@ -438,7 +438,7 @@ def functions(tree: ast.AST, inside: str = "") -> Iterator[tuple[str, Function]]
 
 
 def own_nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yields what a function contains, except other functions."""
+    """Yields what a function contains, except nested functions."""
     ahead = list(ast.iter_child_nodes(tree))
     while ahead:
         node = ahead.pop()
@@ -503,7 +503,7 @@ def own_rounds(tree: ast.Module) -> set[str]:
     }
 
 
-def test_periodic_work_is_left_to_repeat() -> None:
+def test_periodic_work_uses_background_tasks() -> None:
     """After an error, ``BackgroundTasks.repeat`` starts the next round; any other loop would not run again."""
     found = {f"{name}: {function}" for name, file in modules().items() for function in own_rounds(parsed(file))}
     assert sorted(found - set(OWN_ROUNDS)) == []
@@ -540,7 +540,7 @@ def test_periodic_work_is_left_to_repeat() -> None:
         ("self._tasks.repeat(self.g, 5, 'g')", False),
     ],
 )
-def test_what_counts_as_a_round_of_its_own(body: str, *, is_found: bool) -> None:
+def test_what_counts_as_periodic_work(body: str, *, is_found: bool) -> None:
     assert bool(own_rounds(ast.parse(f"async def f(self):\n {body}"))) == is_found
 
 
@@ -630,7 +630,7 @@ ASSIGNED_FROM_OUTSIDE = {
     "protocols.websocket: self._compression.left": "what may still be decompressed, before each message",
     "server.app.server_commands: client.name": "the owner's clients name themselves after they have connected",
     "server.app.server_commands: client.nonce": "a challenge is used up by the first answer to it",
-    "server.checkpoints.commits: git.commits": "what was read of a commit, kept as long as the operation",
+    "server.checkpoints.commits: git.commits": "what was read of a commit, for the duration of the operation",
     "server.reviews.reviews: git.commits": "the same",
     "server.sessions.worker: self._listener.worker": "ends the way back from a process that is left",
     "server.terminal_sessions.session: self.turn.process": "a turn belongs to one session, and hooks report about it",
@@ -732,7 +732,7 @@ def test_no_object_gets_attributes_from_outside() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(RECORDS.values())))
-def test_a_record_is_plain_data(name: str) -> None:
+def test_the_listed_classes_are_plain_data(name: str) -> None:
     assert is_plain_data(class_of(name))
 
 

@@ -78,7 +78,7 @@ def picks(person: Person, item: str) -> None:
     person.presses("Enter")
 
 
-def test_questions_are_answered_by_the_keyboard(browser: Browser, address: str) -> None:
+def test_questions_are_answered_with_the_keyboard(browser: Browser, address: str) -> None:
     with browser.person(address, **SIZE) as person:
         asks(person, QUESTIONS)
         presses_until(person, "2", "document.querySelector('[value=Black]').checked")  # after a move, a key is ignored
@@ -101,7 +101,7 @@ def test_questions_are_answered_by_the_keyboard(browser: Browser, address: str) 
         person.until(at("#prompt"))
 
 
-def test_a_plan_is_sent_back_by_the_keyboard(browser: Browser, address: str) -> None:
+def test_a_plan_is_sent_back_with_the_keyboard(browser: Browser, address: str) -> None:
     comment = f"{CARD} .comment-field textarea"
     with browser.person(address, **SIZE) as person:
         asks(
@@ -139,7 +139,7 @@ def test_a_plan_is_sent_back_by_the_keyboard(browser: Browser, address: str) -> 
         person.until(at("#prompt"))
 
 
-def test_the_queue_is_changed_by_the_keyboard(browser: Browser, address: str) -> None:
+def test_the_queue_is_changed_with_the_keyboard(browser: Browser, address: str) -> None:
     texts = "[...document.querySelectorAll('.queued-text')].map((one) => one.innerText).join()"
     with browser.person(address, **SIZE) as person:
         sends(person, "/slow 600")
@@ -176,7 +176,7 @@ def test_the_queue_is_changed_by_the_keyboard(browser: Browser, address: str) ->
         person.until(at("#prompt"))
 
 
-def test_files_are_read_by_the_keyboard(browser: Browser, address: str, directory: Path) -> None:
+def test_files_are_read_with_the_keyboard(browser: Browser, address: str, directory: Path) -> None:
     (directory / "src").mkdir()
     (directory / "src" / "bridge.py").write_text("SPEED = 1\n")
     with browser.person(address, **SIZE) as person:
@@ -224,7 +224,9 @@ def test_on_a_narrow_screen_the_focus_follows_the_file(browser: Browser, address
         person.until(at("#prompt"))
 
 
-async def test_a_search_leads_to_its_result_by_the_keyboard(browser: Browser, server: Server, directory: Path) -> None:
+async def test_a_search_leads_to_its_result_with_the_keyboard(
+    browser: Browser, server: Server, directory: Path
+) -> None:
     project = await project_in(server, directory)
     with browser.person(f"{page_of(server)}#token={server.token}&project={project}", **SIZE) as person:
         sends(person, "/quick about drawbridges")
@@ -242,7 +244,7 @@ async def test_a_search_leads_to_its_result_by_the_keyboard(browser: Browser, se
         person.until(at(".item:has(.prompt)"))
 
 
-def test_settings_are_changed_by_the_keyboard(browser: Browser, address: str) -> None:
+def test_settings_are_changed_with_the_keyboard(browser: Browser, address: str) -> None:
     with browser.person(address, **SIZE) as person:
         person.until(at("#prompt"))
         picks(person, "Settings")
@@ -281,7 +283,7 @@ def confirms(person: Person, button: str) -> None:
     person.presses("Enter")
 
 
-def test_a_device_is_revoked_by_the_keyboard(browser: Browser, own_server: Server) -> None:
+def test_a_device_is_revoked_with_the_keyboard(browser: Browser, own_server: Server) -> None:
     Devices(own_server.data).add("Ada's phone", "run")
     with browser.person(f"{page_of(own_server)}#token={own_server.token}", **SIZE) as person:
         person.sees(".side")
@@ -294,7 +296,7 @@ def test_a_device_is_revoked_by_the_keyboard(browser: Browser, own_server: Serve
         person.until(named("Pair a device"))
 
 
-async def test_sessions_are_managed_by_the_keyboard(
+async def test_sessions_are_managed_with_the_keyboard(
     browser: Browser, server: Server, address: str, directory: Path
 ) -> None:
     """Sessions are resumed, renamed and removed; then their project is removed."""
@@ -345,7 +347,7 @@ async def test_sessions_are_managed_by_the_keyboard(
         person.until(at(".latest a"))
 
 
-def test_a_run_is_undone_by_the_keyboard(browser: Browser, address: str, directory: Path) -> None:
+def test_a_run_is_undone_with_the_keyboard(browser: Browser, address: str, directory: Path) -> None:
     before = (directory / "notes.md").read_text()
     git = ["git", "-C", str(directory), "-c", "user.name=Ada", "-c", "user.email=ada@localhost"]
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
@@ -381,7 +383,7 @@ def test_a_run_is_undone_by_the_keyboard(browser: Browser, address: str, directo
         person.until(named("Close changes"))
 
 
-async def test_a_browser_signs_in_by_the_keyboard(browser: Browser, own_server: Server, directory: Path) -> None:
+async def test_a_browser_signs_in_with_the_keyboard(browser: Browser, own_server: Server, directory: Path) -> None:
     """With a token that is not valid, then with a pairing code, under another name."""
     await project_in(own_server, directory)
     devices = Devices(own_server.data)
@@ -408,7 +410,7 @@ async def test_a_browser_signs_in_by_the_keyboard(browser: Browser, own_server: 
     assert [device.name for device in devices] == ["Ada's desk"]
 
 
-async def test_what_was_kept_is_committed_by_the_keyboard(
+async def test_what_was_kept_is_committed_with_the_keyboard(
     browser: Browser,
     committing: Server,
     repository: Path,
@@ -449,7 +451,7 @@ async def test_what_was_kept_is_committed_by_the_keyboard(
     assert git(repository, "branch", "--show-current").strip() == "bridge"
 
 
-def test_files_are_attached_and_removed_by_the_keyboard(browser: Browser, address: str, tmp_path: Path) -> None:
+def test_files_are_attached_and_removed_with_the_keyboard(browser: Browser, address: str, tmp_path: Path) -> None:
     for name in ("first.txt", "second.txt"):
         (tmp_path / name).write_text(f"This is {name}.\n")
     with browser.person(address, **SIZE) as person:
@@ -472,7 +474,7 @@ def test_files_are_attached_and_removed_by_the_keyboard(browser: Browser, addres
         person.until(at("#prompt"))
 
 
-def test_a_session_is_exported_by_the_keyboard(browser: Browser, address: str) -> None:
+def test_a_session_is_exported_with_the_keyboard(browser: Browser, address: str) -> None:
     with browser.person(address, **SIZE) as person:
         sends(person, "/quick about drawbridges")
         person.sees(".finished")

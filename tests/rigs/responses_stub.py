@@ -76,7 +76,7 @@ class ResponsesStub(StubServer):
         return [str(item["output"]) for item in self.requests[-1]["input"] if item["type"] in kinds]
 
     def will_say(self, *turns: Item | Callable[[], Item]) -> None:
-        """A function returns the item when it is its turn; it may block."""
+        """A turn may be a function that returns the item. It is called when the turn is due, and may block."""
         self._turns += turns
 
     def subagent_will_say(self, task: str, *turns: Item | Callable[[], Item]) -> None:

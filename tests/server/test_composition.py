@@ -1,4 +1,4 @@
-"""Each receiver of the built server hears of what happens: clients, editors, notifications, metrics and the audit log."""
+"""Each receiver of a server gets its events: clients, editors, notifications, metrics and the audit log."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ async def server(tmp_path: Path, service: Service) -> AsyncIterator[Server]:
     await server.built.close("the end")
 
 
-async def test_clients_hear_of_a_run(server: Server) -> None:
+async def test_clients_are_told_about_a_run(server: Server) -> None:
     phone = Client()
     (await server.running(phone, await server.project(phone))).ends()
     assert [one["outcome"] for one in phone.updates("run_finished")] == ["completed"]
 
 
-async def test_metrics_hear_of_a_run(server: Server) -> None:
+async def test_metrics_count_a_run(server: Server) -> None:
     phone = Client()
     (await server.running(phone, await server.project(phone))).ends()
     assert server.built.monitor.health().runs.ended == {"completed": 1}
 
 
-async def test_notifications_hear_of_a_run(server: Server, service: Service) -> None:
+async def test_a_notification_is_sent_about_a_run(server: Server, service: Service) -> None:
     phone = Client()
     (await server.running(phone, await server.project(phone))).ends()
     await until(lambda: service.posted, "the notification")
@@ -69,7 +69,7 @@ async def test_notifications_hear_of_a_run(server: Server, service: Service) -> 
     assert body == b"Run finished"
 
 
-async def test_editors_hear_of_a_review(server: Server) -> None:
+async def test_editors_are_told_about_a_review(server: Server) -> None:
     editor = Editor()
     server.core.surfaces.editors.add(editor)
     changed = ReviewChanged(state="open", files=1, hunks=1, added=1, removed=0, by="Ada")
@@ -77,12 +77,12 @@ async def test_editors_hear_of_a_review(server: Server) -> None:
     assert editor.heard == [wire.ReviewChanged("p1", "Ada", str(server.root))]
 
 
-async def test_the_audit_log_has_a_continued_run(server: Server) -> None:
+async def test_the_audit_log_contains_a_continued_run(server: Server) -> None:
     server.core.surfaces.publish(Announced("p1", server.root, RunContinued("r1", "Ada")))
     assert server.audited() == [{"event": "continued", "by": "Ada", "project_id": "p1", "run_id": "r1"}]
 
 
-def test_each_receiver_is_tested_above() -> None:
+def test_the_list_of_receivers_is_current() -> None:
     assert set(get_args(events.Receiver)) == {"clients", "metrics", "notices", "editors", "audit"}
 
 

@@ -1,5 +1,5 @@
 """On its way from the agent's process to the sockets, a line is decoded once, by the driver. The last test prints which
-modules are on this way.
+modules are on this path.
 """
 
 from __future__ import annotations

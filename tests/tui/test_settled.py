@@ -32,7 +32,7 @@ def test_an_edited_change_is_shown_as_edited() -> None:
     assert _drawn(WRITE, answer, folded=True, mine=True).startswith("✓ Accepted with your edits")
 
 
-def test_the_users_own_decision_is_by_you() -> None:
+def test_the_users_own_decision_is_shown_as_by_you() -> None:
     answer = {"decision": "allow", "by": "Ada"}
     assert _drawn(BASH, answer, folded=True, mine=True).startswith("✓ Accepted by you")
     assert _drawn(BASH, answer, folded=True).startswith("✓ Accepted by Ada")
@@ -47,7 +47,7 @@ def test_a_decided_plan_is_called_a_plan() -> None:
     assert _drawn(plan, rejected, folded=True).startswith("✗ Plan rejected by phone: “Smaller steps.”")
 
 
-def test_a_prompt_from_the_terminal_is_the_users() -> None:
+def test_a_prompt_from_the_terminal_is_shown_as_the_users() -> None:
     item = Item(1, 1, "", "prompt", {"text": "Hello", "by": "desk"})
     assert Painter(DARK).item(item, 80, folded=True, whole=None)[0].text.startswith("▎ You, in the terminal")
 

@@ -45,7 +45,7 @@ class _Shown(Struct, eq=False):
 
 class NeovimReviews:
     def __init__(self, session: Session, ask: Callable[..., Awaitable[Any]]) -> None:
-        """``ask(method, **params)`` calls a function of the Lua plugin, and returns its answer."""
+        """``ask(method, **params)`` calls a function of the Lua plugin and returns its result."""
         self._session = session
         self._ask = ask
         self._shown: dict[str, _Shown] = {}

@@ -223,16 +223,16 @@ class ServerLink:
         finally:
             await self._disconnected(tasks)
 
-    async def _leave_for_a_newer(self, writer: asyncio.StreamWriter, dead: set[str]) -> None:
+    async def _leave_for_a_newer(self, writer: asyncio.StreamWriter, passed_over: set[str]) -> None:
         """Disconnects if a newer server has started: hooks report to the newest one, so the bridge moves there.
-        ``dead``: the address of the connected server, and newer ones that do not answer."""
+        ``passed_over``: the address of the connected server, and newer ones that do not answer."""
         for newer in await asyncio.to_thread(private_socket.addresses):
-            if newer in dead:
+            if newer in passed_over:
                 break
             try:
                 _, probe = await asyncio.open_unix_connection(newer)
             except OSError:
-                dead.add(newer)
+                passed_over.add(newer)
                 continue
             probe.close()
             writer.close()

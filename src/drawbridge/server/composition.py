@@ -39,7 +39,7 @@ from drawbridge.server.sessions.projects import MAINTENANCE_SECONDS
 from drawbridge.server.sessions.searching import INDEXING_SECONDS
 
 ENDING_SECONDS: Final = 10.0
-"""Seconds that runs and their processes have to end. After that, clients are disconnected (1001)."""
+"""Seconds within which runs and their processes must end. After that, clients are disconnected (1001)."""
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -142,14 +142,14 @@ class Server:
         await self.core.open()
 
     def repeat(self, tasks: BackgroundTasks) -> None:
-        """Starts what is done again and again while the server runs."""
+        """Starts the server's periodic work."""
         tasks.repeat(partial(self.monitor.report, self.clients), EVERY_SECONDS, "measuring the server", at_once=True)
         tasks.repeat(self.core.maintenance.round, MAINTENANCE_SECONDS, "maintenance", at_once=True)
         tasks.repeat(self.core.searching.round, INDEXING_SECONDS, "indexing the histories", at_once=True)
         tasks.repeat(self.clients.check, CHECK_SECONDS, "checking which clients may stay")
 
     async def close(self, reason: str) -> None:
-        """Ends the runs and the agents' processes, and sends what is waiting for clients; their connections stay
+        """Ends the runs and the agent processes, and sends what is waiting for clients; their connections stay
         open. Takes at most about ``ENDING_SECONDS``."""
         self.dispatch.end()
         self.notifier.end()

@@ -23,7 +23,7 @@ KEYS: Final = (
     ("e", "edit it first: what you see is what is written"),
     ("r", "reject it with a reason"),
     ("w", "always: apply what the agent suggests"),
-    ("Ctrl-S", "accept with your edits; send your answers"),
+    ("Ctrl-S", "accept with your edits; submit your answers"),
     ("/", "go to the prompt box; Enter sends, Ctrl-J starts a new line"),
     ("Esc", "leave a field; go back"),
     ("j  k", "to the next item; to the previous one"),
@@ -47,7 +47,7 @@ REVIEW_KEYS: Final = (
     ("u", "undo it: exactly this change is removed"),
     ("e", "replace it with your own lines"),
     ("Ctrl-S", "keep your edited version"),
-    ("c", "comment: on the change's lines, or on those that j k J K choose; Enter writes it"),
+    ("c", "comment on the change's lines, or on lines selected with j k J K; Enter opens the text field"),
     ("d", "discard your edit, or the comment that you have not added"),
     ("A  U", "keep or undo all changes to the file"),
     ("K  X", "keep or undo all changes"),
@@ -139,7 +139,7 @@ class ProjectDialog(ModalScreen[NewProject | None]):
 
     async def _load(self) -> None:
         """Shows which agents are installed. The highlighted agent stays the same if it is installed."""
-        with contextlib.suppress(RequestError):  # the server refuses an agent that it does not have
+        with contextlib.suppress(RequestError):  # without the list, every agent can be chosen
             self._agents = sorted(await self._client.agent_list(), key=lambda one: not one["installed"])
             options = self.query_one(OptionList)
             before = options.highlighted_option

@@ -25,7 +25,7 @@ KINDS: Final = {
     "decision": "Decision",
     "error": "Error",
 }
-HINT: Final = "Enter searches, and shows a result · Esc closes"
+HINT: Final = "Enter searches, or goes to the selected result · Esc closes"
 
 
 class SearchDialog(ModalScreen[int | None]):

@@ -208,7 +208,7 @@ def context_words(agent: Mapping[str, Any]) -> str:
 
 
 def tool_words(given: Mapping[str, Any], root: str) -> str:
-    """The most informative field of a call, on one line; for a search, the pattern and where it is searched for. Empty
+    """The most informative field of a call, on one line; for a search, the pattern and where the agent searches for it. Empty
     if the call has none of the known fields."""
     questions = given.get("questions")
     first = questions[0] if isinstance(questions, list) and questions and isinstance(questions[0], dict) else {}

@@ -21,9 +21,9 @@ STDIN = "agents.supervisor_pipe"
 """The module that writes to the agent's standard input."""
 
 
-class Way:
+class Trace:
     """``modules``: the names of the modules that are called, relative to ``drawbridge``, in order. ``decodes``: the
-    functions that decode JSON. Both only until the agent's standard input is written."""
+    functions that decode JSON. Both end when the agent's standard input is written to."""
 
     def __init__(self) -> None:
         self.modules: list[str] = []
@@ -40,8 +40,8 @@ class Way:
 
 
 @contextmanager
-def observed() -> Iterator[Way]:
-    seen, decode = Way(), msgspec.json.decode
+def observed() -> Iterator[Trace]:
+    seen, decode = Trace(), msgspec.json.decode
 
     def name(frame: FrameType) -> str:
         package, _, module = frame.f_globals.get("__name__", "").partition(".")
@@ -71,7 +71,7 @@ def observed() -> Iterator[Way]:
             sys.setprofile(None)
 
 
-async def test_a_decision_is_decoded_once_and_its_record_checked(tmp_path: Path) -> None:
+async def test_a_decision_is_parsed_in_two_steps_and_its_record_is_checked(tmp_path: Path) -> None:
     """The message is decoded in two steps, its envelope and then its data; the record is checked before it is
     written."""
     async with serving(tmp_path) as server, server.client() as owner, asking(server, owner) as question:

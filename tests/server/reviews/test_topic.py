@@ -63,7 +63,7 @@ async def test_a_follower_that_has_not_joined_receives_only_the_events_of_review
         assert recorded == [kind for kind in HAPPENED if kind != "review_changed"]
 
 
-async def test_each_event_arrives_once_whatever_else_a_client_follows_or_joined(tmp_path: Path) -> None:
+async def test_each_event_arrives_once_whatever_else_a_client_follows_or_has_joined(tmp_path: Path) -> None:
     everything, joined, twice = Client("everything"), Client("joined"), Client("twice")
     async with pushing_from(tmp_path) as one:
         server = one.server
@@ -89,7 +89,7 @@ async def test_followers_of_projects_receive_no_decisions(tmp_path: Path) -> Non
         assert of_review(page) == [kind for kind in HAPPENED if kind not in ("review_decided", "run_reverted")]
 
 
-async def test_after_unfollowing_nothing_more_arrives(tmp_path: Path) -> None:
+async def test_nothing_arrives_after_unsubscribing(tmp_path: Path) -> None:
     watch, both, gone = Client("watch"), Client("both"), Client("gone")
     async with reviewing(tmp_path) as one:
         core = one.server.core
@@ -159,7 +159,7 @@ class Confined(Client):
         return path.is_relative_to(self._place)
 
 
-async def test_a_confined_client_receives_nothing_of_other_projects(tmp_path: Path) -> None:
+async def test_a_confined_client_receives_nothing_about_other_projects(tmp_path: Path) -> None:
     async with pushing_from(tmp_path) as one:
         other, own = Confined(one.directory.parent / "another"), Confined(one.directory)
         for client in (other, own):

@@ -484,7 +484,7 @@ async def test_different_answers_to_identical_requests_are_not_overruled(
     assert (rig.withdrawn(first), rig.withdrawn(second)) == ([], [])
 
 
-async def test_identical_dialogs_wait_in_the_terminal_one_by_one(
+async def test_identical_dialogs_in_the_terminal_are_closed_one_at_a_time(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(questions, "HOLD_SECONDS", 0.0)

@@ -318,7 +318,7 @@ async def test_an_agent_above_the_ceiling_gets_no_comments(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("settings", "outcome"), [({}, ("waiting", "given")), ({"approval_policy": "never"}, ("draft", "refused"))]
 )
-async def test_the_mode_of_a_prompts_own_turn_decides(
+async def test_comments_are_checked_against_the_mode_of_the_prompts_own_turn(
     tmp_path: Path, home: Path, settings: dict[str, Any], outcome: tuple[str, str]
 ) -> None:
     """Codex's hooks do not report it. Codex records it before the prompt's hook starts."""

@@ -128,7 +128,7 @@ function Notifications() {
       {push.canPush(client) && (
         <Switch
           label="Even when Drawbridge is closed"
-          hint="Sent encrypted through your browser’s push service. It contains only the project’s name, and the kind of request (“Run a command”) or how the run ended."
+          hint="Notifications are sent encrypted through your browser’s push service. They contain only the project’s name, the kind of request (“Run a command”) or how the run ended, and how much there is to review."
           on={kept.wants('push')}
           change={closed}
         />

@@ -54,7 +54,7 @@ ABORTED: Final = "aborted by user"
 """The end of the result of a call that the user has interrupted, or whose dialog the user has answered with No."""
 
 REJECTED: Final = "The user rejected this"
-"""The beginning of the reason with which Drawbridge's hook denies a call. For a patch, it is the whole result."""
+"""The beginning of the reason with which Drawbridge's hook denies a call. The result of a denied patch contains nothing else."""
 
 DENIED: Final = (
     REJECTED,
@@ -65,7 +65,7 @@ DENIED: Final = (
     "apply_patch verification failed: ",
     "unsupported custom tool call: ",
 )
-"""The beginnings of the result of a call that a hook, the user or Codex has denied."""
+"""How the result of a call begins that a hook, the user or Codex has denied."""
 
 BEFORE_OUTPUT: Final = re.compile(r"\A(?:Exit code|Chunk ID|Wall time): .*?^Output:\n", re.DOTALL | re.MULTILINE)
 """What precedes the output of a command or a patch in its result."""

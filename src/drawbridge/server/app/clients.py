@@ -208,7 +208,7 @@ TRY_LATER: Final = 1013
 CROWDED: Final = "too many clients without a token"
 
 REFUSED_WITH: Final = {"RATE_LIMITED": TOO_OFTEN, "RESOURCE_LIMIT": TRY_LATER}
-"""Maps the error code for a client that could not sign in to the close code of its connection. For other errors, the
+"""The close code for a client that could not sign in, by the error code that it received of its connection. For other errors, the
 close code is ``UNAUTHORIZED``."""
 
 CHECK_SECONDS: Final = 1.0

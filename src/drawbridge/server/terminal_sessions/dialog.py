@@ -114,8 +114,8 @@ class Overruled(Struct, frozen=True):
 
 
 class _Given(Struct, frozen=True):
-    """A client's decision. ``repeated``: whether the agent has asked about the same call again: if the agent does not
-    follow the decision, nothing is overruled."""
+    """A client's decision. ``repeated``: whether the agent has asked about the same call again. Such a
+    decision is never overruled."""
 
     approval: PendingApproval
     decision: Decision

@@ -75,7 +75,7 @@ class Asker(Protocol):
 
 
 class _Likelihood(IntEnum):
-    """How a request stands that may be about a call that has ended, the most likely first."""
+    """The state of a request that may be about an ended call, in the order in which a match is likely."""
 
     AS_DECIDED = 0
     IN_TERMINAL = 1
@@ -300,7 +300,7 @@ class Questions:
         decision is compared with what the agent did.
 
         The agent may make identical calls at the same time, and does not report which request is about which call. So
-        only the most likely request is settled. A hook and the transcript may both report the same call.
+        only the most likely request is settled. If a hook and the transcript both report a call, the second report is ignored.
         """
         for activity in self._session.activities:
             activity.terminal_only.called()

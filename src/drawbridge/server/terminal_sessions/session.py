@@ -116,7 +116,7 @@ class TerminalSession(Session):
         terminal_agent: TerminalAgent | None,
     ) -> None:
         """``facts``: what was stored before a restart. ``terminals``: the terminals of connected editors. ``reviewed``:
-        the directory in which the agent works. ``terminal_agent``: the agent; None if no hooks of it are
+        the directory in which the agent works. ``terminal_agent``: the agent; None if its hooks are not
         supported."""
         super().__init__(directory, data, history, surfaces, disk)
         self.terminal_agent = terminal_agent

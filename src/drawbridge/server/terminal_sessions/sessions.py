@@ -92,7 +92,7 @@ class TerminalSessions:
         return iter([session for session in self._sessions if isinstance(session, TerminalSession)])
 
     def terminal_agent(self, name: str) -> TerminalAgent | None:
-        """The agent with this name; None if no hooks of it are supported."""
+        """The agent with this name; None if its hooks are not supported."""
         return self._agents.get(name)
 
     def find(self, id: str) -> TerminalSession | None:

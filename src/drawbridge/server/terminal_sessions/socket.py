@@ -36,8 +36,8 @@ EARLIER: Final = "claude"
 """The agent of a hook that does not name its agent: earlier versions of the guard supported only this one."""
 
 MODE_SECONDS: Final = 0.8
-"""Seconds that a prompt's hook waits for the agent's mode before it gets comments. The hook waits for at most 1 s
-(``HANDOVER_SECONDS`` in the guard)."""
+"""Seconds that the server waits for the mode of a prompt's turn; after that, it hands over no comments. Less than the 1 s
+for which the hook waits (``HANDOVER_SECONDS`` in the guard)."""
 
 _anything: Final = msgspec.json.Decoder(dict[str, Any])
 
@@ -215,7 +215,7 @@ class PrivateSocket:
 
 
 async def _has_read_mode(reports: Reports) -> bool:
-    """Waits until everything that was reported until now has been read, including the agent's mode in the transcript.
+    """Waits until everything reported so far has been read, including the agent's mode in the transcript.
     Returns False if that takes too long."""
     try:
         async with asyncio.timeout(MODE_SECONDS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from datetime import UTC, datetime
 from functools import cache
@@ -16,10 +17,13 @@ from drawbridge.server.terminal_sessions import dialog, questions
 from drawbridge.text import review_words
 from drawbridge.tui import commit_dialog, search_dialog, wording
 from drawbridge.tui.approval_words import ApprovalState, notice, reason_hint, ways
+from drawbridge.tui.colors import DARK, LIGHT
 from tests import programs
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parent.parent
+
+COLOR = re.compile(r"--([a-z-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\);")
 
 REASONS = [
     *(
@@ -265,3 +269,14 @@ def test_the_web_ui_has_the_sentences_of_the_other_clients(file: str) -> None:
     source = "".join((ROOT / "web" / "src" / file).read_text().split())
     missing = [words for words in SENTENCES[file] if "".join(words.split()) not in source]
     assert missing == []
+
+
+def test_the_colors_are_the_same() -> None:
+    """attach has fewer colors than the web UI."""
+    found = COLOR.findall((ROOT / "web" / "src" / "styles" / "base.css").read_text())
+    of_web = {name.replace("-", "_"): (light, dark) for name, light, dark in found}
+    shared = [name for name in LIGHT._fields if name in of_web]
+    assert len(shared) > len(LIGHT._fields) // 2
+    assert {name: (getattr(LIGHT, name), getattr(DARK, name)) for name in shared} == {
+        name: of_web[name] for name in shared
+    }

@@ -52,8 +52,8 @@ def test_an_edited_edit_replaces_the_whole_file(tool: str) -> None:
         (asked("Write", "", "x\x1b[31m"), "characters that a terminal can't show"),
         (asked("Write", "", "x\u2028y"), "characters that a terminal can't show"),
         (asked("Write", "", "a\r\nb\n"), "characters that a terminal can't show"),
-        (asked("Write", "", "x") | {"truncated": {"blob_id": "b", "bytes": 5}}, "Only a part of this"),
-        (asked("Write", "", "x") | {"changeable": False}, "does not accept an edited text"),
+        (asked("Write", "", "x") | {"truncated": {"blob_id": "b", "bytes": 5}}, "Only part of this request"),
+        (asked("Write", "", "x") | {"changeable": False}, "does not accept edits"),
         (asked("Write", "", "x\ty\r\nz é 漢\r\n"), ""),
     ],
 )

@@ -82,7 +82,6 @@ class HttpServer:
         self._tls = tls
         self._server: asyncio.Server | TlsAcceptor | None = None
         self._tasks = BackgroundTasks(logger)
-        self._pinging: asyncio.Task[None] | None = None
         self._reported_at = float("-inf")
         self._reported_refusal_at = float("-inf")
 
@@ -98,7 +97,7 @@ class HttpServer:
                 self._listener, self._tls, connect, shaking=HANDSHAKE_SECONDS, closing=CLOSING_SECONDS
             )
         if self.options.ping_seconds is not None:
-            self._pinging = self._tasks.repeat(self._ping_all, self.options.ping_seconds, "pinging the connections")
+            self._tasks.repeat(self._ping_all, self.options.ping_seconds, "pinging the connections")
         return self
 
     async def __aexit__(self, *exc: object) -> None:

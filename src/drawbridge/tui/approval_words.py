@@ -147,7 +147,7 @@ def notice(request: answers.Request, state: ApprovalState, found: Difference | N
     if state.hasty and (why_not := why_not_accepted(request, state)):
         return why_not
     if request.get("truncated"):
-        return "This request is too large for one message, so long texts are shortened."
+        return "This request is too large for one message, so only part of it is shown."
     if state.mode != "read":
         return ""
     if found is None or not found.notes:

@@ -98,6 +98,7 @@ class ModeDialog(ModalScreen[str | None]):
 
 
 NO_AGENT: Final = "No project can be added: no agent is installed on the server. Install one there, then try again."
+NO_CHOICE: Final = "Choose an agent: the first one is not installed on the server."
 
 
 class NewProject(NamedTuple):
@@ -138,7 +139,8 @@ class ProjectDialog(ModalScreen[NewProject | None]):
             self.run_worker(self._load())
 
     async def _load(self) -> None:
-        """Shows which agents are installed. The highlighted agent stays the same if it is installed."""
+        """Shows which agents are installed. The highlighted agent stays the same; if it is not installed, none is
+        highlighted."""
         with contextlib.suppress(RequestError):  # without the list, every agent can be chosen
             self._agents = sorted(await self._client.agent_list(), key=lambda one: not one["installed"])
             options = self.query_one(OptionList)
@@ -146,8 +148,8 @@ class ProjectDialog(ModalScreen[NewProject | None]):
             options.clear_options()
             options.add_options(map(_agent_option, self._agents))
             names = [one["name"] for one in self._agents if one["installed"]]
-            chosen = before.id if before is not None and before.id in names else None
-            options.highlighted = names.index(chosen) if chosen else 0 if names else None
+            # Not another agent than the one that was highlighted: Enter may be pressed at this moment.
+            options.highlighted = names.index(before.id) if before is not None and before.id in names else None
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
@@ -160,7 +162,8 @@ class ProjectDialog(ModalScreen[NewProject | None]):
     def _add(self) -> None:
         path, place = self.query_one(Input).value.strip(), self.query_one(OptionList).highlighted
         if path and place is None:
-            self.notify(NO_AGENT, severity="warning", markup=False)
+            any_can_run = any(one.get("installed", True) for one in self._agents)
+            self.notify(NO_CHOICE if any_can_run else NO_AGENT, severity="warning", markup=False)
         elif path and place is not None:
             self.dismiss(NewProject(path, self._agents[place]["name"]))
 

@@ -74,7 +74,7 @@ def agent_label(agent: str, described: Iterable[Mapping[str, Any]]) -> str:
 
 def inside(label: str) -> str:
     """An agent's display name inside a sentence."""
-    return f"the {label.removeprefix('The ')}" if label.startswith("The ") else label
+    return f"t{label[1:]}" if label.startswith("The ") else label
 
 
 def money(dollars: float) -> str:
@@ -208,15 +208,18 @@ def context_words(agent: Mapping[str, Any]) -> str:
 
 
 def tool_words(given: Mapping[str, Any], root: str) -> str:
-    """The most informative field of a call, on one line; for a search, the pattern and where the agent searches for it. Empty
-    if the call has none of the known fields."""
+    """The most informative field of a call, on one line; for a search, the pattern and where the agent searches for it.
+    Empty if the call has none of the known fields."""
     questions = given.get("questions")
     first = questions[0] if isinstance(questions, list) and questions and isinstance(questions[0], dict) else {}
     names = ("file_path", "notebook_path", "command", "pattern", "path", "url", "query", "description", "skill")
     name = next((name for name in names if given.get(name)), "")
     found = _first_line(given[name] if name else first.get("question"), root)
-    where = _first_line(given.get("path") or given.get("glob"), root) if name == "pattern" else ""
-    return f"{found} in {where}" if found and where else f"“{found}”" if found and name == "query" else found
+    if found and name == "query":
+        return f"“{found}”"
+    if found and name == "pattern" and (where := _first_line(given.get("path") or given.get("glob"), root)):
+        return f"{found} in {where}"
+    return found
 
 
 def _first_line(said: Any, root: str) -> str:

@@ -54,7 +54,8 @@ ABORTED: Final = "aborted by user"
 """The end of the result of a call that the user has interrupted, or whose dialog the user has answered with No."""
 
 REJECTED: Final = "The user rejected this"
-"""The beginning of the reason with which Drawbridge's hook denies a call. The result of a denied patch contains nothing else."""
+"""The beginning of the reason with which Drawbridge's hook denies a call. The result of a denied patch is only this
+reason."""
 
 DENIED: Final = (
     REJECTED,

@@ -34,8 +34,8 @@ CODES: Final[Mapping[str, Kind]] = {
         "The token is missing or wrong. The connection is closed with 4401, unless the client had already signed in."
     ),
     "TOKEN_REVOKED": Kind(
-        "The device's token was revoked, or the SSH key is no longer authorized. The connection is closed, with 4403 "
-        "if it was open."
+        "The device's token was revoked, or the SSH key is no longer authorized. If the client was already connected, "
+        "the connection is closed with 4403."
     ),
     "TOKEN_EXPIRED": Kind(
         "The device's token has expired. If the client was already connected, the connection is closed with 4403."

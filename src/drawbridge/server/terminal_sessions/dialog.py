@@ -16,6 +16,7 @@ from msgspec import Raw, Struct
 from drawbridge.agents.base import Decision
 from drawbridge.agents.proposals import Reader, changed_text
 from drawbridge.agents.terminal import AskingAgent, Fate
+from drawbridge.core.approval import State
 from drawbridge.core.errors import UnusableFile
 from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.events import ApprovalRequested
@@ -54,7 +55,7 @@ class EndedCall(Struct, frozen=True):
         if self.tool != approval.tool_name or self.agent_id != approval.agent_id:
             return False
         as_run = self.as_run and not exactly
-        return agent.is_same_call(self.tool, json_object(approval.input), self.input, as_run=as_run)
+        return agent.is_same_call(self.tool, approval.given or {}, self.input, as_run=as_run)
 
 
 class TerminalOnly:
@@ -181,6 +182,8 @@ class Outcomes:
         found = []
         for given in self._given.values():
             approval, decision = given.approval, given.decision
+            if approval.state is not State.DECIDED:
+                continue  # overruled in the meantime: another request may be about this call
             changed = json_object(decision.updated_input) if decision.updated_input is not None else None
             same_agent = call.agent_id == approval.request.agent_id
             is_changed = bool(call.as_run and same_agent and changed and _holds(call.input, changed))

@@ -101,18 +101,19 @@ class Handover:
         except OSError as error:
             logger.error("%s: the comments that wait for its agent can't be read: %s", self._session.id, error)
 
-    def can_give(self, event: HookEvent) -> bool:
-        """Whether comments wait that this event's hook may hand over."""
+    def prepare(self, event: HookEvent) -> bool:
+        """Returns whether comments wait that this event's hook may hand over. If none wait, removes the mark that a killed
+        server may have left."""
         left = self._left
         if left is None or left.state != "waiting":
-            self._comments.unmark(self._session.id)  # the mark may be from a server that was killed
+            self._comments.unmark(self._session.id)
             return False
         return event.name == "Stop" or (event.name in HANDS_OVER and self._begins(event))
 
     def give(self, event: HookEvent) -> Left | None:
         """Returns the comments that this event's hook must hand over, and stores them as given. Returns None if none
         wait any longer, the agent must not get them, or they can't be stored. If comments are returned, the caller must
-        report to ``received`` whether the hook has received them. To be called only if ``can_give`` has returned
+        report to ``received`` whether the hook has received them. To be called only if ``prepare`` has returned
         true."""
         left = self._left
         if left is None or left.state != "waiting":

@@ -270,7 +270,10 @@ class Prompts:
         if not self.possible:
             raise ClientError("NOT_SUPPORTED", ELSEWHERE)
         if session.phase == "waiting":
-            text = "The agent is waiting for a decision, and a prompt would press Enter in its dialog. Decide on the request first."
+            text = (
+                "The agent is waiting for a decision, and a prompt would press Enter in its dialog. Decide on the "
+                "request first."
+            )
             raise ClientError("PROCESS_ACTIVE", text)
         if session.phase == "working" and not session.resting:
             raise ClientError("PROCESS_ACTIVE", "The agent is busy. Try again when it has finished.")

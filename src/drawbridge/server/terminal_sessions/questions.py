@@ -75,7 +75,7 @@ class Asker(Protocol):
 
 
 class _Likelihood(IntEnum):
-    """The state of a request that may be about an ended call, in the order in which a match is likely."""
+    """The state of a request that may be about an ended call, the most likely match first."""
 
     AS_DECIDED = 0
     IN_TERMINAL = 1
@@ -307,10 +307,10 @@ class Questions:
         if call.id and call.id in self._ended:
             return
         found = list(self._may_be_about(call))
-        if found:
-            min(found, key=lambda one: (not one.exact, one.likelihood, one.approval.seq)).settle()
         if call.id and (found or call.as_run):
             self._ended[call.id] = None
+        if found:
+            min(found, key=lambda one: (not one.exact, one.likelihood, one.approval.seq)).settle()
 
     def _may_be_about(self, call: EndedCall) -> Iterator[_Match]:
         session = self._session

@@ -196,7 +196,7 @@ class PrivateSocket:
         await asyncio.to_thread(handover.load)
         knows_mode = event.permission_mode is not None or event.name == "Stop"
         given = None
-        if handover.can_give(event) and (knows_mode or await _has_read_mode(reports)):
+        if handover.prepare(event) and (knows_mode or await _has_read_mode(reports)):
             given = handover.give(event)
         if given is None:
             peer.send(wire.HookAnswer())

@@ -160,7 +160,10 @@ class Bridge:
         self._write_files()
         self._context.changed()
         self._agents_changed()
-        self._tasks.start(self._server_link.run(), "the connection to the agent server")
+        self._server_link.start(
+            self._tasks,
+            lambda _: self._notify("The connection to the agent server failed. The log of the bridge has the reason."),
+        )
 
     async def close(self) -> None:
         await self._tasks.close()

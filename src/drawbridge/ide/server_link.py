@@ -82,15 +82,10 @@ class ServerLink:
         self.on_review_changed: Callable[[wire.ReviewChanged | None], None] = lambda _: None
         """Called with each change to a review, and with None when a server connects: any review may have changed."""
 
-    async def run(self) -> None:
-        """Connects to the newest server, and reconnects; runs until it is canceled. An unexpected error is logged, and
-        ends only the current connection."""
-        tasks = BackgroundTasks(logger)
-        tasks.repeat(self._connect, LOOK_SECONDS, "the connection to the agent server", at_once=True)
-        try:
-            await tasks.wait()
-        finally:
-            await tasks.close()
+    def start(self, tasks: BackgroundTasks, failed: Callable[[Exception], None]) -> asyncio.Task[None]:
+        """Connects to the newest server, and reconnects, until the task is canceled. An unexpected error ends only the
+        current connection: it is logged, and ``failed`` is called."""
+        return tasks.repeat(self._connect, LOOK_SECONDS, "the connection to the agent server", failed, at_once=True)
 
     async def _connect(self) -> None:
         """Connects to the newest server that answers. Returns when the connection has ended, or if none answers."""

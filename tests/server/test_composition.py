@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -11,13 +12,17 @@ import pytest
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server import composition, events
 from drawbridge.server.app.core import Core
+from drawbridge.server.app.dispatch import Dispatch
+from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.events import Announced, RunContinued
 from drawbridge.server.protocol.messages import ReviewChanged
 from tests.server.core_rig import Client, Server
 from tests.server.notifications.service import Service
 from tests.waiting import until
 
-SOURCE = Path(composition.__file__).parents[2]
+SOURCE = Path(composition.__file__).parents[1]
+
+PARTS = (Core, Dispatch, ServerCommands)
 
 
 class Editor:
@@ -86,10 +91,19 @@ def test_the_list_of_receivers_is_current() -> None:
     assert set(get_args(events.Receiver)) == {"clients", "metrics", "notices", "editors", "audit"}
 
 
+def built_in(path: Path) -> set[str]:
+    """The parts of a server that the module in ``path`` constructs."""
+    calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    names = {func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "") for func in calls}
+    return names & {part.__name__ for part in PARTS}
+
+
 def test_servers_are_built_in_one_place() -> None:
-    """Otherwise a test could pass with a server that nobody runs."""
-    named = f"{Core.__name__}("
-    tree = [path for folder in (SOURCE, Path(__file__).parents[2] / "bench") for path in folder.rglob("*.py")]
-    rigs = list(Path(__file__).parent.rglob("*rig.py"))
-    building = [path for path in tree + rigs if f" {named}" in path.read_text()]
-    assert building == [Path(composition.__file__)]
+    """Otherwise a test could pass with a server that nobody runs. The rig in ``app`` has a fake core."""
+    root = Path(__file__).parents[2]
+    modules = [path for folder in (SOURCE, root / "bench", root / "tests") for path in folder.rglob("*.py")]
+    assert {path for path in modules if Core.__name__ in built_in(path)} == {Path(composition.__file__)}
+    assert {path for path in modules if built_in(path) >= {"Dispatch", "ServerCommands"}} == {
+        Path(composition.__file__),
+        root / "tests" / "server" / "app" / "rig.py",
+    }

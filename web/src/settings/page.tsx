@@ -52,7 +52,7 @@ export default function Settings({ forget }: { forget: () => Promise<void> }) {
           </dd>
         </dl>
         <p>
-          <a href="licences.txt" target="_blank" rel="noreferrer">
+          <a href="licenses.txt" target="_blank" rel="noreferrer">
             Open-source licenses
           </a>
         </p>

@@ -98,7 +98,6 @@ class ModeDialog(ModalScreen[str | None]):
 
 
 NO_AGENT: Final = "No project can be added: no agent is installed on the server. Install one there, then try again."
-NO_CHOICE: Final = "Choose an agent: the first one is not installed on the server."
 
 
 class NewProject(NamedTuple):
@@ -117,6 +116,7 @@ class ProjectDialog(ModalScreen[NewProject | None]):
         self._path = path
         self._client = client
         self._why = why
+        self._is_loaded = False
         # Until the server has answered, it is not known which agents are installed.
         self._agents: Sequence[Mapping[str, Any]] = [
             {"name": name, "title": client.agent_label(name)} for name in client.agents
@@ -135,12 +135,12 @@ class ProjectDialog(ModalScreen[NewProject | None]):
 
     def on_mount(self) -> None:
         self.query_one(OptionList).highlighted = 0 if self._agents else None
-        if self._client.may("agent_list"):
+        self._is_loaded = not self._client.may("agent_list")
+        if not self._is_loaded:
             self.run_worker(self._load())
 
     async def _load(self) -> None:
-        """Shows which agents are installed. The highlighted agent stays the same; if it is not installed, none is
-        highlighted."""
+        """Shows which agents are installed. The highlighted agent stays the same if it is installed."""
         with contextlib.suppress(RequestError):  # without the list, every agent can be chosen
             self._agents = sorted(await self._client.agent_list(), key=lambda one: not one["installed"])
             options = self.query_one(OptionList)
@@ -148,8 +148,9 @@ class ProjectDialog(ModalScreen[NewProject | None]):
             options.clear_options()
             options.add_options(map(_agent_option, self._agents))
             names = [one["name"] for one in self._agents if one["installed"]]
-            # Not another agent than the one that was highlighted: Enter may be pressed at this moment.
-            options.highlighted = names.index(before.id) if before is not None and before.id in names else None
+            chosen = before.id if before is not None and before.id in names else None
+            options.highlighted = names.index(chosen) if chosen else 0 if names else None
+        self._is_loaded = True
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
@@ -160,10 +161,11 @@ class ProjectDialog(ModalScreen[NewProject | None]):
         self._add()
 
     def _add(self) -> None:
+        if not self._is_loaded:
+            return  # another agent may be highlighted at the next moment
         path, place = self.query_one(Input).value.strip(), self.query_one(OptionList).highlighted
         if path and place is None:
-            any_can_run = any(one.get("installed", True) for one in self._agents)
-            self.notify(NO_CHOICE if any_can_run else NO_AGENT, severity="warning", markup=False)
+            self.notify(NO_AGENT, severity="warning", markup=False)
         elif path and place is not None:
             self.dismiss(NewProject(path, self._agents[place]["name"]))
 

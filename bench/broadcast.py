@@ -28,21 +28,12 @@ from drawbridge.agents.base import AgentLine
 from drawbridge.agents.demo.driver import Demo
 from drawbridge.protocols.gate import Head
 from drawbridge.protocols.websocket import framed, handshake
-from drawbridge.server.app.blobs import Blobs
 from drawbridge.server.app.clients import Clients
-from drawbridge.server.app.command_table import COMMANDS, scopes_of
 from drawbridge.server.app.core import Core
-from drawbridge.server.app.dispatch import Dispatch
-from drawbridge.server.app.outbox import Writers
-from drawbridge.server.app.server_commands import ServerCommands
-from drawbridge.server.app.site import ServerSite
-from drawbridge.server.app.stats import Monitor
-from drawbridge.server.auth.access import Access, OwnNames
-from drawbridge.server.auth.entrance import Entrance
+from drawbridge.server.composition import Server
+from drawbridge.server.plan import Plan
 from drawbridge.server.serve import terms
-from drawbridge.server.sessions.ceilings import Ceilings
-from drawbridge.server.sessions.limits import Limits
-from drawbridge.server.sessions.places import Places
+from drawbridge.settings.serve import ServeSettings
 from drawbridge.transport.http_server import HttpServer
 
 WARM = 200
@@ -111,42 +102,15 @@ class Bare(asyncio.Protocol):
 @contextlib.asynccontextmanager
 async def ours(directory: Path, listener: socket.socket, tls: ssl.SSLContext | None) -> AsyncIterator[Broadcaster]:
     (directory / "code").mkdir()
-    blobs = Blobs(directory / "blobs")
-    writers = Writers()
-    core = Core(
-        directory / "data",
-        Places([directory], directory / "data"),
-        {"demo": Demo()},
-        blobs,
-        Limits(),
-        "second",
-        Ceilings(),
-        terminal_agents={},
-        broadcast=writers.broadcast,
-        notices=lambda announced: None,
-        audit=lambda announced: None,
-    )
-    await core.open()
-    entrance = Entrance(Access(None, OwnNames(), secure=tls is not None))
-    clients = Clients(entrance, core, writers)
-    monitor = Monitor(directory, "0", core.states, clients.__len__)
-    server = ServerCommands(
-        core,
-        blobs,
-        entrance,
-        clients,
-        version="0",
-        roots=[directory],
-        agents=["demo"],
-        scopes=scopes_of(COMMANDS),
-        health=monitor.health,
-    )
-    site = ServerSite(entrance, clients, Dispatch(COMMANDS, core, server, entrance, blobs))
-    project = await core.projects.create(str(directory / "code"), "demo")
+    plan = Plan(ServeSettings(data_dir=str(directory / "data"), allow=(str(directory),), fsync="second"))
+    plan.token_wanted, plan.tls = False, tls is not None
+    server = Server(plan, listener.getsockname()[1], {"demo": Demo()})
+    await server.open()
+    project = await server.core.projects.create(str(directory / "code"), "demo")
     print(json.dumps({"port": listener.getsockname()[1], "project": project.id}), flush=True)
-    async with HttpServer(site, listener, terms(1_000), tls):
-        yield ServerBroadcaster(core, clients, project)
-    await core.close("the end")
+    async with HttpServer(server.site, listener, terms(1_000), tls):
+        yield ServerBroadcaster(server.core, server.clients, project)
+    await server.close("the end")
 
 
 @contextlib.asynccontextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from datetime import UTC, datetime
 from functools import cache
@@ -14,11 +15,15 @@ import pytest
 from drawbridge.server.protocol.messages import IN_TERMINAL
 from drawbridge.server.terminal_sessions import dialog, questions
 from drawbridge.text import review_words
-from drawbridge.tui import commit_dialog, wording
+from drawbridge.tui import commit_dialog, search_dialog, wording
+from drawbridge.tui.approval_words import ApprovalState, notice, reason_hint, ways
+from drawbridge.tui.colors import DARK, LIGHT
 from tests import programs
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parent.parent
+
+COLOR = re.compile(r"--([a-z-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\);")
 
 REASONS = [
     *(
@@ -38,7 +43,19 @@ ANSWERS: list[dict[str, Any]] = [
     {"decision": "deny", "by": "phone"},
     {"decision": "deny", "by": "phone", "message": "not now"},
 ]
-REQUEST: dict[str, Any] = {"tool_name": "Bash", "input": {"command": "make"}}
+REQUEST: dict[str, Any] = {"tool_name": "Bash", "kind": "command", "input": {"command": "make"}}
+PLAN: dict[str, Any] = {"tool_name": "ExitPlanMode", "kind": "plan", "input": {"plan": "# Plan"}}
+QUESTION: dict[str, Any] = {
+    "tool_name": "AskUserQuestion",
+    "kind": "question",
+    "input": {"questions": [{"question": "Which wood?", "options": [{"label": "oak"}]}]},
+}
+ANSWERED = {"decision": "allow", "by": "phone", "updated_input": {"answers": {"Which wood?": "oak"}}}
+SETTLED: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
+    *((answer, request, is_mine) for answer in ANSWERS for request in (REQUEST, PLAN) for is_mine in (False, True)),
+    *((answer, QUESTION, is_mine) for answer in (ANSWERED, *ANSWERS[-2:]) for is_mine in (False, True)),
+]
+"""Answers to approval requests, each with its request and whether it was given from the same client."""
 
 PROJECTS: list[dict[str, Any]] = [
     *({"state": state} for state in ("IDLE", "EXECUTING", "ERROR")),
@@ -82,22 +99,49 @@ PLACES: list[dict[str, Any]] = [
 ]  # fmt: skip
 QUOTES = ["a\n", "a\r\nb\r\n", "a\r\nb\n", "\n", "a"]
 
+SUGGESTED = {"always": [{"text": "x"}], "suggestions": [{"type": "setMode", "mode": "acceptEdits"}]}
+
+
+def label(request: dict[str, Any], button: str, **state: Any) -> str:
+    """The label of a button of the terminal client, without its key."""
+    words = ways(request, ApprovalState(**state))[button].plain
+    return words.partition(" ")[2] if button != "reject" or request["kind"] != "question" else words
+
+
 SENTENCES = {
-    "comments.ts": [review_words.CHANGED, review_words.NOT_AS_SHOWN, review_words.AFTER_WORK],
-    "commit.ts": [review_words.COMMIT_LOST],
-    "comment-view.tsx": [
+    "approvals/answers.tsx": [
+        *(notice(REQUEST, ApprovalState(may_answer=False), None), reason_hint(PLAN, "Claude")),
+        reason_hint(REQUEST, "").removeprefix("Tell"),
+        *(label(PLAN | SUGGESTED, "accept"), label(PLAN | SUGGESTED, "always"), label(PLAN, "reject")),
+        *(label(REQUEST, "reject", mode="reject"), label(REQUEST, "accept", mode="edit")),
+    ],
+    "approvals/card-view.tsx": [notice({**REQUEST, "truncated": {}}, ApprovalState(), None)],
+    "approvals/question.tsx": [
+        *(f"'{label(QUESTION, 'accept', next_question=another)}'" for another in (False, True)),
+        f'"{label(QUESTION, "reject")}"',
+    ],
+    "approvals/questions.ts": ["Pick an option or type an answer for “"],
+    "projects/start.tsx": ["Not installed on the server.", " · doesn’t ask before it changes files"],
+    "run/foot.tsx": [
+        *(wording.rights({}, may_answer=may_answer) for may_answer in (False, True)),
+        *(wording.rights({"desk": {"state": state}}, may_answer=True) for state in ("ended", "working")),
+    ],
+    "search/page.tsx": [f"{kind}: '{words}'" for kind, words in search_dialog.KINDS.items()],
+    "review/comments.ts": [review_words.CHANGED, review_words.NOT_AS_SHOWN, review_words.AFTER_WORK],
+    "review/commit.ts": [review_words.COMMIT_LOST],
+    "review/comment-view.tsx": [
         *(review_words.NOT_A_DRAFT, review_words.UNFINISHED, review_words.MAY_NOT_SEND, review_words.NO_COMMENTS),
         *(review_words.OUTDATED, *review_words.STATES.values(), *map(review_words.suggestion_words, ("x", ""))),
         *("It has not been sent. It can’t be restored.", "Remove this comment?", "Write a comment"),
         "The agent will be asked to write these lines instead:",
         "The agent will be asked to remove the lines. To replace them, write the new ones:",
     ],
-    "commit-view.tsx": [
+    "review/commit-view.tsx": [
         *(review_words.COMMIT_WORKING, review_words.COMMIT_HINT, review_words.NOTHING_LEFT, "What was kept: "),
         *commit_dialog.BRANCHES,
     ],
-    "push.ts": [review_words.PUSH_LOST],
-    "push-view.tsx": [
+    "review/push.ts": [review_words.PUSH_LOST],
+    "review/push-view.tsx": [
         *(review_words.PUSH_HINT, review_words.NOTHING_TO_PUSH, "No pull request can be created: "),
         *("There is nothing new to push from ", " as a new branch."),
     ],
@@ -109,9 +153,9 @@ document.createElementNS = (_, name) => document.createElement(name);
 const page = await import(process.argv[1] + '/modules.mjs');
 const { goneWords, liftedWords, settledWords, standing, titleOf, wordsOf } = page;
 const { linesWords, suggestedField, suggestedText } = page;
-const { answers, gone, hunks, limits, places, projects, quotes, request } = JSON.parse(process.argv[2]);
+const { answers, gone, hunks, limits, places, projects, quotes } = JSON.parse(process.argv[2]);
 const words = {
-  answers: answers.map((one) => settledWords(one, request).words),
+  answers: answers.map((given) => settledWords(...given).words),
   limits: limits.map((one) => liftedWords(one)),
   gone: gone.map(goneWords),
   hunks: hunks.map(([file, hunk]) => [titleOf(hunk), wordsOf(file, hunk), wordsOf(file)]),
@@ -126,7 +170,7 @@ console.log(JSON.stringify(words));
 @cache
 def page() -> Any:
     """Returns the web UI's texts for the examples above, by the kind of example."""
-    asked = {"answers": ANSWERS, "limits": LIMITS, "projects": PROJECTS, "request": REQUEST}
+    asked = {"answers": SETTLED, "limits": LIMITS, "projects": PROJECTS}
     asked |= {"gone": GONE, "hunks": HUNKS, "places": PLACES, "quotes": QUOTES}
     given = json.dumps(asked)
     command = [str(programs.node()), "--input-type=module", "--eval", SCRIPT, str(programs.page_units()), given]
@@ -135,9 +179,10 @@ def page() -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("number", range(len(ANSWERS)), ids=[str(one.get("reason", one)) for one in ANSWERS])
+@pytest.mark.parametrize("number", range(len(SETTLED)))
 def test_clients_describe_a_resolved_approval_the_same_way(number: int) -> None:
-    assert page()["answers"][number] == wording.settled_words(ANSWERS[number], REQUEST)
+    answer, request, is_mine = SETTLED[number]
+    assert page()["answers"][number] == wording.settled_words(answer, request, is_mine=is_mine)
 
 
 @pytest.mark.parametrize("number", range(len(PROJECTS)))
@@ -221,6 +266,17 @@ def test_clients_write_a_suggestion_the_same_way() -> None:
 @pytest.mark.parametrize("file", SENTENCES)
 def test_the_web_ui_has_the_sentences_of_the_other_clients(file: str) -> None:
     """The texts in ``SENTENCES`` are in functions that need a browser, so the test looks for them in the source."""
-    source = "".join((ROOT / "web" / "src" / "review" / file).read_text().split())
+    source = "".join((ROOT / "web" / "src" / file).read_text().split())
     missing = [words for words in SENTENCES[file] if "".join(words.split()) not in source]
     assert missing == []
+
+
+def test_the_colors_are_the_same() -> None:
+    """attach has fewer colors than the web UI."""
+    found = COLOR.findall((ROOT / "web" / "src" / "styles" / "base.css").read_text())
+    of_web = {name.replace("-", "_"): (light, dark) for name, light, dark in found}
+    shared = [name for name in LIGHT._fields if name in of_web]
+    assert len(shared) > len(LIGHT._fields) // 2
+    assert {name: (getattr(LIGHT, name), getattr(DARK, name)) for name in shared} == {
+        name: of_web[name] for name in shared
+    }

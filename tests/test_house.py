@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
+import importlib
+import inspect
 import re
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from itertools import chain
 from pathlib import Path
+from typing import TypeAlias
 
+import msgspec
 import pytest
 
 from drawbridge.agents import catalog, registry
@@ -368,68 +373,413 @@ def test_what_counts_as_a_task_without_an_owner(code: str, found: set[str]) -> N
     assert loose_tasks(ast.parse(code)) == found
 
 
-def endless_loops(tree: ast.Module) -> list[int]:
-    """Returns the line number of each ``while True`` loop that sleeps."""
-    loops = (node for node in ast.walk(tree) if isinstance(node, ast.While) and ast.unparse(node.test) == "True")
-    sleeps = "asyncio.sleep"
-    return [
-        loop.lineno
-        for loop in loops
-        if any(isinstance(node, ast.Call) and ast.unparse(node.func) == sleeps for node in ast.walk(loop))
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+
+OWN_ROUNDS = {
+    "core.tasks: BackgroundTasks._repeat": "repeat itself",
+    # Waiting for one event, until a deadline or the end of the other side. An error is its caller's to handle.
+    "agents.supervisor: kill_all": "until all are dead, for END_SECONDS at most",
+    "agents.supervisor: supervise": "until the agent has ended; this process has no event loop",
+    "cli.demo_server: _begin.ask": "until the answer to one request; silence for ANSWER_SECONDS ends it",
+    "guard.after: _about_diagnostics": "until the editors have diagnostics, for DIAGNOSTICS_SECONDS at most",
+    "guard.report: _wait": "until a line has arrived, its deadline has passed, or nobody reads the hook's output",
+    "ide.review: _wait_for_write": "until the agent has written one file, for FOLLOW_SECONDS at most",
+    "server.auth.devices: Devices._lock": "until the lock is free, for `patience` seconds at most",
+    # A deadline that is looked at again because it may have moved.
+    "server.sessions.continuing: Continuing.look": "until the time at which a run continues; the clock may be adjusted",
+    "server.sessions.processes: IdlePool._expire": "keeps an idle process as long as its agent has scheduled a turn",
+    "server.sessions.worker: Worker._look": "until the run has ended or was stopped at its time limit",
+    "server.sessions.worker: Worker._look_at_schedule": "until the last scheduled turn is too late",
+    "tui.questions: Questions._take_focus": "until no key was pressed for STILL_SECONDS",
+    # Rounds that an error does not end.
+    "server.sessions.processes: IdlePool._look": "schedules the next check before its own",
+    "server.terminal_sessions.reports: Reports._follow": "catches every error of a round; hooks interrupt its waits",
+}
+"""Loops and timers that wait again and again on their own, each with what ends them or why an error does not."""
+
+
+def called_name(call: ast.Call) -> str:
+    """Returns the last part of the called function's name, such as "sleep"."""
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def is_endless(loop: ast.AST) -> bool:
+    """Returns whether a loop has no end of its own: ``while True``, ``while not stopped.is_set()``, ``while not
+    stopped.wait(5)`` or ``for … in itertools.count()``.
+    """
+    if isinstance(loop, ast.While):
+        flags = {called_name(call) for call in ast.walk(loop.test) if isinstance(call, ast.Call)}
+        return bool({"is_set", "wait"} & flags) or (isinstance(loop.test, ast.Constant) and bool(loop.test.value))
+    if isinstance(loop, ast.For):
+        return any(isinstance(call, ast.Call) and called_name(call) == "count" for call in ast.walk(loop.iter))
+    return False
+
+
+def waits_for_time(call: ast.Call) -> bool:
+    """Returns whether the call ends after some time: a sleep, or a wait with a time limit."""
+    name, by_asyncio = called_name(call), ast.unparse(call.func).startswith("asyncio.")
+    if name in {"sleep", "wait_for"} or (by_asyncio and name in {"timeout", "timeout_at"}):
+        return True
+    limited = any(keyword.arg == "timeout" for keyword in call.keywords)
+    if name == "wait" and not by_asyncio:  # of an event, a condition or a process
+        return limited or bool(call.args)
+    if name in {"poll", "select"}:
+        return limited or len(call.args) == (4 if ast.unparse(call.func) == "select.select" else 1)
+    return limited and name in {"acquire", "get", "join", "recv", "result", "wait"}
+
+
+def functions(tree: ast.AST, inside: str = "") -> Iterator[tuple[str, Function]]:
+    """Yields each function with its full name, such as "Worker._look"."""
+    for node in ast.iter_child_nodes(tree):
+        name = f"{inside}{node.name}" if isinstance(node, Function | ast.ClassDef) else inside.removesuffix(".")
+        if isinstance(node, Function):
+            yield name, node
+        yield from functions(node, f"{name}." if name else "")
+
+
+def own_nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yields what a function contains, except nested functions."""
+    ahead = list(ast.iter_child_nodes(tree))
+    while ahead:
+        node = ahead.pop()
+        if not isinstance(node, Function):
+            yield node
+            ahead += ast.iter_child_nodes(node)
+
+
+def own_calls(tree: ast.AST) -> list[ast.Call]:
+    return [node for node in own_nodes(tree) if isinstance(node, ast.Call)]
+
+
+def neighbor(node: ast.AST) -> str | None:
+    """Returns the NAME of ``self.NAME`` and of ``NAME``; None for anything else."""
+    if isinstance(node, ast.Attribute):
+        return node.attr if isinstance(node.value, ast.Name) and node.value.id == "self" else None
+    return node.id if isinstance(node, ast.Name) else None
+
+
+TIMERS = {"call_at", "call_later", "set_timer", "Timer"}
+
+
+def timers(function: Function) -> set[str]:
+    """Returns the functions that a timer calls later, by the last part of their names."""
+    later = (call for call in own_calls(function) if called_name(call) in TIMERS)
+    named = (node for call in later for argument in call.args[1:] for node in ast.walk(argument))
+    return {name for node in named if (name := neighbor(node)) is not None and name != "self"}
+
+
+def timers_without_end(tree: ast.Module) -> set[str]:
+    """Returns the functions that a timer calls and that, directly or through others in the module, start it again."""
+    if not any(isinstance(node, ast.Call) and called_name(node) in TIMERS for node in ast.walk(tree)):
+        return set()
+    calls: dict[str, set[str]] = {}
+    later: dict[str, set[str]] = {}
+    for name, function in functions(tree):
+        last = name.rpartition(".")[2]
+        called = {neighbor(call.func) for call in own_calls(function)} - {None}
+        calls[last] = calls.get(last, set()) | {str(one) for one in called}
+        later[last] = later.get(last, set()) | timers(function)
+    again = set[str]()
+    for starter, targets in later.items():
+        for target in targets:
+            seen, ahead = {target}, [target]
+            while ahead:
+                found = calls.get(ahead.pop(), set()) - seen
+                seen |= found
+                ahead += found
+            again |= {target} if starter in seen else set()
+    return {name for name, _ in functions(tree) if name.rpartition(".")[2] in again}
+
+
+def own_rounds(tree: ast.Module) -> set[str]:
+    """Returns the functions with an endless loop that waits, or with a timer that starts itself again."""
+    loops = [loop for loop in ast.walk(tree) if is_endless(loop)]
+    waiting = [
+        loop for loop in loops if any(isinstance(node, ast.Call) and waits_for_time(node) for node in ast.walk(loop))
     ]
+    named: list[tuple[str, ast.AST]] = [("<module>", tree), *functions(tree)] if waiting else []
+    return timers_without_end(tree) | {
+        name for name, function in named if any(node in waiting for node in own_nodes(function))
+    }
 
 
-@pytest.mark.parametrize("name", those_in(("server",)))
-def test_the_server_has_no_endless_loops_that_sleep(name: str) -> None:
+def test_periodic_work_uses_background_tasks() -> None:
     """After an error, ``BackgroundTasks.repeat`` starts the next round; any other loop would not run again."""
-    assert endless_loops(parsed(modules()[name])) == []
+    found = {f"{name}: {function}" for name, file in modules().items() for function in own_rounds(parsed(file))}
+    assert sorted(found - set(OWN_ROUNDS)) == []
+    assert sorted(set(OWN_ROUNDS) - found) == [], "these no longer wait on their own"
 
+
+@pytest.mark.parametrize(
+    ("body", "is_found"),
+    [
+        ("while True:\n  await asyncio.sleep(1)", True),
+        ("while True:\n  look()\n  time.sleep(1)", True),
+        ("while 1:\n  sleep(1)", True),
+        ("while True:\n  stopped.wait(5)", True),
+        ("while True:\n  stopped.wait(timeout=5)", True),
+        ("while not stopped.wait(5):\n  look()", True),
+        ("while not stopped.is_set():\n  time.sleep(1)", True),
+        ("while True:\n  await asyncio.wait_for(stopped.wait(), 5)", True),
+        ("while True:\n  async with asyncio.timeout(5):\n   await stopped.wait()", True),
+        ("while True:\n  await asyncio.wait([task], timeout=5)", True),
+        ("while True:\n  calls.get(timeout=5)", True),
+        ("while True:\n  select.select([pipe], [], [], 5)", True),
+        ("while True:\n  poller.poll(5)", True),
+        ("for step in itertools.count():\n  await asyncio.sleep(step)", True),
+        ("loop.call_later(5, self.f)", True),
+        ("loop.call_at(now + 5, partial(self.f, 1))", True),
+        ("threading.Timer(5, self.f).start()", True),
+        ("self.again()\ndef again(self):\n loop.call_later(5, self.f)", True),
+        ("while True:\n  await stopped.wait()", False),
+        ("while True:\n  await asyncio.wait([task])", False),
+        ("while True:\n  calls.get()", False),
+        ("while time.monotonic() < end:\n  time.sleep(1)", False),
+        ("for pause in pauses:\n  time.sleep(pause)", False),
+        ("loop.call_later(5, self.g)", False),
+        ("self._tasks.repeat(self.g, 5, 'g')", False),
+    ],
+)
+def test_what_counts_as_periodic_work(body: str, *, is_found: bool) -> None:
+    assert bool(own_rounds(ast.parse(f"async def f(self):\n {body}"))) == is_found
+
+
+RECORDS = {
+    "agents.acp.conversation: params": "agents.acp.messages.Params",
+    "agents.acp.questions: call": "agents.acp.questions._ToolCall",
+    "agents.claude.sessions: head": "agents.claude.sessions._Head",
+    "agents.claude.transcript: found": "agents.claude.transcript._Outcome",
+    "editors.neovim_reviews: shown": "editors.neovim_reviews._Shown",
+    "guard.ask: answer": "guard.ask.Answer",
+    "guard.ask: found": "guard.ask._Connection",
+    "guard.ask: found.answer": "guard.ask.Answer",
+    "guard.ask: late.answer": "guard.ask.Answer",
+    "guard.calls: call": "guard.calls.Call",
+    "guard.report: call": "guard.calls.Call",
+    "guard.rule: found": "guard.ask.Answer",
+    "ide.review: review": "ide.review._Review",
+    "info.editors: answer": "guard.ask.Answer",
+    "server.app.blobs: blob": "server.app.blobs._Blob",
+    "server.auth.devices: file": "server.auth.devices.File",
+    "server.auth.rate_limits: bucket": "server.auth.rate_limits._Bucket",
+    "server.auth.rate_limits: self._bucket(key, now)": "server.auth.rate_limits._Bucket",
+    "server.notifications.web_push: file": "server.notifications.web_push._File",
+    "server.protocol.commands: command": "server.protocol.commands.InProjects",
+    "server.sessions.continuing: self._data": "server.sessions.metadata.Metadata",
+    "server.sessions.managed: self.data": "server.sessions.metadata.Metadata",
+    "server.sessions.session: self.data": "server.sessions.metadata.Metadata",
+    "server.sessions.session: self.memory": "server.sessions.records.Memory",
+    "server.store.index: segment": "server.store.index.Segment",
+    "server.terminal_sessions.processes: known": "server.terminal_sessions.facts.ProcessFacts",
+    "server.terminal_sessions.processes: one": "server.terminal_sessions.facts.ProcessFacts",
+    "server.terminal_sessions.session: self.data": "server.sessions.metadata.Metadata",
+    "server.terminal_sessions.session: self.memory": "server.sessions.records.Memory",
+    "server.terminal_sessions.shared_comments: file": "server.terminal_sessions.shared_comments._File",
+    "tui.comment_dialogs: one": "tui.review_comments.Writing",
+    "tui.commenting: one": "tui.review_comments.Writing",
+    "tui.commit_dialog: self._committing.state": "tui.reviews.Commit",
+    "tui.commit_dialog: state": "tui.reviews.Commit",
+    "tui.conversation: known": "tui.conversation.Item",
+    "tui.conversation: question": "tui.conversation.Item",
+    "tui.conversation: tool": "tui.conversation.Item",
+    "tui.push_dialog: self._pushing.state": "tui.reviews.Push",
+    "tui.push_dialog: state": "tui.reviews.Push",
+}
+"""Objects whose attributes a module assigns because they are plain data, each with its class. Plain data is a struct, a
+dataclass, or a class whose only method is its constructor.
+"""
+
+LIBRARIES = {
+    "cli": dict.fromkeys(("description", "epilog", "formatter_class", "usage"), "argparse.ArgumentParser"),
+    "doctor": dict.fromkeys(("check_hostname", "verify_mode"), "ssl.SSLContext"),
+    "guard": dict.fromkeys(("commenters", "whitespace_split"), "shlex.shlex"),
+    "protocols": {"extensions": "websockets.protocol.Protocol"},
+    "server": {"minimum_version": "ssl.SSLContext"},
+    "setup": dict.fromkeys(("create_system", "external_attr"), "zipfile.ZipInfo"),
+    "transport": dict.fromkeys(("check_hostname", "verify_mode"), "ssl.SSLContext"),
+    "tui": {
+        **dict.fromkeys(("check_hostname", "verify_mode"), "ssl.SSLContext"),
+        **dict.fromkeys(("disabled", "display"), "textual.widget.Widget"),
+        **dict.fromkeys(("height", "max_height"), "textual.css.styles.Styles"),
+        **dict.fromkeys(("indent_type", "read_only", "tab_behavior"), "textual.widgets.TextArea"),
+        "highlighted": "textual.widgets.OptionList",
+        "label": "textual.widgets.Button",
+        "value": "textual.widgets.Checkbox and RadioButton",
+    },
+}
+"""Attributes that a library defines, by the part of the package that assigns them, each with the library's class."""
 
 ASSIGNED_FROM_OUTSIDE = {
-    # Plain data that one module creates and changes.
-    "server.app.blobs: blob.touched": "when a blob was last used",
-    "server.auth.devices: file.devices": "the file of devices while it is changed",
-    "server.auth.devices: file.codes": "the same file",
-    "server.auth.rate_limits: bucket.at": "a bucket of the limiter",
-    "server.auth.rate_limits: bucket.reported": "a bucket of the limiter",
-    "server.auth.rate_limits: bucket.tokens": "a bucket of the limiter",
-    "server.notifications.web_push: file.subscriptions": "the file of subscriptions while it is changed",
-    "server.protocol.commands: command.project_id": "a command that is being parsed",
-    "server.protocol.commands: command.request_id": "a command that is being parsed",
-    "server.store.index: segment.size": "a file of the index while it is read",
-    "server.terminal_sessions.processes: known.background": "what an agent's process has reported",
-    "server.terminal_sessions.processes: known.config": "the same",
-    "server.terminal_sessions.processes: known.transcript": "the same",
-    "server.terminal_sessions.processes: one.permission_mode": "the same",
-    # Objects of a library.
-    "server.auth.tls: context.minimum_version": "ssl has no other way",
-    # What a client reports after it has connected, and its sign-in.
-    "server.app.server_commands: client.name": "auth may name the client",
-    "server.app.server_commands: client.nonce": "of one challenge",
+    # Two objects that call each other: one of them is there first.
+    "editors.neovim: self._session.on_gone": "the listener is known only in `start`",
+    "editors.neovim: self._session.on_notification": "the same",
+    "ide.bridge: self.reviews.arbiter": "the link to the server needs the reviews, and they need the link",
+    "ide.changes: link.on_review_changed": "the link is there first; `Changes` needs it",
+    "tui.app: client.connection.on_open": "the client is there before the app",
+    "tui.app: client.on_change": "the same",
+    "tui.app: client.on_project_removed": "the same",
+    "tui.app: client.on_refused": "the same",
+    "tui.app: client.on_warning": "the same",
+    "tui.client: self.connection.on_message": "the client's constructor, which has just made the connection",
+    "tui.client: self.connection.on_state": "the same",
+    "tui.screen_conversation: painter.is_mine": "a painter also draws without a client",
+    # State of another object that its owner keeps up to date.
+    "agents.process: process.pid": "the supervisor reports the agent's pid after its own process has started",
+    "ide.bridge: self.workspace.folders": "the editor reports it to the bridge",
+    "ide.bridge: self.workspace.selection": "the same",
+    "protocols.websocket: self._compression.left": "what may still be decompressed, before each message",
+    "server.app.server_commands: client.name": "the owner's clients name themselves after they have connected",
+    "server.app.server_commands: client.nonce": "a challenge is used up by the first answer to it",
+    "server.checkpoints.commits: git.commits": "what was read of a commit, for the duration of the operation",
+    "server.reviews.reviews: git.commits": "the same",
+    "server.sessions.worker: self._listener.worker": "ends the way back from a process that is left",
+    "server.terminal_sessions.session: self.turn.process": "a turn belongs to one session, and hooks report about it",
+    "server.terminal_sessions.session: self.turn.prompt": "the same",
+    "server.terminal_sessions.session: self.turn.recorded": "the same",
+    "server.terminal_sessions.session: self.turn.reported": "the same",
+    "server.terminal_sessions.session: self.turn.resting": "the same",
+    "transport.http_server: self._http.websocket.unfinished_limit": "lower until the client has authenticated",
+    "tui.client: conversation.agent": "the client passes on to the conversation what the server reports",
+    "tui.client: conversation.begins": "the same",
+    "tui.client: conversation.joined": "the same",
+    "tui.client: conversation.queue": "the same",
+    "tui.comment_dialogs: self._commenting.problem": "cleared when the user tries again",
+    "tui.commit_dialog: self._client.reviews.commits": "the form of a commit is replaced by one that shows the result",
+    "tui.question_form: rows.seen": "the form notes which lines were on the screen",
+    "tui.screen_conversation: self._painter.me": "the server reports the client's name",
+    "tui.screen_conversation: self._painter.root": "the directory of the project that is shown",
+    "tui.screen_review: self._commenting.parts": "the parts of the review that is shown",
+    # An object of a library.
+    "server.store.syncing: self._timer.name": "`threading.Timer` takes no name",
+    # In a class method that makes the object.
+    "tui.drawing: found.info": "the constructor is a library's",
 }
-"""Allowed assignments to attributes of other objects, each with the reason."""
+"""Other assignments to attributes of other objects, each with the reason."""
 
 
-def assigned_from_outside(name: str) -> set[str]:
-    """Returns each ``other.attribute = …`` in a module where ``other`` is neither ``self`` nor ``cls``."""
-    found = set()
-    for node in ast.walk(parsed(modules()[name])):
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        targets = [node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign) else targets
-        for target in chain.from_iterable(t.elts if isinstance(t, ast.Tuple) else [t] for t in targets):
-            root = target
-            while isinstance(root, ast.Attribute):
-                root = root.value
-            if isinstance(target, ast.Attribute) and isinstance(root, ast.Name) and root.id not in ("self", "cls"):
-                found.add(f"{name}: {ast.unparse(target)}")
+def assigned(node: ast.AST) -> list[ast.expr]:
+    """Returns what a statement assigns to or deletes."""
+    if isinstance(node, ast.Assign | ast.Delete):
+        ahead = list(node.targets)
+    elif isinstance(node, ast.AugAssign | ast.AnnAssign | ast.For | ast.AsyncFor | ast.NamedExpr):
+        ahead = [node.target]
+    elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+        ahead = [node.optional_vars]
+    else:
+        return []
+    found = []
+    while ahead:
+        target = ahead.pop()
+        if isinstance(target, ast.Tuple | ast.List):
+            ahead += target.elts
+        else:
+            found.append(target.value if isinstance(target, ast.Starred) else target)
     return found
 
 
-def test_no_server_object_gets_attributes_from_outside() -> None:
+def assigned_from_outside(tree: ast.Module) -> set[tuple[str, str]]:
+    """Returns each ``OBJECT.ATTRIBUTE = …`` and ``OBJECT.ATTRIBUTE[…] = …`` where OBJECT is neither ``self`` nor
+    ``cls``, as (OBJECT, ATTRIBUTE). OBJECT may itself be an attribute of ``self``.
+    """
+    found = set()
+    for target in chain.from_iterable(map(assigned, ast.walk(tree))):
+        while isinstance(target, ast.Subscript):
+            target = target.value
+        if isinstance(target, ast.Attribute) and ast.unparse(target.value) not in ("self", "cls"):
+            found.add((ast.unparse(target.value), target.attr))
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call) and called_name(node) == "setattr"):
+        if len(call.args) == 3 and ast.unparse(call.args[0]) not in ("self", "cls"):
+            found.add((ast.unparse(call.args[0]), ast.unparse(call.args[1])))
+    return found
+
+
+def class_of(full_name: str) -> type:
+    module, _, name = full_name.rpartition(".")
+    cls = getattr(importlib.import_module(f"drawbridge.{module}"), name)
+    assert isinstance(cls, type)
+    return cls
+
+
+def is_plain_data(cls: type) -> bool:
+    methods = {name for name, value in vars(cls).items() if callable(value) or isinstance(value, property)}
+    return issubclass(cls, msgspec.Struct) or dataclasses.is_dataclass(cls) or methods == {"__init__"}
+
+
+def has_attribute(cls: type, name: str) -> bool:
+    annotated = any(name in vars(one).get("__annotations__", {}) for one in cls.__mro__)
+    return annotated or name in getattr(cls, "__slots__", ()) or f"self.{name} " in inspect.getsource(cls)
+
+
+def test_no_object_gets_attributes_from_outside() -> None:
     """An object is complete when its constructor returns. A part that is set later can be forgotten unnoticed."""
-    found = set(chain.from_iterable(map(assigned_from_outside, those_in(("server",)))))
-    assert sorted(found - set(ASSIGNED_FROM_OUTSIDE)) == []
-    assert sorted(set(ASSIGNED_FROM_OUTSIDE) - found) == [], "these are no longer assigned"
+    others, records, of_libraries = set[str](), set[str](), set[tuple[str, str]]()
+    for name, file in modules().items():
+        for owner, attribute in assigned_from_outside(parsed(file)):
+            part = name.partition(".")[0]
+            place = f"{name}: {owner}"
+            if f"{place}.{attribute}" in ASSIGNED_FROM_OUTSIDE:
+                others.add(f"{place}.{attribute}")
+            elif place in RECORDS and has_attribute(class_of(RECORDS[place]), attribute):
+                records.add(place)
+            elif attribute in LIBRARIES.get(part, {}):
+                of_libraries.add((part, attribute))
+            else:
+                others.add(f"{place}.{attribute}")
+    assert sorted(others - set(ASSIGNED_FROM_OUTSIDE)) == []
+    listed = {(part, attribute) for part, attributes in LIBRARIES.items() for attribute in attributes}
+    gone = [set(ASSIGNED_FROM_OUTSIDE) - others, set(RECORDS) - records, listed - of_libraries]
+    assert gone == [set(), set(), set()], "these are no longer assigned"
+
+
+@pytest.mark.parametrize("name", sorted(set(RECORDS.values())))
+def test_the_listed_classes_are_plain_data(name: str) -> None:
+    assert is_plain_data(class_of(name))
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("other.x = 1", {("other", "x")}),
+        ("other.x: int = 1", {("other", "x")}),
+        ("other.x += 1", {("other", "x")}),
+        ("a, (other.x, *other.y) = b", {("other", "x"), ("other", "y")}),
+        ("self.other.x = 1", {("self.other", "x")}),
+        ("self.others[0].x = 1", {("self.others[0]", "x")}),
+        ("self.other.x[key] = 1", {("self.other", "x")}),
+        ("other.x[a][b] = 1", {("other", "x")}),
+        ("del self.other.x[key]", {("self.other", "x")}),
+        ("other().x = 1", {("other()", "x")}),
+        ("for other.x in y: pass", {("other", "x")}),
+        ("with y as other.x: pass", {("other", "x")}),
+        ("setattr(other, 'x', 1)", {("other", "'x'")}),
+        ("self.x = cls.x = 1", set()),
+        ("self.x[key] = 1", set()),
+        ("self.x[key][other] = 1", set()),
+        ("x = other[key] = 1", set()),
+        ("self.x.append(1)", set()),
+    ],
+)
+def test_what_counts_as_assigned_from_outside(code: str, found: set[tuple[str, str]]) -> None:
+    assert assigned_from_outside(ast.parse(code)) == found
+
+
+class _Whole:
+    def __init__(self) -> None:
+        self.on_change = print
+
+    def change(self) -> None:
+        self.on_change()
+
+
+class _Plain:
+    __slots__ = ("x",)
+
+    def __init__(self) -> None:
+        self.x = 1
+
+
+def test_only_an_object_without_behavior_is_plain_data() -> None:
+    assert [is_plain_data(cls) for cls in (_Plain, errors.DrawbridgeError, _Whole)] == [True, False, False]
 
 
 def error_classes(above: type[errors.DrawbridgeError] = errors.DrawbridgeError) -> list[type[errors.DrawbridgeError]]:
@@ -448,6 +798,12 @@ def test_the_errors_page_explains_exactly_the_error_codes() -> None:
     explained = re.findall(r"^\| `(\w+)` \| (\d) \|", page, re.MULTILINE)
     raised = [cls for cls in error_classes() if len(error_classes(cls)) == 1]
     assert sorted(explained) == sorted((cls.code, str(cls.exit_code)) for cls in raised)
+
+
+def test_each_group_of_the_errors_page_is_in_alphabetical_order() -> None:
+    for group in (ROOT / "docs" / "errors.md").read_text().split("\n## "):
+        codes = re.findall(r"^\| `(\w+)` \|", group, re.MULTILINE)
+        assert codes == sorted(codes, key=lambda code: code.split("_"))
 
 
 def written_files() -> Iterator[Path]:
@@ -602,6 +958,171 @@ def test_every_source_folder_has_tests() -> None:
 def test_the_exceptions_of_the_mirror_exist() -> None:
     assert [at for at in OTHER_TESTS if not list((TESTS / at).glob("*.py"))] == []
     assert [at for at in TESTED_ELSEWHERE.values() if not (ROOT / at).exists()] == []
+
+
+LONG = 150
+"""A module with more lines than this has tests of its own, or is listed below."""
+
+TESTED_WITH_OTHERS = {
+    "agents/acp/conversation": ("agents/acp/test_modes.py", "agents/gemini/test_transcripts.py"),
+    "agents/acp/opening": ("agents/acp/test_modes.py", "agents/acp/test_reports.py"),
+    "agents/base": ("agents/test_every_agent.py", "agents/test_process.py"),
+    "agents/catalog": ("agents/test_registry.py", "test_one_more_agent.py"),
+    "agents/claude/command_line": ("agents/claude/test_command.py",),
+    "agents/claude/transcript": ("server/terminal_sessions/test_runs.py",),
+    "agents/codex/transcript": ("agents/codex/test_terminal.py",),
+    "agents/demo/script": ("agents/demo/test_demo.py",),
+    "agents/gemini/sessions": ("agents/gemini/test_earlier.py",),
+    "agents/terminal": ("agents/claude/test_terminal.py", "agents/codex/test_terminal.py"),
+    "editors/folder_view": ("editors/test_folder.py",),
+    "editors/neovim": ("editors/test_neovim_session.py", "editors/test_neovim_hunks.py"),
+    "editors/neovim_reviews": ("editors/test_neovim_hunks.py", "editors/test_neovim_session.py"),
+    "editors/neovim_rpc": ("editors/test_neovim_session.py",),
+    "guard/ask": ("guard/test_asking.py",),
+    "guard/hook": ("guard/test_bad_input.py", "guard/test_fast_form.py"),
+    "guard/neovim": ("guard/test_asking.py", "guard/test_neovim_words.py"),
+    "info/editors": ("info/test_info.py",),
+    "info/screen": ("info/test_info.py",),
+    "protocols/local_ipc": ("ide/test_server_link.py", "server/terminal_sessions/test_bridges.py"),
+    "protocols/websocket": ("transport/test_http_terms.py", "server/app/test_requests.py"),
+    "server/app/clients": ("server/app/test_requests.py", "server/auth/test_pairing.py"),
+    "server/app/connection": ("server/app/test_requests.py",),
+    "server/app/core": ("server/sessions/test_searching.py", "server/sessions/test_runs.py"),
+    "server/app/dispatch": ("server/app/test_requests.py", "server/auth/test_new_command.py"),
+    "server/app/server_commands": (
+        "server/app/test_requests.py",
+        "server/app/test_directories.py",
+        "server/auth/test_pairing.py",
+    ),
+    "server/app/stats": ("server/test_serve.py",),
+    "server/approvals/pending": ("server/sessions/test_runs.py", "server/approvals/test_service.py"),
+    "server/auth/access": ("server/auth/test_pairing.py", "server/auth/test_tokens.py"),
+    "server/auth/audited": ("server/auth/test_audit.py", "server/auth/test_new_command.py"),
+    "server/auth/devices": ("server/auth/test_pairing.py", "server/auth/test_tokens.py"),
+    "server/auth/entrance": ("server/auth/test_pairing.py", "server/auth/test_audit.py"),
+    "server/checkpoints/git": ("server/checkpoints/test_checkpoints.py", "server/reviews/test_pushing.py"),
+    "server/checkpoints/private": (
+        "server/checkpoints/test_private_repository.py",
+        "server/terminal_sessions/test_reviewed_directories.py",
+    ),
+    "server/checkpoints/repository": (
+        "server/terminal_sessions/test_reviewed_directories.py",
+        "server/reviews/test_reviews.py",
+    ),
+    "server/device_commands": ("server/auth/test_pairing.py", "server/auth/test_command.py"),
+    "server/notifications/send": ("server/notifications/test_notices.py",),
+    "server/notifications/web_push": ("server/notifications/test_notices.py",),
+    "server/plan": ("server/sessions/test_budgets.py",),
+    "server/protocol/client_errors": ("server/app/test_requests.py",),
+    "server/protocol/commands": ("server/app/test_requests.py", "server/protocol/test_client_page.py"),
+    "server/protocol/messages": ("server/sessions/test_runs.py", "server/protocol/test_client_page.py"),
+    "server/protocol/replies": ("server/protocol/test_client_page.py",),
+    "server/reviews/messages": ("server/reviews/test_pushing.py", "server/reviews/test_reviews.py"),
+    "server/reviews/places": ("server/reviews/test_commenting.py", "server/terminal_sessions/test_review_comments.py"),
+    "server/reviews/publishing": ("server/reviews/test_committing.py", "server/reviews/test_pushing.py"),
+    "server/reviews/reviewing": ("server/reviews/test_reviews.py",),
+    "server/sessions/audience": ("server/sessions/test_runs.py", "server/reviews/test_topic.py"),
+    "server/sessions/continuing": ("server/sessions/test_limited.py",),
+    "server/sessions/exporting": ("server/sessions/test_searching.py",),
+    "server/sessions/managed": ("server/sessions/test_runs.py", "server/sessions/test_searching.py"),
+    "server/sessions/processes": ("server/sessions/test_runs.py", "server/sessions/test_warm.py"),
+    "server/sessions/records": ("server/sessions/test_searching.py", "server/sessions/test_runs.py"),
+    "server/sessions/run": ("server/sessions/test_runs.py", "server/sessions/test_queue.py"),
+    "server/sessions/session": ("server/sessions/test_runs.py", "server/terminal_sessions/test_runs.py"),
+    "server/sessions/worker": ("server/sessions/test_runs.py",),
+    "server/store/index": ("server/sessions/test_searching.py", "server/store/test_lost_index.py"),
+    "server/store/log": ("server/store/test_faults.py", "server/sessions/test_searching.py"),
+    "server/store/texts": ("server/sessions/test_searching.py", "server/store/test_search.py"),
+    "server/terminal_sessions/carried": (
+        "server/terminal_sessions/test_restarts.py",
+        "server/terminal_sessions/test_review_comments.py",
+    ),
+    "server/terminal_sessions/dialog": ("server/terminal_sessions/test_runs.py",),
+    "server/terminal_sessions/directories": (
+        "server/terminal_sessions/test_review_comments.py",
+        "server/terminal_sessions/test_reviewed_directories.py",
+    ),
+    "server/terminal_sessions/questions": ("server/terminal_sessions/test_runs.py",),
+    "server/terminal_sessions/reports": ("server/terminal_sessions/test_runs.py",),
+    "server/terminal_sessions/session": (
+        "server/terminal_sessions/test_runs.py",
+        "server/terminal_sessions/test_ending.py",
+    ),
+    "server/terminal_sessions/shared_comments": (
+        "server/terminal_sessions/test_review_comments.py",
+        "server/terminal_sessions/test_handover.py",
+    ),
+    "server/terminal_sessions/socket": (
+        "server/terminal_sessions/test_bridges.py",
+        "server/terminal_sessions/test_runs.py",
+    ),
+    "settings/serve": ("settings/test_settings.py", "server/sessions/test_budgets.py"),
+    "setup/command": ("setup/test_agents.py",),
+    "setup/guard": ("setup/test_agents.py",),
+    "text/linediff": ("text/test_hunks.py",),
+    "text/review_words": ("tui/test_review.py", "test_clients_agree.py"),
+    "tui/app": ("tui/test_first_steps.py", "tui/test_deciding.py"),
+    "tui/approval_view": ("tui/test_deciding.py",),
+    "tui/call_parts": ("tui/test_deciding.py", "tui/test_settled.py"),
+    "tui/code": ("tui/test_answers.py",),
+    "tui/colors": ("tui/test_answers.py",),
+    "tui/comment_dialogs": ("tui/test_commenting.py",),
+    "tui/commit_dialog": ("tui/test_commenting.py",),
+    "tui/connection": ("tui/test_first_steps.py", "tui/test_deciding.py"),
+    "tui/dialogs": ("tui/test_first_steps.py",),
+    "tui/diff_view": ("tui/test_deciding.py",),
+    "tui/drawing": ("tui/test_settled.py", "tui/test_first_steps.py"),
+    "tui/history": ("tui/test_deciding.py", "tui/test_first_steps.py"),
+    "tui/push_dialog": ("tui/test_pushing.py",),
+    "tui/question_form": ("tui/test_deciding.py", "tui/test_asked_whole.py"),
+    "tui/review_comments": ("tui/test_commenting.py",),
+    "tui/review_parts": ("tui/test_review.py",),
+    "tui/review_view": ("tui/test_review.py",),
+    "tui/screen_conversation": ("tui/test_deciding.py", "tui/test_first_steps.py"),
+    "tui/screen_review": ("tui/test_reviewing.py", "tui/test_commenting.py"),
+    "tui/server_address": ("tui/test_finding.py", "tui/test_answers.py"),
+    "tui/wording": ("tui/test_deciding.py", "tui/test_first_steps.py"),
+}
+"""Long modules without a test file or test folder of their name, each with files in tests/ that run much of it. These are
+named after a behavior, or after the module through which they use this one.
+"""
+
+
+def long_modules() -> set[str]:
+    """Returns the long modules as paths without a suffix, such as "protocols/http"."""
+    package = SRC / "drawbridge"
+    long = (file for file in modules().values() if len(file.read_text().splitlines()) > LONG)
+    return {str(file.relative_to(package).with_suffix("")).removesuffix("/__init__") for file in long}
+
+
+def has_own_tests(module: str) -> bool:
+    at = TESTS / module
+    return at.with_name(f"test_{at.name}.py").is_file() or bool(list(at.rglob("test_*.py")))
+
+
+def test_every_long_module_has_tests_of_its_own_or_is_listed() -> None:
+    """An entry fails the test as well if its module is gone, is short, or has its own tests by now."""
+    without = {module for module in long_modules() if not has_own_tests(module)}
+    assert sorted(without - set(TESTED_WITH_OTHERS)) == []
+    assert sorted(set(TESTED_WITH_OTHERS) - without) == [], "these need no entry"
+
+
+def test_the_tests_of_long_modules_exist() -> None:
+    named = set(chain.from_iterable(TESTED_WITH_OTHERS.values()))
+    assert sorted(name for name in named if not (TESTS / name).is_file()) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "is_tested"),
+    [("protocols/http", True), ("server/sessions/disk", True), ("protocols/htt", False), ("protocols/http_", False)],
+)
+def test_what_counts_as_tests_of_its_own(module: str, *, is_tested: bool) -> None:
+    assert has_own_tests(module) == is_tested
+
+
+def test_a_long_module_is_found() -> None:
+    assert {"protocols/http", "server/sessions/managed"} <= long_modules()
+    assert not {"__main__", "protocols"} & long_modules()
 
 
 def helpers() -> set[str]:

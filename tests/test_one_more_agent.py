@@ -222,6 +222,6 @@ def test_the_installed_guard_answers_in_the_agents_format(home: Path, tmp_path: 
     assert "/ws/a.py has unsaved changes" in halt["because"]
 
 
-def test_attach_shows_its_label() -> None:
-    label = run("-c", "from drawbridge.tui import wording; print(wording.agent_title('pelican'))")
+def test_the_catalog_has_its_label() -> None:
+    label = run("-c", "from drawbridge.agents import catalog; print(catalog.label('pelican'))")
     assert label == "Pelican\n"

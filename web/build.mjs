@@ -38,7 +38,7 @@ async function page(out) {
     metafile: true,
   });
   await fs.cp(path.join(HERE, 'static'), out, { recursive: true });
-  await fs.writeFile(path.join(out, 'licences.txt'), await licences(metafile));
+  await fs.writeFile(path.join(out, 'licenses.txt'), await licenses(metafile));
   const parts = firstParts(metafile);
   const later = firstParts(metafile, 'src/conversation/view.tsx').filter((name) => !parts.includes(name));
   const bytes = Object.fromEntries(
@@ -93,7 +93,7 @@ async function worker(out, parts) {
   const hash = createHash('sha256');
   for (const name of names) hash.update(name).update(await fs.readFile(path.join(out, name)));
   const isFirst = (name) =>
-    !['index.html', 'licences.txt'].includes(name) && (!name.startsWith('part-') || parts.includes(name));
+    !['index.html', 'licenses.txt'].includes(name) && (!name.startsWith('part-') || parts.includes(name));
   const files = names.filter(isFirst);
   await esbuild.build({
     ...COMMON,
@@ -109,7 +109,7 @@ async function worker(out, parts) {
 const ALLOWED = ['0BSD', 'Apache-2.0', 'BSD-2-Clause', 'BSD-3-Clause', 'ISC', 'MIT'];
 
 /** The license texts that the packages in the web UI require to be shown. */
-async function licences({ inputs }) {
+async function licenses({ inputs }) {
   const names = new Set();
   for (const input of Object.keys(inputs)) {
     const found = /node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(input);

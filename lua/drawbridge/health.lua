@@ -243,10 +243,10 @@ local function check_mode()
   }
   local settings = require('drawbridge.claude_settings')
   local chosen, file = settings.default_mode(function(broken)
-    warn(home(broken) .. ' is not valid JSON', { 'Correct it: the CLI ignores the file until then.' })
+    warn(home(broken) .. ' is not valid JSON', { 'Correct it: Claude Code ignores the file until then.' })
   end)
   if not chosen then
-    warn('No permissions.defaultMode: newer CLIs start in auto mode, and auto mode shows no diffs', advice)
+    warn('No permissions.defaultMode: newer versions of Claude Code start in auto mode, which shows no diffs', advice)
   elseif chosen == 'default' then
     ok(('Claude Code asks before it makes changes (defaultMode "default" in %s)'):format(home(file)))
   else

@@ -241,7 +241,7 @@ function M.open(entry, closed)
     close_windows(entry)
     return problem
   end
-  text.colour(entry)
+  text.color(entry)
   if entry.kind == 'change' and not entry.reported then
     entry.reported = true
     report_edits(entry)

@@ -87,7 +87,7 @@ local function language(entry)
   return ok and found or ''
 end
 
-local function colour_buffer(buffer, syntax)
+local function color_buffer(buffer, syntax)
   if syntax ~= '' and vim.api.nvim_buf_get_offset(buffer, vim.api.nvim_buf_line_count(buffer)) < SYNTAX_LIMIT then
     -- Not 'filetype': file type plugins and language servers have no business in a proposal.
     pcall(function()
@@ -98,11 +98,11 @@ end
 
 --- Colors the texts with the syntax of their language.
 ---@param entry drawbridge.Entry
-function M.colour(entry)
+function M.color(entry)
   local syntax = language(entry)
-  colour_buffer(entry.proposed, syntax)
+  color_buffer(entry.proposed, syntax)
   if entry.old and vim.fn.bufwinid(entry.old) ~= -1 then
-    colour_buffer(entry.old, syntax)
+    color_buffer(entry.old, syntax)
   end
 end
 

@@ -65,7 +65,7 @@ async def test_a_proposal_is_read_and_split_once(rig: Workstation, calls: list[s
     assert sorted(calls) == ["read", "split new", "split old"]
 
 
-async def test_lines_are_not_kept_while_a_person_decides(rig: Workstation, traced: None) -> None:
+async def test_lines_are_not_held_in_memory_while_a_person_decides(rig: Workstation, traced: None) -> None:
     reviews, path = Reviews(rig.editor), rig.file("a.txt", OLD)
     await withdrawn(reviews, await proposed(rig, reviews, path))  # what is loaded for the first one does not count
     tracemalloc.reset_peak()

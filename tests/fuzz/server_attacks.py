@@ -83,7 +83,7 @@ class ServerAttacker(Attacker):
             "after_seq": chosen([0, 1, 10, 10**6]),
             "before_seq": chosen([0, 5, 10**6]),
             "limit": chosen([1, 10, 1_000]),
-            "topics": chosen([["stats"], ["projects", "approvals"], []]),
+            "topics": chosen([["stats"], ["projects", "approvals"], ["reviews"], []]),
             "approval_id": "appr_1",
             "decision": "deny",
             "blob_id": chosen(["b1", "b2", f"{self._projects[0]}:1", f"{self._projects[0]}:{10**15}"]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pytest
 from msgspec import Raw
 
 from drawbridge.core.errors import Refused
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.editors.port import (
     Review,
     ReviewCommented,
@@ -168,11 +169,13 @@ def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 async def desk() -> AsyncIterator[Desk]:
     desk = Desk()
     await desk.editor.start(desk.changes.on_event)  # type: ignore[arg-type]  # nothing else is reported here
-    task = asyncio.create_task(desk.link.run())
+    tasks = BackgroundTasks(logging.getLogger("tests.link"))
+    failures: list[Exception] = []
+    desk.link.start(tasks, failures.append)
     yield desk
     await desk.changes.close()
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    await tasks.close()
+    assert failures == []
     await desk.editor.close()
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Hashable
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.editors.port import Accepted, Decided, Decision, Proposal, Rejected, Withdrawn
 from drawbridge.ide import server_link
 from drawbridge.ide.review import IN_ITS_DIALOG, Reviews
@@ -86,6 +88,7 @@ class Bridge:
         self.editor = MemoryEditor()
         self.reviews = Reviews(self.editor)
         self.about = ABOUT
+        self.failures: list[Exception] = []
         self.link = ServerLink(self.reviews, lambda: self.about, self._known_as, self.editor.type_prompt)
         self.reviews.arbiter = self.link
 
@@ -109,10 +112,10 @@ def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 async def bridge() -> AsyncIterator[Bridge]:
     bridge = Bridge()
     await bridge.editor.start(lambda event: bridge.reviews.decided(event) if isinstance(event, Decided) else None)
-    task = asyncio.create_task(bridge.link.run())
+    tasks = BackgroundTasks(logging.getLogger("tests.link"))
+    bridge.link.start(tasks, bridge.failures.append)
     yield bridge
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    await tasks.close()
     await bridge.reviews.stop()
     await bridge.editor.close()
 
@@ -134,6 +137,25 @@ def file(tmp_path: Path) -> Path:
 async def decided(task: asyncio.Task[Decision]) -> Decision:
     async with asyncio.timeout(PATIENCE):
         return await task
+
+
+async def test_an_unexpected_error_is_reported_once_and_the_bridge_connects_again(
+    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the link would be gone for good, or fail again and again without anybody knowing."""
+    real, calls = private_socket.addresses, 0
+
+    def fails_three_times() -> list[str]:
+        nonlocal calls
+        calls += 1
+        if calls <= 3:
+            raise RuntimeError("out of order")
+        return real()
+
+    monkeypatch.setattr(private_socket, "addresses", fails_three_times)
+    async with Server().listening() as server:
+        assert await server.hears(wire.Bridge) == ABOUT
+    assert [str(error) for error in bridge.failures] == ["out of order"]
 
 
 async def test_a_shown_proposal_is_announced_to_the_server(bridge: Bridge, server: Server, file: Path) -> None:

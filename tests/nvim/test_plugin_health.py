@@ -298,7 +298,10 @@ def test_a_proxy_between_agent_and_bridge_is_reported(environment: dict[str, str
 class TestPermissionMode:
     def test_auto_mode_shows_no_diffs(self, editor: Neovim) -> None:
         report = health(editor)
-        assert "No permissions.defaultMode: newer CLIs start in auto mode, and auto mode shows no diffs" in report
+        assert (
+            "No permissions.defaultMode: newer versions of Claude Code start in auto mode, which shows no diffs"
+            in report
+        )
         assert 'put {"permissions": {"defaultMode": "default"}} into .claude/settings.json' in report
 
     def test_the_projects_settings_override_the_users(self, editor: Neovim, tmp_path: Path) -> None:

@@ -83,6 +83,11 @@ const commands = {
   fill: ({ css, text }, { page }) => page.locator(css).first().fill(text),
   choose: ({ css, files }, { page }) => page.locator(css).setInputFiles(files),
   press: ({ key }, { page }) => page.keyboard.press(key),
+  // Presses a key that opens the browser's dialog for files, and chooses these.
+  pressAndChoose: async ({ key, files }, { page }) => {
+    const [chooser] = await Promise.all([page.waitForEvent('filechooser'), page.keyboard.press(key)]);
+    await chooser.setFiles(files);
+  },
   // Clicks or taps at a position, whatever is there.
   tap: ({ x, y, touches }, { page }) => (touches ? page.touchscreen.tap(x, y) : page.mouse.click(x, y)),
   // Zooms as a pinch with two fingers does.

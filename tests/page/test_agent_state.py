@@ -10,6 +10,7 @@ import pytest
 
 from tests import programs
 from tests.server.processes import Server
+from tests.server.wire_client import WireClient
 
 from .conftest import page_of, project_in
 from .rig import Browser, Person
@@ -148,6 +149,14 @@ def test_s1_7_a_queued_prompt_is_edited_moved_and_removed(browser: Browser, addr
         assert person.reads(".toast") == []
 
 
+async def queue_of(client: WireClient, project: str) -> list[dict[str, Any]]:
+    """The queue, once it is not empty: the web UI shows a prompt in it before the server has accepted the prompt."""
+    queue: list[dict[str, Any]] = (await client.ask("project_join", project_id=project))["data"]["data"]["queue"]
+    while not queue:
+        queue = (await client.receive("update", "queue_changed"))["data"]["data"]["queue"]
+    return queue
+
+
 async def test_a_user_sees_when_someone_else_removes_their_prompt(
     browser: Browser, server: Server, directory: Path
 ) -> None:
@@ -159,7 +168,7 @@ async def test_a_user_sees_when_someone_else_removes_their_prompt(
         person.prompts("a fine idea")
         person.sees(".queued", "a fine idea")
         async with server.client() as other:
-            [queued] = (await other.ask("project_join", project_id=project))["data"]["data"]["queue"]
+            [queued] = await queue_of(other, project)
             await other.ask("queue_remove", {"run_id": queued["run_id"]}, project)
         person.sees(".box-notice", "removed your message from the queue: “a fine idea”")
         person.clicks("button:has-text('Edit and resend')")

@@ -10,13 +10,24 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.server.auth.devices import Devices, new_code
 from tests import programs
+from tests.server.processes import Server
 
+from .conftest import page_of, project_in
 from .rig import Browser, Person
 from .test_agent_state import system
+from .test_approvals import QUESTIONS
 from .test_approving import CARD, asks, write
-from .test_history import history  # noqa: F401
+from .test_commenting import committing, is_answered, is_kept, opens_commit
+from .test_files import changed, files
+from .test_files import opens as opens_file
+from .test_history import history
 from .test_message_box import HOLD, INIT, emits
+from .test_reviewing import address_of, decides, ids, repository
+from .test_searching import has_said
+
+__all__ = ["changed", "committing", "files", "history", "repository"]  # fixtures
 
 pytestmark = pytest.mark.thorough
 
@@ -109,7 +120,7 @@ def test_axe_finds_nothing_in_a_session(browser: Browser, address: str, director
         assert found == {}
 
 
-def test_axe_finds_nothing_in_a_history(browser: Browser, history: str, dark: bool) -> None:  # noqa: F811
+def test_axe_finds_nothing_in_a_history(browser: Browser, history: str, dark: bool) -> None:
     with browser.person(history, width=1280, height=900, dark=dark) as person:
         check, found = checks(person)
         person.sees(".said", "I continue.")
@@ -198,4 +209,166 @@ def test_axe_finds_nothing_in_cards_and_sessions(browser: Browser, address: str,
         person.clicks(".side .session")
         person.sees("button:has-text('Continue this session')")
         check("earlier session")
+        assert found == {}
+
+
+def test_axe_finds_nothing_in_signing_in_and_devices(browser: Browser, own_server: Server, dark: bool) -> None:
+    devices = Devices(own_server.data)
+    token = devices.add("Ada's phone", "view")[1]
+    page = page_of(own_server)
+    with browser.person(page, width=390, height=844, dark=dark) as phone:
+        check, found = checks(phone)
+        phone.fills("#token", "drawbridge_almost_right")
+        phone.clicks("text=Connect")
+        phone.sees(".problem", "That token isn’t valid.")
+        check("wrong token")
+        phone.goes_to(f"#pair={new_code(devices, 'view').replace('-', '')}&fp=ab01")
+        phone.clicks("summary:has-text('Is this the right server?')")
+        phone.sees("#device")
+        check("pairing code")
+        phone.goes_to(f"#token={token}")
+        phone.sees(".side .empty", "This device can’t add projects. On the server’s machine")
+        check("no project, on a phone")
+        phone.goes_to(f"#sign-in={new_code(devices, 'admin').replace('-', '')}")
+        phone.sees("dialog", "This link gives full access")
+        check("link with more access")
+        assert found == {}
+    with browser.person(f"{page}#token={token}", dark=dark) as person:
+        check, found = checks(person)
+        person.sees("main .empty", "This device can’t add projects.")
+        check("no project")
+        assert found == {}
+    with browser.person(f"{page}#token={own_server.token}", dark=dark) as person:
+        check, found = checks(person)
+        person.sees(".start h2", "New session")
+        person.goes_to("#/settings")
+        person.sees(".devices li", "Ada's phone")
+        check("devices")
+        person.clicks(".devices button:has-text('Revoke')")
+        person.sees("dialog", "Revoke “Ada's phone”?")
+        check("revoking")
+        person.presses("Escape")
+        person.loses("dialog")
+        person.clicks("button:has-text('Sign out…')")
+        person.sees("dialog", "Sign out?")
+        check("signing out")
+        assert found == {}
+
+
+async def test_axe_finds_nothing_in_changed_files(
+    browser: Browser,
+    server: Server,
+    changed: Path,
+    dark: bool,
+) -> None:
+    module = changed / "src" / "bridge.py"
+    module.write_text(module.read_text().replace("return 5050", 'return 5050 or "wide"  # a comment'))
+    project = await project_in(server, changed)
+    with browser.person(address_of(server, project), width=1280, height=900, dark=dark) as person:
+        check, found = checks(person)
+        person.sees("#prompt")
+        opens_file(person, "src/bridge.py?changes")
+        person.sees(".compared .line.added", "return 5050")
+        check("changes of a file")
+        opens_file(person, "old/gone.py?changes")
+        person.sees(".compared", "Deleted since the last commit.")
+        check("deleted file")
+        opens_file(person, "logo.png")
+        person.until("document.querySelector('.picture img')?.naturalWidth === 192")
+        check("image")
+        opens_file(person, "large.txt")
+        person.sees(".opened .notice")
+        check("large file")
+        opens_file(person, ".env")
+        person.sees(".opened .notice", "is private")
+        check("private file")
+        person.fills(".tree input", "zebra")
+        person.loses(".tree a")
+        check("no file found")
+        assert found == {}
+
+
+async def test_axe_finds_nothing_in_search_results(
+    browser: Browser, server: Server, directory: Path, dark: bool
+) -> None:
+    project = await project_in(server, directory)
+    await has_said(server, project, "/quick about drawbridges")
+    with browser.person(address_of(server, project), dark=dark) as person:
+        check, found = checks(person)
+        person.clicks("button[aria-label='Session menu']")
+        person.clicks("[role=menuitem]:has-text('Search here')")
+        person.sees(".search .only", "Only in blog")
+        person.fills("#search", "drawbridges")
+        person.sees(".results mark", "drawbridges")
+        check("results in one project")
+        person.goes_to("#/search?q=zebra")
+        person.sees(".search .hint", "Nothing found.")
+        check("no result")
+        person.fills("#filter", "zebra")
+        person.sees(".no-match", "No matching sessions.")
+        check("no matching session")
+        person.goes_to("#/")
+        person.fills("#filter", "")
+        person.sees(".latest a")
+        check("latest sessions")
+        assert found == {}
+
+
+async def test_axe_finds_nothing_after_a_review(
+    browser: Browser,
+    committing: Server,
+    repository: Path,
+    dark: bool,
+) -> None:
+    project = await is_kept(committing, repository)
+    hook = repository / ".git" / "hooks" / "pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\necho No capitals\nexit 1\n")
+    hook.chmod(0o755)
+    with browser.person(address_of(committing, project), width=1280, height=900, dark=dark) as person:
+        check, found = checks(person)
+        opens_commit(person, project)
+        person.clicks("dialog label:has-text('A new branch') input")
+        person.fills("dialog input[type=text]", "bridge")
+        person.fills("dialog textarea", "Capitals")
+        check("commit dialog")
+        person.clicks("dialog button:has-text('Commit 2 files')")
+        person.sees("dialog .remark-lines", "No capitals")
+        check("refused commit")
+        hook.unlink()
+        person.clicks("dialog button:has-text('Commit 2 files')")
+        person.sees("dialog [role=status]", "Committed 2 files")
+        check("commit")
+        person.clicks("dialog footer button:has-text('Close')")
+        person.loses("dialog")
+        person.clicks(".review-bar button:has-text('Undo all…')")
+        person.sees("dialog")
+        check("undo of a review")
+        person.presses("Escape")
+        person.loses("dialog")
+        await is_answered(committing, project)
+        person.sees(".review .remark")
+        await decides(committing, project, hunks=await ids(committing, project), decision="keep")
+        person.sees(".empty button", "1 comment")
+        check("decided review")
+        person.clicks(".empty button:has-text('1 comment')")
+        person.sees("dialog .remark")
+        check("comments of a decided review")
+        assert found == {}
+
+
+def test_axe_finds_nothing_in_questions_and_plans(browser: Browser, address: str, dark: bool) -> None:
+    plan = {"name": "ExitPlanMode", "input": {"plan": "# Close on time\n\nFirst the code.\n\nThen the tests.\n"}}
+    with browser.person(address, width=1280, height=1800, dark=dark) as person:
+        check, found = checks(person)
+        asks(person, QUESTIONS, plan)
+        person.clicks(".questions label:has-text('Oak')")
+        person.sees(".preview.chosen", "oak")
+        check("questions")
+        person.clicks("button[aria-label^='Comment on part 2']")
+        person.sees(".comment-field textarea")
+        check("comment on a plan")
+        person.clicks("button:has-text('Keep planning')")
+        person.sees(".rejecting textarea")
+        check("plan that is sent back")
         assert found == {}

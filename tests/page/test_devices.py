@@ -15,6 +15,7 @@ from tests.server.processes import Server
 
 from .conftest import page_of, project_in, serving
 from .rig import Browser
+from .test_frame import WIDER
 
 CONTROLS = {
     "the prompt box": "#prompt",
@@ -257,8 +258,21 @@ def test_two_devices_with_the_same_name_are_told_apart(browser: Browser, own_ser
             person.clicks("text=Pair this device")
             person.sees(".side .empty", "This device can’t add projects.")
             for command in ("drawbridge attach .", "drawbridge pair --scope admin"):
-                person.sees(f".empty code:text-is('{command}')")
+                person.sees(f"main .empty code:text-is('{command}')")
     assert [device.name for device in devices] == ["Chrome on Linux", "Chrome on Linux 2"]
+
+
+@pytest.mark.parametrize(("width", "height"), [(280, 653), (390, 844), (844, 390)])
+def test_a_phone_without_a_project_shows_how_to_add_one(
+    browser: Browser, own_server: Server, width: int, height: int
+) -> None:
+    """A phone shows only the list of sessions, not the view beside it."""
+    address = f"{page_of(own_server)}#token={given(own_server, 'phone', 'approve')}"
+    with browser.person(address, width=width, height=height) as person:
+        person.sees(".empty", "This device can’t add projects. On the server’s machine, run drawbridge attach .")
+        for command in ("drawbridge attach .", "drawbridge pair --scope admin"):
+            person.sees(f".empty code:text-is('{command}')")
+        assert person.runs(WIDER) == []
 
 
 async def test_a_bad_pairing_code_is_reported_and_a_good_one_works(

@@ -97,7 +97,7 @@ def test_folders_are_found_by_typing_and_by_arrow_keys(browser: Browser, own_ser
         person.presses("Enter")
         assert person("value", css="#path") == f"{directory}/"
         person.fills("#path", "/nowhere/at/all")
-        person.sees(".start section .problem", "ot")
+        person.sees(".start section .problem", "The directory was not found, or this server does not allow it.")
         assert person("value", css="#path") == "/nowhere/at/all"
 
 

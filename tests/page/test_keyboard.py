@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.auth.devices import Devices
+from drawbridge.server.auth.devices import Devices, new_code
+from tests.server.checkpoints.rig import git
 from tests.server.processes import Server
 
 from .conftest import page_of, project_in
@@ -21,7 +22,12 @@ from .rig import Browser, Person
 from .test_agent_state import bubbles
 from .test_approvals import QUESTIONS
 from .test_approving import CARD, OPEN, answers
+from .test_commenting import committing, is_kept
 from .test_frame import presses_until
+from .test_reviewing import HUNK, address_of, repository
+from .test_searching import KEEPS_EXPORTS
+
+__all__ = ["committing", "repository"]  # fixtures
 
 pytestmark = pytest.mark.thorough
 
@@ -72,7 +78,7 @@ def picks(person: Person, item: str) -> None:
     person.presses("Enter")
 
 
-def test_questions_are_answered_by_the_keyboard(browser: Browser, address: str) -> None:
+def test_questions_are_answered_with_the_keyboard(browser: Browser, address: str) -> None:
     with browser.person(address, **SIZE) as person:
         asks(person, QUESTIONS)
         presses_until(person, "2", "document.querySelector('[value=Black]').checked")  # after a move, a key is ignored
@@ -95,7 +101,7 @@ def test_questions_are_answered_by_the_keyboard(browser: Browser, address: str) 
         person.until(at("#prompt"))
 
 
-def test_a_plan_is_sent_back_by_the_keyboard(browser: Browser, address: str) -> None:
+def test_a_plan_is_sent_back_with_the_keyboard(browser: Browser, address: str) -> None:
     comment = f"{CARD} .comment-field textarea"
     with browser.person(address, **SIZE) as person:
         asks(
@@ -133,7 +139,7 @@ def test_a_plan_is_sent_back_by_the_keyboard(browser: Browser, address: str) -> 
         person.until(at("#prompt"))
 
 
-def test_the_queue_is_changed_by_the_keyboard(browser: Browser, address: str) -> None:
+def test_the_queue_is_changed_with_the_keyboard(browser: Browser, address: str) -> None:
     texts = "[...document.querySelectorAll('.queued-text')].map((one) => one.innerText).join()"
     with browser.person(address, **SIZE) as person:
         sends(person, "/slow 600")
@@ -170,7 +176,7 @@ def test_the_queue_is_changed_by_the_keyboard(browser: Browser, address: str) ->
         person.until(at("#prompt"))
 
 
-def test_files_are_read_by_the_keyboard(browser: Browser, address: str, directory: Path) -> None:
+def test_files_are_read_with_the_keyboard(browser: Browser, address: str, directory: Path) -> None:
     (directory / "src").mkdir()
     (directory / "src" / "bridge.py").write_text("SPEED = 1\n")
     with browser.person(address, **SIZE) as person:
@@ -218,7 +224,9 @@ def test_on_a_narrow_screen_the_focus_follows_the_file(browser: Browser, address
         person.until(at("#prompt"))
 
 
-async def test_a_search_leads_to_its_result_by_the_keyboard(browser: Browser, server: Server, directory: Path) -> None:
+async def test_a_search_leads_to_its_result_with_the_keyboard(
+    browser: Browser, server: Server, directory: Path
+) -> None:
     project = await project_in(server, directory)
     with browser.person(f"{page_of(server)}#token={server.token}&project={project}", **SIZE) as person:
         sends(person, "/quick about drawbridges")
@@ -236,7 +244,7 @@ async def test_a_search_leads_to_its_result_by_the_keyboard(browser: Browser, se
         person.until(at(".item:has(.prompt)"))
 
 
-def test_settings_are_changed_by_the_keyboard(browser: Browser, address: str) -> None:
+def test_settings_are_changed_with_the_keyboard(browser: Browser, address: str) -> None:
     with browser.person(address, **SIZE) as person:
         person.until(at("#prompt"))
         picks(person, "Settings")
@@ -275,7 +283,7 @@ def confirms(person: Person, button: str) -> None:
     person.presses("Enter")
 
 
-def test_a_device_is_revoked_by_the_keyboard(browser: Browser, own_server: Server) -> None:
+def test_a_device_is_revoked_with_the_keyboard(browser: Browser, own_server: Server) -> None:
     Devices(own_server.data).add("Ada's phone", "run")
     with browser.person(f"{page_of(own_server)}#token={own_server.token}", **SIZE) as person:
         person.sees(".side")
@@ -288,7 +296,7 @@ def test_a_device_is_revoked_by_the_keyboard(browser: Browser, own_server: Serve
         person.until(named("Pair a device"))
 
 
-async def test_sessions_are_managed_by_the_keyboard(
+async def test_sessions_are_managed_with_the_keyboard(
     browser: Browser, server: Server, address: str, directory: Path
 ) -> None:
     """Sessions are resumed, renamed and removed; then their project is removed."""
@@ -339,7 +347,7 @@ async def test_sessions_are_managed_by_the_keyboard(
         person.until(at(".latest a"))
 
 
-def test_a_run_is_undone_by_the_keyboard(browser: Browser, address: str, directory: Path) -> None:
+def test_a_run_is_undone_with_the_keyboard(browser: Browser, address: str, directory: Path) -> None:
     before = (directory / "notes.md").read_text()
     git = ["git", "-C", str(directory), "-c", "user.name=Ada", "-c", "user.email=ada@localhost"]
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
@@ -373,3 +381,106 @@ def test_a_run_is_undone_by_the_keyboard(browser: Browser, address: str, directo
         person.sees(".changes", "Changes undone.")
         assert (directory / "notes.md").read_text() == before
         person.until(named("Close changes"))
+
+
+async def test_a_browser_signs_in_with_the_keyboard(browser: Browser, own_server: Server, directory: Path) -> None:
+    """With a token that is not valid, then with a pairing code, under another name."""
+    await project_in(own_server, directory)
+    devices = Devices(own_server.data)
+    code = new_code(devices, "run")
+    with browser.person(page_of(own_server), **SIZE) as person:
+        person.until(at("#token"))
+        person("insert", text="drawbridge_almost_right")
+        person.presses("Enter")
+        person.sees(".problem", "That token isn’t valid. Check it and try again.")
+        person.until(at("#token"))
+        person.presses("Control+a")
+        person("type", text=code.lower())
+        person.sees("#device")
+        person.presses("Tab")
+        assert person.runs(at("#device"))
+        person.presses("Control+a")
+        person("type", text="Ada's desk")
+        person.presses("Tab")
+        assert person.runs(named("Pair this device"))
+        person.presses("Space")
+        person.until(at(".latest a"))
+        person.presses("Enter")
+        person.until(at("#prompt"))
+    assert [device.name for device in devices] == ["Ada's desk"]
+
+
+async def test_what_was_kept_is_committed_with_the_keyboard(
+    browser: Browser,
+    committing: Server,
+    repository: Path,
+) -> None:
+    project = await is_kept(committing, repository)
+    with browser.person(address_of(committing, project), **SIZE) as person:
+        person.until(at("#prompt"))
+        person.sees(".to-review", "Review")
+        presses_until(person, "Shift+Tab", at(".to-review"))
+        person.presses("Enter")
+        person.sees(HUNK)
+        presses_until(person, "Tab", named("Commit…"))
+        for key in ("Escape", "Enter"):
+            person.presses("Enter")
+            person.until(at("#commit-message"))
+            if key == "Enter":
+                person.presses("Control+a")
+                person("type", text="A bridge")
+                person.presses("Tab")
+                assert person.runs(at("[name=branch]:checked"))
+                presses_until(person, "ArrowDown", "document.querySelector('dialog input[type=text]') !== null")
+                person.presses("Tab")
+                assert person.runs(at("[aria-label='Name of the new branch']"))
+                person("type", text="bridge")
+                person.presses("Tab")
+                assert person.runs(at("[type=checkbox]:checked"))
+                person.presses("Space")
+                assert person.runs(at("[type=checkbox]:not(:checked)"))
+                presses_until(person, "Tab", named("Commit 1 file"))
+                person.presses("Enter")
+                person.sees("dialog [role=status]", "Committed 1 file on the new branch bridge")
+                person.until(named("Close"))
+            person.presses(key)
+            person.until(NO_DIALOG)
+            person.until(named("Commit…"))
+    assert git(repository, "log", "--format=%s", "-1").strip() == "A bridge"
+    assert git(repository, "show", "--name-only", "--format=", "HEAD").strip() == "src/new.py"
+    assert git(repository, "branch", "--show-current").strip() == "bridge"
+
+
+def test_files_are_attached_and_removed_with_the_keyboard(browser: Browser, address: str, tmp_path: Path) -> None:
+    for name in ("first.txt", "second.txt"):
+        (tmp_path / name).write_text(f"This is {name}.\n")
+    with browser.person(address, **SIZE) as person:
+        person.until(at("#prompt"))
+        presses_until(person, "Tab", named("Attach files"))
+        for key, name in (("Enter", "first.txt"), ("Space", "second.txt")):
+            person("pressAndChoose", key=key, files=[str(tmp_path / name)])
+            person.sees(".pictures", name)
+            person.until(named("Attach files"))
+        presses_until(person, "Shift+Tab", named("Remove first.txt"))
+        person.presses("Enter")
+        person.loses(".pictures", "first.txt")
+        person.until("document.activeElement.closest('.composer') !== null")
+        presses_until(person, "Tab", at("#prompt"))
+        person("type", text="Read this")
+        person.presses("Enter")
+        person.sees(".prompt .words", "Read this")
+        person.sees(".prompt .attached", "second.txt")
+        assert person.runs("document.querySelectorAll('.prompt .attached .tag').length") == 1
+        person.until(at("#prompt"))
+
+
+def test_a_session_is_exported_with_the_keyboard(browser: Browser, address: str) -> None:
+    with browser.person(address, **SIZE) as person:
+        sends(person, "/quick about drawbridges")
+        person.sees(".finished")
+        person.runs(KEEPS_EXPORTS)
+        for item in ("Export as Markdown", "Export as JSON Lines"):
+            person.runs("window.exported = undefined")
+            picks(person, item)
+            person.until("window.exported?.includes('about drawbridges')")
+            person.until(at(MENU))

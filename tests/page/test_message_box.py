@@ -149,7 +149,7 @@ def test_the_placeholder_says_what_happens_to_a_message(browser: Browser, addres
         person.clicks(".stop")
 
 
-def test_s3_38_a_text_file_is_sent_with_a_message(browser: Browser, address: str, tmp_path: Path) -> None:
+def test_a_text_file_is_sent_with_a_message(browser: Browser, address: str, tmp_path: Path) -> None:
     note = tmp_path / "note.txt"
     note.write_text("Close the bridge at ten.\n")
     with browser.person(address) as person:
@@ -218,7 +218,7 @@ def gives(person: Person, how: str, name: str, kind: str, content: bytes) -> Non
     person.runs(f"{GIVES}({json.dumps([how, name, kind, base64.b64encode(content).decode()])})")
 
 
-def test_s3_38_files_are_dropped_and_pasted(browser: Browser, address: str) -> None:
+def test_files_are_dropped_and_pasted(browser: Browser, address: str) -> None:
     """Attaches texts, a PDF, audio, and a file that is an image only by its name. A folder is refused."""
     pdf = b"%PDF-1.7\n\xe2\xe3\xcf\xd3\n%%EOF\n"
     with browser.person(address) as person:
@@ -248,7 +248,7 @@ def test_s3_38_files_are_dropped_and_pasted(browser: Browser, address: str) -> N
         assert person.runs(SENT) == [name + size for name, size in zip(names, sizes, strict=True)]
 
 
-def test_s3_38_an_image_needs_no_text_and_ten_is_the_limit(browser: Browser, address: str, tmp_path: Path) -> None:
+def test_an_image_needs_no_text_and_ten_is_the_limit(browser: Browser, address: str, tmp_path: Path) -> None:
     image = tmp_path / "cat.png"
     image.write_bytes((STATIC / "icon-192.png").read_bytes())
     with browser.person(address) as person:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from drawbridge.server.auth.scopes import Identity
 from drawbridge.server.auth.scopes import owner as identity
+from drawbridge.server.notifications.send import Notifier
 from tests.server.auth import rig as access_rig
 from tests.server.notifications.test_serving import POINT
 from tests.server.processes import Server
@@ -190,14 +191,17 @@ async def asks(owner: WireClient, server: access_rig.Server) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("decision", ["allow", "deny"])
-async def test_a_notification_accepts_or_rejects_once(browser: Browser, tmp_path: Path, decision: str) -> None:
+async def test_a_notification_accepts_or_rejects_once(
+    browser: Browser, tmp_path: Path, decision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The token in the push is enough. A second answer is refused, with the name of the device that answered first."""
     only: list[Identity] = []
 
-    def notified(token: str) -> Identity | None:
+    def notified(notifier: Notifier, token: str) -> Identity | None:
         return only[0] if token in ("first", "second") else None
 
-    async with access_rig.serving(tmp_path, notified=notified) as server, server.client() as owner:
+    monkeypatch.setattr(Notifier, "identify", notified)
+    async with access_rig.serving(tmp_path) as server, server.client() as owner:
         project, approval = await asks(owner, server)
         only.append(replace(identity(""), scope="approve", only=(project, approval)))
         push = {

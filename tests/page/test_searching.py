@@ -73,16 +73,19 @@ async def test_the_search_of_one_project_can_be_widened(browser: Browser, server
         person.loses(".search .only")
 
 
+KEEPS_EXPORTS = (
+    "const make = URL.createObjectURL; URL.createObjectURL = (blob) => { blob.text().then((text) => "
+    "{ window.exported = text; }); return make(blob); }"
+)
+"""Keeps the text of the last file that the web UI has handed to the browser as a download."""
+
+
 async def test_a_session_is_exported(browser: Browser, server: Server, directory: Path) -> None:
     project = await project_in(server, directory)
     await has_said(server, project, "/quick about drawbridges")
-    keep = (
-        "const make = URL.createObjectURL; URL.createObjectURL = (blob) => { blob.text().then((text) => "
-        "{ window.exported = text; }); return make(blob); }"
-    )
     with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
         person.sees(".prompt .words", "drawbridges")
-        person.runs(keep)
+        person.runs(KEEPS_EXPORTS)
         for label, begins in {"Export as Markdown": "#", "Export as JSON Lines": "{"}.items():
             person.runs("window.exported = undefined")
             person.clicks("button[aria-label='Session menu']")

@@ -130,6 +130,6 @@ def test_without_a_build_the_server_shows_how_to_create_one(tmp_path: Path) -> N
 
 
 def test_the_licenses_of_bundled_packages_are_served(server: Server) -> None:
-    answer, body = ask(server, "/licences.txt")
+    answer, body = ask(server, "/licenses.txt")
     assert answer.status == 200
     assert body.startswith(b"The web UI contains these packages.")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.rigs.model_stub import Handler, StubServer
@@ -62,8 +62,8 @@ class ResponsesStub(StubServer):
     def __init__(self, *turns: Item) -> None:
         super().__init__(type("Handler", (_Handler,), {"stub": self}))
         self.requests: list[dict[str, Any]] = []
-        self._turns = list(turns)
-        self._of_subagents: dict[str, list[Item]] = {}
+        self._turns: list[Item | Callable[[], Item]] = list(turns)
+        self._of_subagents: dict[str, list[Item | Callable[[], Item]]] = {}
 
     @property
     def url(self) -> str:
@@ -75,10 +75,11 @@ class ResponsesStub(StubServer):
         kinds = ("custom_tool_call_output", "function_call_output")
         return [str(item["output"]) for item in self.requests[-1]["input"] if item["type"] in kinds]
 
-    def will_say(self, *turns: Item) -> None:
+    def will_say(self, *turns: Item | Callable[[], Item]) -> None:
+        """A turn may be a function that returns the item. It is called when the turn is due, and may block."""
         self._turns += turns
 
-    def subagent_will_say(self, task: str, *turns: Item) -> None:
+    def subagent_will_say(self, task: str, *turns: Item | Callable[[], Item]) -> None:
         """Scripts the model for the subagent that is started with the message ``task``."""
         self._of_subagents[task] = list(turns)
 
@@ -90,7 +91,8 @@ class ResponsesStub(StubServer):
             self.requests.append(request)
         told = [str(item) for item in request["input"] if item["type"] in WRITTEN and item.get("role") != "assistant"]
         turns = next((turns for task, turns in self._of_subagents.items() if told and task in told[-1]), self._turns)
-        return turns.pop(0) if turns and is_turn else text("Nothing more was scripted.")
+        item = turns.pop(0) if turns and is_turn else text("Nothing more was scripted.")
+        return item() if callable(item) else item
 
 
 def _events(item: Item, id: str) -> Iterator[bytes]:

@@ -16,20 +16,15 @@ from msgspec import Raw
 from drawbridge.agents import base
 from drawbridge.agents.claude import prompts, reports
 from drawbridge.agents.output import session_id_of
-from drawbridge.agents.registry import terminal_agents
-from drawbridge.server.app import blobs
+from drawbridge.server import composition
 from drawbridge.server.app.command_table import COMMANDS
-from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import AnyRow
-from drawbridge.server.events import Announced
-from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.app.outbox import Writers
 from drawbridge.server.protocol.commands import parse
 from drawbridge.server.protocol.messages import Answer, Frame, Subscriber, encode
-from drawbridge.server.sessions.audience import Broadcast
-from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.limits import Limits
-from drawbridge.server.sessions.places import Places
 from drawbridge.server.sessions.run import State
+from tests.server.plans import plan_of
 from tests.server.schema import check_said
 from tests.waiting import until
 
@@ -37,10 +32,12 @@ ROWS = {row.name: row for row in COMMANDS}
 QUIET = Limits(checkpoints=False)
 
 
-def one_by_one(audience: Sequence[Subscriber], frame: Frame) -> None:
-    """Sends the frame to each client directly, without the server's ``Writers``."""
-    for subscriber in audience:
-        subscriber.send(frame)
+class OneByOne(Writers):
+    """Sends each frame to each client directly."""
+
+    def broadcast(self, audience: Sequence[Subscriber], frame: Frame) -> None:
+        for subscriber in audience:
+            subscriber.send(frame)
 
 
 class Process:
@@ -242,52 +239,38 @@ class Client:
         return [one["seq"] for one in self.heard if "seq" in one]
 
 
-class Blobs(blobs.Blobs):
-    """Blobs in memory, by id."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, bytes] = {}
-
-    def take(self, blob_id: str, device: str | None = None) -> bytes:
-        if blob_id not in self.kept:
-            raise ClientError("BLOB_NOT_FOUND", "There is no such blob.")
-        return self.kept[blob_id]
-
-    async def read(self, blob_id: str, device: str | None = None) -> bytes:
-        return self.take(blob_id)
-
-
 class Server:
     """The server's core with its data in a directory. ``does`` executes a message as the transport would, and returns
     the reply as a client reads it.
 
-    Its data is in ``folder / "data"``; projects must be in ``root``.
+    Its data is in ``folder / "data"``; projects must be in ``root``. ``planned``: attributes of its plan.
     """
 
     def __init__(
-        self, folder: Path, limits: Limits | None = None, root: Path | None = None, broadcast: Broadcast = one_by_one
+        self,
+        folder: Path,
+        limits: Limits | None = None,
+        root: Path | None = None,
+        writers: Writers | None = None,
+        **planned: Any,
     ) -> None:
         self.folder = folder
-        self.noticed: list[Announced] = []
-        """Events that may cause a notification."""
-        self.audited: list[Announced] = []
         self.root = root or folder / "work"
         self.root.mkdir(exist_ok=True)
         self.agent = Agent()
-        self.blobs = Blobs()
-        self.core = Core(
-            folder / "data",
-            Places([self.root.resolve()], folder / "data"),
-            {"claude": self.agent},
-            self.blobs,
-            limits or QUIET,
-            "off",
-            Ceilings(),
-            terminal_agents=terminal_agents(),
-            broadcast=broadcast,
-            notices=self.noticed.append,
-            audit=self.audited.append,
-        )
+        plan = plan_of(folder / "data", self.root, token_wanted=False, limits=limits or QUIET, **planned)
+        self.built = composition.Server(plan, 0, {"claude": self.agent}, writers=writers or OneByOne())
+        self.core = self.built.core
+
+    async def upload(self, blob_id: str, data: bytes) -> None:
+        """Uploads a blob, as the owner."""
+        await self.built.blobs.put(blob_id, 0, data, True)
+
+    def audited(self) -> list[dict[str, Any]]:
+        """The entries of the audit log, without their times."""
+        log = self.folder / "data" / "audit.jsonl"
+        entries = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+        return [{name: value for name, value in entry.items() if name != "time"} for entry in entries]
 
     async def does(self, client: Client, type: str, project_id: str | None = None, **data: Any) -> dict[str, Any]:
         request_id = data.pop("request_id", None)
@@ -339,11 +322,11 @@ class Server:
 @contextlib.asynccontextmanager
 async def serving(folder: Path, limits: Limits | None = None, root: Path | None = None) -> AsyncIterator[Server]:
     server = Server(folder, limits, root)
-    await server.core.open()
+    await server.built.open()
     try:
         yield server
     finally:
-        await server.core.close("the server is ending")
+        await server.built.close("the server is ending")
 
 
 async def settled(condition: Callable[[], bool] | None = None, turns: int = 200) -> None:

@@ -143,7 +143,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_wheel_contains_the_web_ui_and_its_licenses(built: Path) -> None:
     names = zipfile.ZipFile(next(built.glob("*.whl"))).namelist()
     assert {f"drawbridge/page/{file.name}" for file in page.PAGE.iterdir()} <= set(names)
-    assert "drawbridge/page/licences.txt" in names
+    assert "drawbridge/page/licenses.txt" in names
 
 
 def test_a_wheel_is_made_from_an_sdist_without_node(built: Path, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def unsent(connection: Any) -> int:
 async def test_by_default_clients_are_not_pinged() -> None:
     async with serving(ServerOptions()) as rig:
         client = await rig.websocket()
-        assert rig.server._pinging is None
+        assert rig.server.options.ping_seconds is None
         client.send(text("hello"))
         assert await client.hear_text() == "hello"
 

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from drawbridge.tui.bar import Bar
-from drawbridge.tui.colours import LIGHT
+from drawbridge.tui.colors import LIGHT
 from tests.page.pictures import PYTHON, Agent
 from tests.server.processes import Server, serving
 from tests.tui.rig import Person, attached
@@ -76,7 +76,7 @@ def shoot(person: Person, file: Path) -> None:
     another site.
     """
     for bar in person.app.screen.query(Bar):
-        bar.show("toll-house", "demo · /home/ada/toll-house", person.app.client.connection)
+        bar.show("toll-house", "The demo agent · /home/ada/toll-house", person.app.client.connection)
     person.app.screen.refresh()
     picture = person.app.export_screenshot(title="drawbridge attach toll-house")
     file.write_text(re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL))

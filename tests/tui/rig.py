@@ -25,7 +25,7 @@ from drawbridge.tui.app import AttachApp
 from drawbridge.tui.approval_view import Answer, ApprovalView
 from drawbridge.tui.approval_words import ApprovalState
 from drawbridge.tui.client import Client
-from drawbridge.tui.colours import DARK, Palette, theme
+from drawbridge.tui.colors import DARK, Palette, theme
 from drawbridge.tui.command import begin
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.fields import PromptBox

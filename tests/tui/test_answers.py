@@ -14,15 +14,17 @@ from textual.widgets.text_area import Document
 
 from drawbridge.tui import answers, wording
 from drawbridge.tui.code import DiffLines
-from drawbridge.tui.colours import DARK, LIGHT, background_brightness, theme
+from drawbridge.tui.colors import DARK, LIGHT, background_brightness, theme
 from drawbridge.tui.command import attach, decide
 from drawbridge.tui.difference import difference
 from drawbridge.tui.server_address import Finder
 
+from .rig import described
+
 
 def asked(tool: str, old: str, new: str, given: dict[str, Any] | None = None) -> dict[str, Any]:
     proposal = {"path": "/x/a.py", "old_text": old, "new_text": new}
-    return {"tool_name": tool, "input": given or {"file_path": "/x/a.py"}, "proposal": proposal}
+    return described({"tool_name": tool, "input": given or {"file_path": "/x/a.py"}, "proposal": proposal}, "Claude")
 
 
 def test_an_edited_write_keeps_line_endings_and_byte_order_mark() -> None:
@@ -50,8 +52,8 @@ def test_an_edited_edit_replaces_the_whole_file(tool: str) -> None:
         (asked("Write", "", "x\x1b[31m"), "characters that a terminal can't show"),
         (asked("Write", "", "x\u2028y"), "characters that a terminal can't show"),
         (asked("Write", "", "a\r\nb\n"), "characters that a terminal can't show"),
-        (asked("Write", "", "x") | {"truncated": {"blob_id": "b", "bytes": 5}}, "Only a part of this"),
-        (asked("Write", "", "x") | {"changeable": False}, "does not accept an edited text"),
+        (asked("Write", "", "x") | {"truncated": {"blob_id": "b", "bytes": 5}}, "Only part of this request"),
+        (asked("Write", "", "x") | {"changeable": False}, "does not accept edits"),
         (asked("Write", "", "x\ty\r\nz é 漢\r\n"), ""),
     ],
 )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from drawbridge.tui import wording
 from drawbridge.tui.answers import field, piece, why_not_edited
-from drawbridge.tui.approval_words import ApprovalState, always_words, risks, title, ways
+from drawbridge.tui.approval_words import ApprovalState, always_words, reason_hint, risks, title, ways
 
 from .rig import described
 
@@ -75,6 +77,50 @@ def test_a_plan_has_three_answers() -> None:
         "w Approve and accept edits",
         "r Keep planning",
     ]
+
+
+def test_the_reason_for_a_rejection_is_asked_for_in_the_words_of_the_web_ui() -> None:
+    plan = asked("ExitPlanMode", {"plan": "# Plan"})
+    assert reason_hint(plan, "Claude") == "What should change in the plan? (optional)"
+    assert reason_hint(REQUEST, "Claude") == "Tell Claude what to do instead (optional)"
+    assert reason_hint(REQUEST, "The demo agent") == "Tell the demo agent what to do instead (optional)"
+    assert ways(plan, ApprovalState(mode="reject"))["reject"].plain == "Enter Keep planning"
+    assert ways(REQUEST, ApprovalState(mode="reject"))["reject"].plain == "Enter Reject"
+
+
+def test_an_agent_has_the_name_that_the_server_gives_it() -> None:
+    described = [{"name": "claude", "label": "Claude"}, {"name": "demo", "label": "The demo agent"}]
+    labels = [wording.agent_label(name, described) for name in ("claude", "demo", "pelican")]
+    assert labels == ["Claude", "The demo agent", "The pelican agent"]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"pattern": "TODO", "path": "/p/src"}, "TODO in src"),
+        ({"pattern": "TODO", "glob": "*.py"}, "TODO in *.py"),
+        ({"pattern": "TODO"}, "TODO"),
+        ({"path": "/p/src"}, "src"),
+        ({"query": "drawbridge"}, "“drawbridge”"),
+        ({"file_path": "/p/a.py", "path": "/p"}, "a.py"),
+        ({"command": "make", "description": "Builds it"}, "make"),
+        ({"pattern": 1, "path": "/p"}, ""),
+    ],
+)
+def test_a_search_is_shown_with_its_pattern(given: dict[str, Any], words: str) -> None:
+    assert wording.tool_words(given, "/p") == words
+
+
+def test_a_missing_prompt_box_is_explained() -> None:
+    assert wording.rights({}, may_answer=False) == "View only."
+    assert wording.rights({}, may_answer=True).startswith("This device can approve requests and stop runs, but can’t")
+    assert wording.rights({"desk": {"state": "ended"}}, may_answer=True) == "This session has ended."
+    assert wording.rights({"desk": {"state": "working"}}, may_answer=False) == "Send messages from the terminal."
+
+
+def test_a_withdrawn_request_is_reported_in_the_words_of_the_history() -> None:
+    assert wording.first_words({"reason": "the run has ended"}) == "Withdrawn: the run has ended."
+    assert wording.first_words({"reason": "answered elsewhere"}) == "Answered elsewhere."
 
 
 def test_a_command_can_be_edited_by_a_device_that_may_run() -> None:

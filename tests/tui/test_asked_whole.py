@@ -14,7 +14,7 @@ from textual.pilot import OutOfBounds
 
 from drawbridge.tui import approval_view
 from drawbridge.tui.approval_view import ApprovalView
-from drawbridge.tui.colours import DARK, theme
+from drawbridge.tui.colors import DARK, theme
 from drawbridge.tui.conversation import Item
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.fields import PromptBox
@@ -425,7 +425,9 @@ class Previewing(App[None]):
 
 async def test_a_form_replaces_the_preview_of_a_truncated_question() -> None:
     asked = {"question": "Which wood?", "options": [{"label": "Oak"}]}
-    app = Previewing({"approval_id": "a", "tool_name": "AskUserQuestion", "input": {"questions": [asked]}})
+    app = Previewing(
+        {"approval_id": "a", "kind": "question", "tool_name": "AskUserQuestion", "input": {"questions": [asked]}}
+    )
     async with app.run_test(size=(80, 30)) as pilot:
         await pilot.pause()
         assert not app.query(QuestionForm)
@@ -677,7 +679,7 @@ async def test_a_call_of_another_agent_is_not_a_question() -> None:
     async with alone(app):
         assert "Which wood?" in app.text
         assert "a Accept" in app.text
-        assert "Answer" not in app.text
+        assert "Submit" not in app.text
 
 
 async def test_a_question_without_a_text_is_shown() -> None:
@@ -736,8 +738,8 @@ async def test_a_long_reason_does_not_hide_the_buttons(field: str) -> None:
 async def test_a_long_reason_does_not_hide_the_choices() -> None:
     app = Alone({"tool_name": "AskUserQuestion", "input": {"questions": CHOICE}, "reason": "word " * 400})
     async with alone(app):
-        assert "^s Answer" in app.text
-        assert "Do not answer" in app.text
+        assert "^s Submit" in app.text
+        assert "Skip" in app.text
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["one", "several"])
@@ -886,12 +888,12 @@ async def test_several_questions_are_shown_one_at_a_time() -> None:
         assert "^s Next" in app.text
         app.view.accept()
         await pilot.pause()
-        assert "Choose an answer to “Which wood?”" in app.text
+        assert "Pick an option or type an answer for “Which wood?”" in app.text
         await pilot.press("2")
         app.view.accept()
         await pilot.pause()
         assert "2 of 2  Which tools?" in app.text
-        assert "^s Answer" in app.text
+        assert "^s Submit" in app.text
         assert app.view.is_begun
         await pilot.press("1", "2", "1", "1")
         app.view.back()

@@ -48,7 +48,7 @@ async def test_the_client_resumes_where_it_was_after_a_server_crash(tmp_path: Pa
                 person.app.client.connection.retry_now()
                 await person.sees("Connected")
                 await person.hears("/quick meanwhile", "Done.", "Finished")
-                await person.sees("The request was withdrawn")
+                await person.sees("Withdrawn: ")
                 assert "Mine" in card.query_one(PlainTextArea).text, "what was written for it stays in view"
                 assert person.prompt.text == "half a thought"
                 assert person.history.count("Something") == 2, "nothing is shown twice"
@@ -91,7 +91,7 @@ async def test_an_answer_in_flight_during_a_disconnect_counts_once(tmp_path: Pat
             assert socket is not None
             await person.presses("a")
             socket.transport.abort()
-            await person.hears("✓ Accepted by Ada", "Finished")
+            await person.hears("✓ Accepted by you", "Finished")
             assert person.card is None
     assert (directory / "notes.md").read_text().count("Something") == 1
 

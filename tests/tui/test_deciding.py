@@ -23,7 +23,7 @@ async def test_a_user_accepts_a_change(server: Server, directory: Path) -> None:
         assert "Needs you" in person.screen
         assert "rains" not in (directory / "notes.md").read_text()
         await person.presses("a")
-        await person.hears("Done: notes.md has the new line.", "✓ Accepted by Ada  notes.md", "Finished")
+        await person.hears("Done: notes.md has the new line.", "✓ Accepted by you  notes.md", "Finished")
         assert person.card is None
     assert (directory / "notes.md").read_text().endswith("> You said: Say that it rains\n")
 
@@ -55,7 +55,7 @@ async def test_a_rejection_tells_the_agent_why_and_changes_nothing(server: Serve
         await person.presses("r")
         await person.types("not in this file")
         await person.presses("enter")
-        await person.hears("You wrote: “not in this file”", "✗ Rejected by Ada: “not in this file”", "✗ rejected")
+        await person.hears("You wrote: “not in this file”", "✗ Rejected by you: “not in this file”", "✗ rejected")
         assert "failed" not in person.history
     assert (directory / "notes.md").read_bytes() == before
 
@@ -79,7 +79,7 @@ async def test_a_question_with_choices_is_answered(server: Server, directory: Pa
         await person.prompts("/ask")
         await person.is_asked("What should the drawbridge be painted with?")
         await person.presses("ctrl+s")
-        await person.sees("Choose an answer to")
+        await person.sees("Pick an option or type an answer for")
         await person.presses("down", "enter", "ctrl+s")
         await person.hears("Oak it is.")
 
@@ -141,7 +141,7 @@ async def test_only_one_of_two_simultaneous_answers_counts(server: Server, direc
         await ada.hears("Finished")
         await bob.hears("Finished")
         accepted = "✓ Accepted by Ada" in bob.history
-        assert accepted != ("✗ Rejected by Bob" in bob.history)
+        assert accepted != ("✗ Rejected by you" in bob.history)
         if accepted:
             await bob.sees("Ada accepted this first.")
     assert ("Something" in (directory / "notes.md").read_text()) == accepted
@@ -178,6 +178,8 @@ async def test_a_view_only_device_is_offered_no_answers(server: Server, director
             assert "Accept" not in person.screen
             assert not person.prompt.display
             assert "Needs you" in person.screen
+            assert "View only. Approve from another device." in person.screen
+            assert "View only." in person.screen.splitlines()[-2]
 
 
 async def device_token(server: Server, scope: str) -> str:

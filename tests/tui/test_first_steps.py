@@ -51,6 +51,40 @@ async def test_a_project_is_added_in_the_list(lasting: Server, directory: Path) 
     await forget(lasting)
 
 
+async def test_agents_that_are_not_installed_come_last_and_cannot_be_chosen(lasting: Server, directory: Path) -> None:
+    listed = [
+        {"name": "gemini", "title": "Gemini CLI", "installed": False, "hint": "Install Gemini CLI."},
+        {"name": "pelican", "title": "Pelican", "installed": False},
+        {"name": "codex", "title": "Codex", "installed": True, "asks": False, "version": "1.2.3"},
+        {"name": "demo", "title": "The demo agent", "installed": True},
+    ]
+
+    async def agent_list() -> list[dict[str, Any]]:
+        return listed
+
+    async with attached(lasting, None) as person:
+        await person.sees("Press n to add one")
+        person.app.client.agent_list = agent_list  # type: ignore[method-assign]
+        await person.presses("n")
+        await person.sees(
+            "Codex  Installed · 1.2.3 · doesn’t ask before it changes files",
+            "The demo agent  Installed",
+            "Gemini CLI  Install Gemini CLI.",
+            "Pelican  Not installed on the server.",
+        )
+        assert person.screen.index("The demo agent") < person.screen.index("Gemini CLI")
+        dialog = person.app.screen
+        await person.presses("tab", "end", "enter")  # the last one that can be chosen
+        await person.comes(lambda: person.app.screen is not dialog, "the end of the dialog")
+        await person.comes(lambda: person.in_project or isinstance(person.app.screen, ProjectDialog), "the answer")
+        listed[2]["installed"] = listed[3]["installed"] = False
+        await person.presses("escape", "n")
+        await person.sees("Codex  Not installed on the server.")
+        await person.presses("enter")
+        await person.is_notified("No project can be added: no agent is installed on the server.")
+    await forget(lasting)
+
+
 async def test_attach_offers_to_add_the_directory(lasting: Server, directory: Path) -> None:
     async with attached(lasting, directory) as person:
         await person.sees("The server has no project in this directory yet.", str(directory))
@@ -82,6 +116,7 @@ async def test_a_hidden_prompt_box_gets_no_keys(server: Server, directory: Path)
     async with attached(server, directory) as person:
         await in_a_terminal(person, directory)
         await person.loses("Tell the agent what to do")
+        await person.sees("Send messages from the terminal.")
         assert isinstance(person.app.screen.focused, History)
         await person.sees("in terminal", "p projects", "? help", "q quit")
         await person.types("abc")
@@ -90,7 +125,7 @@ async def test_a_hidden_prompt_box_gets_no_keys(server: Server, directory: Path)
         await person.comes(lambda: isinstance(person.app.screen, HelpDialog), "the keys")
         await person.presses("escape", "p")
         await person.comes(lambda: not person.in_project, "the list")
-        await person.sees("demo · in a terminal")
+        await person.sees("The demo agent · in a terminal")
 
 
 async def test_a_question_gets_the_keys_in_a_terminal_session(server: Server, directory: Path) -> None:
@@ -101,7 +136,7 @@ async def test_a_question_gets_the_keys_in_a_terminal_session(server: Server, di
         await person.is_asked("wants to edit notes.md")
         await person.comes(lambda: person.card is not None and person.card.has_focus_within, "the focus")
         await person.presses("a")
-        await person.hears("Accepted by Ada")
+        await person.hears("Accepted by you")
         assert not person.prompt.has_focus
 
 

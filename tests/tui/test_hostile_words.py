@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from drawbridge.core.terminal_text import harmless
-from drawbridge.tui.colours import DARK, LIGHT
+from drawbridge.tui.colors import DARK, LIGHT
 from drawbridge.tui.conversation import Item, Kind, Result
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.fields import pasted

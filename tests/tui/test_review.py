@@ -16,7 +16,7 @@ from drawbridge.server.reviews.messages import reply
 from drawbridge.server.reviews.reviews import Open
 from drawbridge.text import review_words
 from drawbridge.tui import review_parts
-from drawbridge.tui.colours import DARK
+from drawbridge.tui.colors import DARK
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.review_parts import Part
 from drawbridge.tui.review_view import ReviewView

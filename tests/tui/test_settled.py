@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from drawbridge.tui.colours import DARK
+from drawbridge.tui.colors import DARK
 from drawbridge.tui.conversation import Conversation, Item, Record
 from drawbridge.tui.drawing import Painter
 
@@ -32,6 +32,26 @@ def test_an_edited_change_is_shown_as_edited() -> None:
     assert _drawn(WRITE, answer, folded=True, mine=True).startswith("✓ Accepted with your edits")
 
 
+def test_the_users_own_decision_is_shown_as_by_you() -> None:
+    answer = {"decision": "allow", "by": "Ada"}
+    assert _drawn(BASH, answer, folded=True, mine=True).startswith("✓ Accepted by you")
+    assert _drawn(BASH, answer, folded=True).startswith("✓ Accepted by Ada")
+    rejected = {"decision": "deny", "by": "Ada"}
+    assert _drawn(BASH, rejected, folded=True, mine=True).startswith("✗ Rejected by you")
+
+
+def test_a_decided_plan_is_called_a_plan() -> None:
+    plan: dict[str, Any] = {"tool_name": "ExitPlanMode", "kind": "plan", "input": {"plan": "# Plan"}}
+    assert _drawn(plan, {"decision": "allow", "by": "phone"}, folded=True).startswith("✓ Plan approved by phone")
+    rejected = {"decision": "deny", "by": "phone", "message": "Smaller steps."}
+    assert _drawn(plan, rejected, folded=True).startswith("✗ Plan rejected by phone: “Smaller steps.”")
+
+
+def test_a_prompt_from_the_terminal_is_shown_as_the_users() -> None:
+    item = Item(1, 1, "", "prompt", {"text": "Hello", "by": "desk"})
+    assert Painter(DARK).item(item, 80, folded=True, whole=None)[0].text.startswith("▎ You, in the terminal")
+
+
 def test_an_edited_change_unfolds_to_both_texts() -> None:
     accepted, _, proposed = _drawn(WRITE, {**EDITED, "new_text": "person\n"}, folded=False).partition(
         "Proposed version"
@@ -52,7 +72,7 @@ def test_an_edited_input_unfolds() -> None:
 
 def test_a_plan_unfolds_as_it_was_accepted() -> None:
     """The plan is shown with the approval request, because Claude Code's own call has no input."""
-    plan: dict[str, Any] = {"tool_name": "ExitPlanMode", "input": {"plan": "# Old\n\n1. *Theirs*\n"}}
+    plan: dict[str, Any] = {"tool_name": "ExitPlanMode", "kind": "plan", "input": {"plan": "# Old\n\n1. *Theirs*\n"}}
     for answer in ({"decision": "allow", "by": "phone"}, {"decision": "deny", "by": "phone"}, {"reason": "gone"}):
         assert "1 Theirs" in _drawn(plan, answer, folded=False)
         assert "Theirs" not in _drawn(plan, answer, folded=True)
@@ -62,7 +82,7 @@ def test_a_plan_unfolds_as_it_was_accepted() -> None:
 
 
 def test_an_answer_to_a_question_is_not_an_edit() -> None:
-    asked = {"tool_name": "AskUserQuestion", "input": {"questions": []}}
+    asked = {"tool_name": "AskUserQuestion", "kind": "question", "input": {"questions": []}}
     shown = _drawn(asked, {**EDITED, "updated_input": {"answers": {"Which?": "oak"}}}, folded=False)
     assert shown.startswith("✓ Answered by phone: oak")
     assert "edits" not in shown

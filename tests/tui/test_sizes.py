@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from textual.color import Color
 
-from drawbridge.tui.colours import LIGHT
+from drawbridge.tui.colors import LIGHT
 from drawbridge.tui.fields import PlainTextArea
 from tests.server.processes import Server
 
@@ -28,7 +28,7 @@ async def test_an_approval_request_fits_the_screen(server: Server, directory: Pa
         await person.sees("Accept edited version", "Esc Back", "You said: A word")
         assert card.query_one(PlainTextArea).size.height >= 3
         await person.presses("escape", "r")
-        await person.sees("Enter Reject", "What should the agent")
+        await person.sees("Enter Reject", "Tell the demo agent")
         await person.presses("escape")
         for _ in range(10):
             if "more line" in person.screen:

@@ -53,6 +53,26 @@ class Task(Struct, frozen=True):
         return Task(self.id, self.type, self.status, words, command, name_of(self.agent_type))
 
 
+class HookPayload(Struct, frozen=True):
+    """The fields that the inputs of all agents' hooks have in common. Raises ``ValueError`` if ``cwd`` is not
+    absolute."""
+
+    hook_event_name: str
+    session_id: str
+    cwd: str
+    prompt: str = ""
+    source: str = ""
+    tool_name: str = ""
+    tool_input: Raw = Raw(b"{}")
+    tool_use_id: str | None = None
+    agent_id: str | None = None
+    agent_type: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.cwd.startswith("/"):
+            raise ValueError("cwd is not absolute")
+
+
 class HookEvent(Struct, frozen=True):
     """An event that a hook reports.
 
@@ -81,6 +101,8 @@ class HookEvent(Struct, frozen=True):
     """The agent's last message, or the error, when the agent has stopped."""
     tool_name: str = ""
     tool_input: Raw = Raw(b"{}")
+    call: str = ""
+    """The agent's id for the call, as in ``Call``; empty if the event does not contain it."""
     directory: str = ""
     """The absolute path of the directory in which the call runs; empty if the event does not contain it."""
     suggestions: Raw = Raw(b"[]")
@@ -203,8 +225,9 @@ class TerminalReports(Protocol):
         ...
 
 
-class TerminalAgent(Protocol):
-    """An agent in a terminal. The methods are pure unless they are said to block."""
+class AskingAgent(Protocol):
+    """An agent that a person has started, as far as its questions and the prompts for it are concerned. The methods are
+    pure."""
 
     accepts_changed_input: bool
     """Whether an answer to a hook may change the input of the call."""
@@ -214,21 +237,6 @@ class TerminalAgent(Protocol):
 
     reports_tasks: bool
     """Whether its hooks report what is left running in the background when it stops."""
-
-    # Hooks.
-
-    def event(self, payload: Raw) -> HookEvent:
-        """Reads what a hook has sent. Raises ``ValueError`` if it is not valid."""
-        ...
-
-    def is_spare(self, event: HookEvent) -> bool:
-        """Whether a background session that has nothing to do yet sends this event."""
-        ...
-
-    def answer(self, decision: Decision, tool_name: str, given: Raw, suggestions: Raw) -> Mapping[str, Any]:
-        """The answer to a hook that asks about a tool call with the input ``given``. Raises ``BadArgument`` if the
-        changed input is not valid."""
-        ...
 
     def hides_dialog(self, asked_by: AskedBy | None) -> bool:
         """Whether the dialog about a question of the subagent ``asked_by`` (None for the main agent) appears only after
@@ -250,14 +258,31 @@ class TerminalAgent(Protocol):
         """Whether the hook after a call of ``tool`` reports the input that the call ran with."""
         ...
 
-    # Prompts that are typed into the terminal.
-
     def is_command(self, prompt: str) -> bool:
         """Whether the agent's program would take ``prompt`` as a command."""
         ...
 
     def words(self, prompt: str) -> str:
         """A reported prompt without the marks that the agent's program adds to it."""
+        ...
+
+
+class TerminalAgent(AskingAgent, Protocol):
+    """An agent in a terminal, whose hooks report its sessions. The methods are pure unless they are said to block."""
+
+    # Hooks.
+
+    def event(self, payload: Raw) -> HookEvent:
+        """Reads what a hook has sent. Raises ``ValueError`` if it is not valid."""
+        ...
+
+    def is_spare(self, event: HookEvent) -> bool:
+        """Whether a background session that has nothing to do yet sends this event."""
+        ...
+
+    def answer(self, decision: Decision, tool_name: str, given: Raw, suggestions: Raw) -> Mapping[str, Any]:
+        """The answer to a hook that asks about a tool call with the input ``given``. Raises ``BadArgument`` if the
+        changed input is not valid."""
         ...
 
     # The transcript.
@@ -302,20 +327,11 @@ class TerminalAgent(Protocol):
         ...
 
 
-class _OnlyInEditor(TerminalAgent):
+class _OnlyInEditor(AskingAgent):
     """An agent that is known only from the proposals that it sends to an editor: without hooks and a transcript."""
 
     accepts_changed_input = reports_tasks = True
     accepts_typing = False
-
-    def event(self, payload: Raw) -> HookEvent:
-        raise ValueError("the hooks of this agent are not supported")
-
-    def is_spare(self, event: HookEvent) -> bool:
-        return False
-
-    def answer(self, decision: Decision, tool_name: str, given: Raw, suggestions: Raw) -> Mapping[str, Any]:
-        return {}
 
     def hides_dialog(self, asked_by: AskedBy | None) -> bool:
         return False
@@ -335,29 +351,5 @@ class _OnlyInEditor(TerminalAgent):
     def words(self, prompt: str) -> str:
         return prompt
 
-    def checked(self, path: str, session_id: str, config: str) -> str:
-        raise NotItsFile(path)
 
-    def entry(self, line: bytes, session_id: str) -> Entry | None:
-        return None
-
-    def end_of(self, uuid: str, data: bytes) -> int | None:
-        return None
-
-    def title(self, transcript: Path) -> str | None:
-        return None
-
-    def reports(self, state: AgentState) -> TerminalReports:
-        raise NotImplementedError
-
-    def last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
-        return AgentState()
-
-    def start_mode(self, pid: int, directory: Path) -> str | None:
-        return None
-
-    def process(self, transcript: str, pid: int, session_id: str) -> ProcessState:
-        return ProcessState()
-
-
-ONLY_IN_EDITOR: Final[TerminalAgent] = _OnlyInEditor()
+ONLY_IN_EDITOR: Final[AskingAgent] = _OnlyInEditor()

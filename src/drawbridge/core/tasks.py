@@ -48,15 +48,22 @@ class BackgroundTasks:
         return task
 
     def repeat(
-        self, work: Callable[[], Coroutine[Any, Any, None]], seconds: float, what: str, *, at_once: bool = False
+        self,
+        work: Callable[[], Coroutine[Any, Any, None]],
+        seconds: float,
+        what: str,
+        failed: Callable[[Exception], None] | None = None,
+        *,
+        at_once: bool = False,
     ) -> asyncio.Task[None]:
         """Runs ``work()`` every ``seconds`` in the background, counted from the end of the previous round, until the
         task is canceled. ``at_once``: the first round does not wait.
 
         An error ends its round, and the next round follows. An error that repeats is logged only once: some tasks
-        repeat more than once a second, and would fill the disk with tracebacks.
+        repeat more than once a second, and would fill the disk with tracebacks. ``failed`` is called with an unexpected
+        error after it has been logged.
         """
-        return self.start(self._repeat(work, seconds, what, at_once), what)
+        return self.start(self._repeat(work, seconds, what, failed, at_once), what)
 
     def cancel(self) -> None:
         """Cancels all tasks without waiting for their end; ``close()`` waits."""
@@ -80,12 +87,15 @@ class BackgroundTasks:
         try:
             await work
         except Exception as error:
-            self._log(what, error)
-            if failed is not None and not isinstance(error, DrawbridgeError):
-                failed(error)
+            self._report(what, error, failed)
 
     async def _repeat(
-        self, work: Callable[[], Coroutine[Any, Any, None]], seconds: float, what: str, at_once: bool
+        self,
+        work: Callable[[], Coroutine[Any, Any, None]],
+        seconds: float,
+        what: str,
+        failed: Callable[[Exception], None] | None,
+        at_once: bool,
     ) -> None:
         former = ""
         if not at_once:
@@ -95,14 +105,16 @@ class BackgroundTasks:
                 await work()
             except Exception as error:
                 if repr(error) != former:
-                    self._log(what, error)
+                    self._report(what, error, failed)
                 former = repr(error)
             else:
                 former = ""
             await asyncio.sleep(seconds)
 
-    def _log(self, what: str, error: Exception) -> None:
+    def _report(self, what: str, error: Exception, failed: Callable[[Exception], None] | None) -> None:
         if isinstance(error, DrawbridgeError):
             self._logger.warning("%s: %s", what, error)
-        else:
-            self._logger.error("%s failed", what, exc_info=error)
+            return
+        self._logger.error("%s failed", what, exc_info=error)
+        if failed is not None:
+            failed(error)

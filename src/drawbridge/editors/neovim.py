@@ -224,7 +224,7 @@ class Neovim:
             await asyncio.sleep(PASTE_LOOK_SECONDS)
 
     async def _ask(self, method: str, **params: Any) -> Any:
-        """Calls the Lua half and returns its value. Parameters that are None are omitted. Raises ``Refused``,
+        """Calls a function of the Lua plugin and returns its result. Parameters that are None are omitted. Raises ``Refused``,
         ``UnusableFile`` or what ``Session.call`` raises."""
         given = {name: value for name, value in params.items() if value is not None}
         answer = await self._session.lua(method, given)

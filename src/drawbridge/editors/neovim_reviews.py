@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -27,10 +27,6 @@ is longer). A call takes Neovim a few milliseconds; between two calls, it reads 
 logger = logging.getLogger("drawbridge.neovim")
 
 
-class Ask(Protocol):
-    async def __call__(self, method: str, **params: Any) -> Any: ...
-
-
 class _Shown(Struct, eq=False):
     """A proposal whose view is open or being opened."""
 
@@ -48,7 +44,8 @@ class _Shown(Struct, eq=False):
 
 
 class NeovimReviews:
-    def __init__(self, session: Session, ask: Ask) -> None:
+    def __init__(self, session: Session, ask: Callable[..., Awaitable[Any]]) -> None:
+        """``ask(method, **params)`` calls a function of the Lua plugin and returns its result."""
         self._session = session
         self._ask = ask
         self._shown: dict[str, _Shown] = {}

@@ -116,12 +116,18 @@ class Bridge:
             single_client=settings.single_client,
             mention=settings.mention,
             reject=settings.reject,
+            on_change=self._agents_changed,
         )
         self.gemini = GeminiSessions(
-            self.workspace, self.reviews, launched.token, version("drawbridge"), self._notify, hosts=hosts
+            self.workspace,
+            self.reviews,
+            launched.token,
+            version("drawbridge"),
+            self._notify,
+            hosts=hosts,
+            on_change=self._agents_changed,
         )
         self.app = BridgeApp(self.claude, self.gemini, tuple(settings.agent))
-        self.claude.on_change = self.gemini.on_change = self._agents_changed
         # An editor that decides on proposals without a person must not decide on other agents' proposals.
         folders_offered = settings.decide is None
         self._server_link = ServerLink(
@@ -154,9 +160,8 @@ class Bridge:
         self._write_files()
         self._context.changed()
         self._agents_changed()
-        self._tasks.start(
-            self._server_link.run(),
-            "the connection to the agent server",
+        self._server_link.start(
+            self._tasks,
             lambda _: self._notify("The connection to the agent server failed. The log of the bridge has the reason."),
         )
 

@@ -62,6 +62,7 @@ class ClaudeClients:
         single_client: bool = False,
         mention: Literal["recent", "all"] = "recent",
         reject: Literal["upgrade", "1008"] = "upgrade",
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self.workspace = workspace
         self.reviews = reviews
@@ -75,7 +76,7 @@ class ClaudeClients:
         self._clients: list[ClaudeClient] = []
         self._mentions: deque[Mentioned] = deque(maxlen=MENTION_LIMIT)
         self.tasks = BackgroundTasks(logger)
-        self.on_change: Callable[[], None] = lambda: None
+        self.on_change = on_change
 
     async def close(self) -> None:
         """Cancels the calls of all clients, and stops watching files."""

@@ -83,6 +83,7 @@ class GeminiSessions:
         notify: Notify,
         *,
         hosts: frozenset[str] = LOOPBACK_HOSTS,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._workspace = workspace
         self._reviews = reviews
@@ -97,7 +98,7 @@ class GeminiSessions:
         self._tasks = BackgroundTasks(logger)
         self._housekeeping: asyncio.Task[None] | None = None
         self._kept_alive = 0.0
-        self.on_change: Callable[[], None] = lambda: None
+        self.on_change = on_change
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import logging
 import os
 import uuid
 from collections.abc import Awaitable, Callable, Hashable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -81,15 +82,18 @@ class ServerLink:
         self.on_review_changed: Callable[[wire.ReviewChanged | None], None] = lambda _: None
         """Called with each change to a review, and with None when a server connects: any review may have changed."""
 
-    async def run(self) -> None:
-        """Connects to the newest server, and reconnects; runs until it is canceled."""
-        while True:
-            for path in await asyncio.to_thread(private_socket.addresses):
-                with contextlib.suppress(OSError):
-                    reader, writer = await asyncio.open_unix_connection(path, limit=wire.LINE_BYTES)
-                    await self._serve(path, reader, writer)
-                    break
-            await asyncio.sleep(LOOK_SECONDS)
+    def start(self, tasks: BackgroundTasks, failed: Callable[[Exception], None]) -> asyncio.Task[None]:
+        """Connects to the newest server, and reconnects, until the task is canceled. An unexpected error ends only the
+        current connection: it is logged, and ``failed`` is called."""
+        return tasks.repeat(self._connect, LOOK_SECONDS, "the connection to the agent server", failed, at_once=True)
+
+    async def _connect(self) -> None:
+        """Connects to the newest server that answers. Returns when the connection has ended, or if none answers."""
+        for path in await asyncio.to_thread(private_socket.addresses):
+            with contextlib.suppress(OSError):
+                reader, writer = await asyncio.open_unix_connection(path, limit=wire.LINE_BYTES)
+                await self._serve(path, reader, writer)
+                break
 
     def changed(self) -> None:
         """Informs the server if the editor's folders, agents or terminals have changed."""
@@ -201,7 +205,8 @@ class ServerLink:
         self._writer, self._sent_about = writer, self._about()
         logger.info("connected to the agent server at %s", path)
         tasks = BackgroundTasks(logger)
-        tasks.start(self._leave_for_a_newer(path, writer), "looking for a newer agent server")
+        leave = partial(self._leave_for_a_newer, writer, {path})
+        tasks.repeat(leave, LOOK_SECONDS, "looking for a newer agent server")
         try:
             self._send(self._sent_about)
             for proposed in self._open.values():
@@ -213,22 +218,20 @@ class ServerLink:
         finally:
             await self._disconnected(tasks)
 
-    async def _leave_for_a_newer(self, path: str, writer: asyncio.StreamWriter) -> None:
-        """Disconnects once a newer server has started: hooks report to the newest one, so the bridge moves there."""
-        dead = {path}
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            for newer in await asyncio.to_thread(private_socket.addresses):
-                if newer in dead:
-                    break
-                try:
-                    _, probe = await asyncio.open_unix_connection(newer)
-                except OSError:
-                    dead.add(newer)
-                    continue
-                probe.close()
-                writer.close()
-                return
+    async def _leave_for_a_newer(self, writer: asyncio.StreamWriter, passed_over: set[str]) -> None:
+        """Disconnects if a newer server has started: hooks report to the newest one, so the bridge moves there.
+        ``passed_over``: the address of the connected server, and newer ones that do not answer."""
+        for newer in await asyncio.to_thread(private_socket.addresses):
+            if newer in passed_over:
+                break
+            try:
+                _, probe = await asyncio.open_unix_connection(newer)
+            except OSError:
+                passed_over.add(newer)
+                continue
+            probe.close()
+            writer.close()
+            return
 
     async def _disconnected(self, tasks: BackgroundTasks) -> None:
         """Cleans up after the connection to the server is lost: fails the review requests that wait for an answer, and

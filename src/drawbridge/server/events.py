@@ -14,6 +14,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -102,7 +103,7 @@ class PromptAccepted(Struct, frozen=True):
     """The ids of the review comments that the prompt sends to the agent; None for other prompts."""
 
 
-class ApprovalRequested(Struct, frozen=True, omit_defaults=True):
+class ApprovalRequested(Struct, frozen=True, omit_defaults=True, dict=True):
     """An agent waits for a person's decision. The fields are as in ``PermissionRequest``. ``known_as``: the id by which
     the hook or bridge of a terminal session identifies its question when it sends the question again; empty if it gave
     none, and in managed sessions.
@@ -133,10 +134,10 @@ class ApprovalRequested(Struct, frozen=True, omit_defaults=True):
         """The id of the subagent that asks; None for the main agent."""
         return self.asked_by.agent_id if self.asked_by else None
 
-    @property
-    def given(self) -> dict[str, Any] | None:
+    @cached_property
+    def given(self) -> Mapping[str, Any] | None:
         """``input``, decoded; None if it is not an object, or can't be decoded (for example because a number is out of
-        range)."""
+        range). Must not be changed."""
         try:
             found = msgspec.json.decode(bytes(self.input))
         except (msgspec.MsgspecError, RecursionError):
@@ -165,14 +166,18 @@ class ApprovalResolved(Struct, frozen=True, omit_defaults=True):
         """The part for clients, in a frame of at most ``FRAME_BYTES``. A message that does not fit is cut; an edit that
         does not fit into the remaining space, or an edited input of more than ``SHOWN_TEXT`` bytes, is left out.
         """
-        message = shortened(_encode(self.message), messages.FRAME_BYTES - messages.ROOM)
-        room = messages.FRAME_BYTES - messages.ROOM - len(message)
+        message, room = self.message, messages.FRAME_BYTES - messages.ROOM
+        whole = _encode(message)
+        encoded = shortened(whole, room)
+        if encoded is not whole:
+            message = msgspec.json.decode(encoded)
+        room -= len(encoded)
         given = self.updated_input if self.edited and self.new_text is None else None
         return messages.PermissionResolved(
             approval_id=self.approval_id,
             by=self.by,
             decision=self.decision,
-            message=msgspec.json.decode(message),
+            message=message,
             client_id=self.client_id,
             edited=self.edited,
             new_text=self.new_text if len(_encode(self.new_text)) <= room else None,
@@ -500,23 +505,25 @@ RECEIVERS: Final[Mapping[type, tuple[Receiver, ...]]] = {
     DiskWarning: ("clients",),
 }
 
-TOPICS: Final[Mapping[type, Literal["projects", "approvals"]]] = {
-    ApprovalRequested: "approvals",
-    ApprovalResolved: "approvals",
-    PermissionWithdrawn: "approvals",
-    RunFinished: "projects",
-    ReviewChanged: "projects",
-    ReviewCommented: "projects",
-    ReviewCommitted: "projects",
-    ReviewPushed: "projects",
-    SessionDeleted: "projects",
-    SessionRenamed: "projects",
-    StateChanged: "projects",
-    ProjectCreated: "projects",
-    ProjectGone: "projects",
-    DiskWarning: "projects",
+TOPICS: Final[Mapping[type, tuple[Literal["projects", "approvals", "reviews"], ...]]] = {
+    ApprovalRequested: ("approvals",),
+    ApprovalResolved: ("approvals",),
+    PermissionWithdrawn: ("approvals",),
+    RunFinished: ("projects",),
+    RunReverted: ("reviews",),
+    ReviewChanged: ("projects", "reviews"),
+    ReviewDecided: ("reviews",),
+    ReviewCommented: ("projects", "reviews"),
+    ReviewCommitted: ("projects", "reviews"),
+    ReviewPushed: ("projects", "reviews"),
+    SessionDeleted: ("projects",),
+    SessionRenamed: ("projects",),
+    StateChanged: ("projects",),
+    ProjectCreated: ("projects",),
+    ProjectGone: ("projects",),
+    DiskWarning: ("projects",),
 }
-"""Clients that have not joined the project, but follow the topic, receive these events too."""
+"""Clients that have not joined the session, but follow one of the topics, receive these events too."""
 
 Handler: TypeAlias = Callable[[Announced], None]
 

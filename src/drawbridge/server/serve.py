@@ -13,44 +13,27 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from drawbridge.agents.registry import agents, missing, programs, terminal_agents, with_image_input
+from drawbridge.agents.registry import missing
 from drawbridge.core.errors import DrawbridgeError, NoPort, NotWritable, ServerRunning
 from drawbridge.core.private_files import make_private_directory
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server import logs, upgrade
-from drawbridge.server.app.blobs import Blobs
-from drawbridge.server.app.clients import CHECK_SECONDS, Clients
-from drawbridge.server.app.command_table import COMMANDS, scopes_of
-from drawbridge.server.app.core import Core
-from drawbridge.server.app.dispatch import Dispatch
-from drawbridge.server.app.outbox import Writers
-from drawbridge.server.app.server_commands import ServerCommands
-from drawbridge.server.app.site import ServerSite
-from drawbridge.server.app.stats import EVERY_SECONDS, METRICS_HOST, Monitor, serving_metrics
-from drawbridge.server.auth.access import EVERYWHERE, Access, OwnNames, is_loopback, owner_token, served
-from drawbridge.server.auth.audit import Audit
+from drawbridge.server.app.stats import METRICS_HOST, serving_metrics
+from drawbridge.server.auth.access import EVERYWHERE, OwnNames, is_loopback, served
 from drawbridge.server.auth.devices import Devices, new_code
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.tls import Certificate, own_certificate
 from drawbridge.server.checkpoints.unsaved import FindUnsaved
-from drawbridge.server.notifications.send import Notifier
-from drawbridge.server.notifications.web_push import Subscriptions
+from drawbridge.server.composition import Server
 from drawbridge.server.plan import Plan
 from drawbridge.server.protocol import messages
-from drawbridge.server.screen import address, announced, page, pages, show
-from drawbridge.server.sessions.places import Places
-from drawbridge.server.sessions.projects import MAINTENANCE_SECONDS
-from drawbridge.server.sessions.searching import INDEXING_SECONDS
+from drawbridge.server.screen import address, announced, page, show
 from drawbridge.server.terminal_sessions.socket import private_socket
 from drawbridge.settings.serve import ServeSettings
 from drawbridge.transport.http_server import BACKLOG, HttpServer, ServerOptions
-
-ENDING_SECONDS: Final = 10.0
-"""Seconds that runs and their processes have to end after the signal. After that, clients are disconnected (1001)."""
 
 RENEWAL_SECONDS: Final = 3600.0
 
@@ -73,110 +56,31 @@ def run(settings: ServeSettings, find_unsaved: FindUnsaved) -> int:
     upgrade.check(plan.data)
     with _own_data(plan.data):
         upgrade.mark(plan.data)
-        token = owner_token(plan.data / "token") if plan.token_wanted else None
-        devices = Devices(plan.data)
-        devices.look()
+        Devices(plan.data).look()
         names = OwnNames(plan.public_hosts)
         certificate = plan.certificate
         if plan.tls and certificate is None:
             certificate = own_certificate(plan.data / "tls", _served(plan, names))
         listening, running = _listen(plan.host, plan.port), asyncio.Runner(loop_factory=_fast_loop())
         with contextlib.closing(listening) as listener, running as runner:
-            places = Places(plan.roots, plan.data)
-            notifier = Notifier(
-                Subscriptions(plan.data),
-                Devices(plan.data),
-                places.leads_to,
-                plan.webhook,
-                plan.public_hosts,
-                socket.gethostname(),
-            )
-            access = Access(
-                token,
-                names,
-                secure=plan.tls,
-                devices=devices,
-                origins=plan.origins,
-                proxies=plan.proxies,
-                keys=plan.keys,
-                port=listening.getsockname()[1],
-                certificate=lambda: certificate.shown if certificate is not None else None,
-                notified=notifier.identify,
-            )
-            entrance = Entrance(access, plan.client_limits, Audit(plan.data))
-            return runner.run(_serve(plan, places, listener, entrance, notifier, names, certificate, find_unsaved))
+            return runner.run(_serve(plan, listener, names, certificate, find_unsaved))
 
 
 async def _serve(
-    plan: Plan,
-    places: Places,
-    listener: socket.socket,
-    entrance: Entrance,
-    notifier: Notifier,
-    names: OwnNames,
-    certificate: Certificate | None,
-    find_unsaved: FindUnsaved,
+    plan: Plan, listener: socket.socket, names: OwnNames, certificate: Certificate | None, find_unsaved: FindUnsaved
 ) -> int:
     stop = _stop_at_signals()
     metered = None if plan.metrics_port is None else _listen(METRICS_HOST, plan.metrics_port, "--metrics-port")
-    blobs = Blobs(plan.data / "blobs")
-    known = agents(plan.agents)
-    writers, host = Writers(), socket.gethostname()
-    core = Core(
-        plan.data,
-        places,
-        known,
-        blobs,
-        plan.limits,
-        plan.fsync,
-        plan.ceilings,
-        plan.retention,
-        terminal_agents=terminal_agents(),
-        privacy=plan.privacy,
-        broadcast=writers.broadcast,
-        notices=notifier.published,
-        audit=entrance.published,
-        find_unsaved=find_unsaved,
-    )
-    await core.open()
-    clients = Clients(entrance, core, writers)
-    number = version("drawbridge")
-    monitor = Monitor(
-        plan.data,
-        number,
-        core.states,
-        clients.__len__,
-        lambda: [*core.problems(), *notifier.problems()],
-        subscriptions=core.subscriptions,
-        metrics=core.metrics.total,
-    )
-    server = ServerCommands(
-        core,
-        blobs,
-        entrance,
-        clients,
-        version=number,
-        roots=plan.roots,
-        agents=list(known),
-        scopes=scopes_of(COMMANDS),
-        health=monitor.health,
-        push=notifier.subscriptions,
-        push_test=notifier.test,
-        with_image_input=with_image_input(known),
-        devices=Devices(plan.data),
-        addresses=lambda: pages(plan, listener.getsockname()[1]),
-        machine=host,
-        programs=lambda: programs(plan.agents),
-    )
-    dispatch = Dispatch(COMMANDS, core, server, entrance, blobs)
-    site = ServerSite(entrance, clients, dispatch, lambda: certificate.authority if certificate is not None else None)
+    port = listener.getsockname()[1]
+    server = Server(plan, port, names=names, certificate=certificate, find_unsaved=find_unsaved)
+    core = server.core
+    await server.open()
     tls = certificate.context() if certificate is not None else None
     async with (
-        serving_metrics(metered, core.metrics.total, monitor.health) as metrics,
+        serving_metrics(metered, core.metrics.total, server.monitor.health) as metrics,
         private_socket(core.terminal_sessions, core.surfaces.editors, core),
-        HttpServer(site, listener, terms(plan.clients), tls),
+        HttpServer(server.site, listener, terms(plan.clients), tls),
     ):
-        port = listener.getsockname()[1]
         with announced(plan, port, certificate):
             lacking = missing(plan.agents)
             for name, program in lacking.items():
@@ -186,27 +90,18 @@ async def _serve(
                         name,
                         program,
                     )
-            link = _sign_in_link(plan, port, entrance)
-            show(plan, port, certificate, number, list(known), len(core.projects), metrics, lacking, link)
+            link = _sign_in_link(plan, port, server.entrance)
+            show(plan, port, certificate, server.version, server.agents, len(core.projects), metrics, lacking, link)
             tasks = BackgroundTasks(logger)
             try:
-                tasks.repeat(partial(monitor.report, clients), EVERY_SECONDS, "measuring the server", at_once=True)
-                tasks.repeat(core.maintenance.round, MAINTENANCE_SECONDS, "maintenance", at_once=True)
-                tasks.repeat(core.searching.round, INDEXING_SECONDS, "indexing the histories", at_once=True)
-                tasks.repeat(clients.check, CHECK_SECONDS, "checking which clients may stay")
+                server.repeat(tasks)
                 if certificate is not None:
                     renew = partial(_renew, plan, names, certificate, tls)
                     tasks.repeat(renew, RENEWAL_SECONDS, "renewing the certificate")
                 await stop.wait()
             finally:
                 await tasks.close()
-        dispatch.end()
-        notifier.end()
-        try:
-            await asyncio.wait_for(core.close("the server is shutting down"), ENDING_SECONDS)
-        except TimeoutError:
-            logger.error("some runs and processes did not end within %g s", ENDING_SECONDS)
-        writers.flush()  # before the connections are closed
+        await server.close("the server is shutting down")  # before the connections are closed
     return 0
 
 

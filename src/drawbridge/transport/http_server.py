@@ -17,6 +17,7 @@ from typing import Final, cast
 from msgspec import structs
 
 from drawbridge.core.addresses import place, unmapped
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.protocols.gate import Head, Refusal
 from drawbridge.protocols.http import Body, Closed, Event, Fields, HttpConnection, HungUp, Message, RequestHead
 from drawbridge.transport.http_app import Exchange as Exchange
@@ -80,7 +81,7 @@ class HttpServer:
         self._listener = listener
         self._tls = tls
         self._server: asyncio.Server | TlsAcceptor | None = None
-        self._pinging: asyncio.TimerHandle | None = None
+        self._tasks = BackgroundTasks(logger)
         self._reported_at = float("-inf")
         self._reported_refusal_at = float("-inf")
 
@@ -95,14 +96,14 @@ class HttpServer:
             self._server = TlsAcceptor(
                 self._listener, self._tls, connect, shaking=HANDSHAKE_SECONDS, closing=CLOSING_SECONDS
             )
-        self._ping_in(self.options.ping_seconds)
+        if self.options.ping_seconds is not None:
+            self._tasks.repeat(self._ping_all, self.options.ping_seconds, "pinging the connections")
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         assert self._server is not None
         self._server.close()
-        if self._pinging is not None:
-            self._pinging.cancel()
+        await self._tasks.close()
         connections = list(self.connections)
         for connection in connections:
             connection.close(1001, self.options.farewell)
@@ -116,7 +117,14 @@ class HttpServer:
         if isinstance(self._server, TlsAcceptor):
             await self._server.wait_closed()
 
-    def make_room(self) -> bool:
+    def add(self, connection: _Connection) -> bool:
+        """Adds a new connection. Returns False if there is no room for it."""
+        has_room = self._make_room()
+        if has_room:
+            self.connections[connection] = None
+        return has_room
+
+    def _make_room(self) -> bool:
         """Makes room for one more connection. Returns False if the server is full and no connection may be closed: all
         are open WebSockets, requests that are being answered, or new connections from many places whose first requests
         may still arrive.
@@ -156,14 +164,9 @@ class HttpServer:
         else:
             logger.debug("refused a request: %s", refusal.reason)
 
-    def _ping_in(self, seconds: float | None) -> None:
-        if seconds is not None:
-            self._pinging = asyncio.get_running_loop().call_later(seconds, self._ping_all, seconds)
-
-    def _ping_all(self, seconds: float) -> None:
+    async def _ping_all(self) -> None:
         for connection in list(self.connections):
             connection.ping_or_cut()
-        self._ping_in(seconds)
 
 
 def _replaceable(waiting: list[_Connection]) -> list[_Connection]:
@@ -210,10 +213,9 @@ class _Connection(asyncio.Protocol):
         self.address = unmapped(peer[0]) if isinstance(peer, tuple) else ""
         self.place = place(self.address)
         self._made_at = asyncio.get_running_loop().time()  # over TLS, the handshake is complete by now
-        if not self._server.make_room():
+        if not self._server.add(self):
             transport.abort()
             return
-        self._server.connections[self] = None
         transport.set_write_buffer_limits(self._server.options.congested_bytes)
         sock = transport.get_extra_info("socket")
         if sock is not None:

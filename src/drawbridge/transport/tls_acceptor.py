@@ -84,7 +84,8 @@ class TlsAcceptor:
         await self._tasks.close()
 
     async def _accept(self) -> None:
-        """Accepts connections until it is canceled."""
+        """Accepts connections until it is canceled or none can be accepted: then it is called again after
+        ``PAUSE_SECONDS``."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -92,8 +93,7 @@ class TlsAcceptor:
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     logger.error("connections can't be accepted: %s", error.strerror)
-                await asyncio.sleep(PAUSE_SECONDS)
-                continue
+                return
             try:
                 has_room = await self._make_room(place(address[0]))
             except BaseException:

@@ -31,14 +31,14 @@ def field(request: Request) -> str | None:
 def why_not_edited(request: Request, *, may_run: bool = True) -> str:
     """Why the text can't be edited here; empty if it can. ``may_run``: whether the device may start runs, which is
     required to change a command or a plan."""
+    if request.get("changeable") is False:
+        return "This agent does not accept edits: accept the change as it is, or reject it with a comment."
     if field(request) is not None and not may_run:
         return "This device can't change what the agent runs: accept it, or reject it with a comment."
     if field(request) is None and (not request.get("proposal") or _edited(request, "") is None):
         return "This can't be edited: accept it, or reject it with a comment."
-    if request.get("changeable") is False:
-        return "This agent does not accept an edited text: accept the change, or reject it with a comment."
     if request.get("truncated"):
-        return "Only a part of this is shown: show all of it first."
+        return "Only part of this request is shown. Show all of it first."
     if not is_plain(draft(request)):
         return UNSHOWABLE
     return ""
@@ -67,8 +67,8 @@ def is_plain(text: str) -> bool:
 def edited_input(request: Request, text: str) -> dict[str, Any]:
     """The tool's input with ``text`` (an edited draft) as the edited field or as the whole file.
 
-    An Edit or MultiEdit call gets the whole file as its old and its new string, so that exactly what the user has seen
-    is written.
+    A call that replaces strings gets the whole file as its old and its new string, so that exactly what the user has
+    seen is written.
     """
     found = _edited(request, text)
     assert found is not None, "asked for a tool whose text can't be edited"
@@ -83,17 +83,20 @@ def _edited(request: Request, text: str) -> dict[str, Any] | None:
     if proposal is None or not isinstance(given, dict):
         return None
     whole = edited_text(request, text)
-    if request["tool_name"] == "Write":
-        return {**given, "content": whole}
     # The strings of an edit use "\n" whatever line endings the file has, which the agent preserves.
     change = {
         "old_string": proposal["old_text"].replace("\r\n", "\n"),
         "new_string": whole.replace("\r\n", "\n"),
         "replace_all": False,
     }
-    if request["tool_name"] == "Edit":
-        return {**given, **change}
-    return {**given, "edits": [change]} if request["tool_name"] == "MultiEdit" else None
+    match tuple(request.get("editable") or ()):
+        case ("content",):
+            return {**given, "content": whole}
+        case ("old_string", "new_string"):
+            return {**given, **change}
+        case ("edits",):
+            return {**given, "edits": [change]}
+    return None
 
 
 def only_accepts_edits(request: Request) -> bool:
@@ -117,14 +120,12 @@ def piece(request: Request, risk: Mapping[str, Any]) -> str:
 
 
 def questions(request: Request) -> list[dict[str, Any]]:
-    """The questions of an AskUserQuestion call. Empty for any other tool, for a call over the Agent Client Protocol,
-    which accepts no answers, and for a preview, which may lack some of the questions. Also empty if a question has no
-    text: the form can't show it, although the answer, which repeats the whole input, would contain it."""
+    """The questions that the agent asks the user. Empty for any other request, and for a preview, which may lack some of
+    the questions. Also empty if a question has no text: the form can't show it, although the answer, which repeats the
+    whole input, would contain it."""
     given = request["input"]
     asked = given.get("questions") if isinstance(given, dict) else None
-    if request["tool_name"] != "AskUserQuestion" or request.get("form") == "acp" or request.get("truncated"):
-        return []
-    if not isinstance(asked, list):
+    if request.get("kind") != "question" or request.get("truncated") or not isinstance(asked, list):
         return []
     have_text = all(isinstance(one, dict) and isinstance(one.get("question"), str) for one in asked)
     return asked if have_text else []

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from textual.app import App
 
 from drawbridge.tui.client import Client, Unsent
-from drawbridge.tui.colours import Palette, theme
+from drawbridge.tui.colors import Palette, theme
 from drawbridge.tui.connection import RequestError
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.screen_conversation import ConversationScreen

@@ -24,6 +24,7 @@ from drawbridge.tui.approval_words import (
     circumstances,
     notice,
     offers_always,
+    reason_hint,
     title,
     ways,
     why_not_accepted,
@@ -117,7 +118,7 @@ class ApprovalView(Vertical, can_focus=True):
             yield PlainTextArea(classes="draft", tab_behavior="indent", show_line_numbers=True, compact=True)
         yield Button("", name="more", classes="more", compact=True)
         yield Static(classes="notice")
-        yield Input(placeholder="What should the agent do instead? (optional)", compact=True, classes="why")
+        yield Input(placeholder=reason_hint(self.request, self._agent), compact=True, classes="why")
         yield Horizontal(*(Button("", name=name, classes=name, compact=True) for name in WAYS), classes="ways")
         yield Button("", name="always", classes="always", compact=True)
 
@@ -362,7 +363,7 @@ class ApprovalView(Vertical, can_focus=True):
     def _answer_questions(self) -> None:
         form = self.query_one(QuestionForm)
         if not form.is_answered:
-            self._say(f"Choose an answer to “{wording.one_line(form.question)}”, or write one.")
+            self._say(f"Pick an option or type an answer for “{wording.one_line(form.question)}”.")
         elif not self._is_seen():
             return
         elif form.is_last:

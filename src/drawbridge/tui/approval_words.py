@@ -9,7 +9,7 @@ from textual.content import Content
 
 from drawbridge.text.counts import size
 from drawbridge.tui import answers, wording
-from drawbridge.tui.call_parts import PLAN, Part
+from drawbridge.tui.call_parts import Part
 from drawbridge.tui.difference import Difference
 
 Mode: TypeAlias = Literal["read", "edit", "reject"]
@@ -71,18 +71,19 @@ def ways(request: answers.Request, state: ApprovalState) -> dict[str, Content]:
     if state.busy:
         return {"accept": Content("Sending…")}
     if answers.questions(request):
-        answer = _label("^s", "Next" if state.next_question else "Answer")
+        answer = _label("^s", "Next" if state.next_question else "Submit")
         more = {"more": _label("PgDn", _lines(state.unseen))} if state.unseen else {}
-        return {"accept": answer, "reject": Content("Do not answer"), **more}
+        return {"accept": answer, "reject": Content("Skip"), **more}
     if state.mode == "edit":
         return {"accept": _label("^s", "Accept edited version"), "back": _label("Esc", "Back")}
     if state.mode == "reject":
-        return {"reject": _label("Enter", "Reject"), "back": _label("Esc", "Back")}
+        words = "Keep planning" if is_plan(request) else "Reject"
+        return {"reject": _label("Enter", words), "back": _label("Esc", "Back")}
     return _ways_of_reading(request, state)
 
 
 def _ways_of_reading(request: answers.Request, state: ApprovalState) -> dict[str, Content]:
-    plan = request["tool_name"] == PLAN
+    plan = is_plan(request)
     approve = "Approve, ask before edits" if state.may_remember and answers.only_accepts_edits(request) else "Approve"
     accept = "Accept edited version" if state.edited else approve if plan else "Accept"
     found = {"accept": _label("a", accept)}
@@ -100,6 +101,17 @@ def _ways_of_reading(request: answers.Request, state: ApprovalState) -> dict[str
     return found
 
 
+def is_plan(request: answers.Request) -> bool:
+    return bool(request.get("kind") == "plan")
+
+
+def reason_hint(request: answers.Request, agent: str) -> str:
+    """The placeholder of the field for the reason of a rejection. ``agent``: the agent's display name."""
+    if is_plan(request):
+        return "What should change in the plan? (optional)"
+    return wording.one_line(f"Tell {wording.inside(agent)} what to do instead (optional)")
+
+
 def offers_always(request: answers.Request, state: ApprovalState) -> bool:
     return bool(state.may_answer and state.may_remember and not state.edited and always_words(request))
 
@@ -107,10 +119,10 @@ def offers_always(request: answers.Request, state: ApprovalState) -> bool:
 def always_words(request: answers.Request) -> str:
     """Everything that ``remember`` would change, in words; empty if it would change nothing."""
     told = request.get("always") or ()
-    if request["tool_name"] == PLAN and answers.only_accepts_edits(request):
+    if is_plan(request) and answers.only_accepts_edits(request):
         return "Approve and accept edits"
     texts = [f"{one['text']} ({one['saved_in']})" if one.get("saved_in") else str(one["text"]) for one in told]
-    return wording.one_line("; ".join(texts))
+    return wording.one_line(" · ".join(texts))
 
 
 def why_not_accepted(request: answers.Request, state: ApprovalState) -> str:
@@ -131,11 +143,11 @@ def notice(request: answers.Request, state: ApprovalState, found: Difference | N
         first = wording.first_words(state.settled)
         return f"{first} What you entered wasn’t used. It’s kept here until you close this."
     if not state.may_answer:
-        return "This device has read-only access."
+        return "View only. Approve from another device."
     if state.hasty and (why_not := why_not_accepted(request, state)):
         return why_not
     if request.get("truncated"):
-        return "This is too large for one message: only a part of it is shown."
+        return "This request is too large for one message, so only part of it is shown."
     if state.mode != "read":
         return ""
     if found is None or not found.notes:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+from drawbridge.tui import wording
 from drawbridge.tui.connection import Connection, Message, RequestError
 from drawbridge.tui.conversation import Conversation, Record, record_in, record_of
 from drawbridge.tui.reviews import Reviews
@@ -66,7 +67,9 @@ class Client:
         self.scope = ""
         """The scope of this device, which determines what the device may do; empty until the server has reported it."""
         self.agents: list[str] = []
-        """The agents that a new project can have, the default one first."""
+        """The agents that a new project can have, installed or not, the default one first."""
+        self._agent_words: Sequence[Mapping[str, Any]] = ()
+        """The agents that the server describes: each with a ``name`` and a ``label``."""
         self.on_change: Callable[[], None] = lambda: None
         self.on_refused: Callable[[Unsent, RequestError], None] = lambda unsent, error: None
         self.on_project_removed: Callable[[], None] = lambda: None
@@ -105,6 +108,7 @@ class Client:
         self.modes = frozenset(hello["modes"]) if "modes" in hello else None
         self.mode_offers = hello.get("mode_offers", ())
         self.agents = list(hello["agents"])
+        self._agent_words = hello.get("agent_words", ())
         self.name = hello["device"]["name"] or self.name
         self.scope = str(hello["device"].get("scope", ""))
         self._ids.add(hello["client_id"])
@@ -175,6 +179,16 @@ class Client:
         """The name to show for the other client that gave ``answer``."""
         by = str(answer.get("by"))
         return f"Another client ({by})" if by == self.name else by
+
+    def agent_label(self, agent: str) -> str:
+        """An agent's display name at the beginning of a sentence."""
+        return wording.agent_label(agent, self._agent_words)
+
+    async def agent_list(self) -> list[Message]:
+        """The agents that a new project can have, the default one first: each with its ``name``, its ``title``, whether
+        it is ``installed`` and, if it is not, a ``hint`` about that. Raises ``RequestError``."""
+        listed: list[Message] = (await self._ask("agent_list"))["data"]["agents"]
+        return listed
 
     async def command(self, type: str, data: Message | None = None) -> Message:
         """Sends a command about the shown project, and returns the answer. Raises ``RequestError``."""

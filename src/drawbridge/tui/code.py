@@ -17,29 +17,29 @@ from textual.strip import Strip
 
 from drawbridge.core.terminal_text import harmless_pieces
 from drawbridge.text import split
-from drawbridge.tui.colours import CodeColours, Palette
+from drawbridge.tui.colors import CodeColors, Palette
 from drawbridge.tui.difference import Difference, Line, Mark
 from drawbridge.tui.wording import TAB
 
-COLOURED: Final = 200_000
+COLORED: Final = 200_000
 """The maximum length of text that is colored, in characters: longer text would take too long."""
 
-LONGEST_COLOURED: Final = 2_000
+LONGEST_COLORED: Final = 2_000
 """The maximum length of a line in text that is colored, in characters: a lexer takes minutes for some longer lines."""
 
 SIGNS: Final = {"added": "+", "removed": "−", "context": " "}
 
 
-def colours(text: str, path: str, palette: Palette) -> list[list[tuple[int, int, Style]]]:
+def colors(text: str, path: str, palette: Palette) -> list[list[tuple[int, int, Style]]]:
     """The colored ranges of each line of ``text``; empty if the kind of file is unknown, or if the text or one of its
     lines is too long."""
     lines = split(text)[0]
-    if len(text) > COLOURED or any(len(line) > LONGEST_COLOURED for line in lines):
+    if len(text) > COLORED or any(len(line) > LONGEST_COLORED for line in lines):
         return []
     lexer: Any = find_lexer_class_for_filename(path.rpartition("/")[2])
     if lexer is None:
         return []
-    theme = CodeColours(palette)
+    theme = CodeColors(palette)
     found: list[list[tuple[int, int, Style]]] = [[] for _ in lines]
     starts = [0, *accumulate(len(line) + 1 for line in lines)]
     for at, kind, value in lexer().get_tokens_unprocessed("\n".join(lines)):
@@ -106,9 +106,9 @@ class DiffLines:
         self._starts = [0, *accumulate(map(self._height, found.lines))]
 
     @cached_property
-    def _colours(self) -> dict[str, list[list[tuple[int, int, Style]]]]:
+    def _colors(self) -> dict[str, list[list[tuple[int, int, Style]]]]:
         path, old_text, new_text = self._proposal
-        return {"removed": colours(old_text, path, self._palette), "added": colours(new_text, path, self._palette)}
+        return {"removed": colors(old_text, path, self._palette), "added": colors(new_text, path, self._palette)}
 
     def __len__(self) -> int:
         return self._starts[-1]
@@ -162,8 +162,8 @@ class DiffLines:
         return Strip(segments).extend_cell_length(self._width, wash)
 
     def _styles(self, line: Line, mark: Style) -> list[tuple[int, int, Style]]:
-        colours = self._colours["removed" if line.kind == "removed" else "added"]
-        found = list(colours[line.number - 1]) if line.number <= len(colours) else []
+        colors = self._colors["removed" if line.kind == "removed" else "added"]
+        found = list(colors[line.number - 1]) if line.number <= len(colors) else []
         marks: Sequence[Mark] = line.marks
         return found + [(start, end, mark) for start, end in marks]
 

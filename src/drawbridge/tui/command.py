@@ -15,7 +15,7 @@ from drawbridge.settings.attach import AttachSettings
 from drawbridge.text.review_words import no_session, numbers
 from drawbridge.tui.app import AttachApp, StartView
 from drawbridge.tui.client import Client
-from drawbridge.tui.colours import Palette, of_terminal
+from drawbridge.tui.colors import Palette, of_terminal
 from drawbridge.tui.server_address import Finder, is_here
 
 

@@ -270,8 +270,8 @@ def _check_certificate(socket: ClientConnection, address: ServerAddress) -> None
 def _no_server(address: ServerAddress, error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
-            f"The server at {address.url} could not be verified: {_why(error)}. The token was not sent; "
-            "name its certificate with --ca, or the fingerprint that `drawbridge serve` shows with --fingerprint."
+            f"The server at {address.url} could not be verified: {_why(error)}. The token was not sent. "
+            "Pass the server's certificate (--ca), or its fingerprint, which `drawbridge serve` prints (--fingerprint)."
         )
     if isinstance(error, InvalidHandshake | InvalidURI | ssl.SSLError | ConnectionClosed):
         return f"The program that answers at {address.url} is not a Drawbridge server: {_why(error)}."

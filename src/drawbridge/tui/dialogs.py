@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -13,6 +14,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from drawbridge.tui.client import Client
+from drawbridge.tui.connection import RequestError
 from drawbridge.tui.wording import mode, one_line
 
 KEYS: Final = (
@@ -20,7 +23,7 @@ KEYS: Final = (
     ("e", "edit it first: what you see is what is written"),
     ("r", "reject it with a reason"),
     ("w", "always: apply what the agent suggests"),
-    ("Ctrl-S", "accept with your edits; send your answers"),
+    ("Ctrl-S", "accept with your edits; submit your answers"),
     ("/", "go to the prompt box; Enter sends, Ctrl-J starts a new line"),
     ("Esc", "leave a field; go back"),
     ("j  k", "to the next item; to the previous one"),
@@ -44,7 +47,7 @@ REVIEW_KEYS: Final = (
     ("u", "undo it: exactly this change is removed"),
     ("e", "replace it with your own lines"),
     ("Ctrl-S", "keep your edited version"),
-    ("c", "comment: on the change's lines, or on those that j k J K choose; Enter writes it"),
+    ("c", "comment on the change's lines, or on lines selected with j k J K; Enter opens the text field"),
     ("d", "discard your edit, or the comment that you have not added"),
     ("A  U", "keep or undo all changes to the file"),
     ("K  X", "keep or undo all changes"),
@@ -94,22 +97,30 @@ class ModeDialog(ModalScreen[str | None]):
         self.dismiss(self._modes[event.option_index])
 
 
+NO_AGENT: Final = "No project can be added: no agent is installed on the server. Install one there, then try again."
+
+
 class NewProject(NamedTuple):
     path: str
     agent: str
 
 
 class ProjectDialog(ModalScreen[NewProject | None]):
-    """Asks for a directory on the server's machine and for the agent that works there. Returns None if the dialog is
-    canceled."""
+    """Asks for a directory on the server's machine and for the agent that works there. Agents that are not installed
+    come last and can't be chosen. Returns None if the dialog is canceled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
 
-    def __init__(self, path: str, agents: Sequence[str], why: str = "") -> None:
+    def __init__(self, path: str, client: Client, why: str = "") -> None:
         super().__init__()
         self._path = path
-        self._agents = agents
+        self._client = client
         self._why = why
+        self._is_loaded = False
+        # Until the server has answered, it is not known which agents are installed.
+        self._agents: Sequence[Mapping[str, Any]] = [
+            {"name": name, "title": client.agent_label(name)} for name in client.agents
+        ]
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog wide"):
@@ -119,11 +130,27 @@ class ProjectDialog(ModalScreen[NewProject | None]):
             yield Static(Content("Folder on the server:"))
             yield Input(self._path, compact=True, classes="path", select_on_focus=False)
             yield Static(Content("Agent:"))
-            yield OptionList(*(Option(Content(one_line(agent)), id=agent) for agent in self._agents))
+            yield OptionList(*map(_agent_option, self._agents))
             yield Static(Content("Enter adds it · Tab goes to the agents · Esc goes back"), classes="hint")
 
     def on_mount(self) -> None:
         self.query_one(OptionList).highlighted = 0 if self._agents else None
+        self._is_loaded = not self._client.may("agent_list")
+        if not self._is_loaded:
+            self.run_worker(self._load())
+
+    async def _load(self) -> None:
+        """Shows which agents are installed. The highlighted agent stays the same if it is installed."""
+        with contextlib.suppress(RequestError):  # without the list, every agent can be chosen
+            self._agents = sorted(await self._client.agent_list(), key=lambda one: not one["installed"])
+            options = self.query_one(OptionList)
+            before = options.highlighted_option
+            options.clear_options()
+            options.add_options(map(_agent_option, self._agents))
+            names = [one["name"] for one in self._agents if one["installed"]]
+            chosen = before.id if before is not None and before.id in names else None
+            options.highlighted = names.index(chosen) if chosen else 0 if names else None
+        self._is_loaded = True
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
@@ -134,9 +161,27 @@ class ProjectDialog(ModalScreen[NewProject | None]):
         self._add()
 
     def _add(self) -> None:
+        if not self._is_loaded:
+            return  # another agent may be highlighted at the next moment
         path, place = self.query_one(Input).value.strip(), self.query_one(OptionList).highlighted
-        if path and place is not None:
-            self.dismiss(NewProject(path, self._agents[place]))
+        if path and place is None:
+            self.notify(NO_AGENT, severity="warning", markup=False)
+        elif path and place is not None:
+            self.dismiss(NewProject(path, self._agents[place]["name"]))
+
+
+def _agent_option(agent: Mapping[str, Any]) -> Option:
+    """An agent in the list. Without the field ``installed``, it is not known whether it is installed."""
+    installed = agent.get("installed")
+    if installed is None:
+        words = ""
+    elif not installed:
+        words = agent.get("hint") or "Not installed on the server."
+    else:
+        words = f"Installed · {agent['version']}" if agent.get("version") else "Installed"
+        words += "" if agent.get("asks", True) else " · doesn’t ask before it changes files"
+    shown = Content.assemble(one_line(agent["title"]), (f"  {one_line(words)}" if words else "", "$soft"))
+    return Option(shown, id=agent["name"], disabled=installed is False)
 
 
 class ConfirmDialog(ModalScreen[bool]):

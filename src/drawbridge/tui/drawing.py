@@ -30,11 +30,14 @@ from textual.strip import Strip
 from drawbridge.core.terminal_text import harmless_pieces
 from drawbridge.text.counts import counted, size
 from drawbridge.tui import wording
-from drawbridge.tui.call_parts import PLAN, Part, of_request, parts
-from drawbridge.tui.code import COLOURED, LONGEST_COLOURED, DiffLines
-from drawbridge.tui.colours import CodeColours, Palette
+from drawbridge.tui.call_parts import Part, of_request, parts
+from drawbridge.tui.code import COLORED, LONGEST_COLORED, DiffLines
+from drawbridge.tui.colors import CodeColors, Palette
 from drawbridge.tui.conversation import Item
 from drawbridge.tui.difference import difference
+
+TERMINAL_NAME: Final = "desk"
+"""The ``by`` of a prompt that was typed in the agent's own terminal."""
 
 RESULT_CHARACTERS: Final = 4_000
 DIFF_LINES: Final = 400
@@ -73,7 +76,8 @@ class Painter:
         match item.kind:
             case "prompt":
                 by = data["by"]
-                yield from self.prompt("You" if not by or by == self.me else by, item.timestamp, data["text"], width)
+                who = "You, in the terminal" if by == TERMINAL_NAME else "You" if not by or by == self.me else by
+                yield from self.prompt(who, item.timestamp, data["text"], width)
             case "text":
                 yield from self.markdown(data["text"], width)
             case "aside":
@@ -111,7 +115,7 @@ class Painter:
         if len(text) > MARKDOWN_CHARACTERS:
             return self.plain(text, width, self.palette.ink)
         source = wording.block(text)
-        markdown = _Markdown(source, CodeColours(self.palette))
+        markdown = _Markdown(source, CodeColors(self.palette))
         lines = self._lines_of(markdown, width)
         return _harmless_strips(lines) if self._is_whole(markdown, lines) else self.plain(text, width, self.palette.ink)
 
@@ -129,8 +133,8 @@ class Painter:
     def code(self, text: str, language: str, width: int) -> list[Strip]:
         """A block of code with its own background."""
         ground = Style(color=self.palette.ink, bgcolor=self.palette.sunken)
-        colored = len(text) <= COLOURED and all(len(line) <= LONGEST_COLOURED for line in text.split("\n"))
-        shown = _code(wording.block(text), language, CodeColours(self.palette)) if colored else None
+        colored = len(text) <= COLORED and all(len(line) <= LONGEST_COLORED for line in text.split("\n"))
+        shown = _code(wording.block(text), language, CodeColors(self.palette)) if colored else None
         strips = self._rendered(shown, width - 2) if shown else [Strip([Segment(x)]) for x in _folded(text, width - 2)]
         pad = Segment(" ", ground)
         return [
@@ -241,13 +245,13 @@ class Painter:
         yield from self._rendered(head, width)
         if folded:
             return
-        if answer.get("edited") and request["tool_name"] != wording.QUESTIONS:
+        if answer.get("edited") and request.get("kind") != "question":
             yield from self.plain("Accepted version", width, palette.soft)
             yield from self._accepted(request, answer, width)
         if proposal:
             yield from self.plain("Proposed version", width, palette.soft)
             yield from self.diff(proposal, width)
-        elif request["tool_name"] == PLAN and not answer.get("edited"):
+        elif request.get("kind") == "plan" and not answer.get("edited"):
             yield from self.call(of_request(request, request["input"]), width)
 
     def _accepted(self, request: Mapping[str, Any], answer: Mapping[str, Any], width: int) -> list[Strip]:
@@ -363,7 +367,7 @@ _WIDE: Final = 1_000
 class _Markdown(Markdown):
     elements = Markdown.elements | {"heading_open": _Heading, "fence": _CodeBlock, "code_block": _CodeBlock}
 
-    def __init__(self, text: str, theme: CodeColours) -> None:
+    def __init__(self, text: str, theme: CodeColors) -> None:
         super().__init__("", code_theme=theme, hyperlinks=False)  # type: ignore[arg-type]  # Syntax takes it as well
         self.markup = text
         self.parsed = _PARSER.parse(text)

@@ -61,7 +61,7 @@ class Questions(Vertical):
 
     def _open(self, request: answers.Request) -> None:
         project = self._client.project
-        agent = wording.agent_title(project["agent"] if project else "agent")
+        agent = self._client.agent_label(project["agent"]) if project else "The agent"
         may_answer, may_remember = self._client.may("permission_response"), self._client.may("set_mode")
         state = ApprovalState(may_answer=may_answer, may_remember=may_remember)
         self.card = ApprovalView(request, agent, self._painter, state)

@@ -81,6 +81,7 @@ class ConversationScreen(Screen[None]):
         yield self._questions
         yield Static(id="status")
         yield PromptBox()
+        yield Static(id="rights")
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
@@ -96,7 +97,7 @@ class ConversationScreen(Screen[None]):
     @property
     def _is_there(self) -> bool:
         """Whether all widgets exist. They do not while the screen is being built or closed."""
-        return len(self.query("Bar, History, #open, #status, #prompt")) == 5
+        return len(self.query("Bar, History, #open, #status, #prompt, #rights")) == 6
 
     # Drawing.
 
@@ -112,13 +113,14 @@ class ConversationScreen(Screen[None]):
         self._painter.me = self._client.name
         if project is not None:
             self._painter.root = project["path"]
-            more = f"{project['agent']} · {project['path']}"
+            more = f"{self._client.agent_label(project['agent'])} · {project['path']}"
             self.query_one(Bar).show(wording.base_name(project["path"]), more, self._client.connection)
         self.query_one(History).show(conversation.items, self._tail(conversation))
         prompts = [item.data["text"] for item in conversation.items if item.kind == "prompt"]
         prompt = self.query_one(PromptBox)
         prompt.remember(prompts)
         prompt.display = self._client.may_steer
+        self._show_rights()
         if not prompt.display and (prompt.has_focus or self.focused is None):
             self.query_one(History).focus()  # keys must not reach a hidden field, where their effect is invisible
         self._questions.show(conversation, self.size.height * 7 // 10)
@@ -130,6 +132,13 @@ class ConversationScreen(Screen[None]):
         if keys != self._keys:  # the footer is rebuilt only when the keys change
             self._keys = keys
             self.refresh_bindings()
+
+    def _show_rights(self) -> None:
+        """Shows why there is no prompt box, in its place."""
+        client, line = self._client, self.query_one("#rights", Static)
+        words = wording.rights(client.project or {}, may_answer=client.may("permission_response"))
+        line.display = not client.may_steer
+        line.update(Content(words))
 
     def tick(self) -> None:
         """Updates the status line, which shows how long the run has taken."""

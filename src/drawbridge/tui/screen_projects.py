@@ -79,7 +79,8 @@ class ProjectScreen(Screen[None]):
         nothing.update(Content(NOTHING + (ADD if self._client.may("project_create") else ASK)))
         self.query_one(OptionList).display = not nothing.display
         self.refresh_bindings()
-        rows = [(project["id"], _row(project)) for project in projects.sorted()]
+        labeled = [(project, self._client.agent_label(project["agent"])) for project in projects.sorted()]
+        rows = [(project["id"], _row(project, agent)) for project, agent in labeled]
         shown = [(id, row.markup) for id, row in rows]
         if shown == self._shown:
             return
@@ -105,7 +106,7 @@ class ProjectScreen(Screen[None]):
         self.app.push_screen(HelpDialog())
 
     def action_new_project(self, path: str = "", why: str = "") -> None:
-        self.app.push_screen(ProjectDialog(path or os.getcwd(), self._client.agents, why), self._add)
+        self.app.push_screen(ProjectDialog(path or os.getcwd(), self._client, why), self._add)
 
     def _add(self, wanted: NewProject | None) -> None:
         async def add() -> None:
@@ -127,12 +128,13 @@ class ProjectScreen(Screen[None]):
             self.post_message(self.Chosen(event.option.id))
 
 
-def _row(project: Project) -> Content:
+def _row(project: Project, agent: str) -> Content:
+    """A project in the list. ``agent``: its agent's display name."""
     waiting = bool(project["approvals"])
     color = "$wait" if waiting else {"EXECUTING": "$accent", "ERROR": "$no"}.get(project["state"], "$soft")
     cost = wording.money(project["cost_usd"]) if project.get("cost_usd") else ""
     terminal = "in a terminal" if project.get("desk") else ""
-    facts = [project["agent"], terminal, cost, wording.ago(project["last_active"], datetime.now(UTC)), project["path"]]
+    facts = [agent, terminal, cost, wording.ago(project["last_active"], datetime.now(UTC)), project["path"]]
     return Content.assemble(
         (wording.one_line(wording.base_name(project["path"])), "bold"),
         (f"  ● {wording.listed_state(project)}", color),

@@ -19,13 +19,13 @@ from drawbridge.tui.requests import do
 
 KINDS: Final = {
     "prompt": "Prompt",
-    "answer": "Agent",
-    "tool": "Call",
-    "result": "Result",
+    "answer": "Answer",
+    "tool": "Tool call",
+    "result": "Output",
     "decision": "Decision",
     "error": "Error",
 }
-HINT: Final = "Enter searches, and shows a result · Esc closes"
+HINT: Final = "Enter searches, or goes to the selected result · Esc closes"
 
 
 class SearchDialog(ModalScreen[int | None]):

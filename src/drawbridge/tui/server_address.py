@@ -162,4 +162,6 @@ def _token(path: Path, *, named: bool) -> str:
             if isinstance(error, UnicodeDecodeError)
             else (error.strerror or str(error)).lower()
         )
-        raise BadSetting(f"The token can't be read from {path}: {why}.") from None
+        raise BadSetting(
+            f"The token can't be read from {path}: {why}. Correct the file, or choose another one with --token-file."
+        ) from None

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from drawbridge.agents import catalog
 from drawbridge.core.terminal_text import harmless
 from drawbridge.text.counts import counted
 
@@ -29,9 +28,6 @@ TERMINAL_STATES: Final = {
     "finished": "Idle in terminal",
     "ended": "Ended",
 }
-QUESTIONS: Final = "AskUserQuestion"
-"""The tool with which an agent asks the user its own questions."""
-
 IN_TERMINAL: Final = ("answered elsewhere", "asked in the terminal", "overruled")
 """How the reason for a withdrawal begins if the user decided in the agent's own dialog in the terminal, still has to
 decide there, or decided too late in Drawbridge: such a request is not shown as withdrawn."""
@@ -71,8 +67,14 @@ def shown_path(path: str, root: str) -> str:
     return path.removeprefix(f"{root}/") if root else path
 
 
-def agent_title(agent: str) -> str:
-    return catalog.label(agent)
+def agent_label(agent: str, described: Iterable[Mapping[str, Any]]) -> str:
+    """An agent's display name at the beginning of a sentence. ``described``: the agents that the server describes."""
+    return next((str(one["label"]) for one in described if one["name"] == agent), f"The {agent} agent")
+
+
+def inside(label: str) -> str:
+    """An agent's display name inside a sentence."""
+    return f"t{label[1:]}" if label.startswith("The ") else label
 
 
 def money(dollars: float) -> str:
@@ -206,33 +208,44 @@ def context_words(agent: Mapping[str, Any]) -> str:
 
 
 def tool_words(given: Mapping[str, Any], root: str) -> str:
-    """The most informative field of a call, on one line; empty if the call has none of the known fields."""
+    """The most informative field of a call, on one line; for a search, the pattern and where the agent searches for it.
+    Empty if the call has none of the known fields."""
     questions = given.get("questions")
     first = questions[0] if isinstance(questions, list) and questions and isinstance(questions[0], dict) else {}
-    names = ("file_path", "notebook_path", "path", "command", "pattern", "url", "description")
-    said = next((given[name] for name in names if given.get(name)), first.get("question", ""))
+    names = ("file_path", "notebook_path", "command", "pattern", "path", "url", "query", "description", "skill")
+    name = next((name for name in names if given.get(name)), "")
+    found = _first_line(given[name] if name else first.get("question"), root)
+    if found and name == "query":
+        return f"“{found}”"
+    if found and name == "pattern" and (where := _first_line(given.get("path") or given.get("glob"), root)):
+        return f"{found} in {where}"
+    return found
+
+
+def _first_line(said: Any, root: str) -> str:
     return one_line(shown_path(said, root).partition("\n")[0][:200]) if isinstance(said, str) else ""
 
 
 def settled_words(answer: Mapping[str, Any], request: Mapping[str, Any], *, is_mine: bool = False) -> str:
     """How an approval request was resolved or withdrawn, on one line. ``is_mine``: whether it was answered from this
     terminal."""
+    is_plan = request.get("kind") == "plan"
     if "reason" in answer:
         reason = str(answer["reason"])
         return one_line(_capital(reason) if reason.startswith(IN_TERMINAL) else f"Withdrawn: {reason}")
-    by, message = answer.get("by"), answer.get("message")
+    by, message = "you" if is_mine else answer.get("by"), answer.get("message")
     if answer.get("decision") != "allow":
-        return one_line(f"Rejected by {by}{f': “{message}”' if message else ''}")
+        return one_line(f"{'Plan rejected' if is_plan else 'Rejected'} by {by}{f': “{message}”' if message else ''}")
     if (given := _answers(answer, request)) is not None:
         return one_line(f"Answered by {by}: {given}")
     if answer.get("edited"):
         return one_line("Accepted with your edits" if is_mine else f"Accepted with edits by {by}")
-    return one_line(f"Accepted by {by}")
+    return one_line(f"{'Plan approved' if is_plan else 'Accepted'} by {by}")
 
 
 def _answers(answer: Mapping[str, Any], request: Mapping[str, Any]) -> str | None:
     """The answers to the agent's own questions; None if the request contains none, or if the answers are not known."""
-    given = answer.get("updated_input") if request.get("tool_name") == QUESTIONS else None
+    given = answer.get("updated_input") if request.get("kind") == "question" else None
     answers = given.get("answers") if isinstance(given, Mapping) else None
     return "; ".join(map(str, answers.values())) if isinstance(answers, Mapping) else None
 
@@ -244,11 +257,16 @@ def _capital(text: str) -> str:
 def first_words(answer: Mapping[str, Any]) -> str:
     """Like ``settled_words``, for a user who was about to answer."""
     if "reason" in answer:
-        reason = str(answer["reason"])
-        in_terminal = reason.startswith(IN_TERMINAL)
-        return one_line(f"{_capital(reason)}." if in_terminal else f"The request was withdrawn ({reason}).")
+        return f"{settled_words(answer, {})}."
     verb = "accepted" if answer.get("decision") == "allow" else "rejected"
     return one_line(f"{answer.get('by')} {verb} this first.")
+
+
+def rights(project: Mapping[str, Any], *, may_answer: bool) -> str:
+    """Why there is no prompt box. ``may_answer``: whether the device may answer approval requests."""
+    if desk := project.get("desk"):
+        return "This session has ended." if desk.get("state") == "ended" else "Send messages from the terminal."
+    return "This device can approve requests and stop runs, but can’t send messages." if may_answer else "View only."
 
 
 def whole_text(message: Any) -> str:

@@ -14,7 +14,7 @@ def shown_of(item: dict[str, Any], shown: Shown | None = None, *, is_over: bool 
     return blocks((shown or Shown("p.")).add("s1", {"id": "item_0", **item}, is_over=is_over))
 
 
-def test_a_command_is_shown_when_it_begins_and_once() -> None:
+def test_a_command_is_shown_once_when_it_begins() -> None:
     shown, command = Shown("p."), {"type": "command_execution", "command": "ls"}
     [called] = shown_of(command, shown, is_over=False)
     assert called == {"type": "tool_use", "id": "p.item_0", "name": "Bash", "input": {"command": "ls"}}

@@ -36,7 +36,7 @@ PATCH = """\
 
 
 def payload(**fields: Any) -> Raw:
-    usual = {"hook_event_name": "Stop", "session_id": SESSION, "cwd": "/work", "turn_id": TURN}
+    usual = {"hook_event_name": "Stop", "session_id": SESSION, "cwd": "/src", "turn_id": TURN}
     return Raw(json.dumps(usual | fields).encode())
 
 
@@ -75,10 +75,10 @@ def test_the_files_of_a_patch_are_named() -> None:
         payload(hook_event_name="PermissionRequest", tool_name="apply_patch", tool_input={"command": PATCH})
     )
     assert json.loads(bytes(asked.tool_input)) == {
-        "update": "/work/a.py",
-        "move_to": "/work/b.py",
-        "add": "/c.py\n/work/e.py",
-        "delete": "/work/d.py",
+        "update": "/src/a.py",
+        "move_to": "/src/b.py",
+        "add": "/c.py\n/src/e.py",
+        "delete": "/src/d.py",
         "patch": PATCH.strip("\n"),
     }
 
@@ -100,13 +100,13 @@ def test_the_start_of_a_session_ends_no_run() -> None:
 
 
 def test_the_directory_of_a_call_is_not_the_sessions() -> None:
-    assert agent().event(payload()).cwd == "/work"
+    assert agent().event(payload()).cwd == "/src"
     called = agent().event(payload(hook_event_name="PreToolUse", tool_name="Bash", cwd="/elsewhere"))
     assert (called.cwd, called.directory) == ("", "/elsewhere")
 
 
 @pytest.mark.parametrize(
-    "given", [b"[]", b"{", b'{"hook_event_name": "Stop"}', payload(cwd="work"), payload(session_id=5)]
+    "given", [b"[]", b"{", b'{"hook_event_name": "Stop"}', payload(cwd="src"), payload(session_id=5)]
 )
 def test_an_invalid_payload_is_refused(given: bytes | Raw) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the text is msgspec's
@@ -118,7 +118,8 @@ def test_an_answer_contains_only_the_keys_that_codex_accepts() -> None:
         return dict(agent().answer(decision, "Bash", Raw(b"{}"), Raw(b"[]")))
 
     assert answer(Decision(True)) == {"behavior": "allow"}
-    assert answer(Decision(False, message="Not \ud800 this")) == {"behavior": "deny", "message": "Not \ufffd this"}
+    message = "The user rejected this: Not \ufffd this"
+    assert answer(Decision(False, message="Not \ud800 this")) == {"behavior": "deny", "message": message}
     assert set(answer(Decision(False))) == {"behavior", "message"}
     with pytest.raises(BadArgument):
         answer(Decision(True, updated_input=Raw(b"{}")))
@@ -195,7 +196,10 @@ def test_arguments_in_another_form_are_shown_as_they_are(arguments: str) -> None
         ("function_call_output", "Chunk ID: a0\nProcess exited with code 0\nOutput:\nhi\n", "hi\n", "ran", False),
         ("function_call_output", "Chunk ID: a0\nProcess exited with code 2\nOutput:\nno\n", "no\n", "ran", True),
         ("custom_tool_call_output", "Exit code: 0\nWall time: 0.1 seconds\nOutput:\nSuccess.\n", "Success.\n", "ran", False),
-        ("custom_tool_call_output", "Not this patch.", "Not this patch.", "denied", True),
+        ("custom_tool_call_output", "The user rejected this: not this patch", None, "denied", True),
+        ("custom_tool_call_output", "apply_patch verification failed: No such file", None, "denied", True),
+        ("custom_tool_call_output", "Command blocked by PreToolUse hook: It has unsaved changes.", None, "denied", True),
+        ("custom_tool_call_output", "An answer of another tool", None, "ran", False),
         ("function_call_output", 'exec_command failed: CreateProcess { message: "Rejected(\\"No.\\")" }', None, "denied", True),
         ("function_call_output", "Wall time: 4.7 seconds\naborted by user", None, "denied", True),
         ("function_call_output", "aborted by user after 3.0s", None, "denied", True),
@@ -242,7 +246,7 @@ def test_the_end_of_a_turn_is_read() -> None:
 
 ROOT = {"path": {"type": "special", "value": {"kind": "root"}}}
 READS = {**ROOT, "access": "read"}
-WRITES = {"path": {"type": "path", "path": "/work"}, "access": "write"}
+WRITES = {"path": {"type": "path", "path": "/src"}, "access": "write"}
 WRITES_ALL = {**ROOT, "access": "write"}
 
 
@@ -261,7 +265,7 @@ def limited(*entries: dict[str, Any]) -> dict[str, Any]:
         ("on-request", {}, "bypassPermissions"),
         ("never", limited(READS), "bypassPermissions"),
         ("on-request", limited({"path": {"type": "path", "path": "/"}, "access": "write"}), "bypassPermissions"),
-        ("on-request", limited({"path": "/work", "access": None}), "bypassPermissions"),
+        ("on-request", limited({"path": "/src", "access": None}), "bypassPermissions"),
     ],
 )
 def test_the_mode_is_what_the_sandbox_allows(policy: str, profile: dict[str, Any], mode: str) -> None:

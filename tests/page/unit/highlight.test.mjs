@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import './dom.mjs';
 
-const { highlight, isColoured, languageOf } = await import('../../../web/src/text/highlight.ts');
+const { highlight, isColored, languageOf } = await import('../../../web/src/text/highlight.ts');
 
 /** The parts of each line that have a kind, as `kind:text`. */
 const kinds = async (code, language) =>
@@ -69,7 +69,7 @@ test('every grammar that is offered can be loaded', async () => {
   const { error } = console;
   console.error = (...words) => failed.push(words);
   for (const language of named.split(' ')) {
-    assert.ok(isColoured('a', language), language);
+    assert.ok(isColored('a', language), language);
     assert.equal((await highlight('a = "b"\nc', language)).length, 2, language);
   }
   console.error = error;
@@ -87,7 +87,7 @@ test('the language of a file is known from its name', () => {
 
 test('highlighting never blocks the event loop for a second', async () => {
   const long = 'a'.repeat(300_001);
-  assert.ok(!isColoured(long, 'js'));
+  assert.ok(!isColored(long, 'js'));
   const texts = {
     js: '`${'.repeat(30_000),
     py: '"""'.repeat(30_000),

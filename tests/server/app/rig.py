@@ -62,7 +62,7 @@ class FakeCore:
         self.modes: list[str] = ["default"]
         self.asked: list[say.Command] = []
         self.subscribers: dict[str, Subscriber] = {}
-        self.followers: dict[str, set[str]] = {"projects": set(), "approvals": set(), "stats": set()}
+        self.followers: dict[str, set[str]] = {"projects": set(), "approvals": set(), "reviews": set(), "stats": set()}
         self.projects: dict[str, messages.ProjectInfo] = {}
         self.left: list[str] = []
         self.go_on = asyncio.Event()

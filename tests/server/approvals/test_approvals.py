@@ -183,21 +183,21 @@ async def test_the_target_of_a_link_is_sent(tmp_path: Path, monkeypatch: pytest.
     """The target is sent for a file, for a file in a linked directory, and for a file that does not exist yet."""
     phone = Client()
     (tmp_path / "data").mkdir()
-    (tmp_path / "work").mkdir()
-    (tmp_path / "work" / "README.md").symlink_to(tmp_path / ".bashrc")
-    (tmp_path / "work" / "vendor").symlink_to(tmp_path)
-    (tmp_path / "work" / "my notes.md").symlink_to(tmp_path / ".bashrc")
-    spaced = f"{tmp_path}/work/my%20notes.md"
-    monkeypatch.setattr(pwd, "getpwnam", {"ada": SimpleNamespace(pw_dir=str(tmp_path / "work"))}.__getitem__)
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "README.md").symlink_to(tmp_path / ".bashrc")
+    (tmp_path / "code" / "vendor").symlink_to(tmp_path)
+    (tmp_path / "code" / "my notes.md").symlink_to(tmp_path / ".bashrc")
+    spaced = f"{tmp_path}/code/my%20notes.md"
+    monkeypatch.setattr(pwd, "getpwnam", {"ada": SimpleNamespace(pw_dir=str(tmp_path / "code"))}.__getitem__)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "link").symlink_to(tmp_path / ".bashrc")
-    plain, link, inside = (str(tmp_path / "work" / name) for name in ("plain.md", "README.md", "vendor/new.md"))
+    plain, link, inside = (str(tmp_path / "code" / name) for name in ("plain.md", "README.md", "vendor/new.md"))
     async with serving(tmp_path / "data") as server:
         project = await server.project(phone)
         (server.root / "one" / "README.md").symlink_to(tmp_path / ".bashrc")
-        (server.root / "one" / "vendor").symlink_to(tmp_path / "work")
-        (server.root / "one" / "~literal").symlink_to(tmp_path / "work")
+        (server.root / "one" / "vendor").symlink_to(tmp_path / "code")
+        (server.root / "one" / "~literal").symlink_to(tmp_path / "code")
         process = await server.running(phone, project)
         content = [{"type": "diff", "path": link, "newText": "x"}, {"type": "diff", "path": inside, "newText": "y"}]
         for given, targets in (
@@ -216,7 +216,7 @@ async def test_the_target_of_a_link_is_sent(tmp_path: Path, monkeypatch: pytest.
             ({"path": "~/link"}, {"~/link": str(tmp_path / ".bashrc")}),
             ({"path": "~ada/README.md"}, {"~ada/README.md": str(tmp_path / ".bashrc")}),
             ({"path": "~nobody/README.md"}, None),
-            ({"path": "~literal/x.md"}, {"~literal/x.md": str(tmp_path / "work" / "x.md")}),
+            ({"path": "~literal/x.md"}, {"~literal/x.md": str(tmp_path / "code" / "x.md")}),
             ({"uri": f"file://{link}"}, {f"file://{link}": str(tmp_path / ".bashrc")}),
             ({"uri": f"file://localhost{spaced}"}, {f"file://localhost{spaced}": str(tmp_path / ".bashrc")}),
             ({"uri": f"file://{plain}"}, None),
@@ -242,14 +242,14 @@ async def test_a_large_edited_input_is_sent_as_a_blob(tmp_path: Path) -> None:
         process = await server.running(phone, project)
         process.asks("q1")
         (asked,) = phone.of_type("permission_request")
-        answer = {"approval_id": asked["data"]["approval_id"], "decision": "allow", "updated_input_blob": "large"}
-        server.blobs.kept["large"] = b"[1]"
+        answer = {"approval_id": asked["data"]["approval_id"], "decision": "allow"}
+        await server.upload("a list", b"[1]")
         with pytest.raises(ClientError) as refused:
-            await server.does(phone, "permission_response", project, **answer)
+            await server.does(phone, "permission_response", project, **answer, updated_input_blob="a list")
         assert (refused.value.code, refused.value.field) == ("VALIDATION_FAILED", "data.updated_input_blob")
         assert process.answers == []
-        server.blobs.kept["large"] = json.dumps({"file_path": "/p/a.py", "content": "x" * 2_000_000}).encode()
-        await server.does(phone, "permission_response", project, **answer)
+        await server.upload("large", json.dumps({"file_path": "/p/a.py", "content": "x" * 2_000_000}).encode())
+        await server.does(phone, "permission_response", project, **answer, updated_input_blob="large")
         [(_, decision)] = process.answers
         assert decision.updated_input is not None
         assert len(json.loads(bytes(decision.updated_input))["content"]) == 2_000_000
@@ -282,7 +282,7 @@ async def test_an_invalid_edited_input_leaves_the_request_open(tmp_path: Path, g
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         approval = await asked(server, phone, project)
-        server.blobs.kept["b"] = given.encode()
+        await server.upload("b", given.encode())
         before = records(server, project)
         value = given if how == "updated_input" else '"b"'
         data = f'{{"approval_id":"{approval}","decision":"allow","{how}":{value}}}'

@@ -11,27 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from drawbridge.agents.demo.driver import Demo
-from drawbridge.agents.registry import terminal_agents
+from drawbridge.core.private_files import write_private
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server.app.blobs import Blobs
-from drawbridge.server.app.clients import Clients
-from drawbridge.server.app.command_table import COMMANDS, scopes_of
-from drawbridge.server.app.core import Core
-from drawbridge.server.app.dispatch import AnyRow, Dispatch
-from drawbridge.server.app.outbox import Writers
-from drawbridge.server.app.server_commands import ServerCommands
-from drawbridge.server.app.site import ServerSite
-from drawbridge.server.app.stats import Monitor
-from drawbridge.server.auth.access import Access, OwnNames
-from drawbridge.server.auth.audit import Audit
+from drawbridge.server import composition
+from drawbridge.server.app.command_table import COMMANDS
+from drawbridge.server.app.dispatch import AnyRow
+from drawbridge.server.auth.access import OwnNames
 from drawbridge.server.auth.devices import Devices
-from drawbridge.server.auth.entrance import ClientLimits, Entrance
+from drawbridge.server.auth.entrance import ClientLimits
 from drawbridge.server.auth.scopes import Scope
+from drawbridge.server.auth.tls import Certificate
 from drawbridge.server.serve import terms
-from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.limits import Limits
-from drawbridge.server.sessions.places import Places
 from drawbridge.transport.http_server import HttpServer
+from tests.server.plans import plan_of
 from tests.server.wire_client import WireClient, connected
 
 OWNER = "the-owners-token-which-is-long-enough-for-all"
@@ -44,53 +37,42 @@ class Server:
     """
 
     def __init__(
-        self, directory: Path, tls: ssl.SSLContext | None, crowd: ClientLimits, rows: Sequence[AnyRow], **access: Any
+        self,
+        directory: Path,
+        tls: ssl.SSLContext | None,
+        crowd: ClientLimits,
+        rows: Sequence[AnyRow],
+        certificate: Certificate | None,
+        **planned: Any,
     ) -> None:
-        addresses = access.pop("addresses", tuple)
         self.data, self.roots = directory / "data", directory / "roots"
         self.data.mkdir(mode=0o700)
         self.roots.mkdir()
+        write_private(str(self.data / "token"), OWNER.encode())
         self.devices = Devices(self.data)
-        blobs = Blobs(self.data / "blobs")
-        limits = Limits(checkpoints=False, warm_processes=1)
-        writers = Writers()
-        self.core = Core(
-            self.data,
-            Places([self.roots], self.data),
-            {"demo": Demo()},
-            blobs,
-            limits,
-            "off",
-            Ceilings(),
-            terminal_agents=terminal_agents(),
-            broadcast=writers.broadcast,
-            notices=lambda announced: None,
-            audit=lambda announced: None,
-        )
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.listener.setblocking(False)
         self.port: int = self.listener.getsockname()[1]
-        names, devices = OwnNames(["public.example"]), Devices(self.data)
-        self.access = Access(OWNER, names, secure=tls is not None, devices=devices, port=self.port, **access)
-        entrance = Entrance(self.access, crowd, Audit(self.data))
-        self.clients = Clients(entrance, self.core, writers)
-        self.monitor = Monitor(self.data, "1.2.3", self.core.states, self.clients.__len__)
-        own = ServerCommands(
-            self.core,
-            blobs,
-            entrance,
-            self.clients,
-            version="1.2.3",
-            roots=[self.roots],
-            agents=["demo"],
-            scopes=scopes_of(rows),
-            health=self.monitor.health,
-            devices=Devices(self.data),
-            addresses=addresses,
+        plan = plan_of(
+            self.data,
+            self.roots,
+            tls=tls is not None,
+            client_limits=crowd,
+            limits=Limits(checkpoints=False, warm_processes=1),
+            **planned,
         )
-        site = ServerSite(entrance, self.clients, Dispatch(rows, self.core, own, entrance, blobs))
+        self.built = composition.Server(
+            plan,
+            self.port,
+            {"demo": Demo()},
+            names=OwnNames(["public.example"]),
+            certificate=certificate,
+            rows=rows,
+        )
+        self.core, self.clients, self.access = self.built.core, self.built.clients, self.built.access
+        self.monitor = self.built.monitor
         self.url = f"{'wss' if tls else 'ws'}://127.0.0.1:{self.port}/ws"
-        self.door = HttpServer(site, self.listener, terms(64), tls)
+        self.door = HttpServer(self.built.site, self.listener, terms(64), tls)
 
     def token(self, name: str = "phone", scope: Scope = "approve", **more: Any) -> str:
         """Adds a device, as the owner would in another process. Returns its token."""
@@ -115,16 +97,18 @@ async def serving(
     tls: ssl.SSLContext | None = None,
     crowd: ClientLimits | None = None,
     rows: Sequence[AnyRow] = COMMANDS,
-    **access: Any,
+    certificate: Certificate | None = None,
+    **planned: Any,
 ) -> AsyncIterator[Server]:
-    server = Server(directory, tls, crowd or ClientLimits(), rows, **access)
-    await server.core.open()
+    """``planned``: attributes of the server's plan."""
+    server = Server(directory, tls, crowd or ClientLimits(), rows, certificate, **planned)
+    await server.built.open()
     async with server.door:
         checks = BackgroundTasks(logging.getLogger("tests.access"))
         checks.repeat(server.clients.check, 0.02, "checking which clients may stay")
         yield server
         await checks.close()
-        await server.core.close("the end")
+        await server.built.close("the end")
 
 
 def code_of(answer: dict[str, Any]) -> str:

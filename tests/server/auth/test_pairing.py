@@ -26,6 +26,7 @@ from drawbridge.server.auth import devices as devices_module
 from drawbridge.server.auth.access import of_this_machine, served
 from drawbridge.server.auth.devices import Devices, new_code
 from drawbridge.server.device_commands import link
+from drawbridge.server.protocol.messages import TERMINAL_NAME
 from drawbridge.transport import running
 from drawbridge.transport.running import Running
 from tests.server.auth.rig import Server, code_of
@@ -78,6 +79,11 @@ async def test_the_owners_name_for_a_device_takes_precedence(server: Server) -> 
         code = new_code(server.devices, "view")
         names.append((await pair(server, code, name="kitchen"))[0]["data"]["client"])
     assert names == ["kitchen 2", "kitchen 3", "kitchen 4"]
+
+
+async def test_a_reserved_name_gets_a_number(server: Server) -> None:
+    answer, _ = await pair(server, new_code(server.devices, "view"), name=TERMINAL_NAME)
+    assert answer["data"]["client"] == f"{TERMINAL_NAME} 2"
 
 
 async def test_wrong_used_and_expired_codes_have_different_errors(

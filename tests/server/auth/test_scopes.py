@@ -15,6 +15,7 @@ from drawbridge.agents.base import Proposal
 from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.auth.scopes import SCOPES, Identity, Scope, check_answer
 from drawbridge.server.events import ApprovalRequested
+from drawbridge.server.notifications.send import Notifier
 from drawbridge.server.protocol import commands as say
 from drawbridge.server.protocol.client_errors import ClientError
 from tests.server.auth.rig import Server, code_of, serving
@@ -123,15 +124,16 @@ async def asking(server: Server, owner: WireClient, prompt: str = "please change
 IN_NOTIFICATION = "drawbridge_answer_for-one-question"
 
 
-async def test_a_notifications_token_decides_one_request_only(tmp_path: Path) -> None:
+async def test_a_notifications_token_decides_one_request_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "notified").mkdir()
     only: list[Identity] = []
 
-    def notified(token: str) -> Identity | None:
+    def notified(notifier: Notifier, token: str) -> Identity | None:
         return only[0] if only and token == IN_NOTIFICATION else None
 
+    monkeypatch.setattr(Notifier, "identify", notified)
     async with (
-        serving(tmp_path / "notified", notified=notified) as server,
+        serving(tmp_path / "notified") as server,
         server.client() as owner,
         asking(server, owner) as question,
     ):

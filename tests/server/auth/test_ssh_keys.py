@@ -248,7 +248,7 @@ async def secure(tmp_path: Path, file: Path) -> AsyncIterator[Server]:
     (tmp_path / "secure").mkdir()
     made = own_certificate(tmp_path / "tls", ["localhost", "127.0.0.1"])
     context = made.context()
-    async with serving(tmp_path / "secure", context, keys=Keys(file), certificate=lambda: made.shown) as server:
+    async with serving(tmp_path / "secure", context, keys=Keys(file), certificate=made) as server:
         yield server
 
 
@@ -297,7 +297,7 @@ async def test_a_login_needs_the_certificate_of_its_connection(tmp_path: Path, f
     (tmp_path / "data").mkdir()
     made = own_certificate(tmp_path / "tls", ["127.0.0.1"])
     context = made.context()
-    async with serving(tmp_path / "data", context, keys=Keys(file), certificate=lambda: made.shown) as server:
+    async with serving(tmp_path / "data", context, keys=Keys(file), certificate=made) as server:
         async with connected(server.url, tls=trusting(tmp_path)) as client:
             before = seen_by(client)
             own_certificate(tmp_path / "tls", ["127.0.0.1", "later.example"])

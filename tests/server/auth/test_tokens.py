@@ -27,6 +27,7 @@ from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.devices import FILE, TOKEN, Devices, new_code
 from drawbridge.server.notifications.answer_tokens import Answerable, AnswerTokens
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import TERMINAL_NAME
 from tests.server.auth.rig import OWNER, Server, code_of, serving
 from tests.server.wire_client import WireClient, connected
 from tests.waiting import PATIENCE, until
@@ -302,6 +303,14 @@ def test_a_name_that_cannot_be_shown_is_refused(tmp_path: Path, name: str) -> No
     devices = Devices(tmp_path)
     with pytest.raises(BadArgument, match="1 to 60"):
         devices.add(name, "view")
+    assert list(devices) == []
+
+
+def test_no_device_can_be_named_like_the_person_at_the_terminal(tmp_path: Path) -> None:
+    """Clients show this name as "You, in the terminal"."""
+    devices = Devices(tmp_path)
+    with pytest.raises(BadArgument, match="Choose another name"):
+        devices.add(TERMINAL_NAME, "run")
     assert list(devices) == []
 
 

@@ -83,7 +83,7 @@ def test_a_renamed_files_hunks_and_name_are_decided(old: Version, new: Version, 
 
 
 @given(versions, versions, st.data())
-def test_deciding_a_name_keeps_the_ids_of_the_hunks(old: Version, new: Version, data: st.DataObject) -> None:
+def test_deciding_on_a_rename_preserves_the_ids_of_the_hunks(old: Version, new: Version, data: st.DataObject) -> None:
     first = changed("new", old, new, old_path="old")
     name = first.hunks[-1]
     kept, undone = decide(first, keep={name.id}), decide(first, undo={name.id})

@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import pytest
 
 from drawbridge.agents import base
-from drawbridge.server.events import RunContinued
 from drawbridge.server.sessions import continuing
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.limits import Limits
@@ -85,7 +84,7 @@ async def test_a_run_resumes_at_the_end_of_the_limit(tmp_path: Path) -> None:
         assert "continues_at" not in phone.updates("project_state")[-1]
         assert [one["outcome"] for one in phone.updates("run_finished")] == ["failed", "completed"]
         run = phone.updates("run_finished")[-1]["run_id"]
-        assert [(one.project_id, one.event) for one in server.audited] == [(project, RunContinued(run, "phone"))]
+        assert server.audited() == [{"event": "continued", "by": "phone", "project_id": project, "run_id": run}]
 
 
 async def test_a_run_resumes_after_a_restart(tmp_path: Path, passed: list[float]) -> None:

@@ -247,7 +247,7 @@ async def read_again(
     path.write_text(json.dumps({**json.loads(path.read_text()), **waiting}))
 
     # The real `Writers` fail outside of the event loop's thread, where sockets must not be used.
-    later = Server(tmp_path, Limits(checkpoints=False, continue_limited=True), broadcast=Writers().broadcast)
+    later = Server(tmp_path, Limits(checkpoints=False, continue_limited=True), writers=Writers())
     with pytest.MonkeyPatch.context() as broken:
         broken.setattr(metadata, "load", unreadable)
         await later.core.open()

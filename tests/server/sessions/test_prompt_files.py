@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +25,18 @@ ZIP = b"PK\x03\x04" + bytes(range(256))
 TEXT = "application/octet-stream", b"plain words\n"
 
 
-def attached(server: Server, *files: tuple[str, bytes], named: str = "report.zip") -> list[dict[str, str]]:
-    for number, (_, data) in enumerate(files):
-        server.blobs.kept[f"blob{number}"] = data
+async def attached(server: Server, *files: tuple[str, bytes], named: str = "report.zip") -> list[dict[str, str]]:
+    blobs = [f"blob-{uuid.uuid4().hex}" for _ in files]
+    for blob, (_, data) in zip(blobs, files, strict=True):
+        await server.upload(blob, data)
     return [
-        {"blob_id": f"blob{number}", "media_type": media_type, "name": named}
-        for number, (media_type, _) in enumerate(files)
+        {"blob_id": blob, "media_type": media_type, "name": named}
+        for blob, (media_type, _) in zip(blobs, files, strict=True)
     ]
 
 
-def zipped(server: Server) -> list[dict[str, str]]:
-    return attached(server, ("application/zip", ZIP))
+async def zipped(server: Server) -> list[dict[str, str]]:
+    return await attached(server, ("application/zip", ZIP))
 
 
 def folder(server: Server, project: str) -> Path:
@@ -54,7 +56,7 @@ def of_last_prompt(server: Server, project: str) -> dict[str, Any]:
 
 async def with_a_file(server: Server, phone: Client, project: str) -> str:
     """Runs a prompt with an attached file to its end. Returns the file's id."""
-    (await server.running(phone, project, "Look", attachments=zipped(server))).ends()
+    (await server.running(phone, project, "Look", attachments=await zipped(server))).ends()
     await settled()
     id: str = of_last_prompt(server, project)["files"][0]["id"]
     return id
@@ -64,7 +66,7 @@ async def test_a_file_is_stored_and_given_to_the_agent_by_its_path(tmp_path: Pat
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
-        process = await server.running(phone, project, "Look", attachments=zipped(server))
+        process = await server.running(phone, project, "Look", attachments=await zipped(server))
         (given,) = process.attachments
         assert given.path is not None
         path = Path(given.path)
@@ -82,7 +84,7 @@ async def test_the_record_has_the_name_and_size_but_no_path(tmp_path: Path) -> N
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
-        files = attached(server, ("application/zip", ZIP), TEXT)
+        files = await attached(server, ("application/zip", ZIP), TEXT)
         answer = await server.does(phone, "execute", project, prompt="Look", attachments=files)
         prompt = of_last_prompt(server, project)
         [file] = prompt["files"]
@@ -181,7 +183,7 @@ async def test_on_a_full_disk_the_prompt_is_refused(tmp_path: Path, monkeypatch:
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         monkeypatch.setattr(Path, "mkdir", full_at_the_second)
-        files = attached(server, ("application/zip", ZIP), ("application/zip", ZIP))
+        files = await attached(server, ("application/zip", ZIP), ("application/zip", ZIP))
         with pytest.raises(ClientError, match=r"disk is full\. Free some space") as refused:
             await server.does(phone, "execute", project, prompt="Look", attachments=files)
         assert refused.value.code == "DISK_SPACE_LOW"
@@ -197,7 +199,7 @@ async def test_a_prompt_is_refused_if_its_files_cannot_be_stored(tmp_path: Path)
         project = await server.project(phone)
         folder(server, project).write_text("not a directory")
         with pytest.raises(ClientError, match=r"can't be stored in the server's data directory") as refused:
-            await server.does(phone, "execute", project, prompt="Look", attachments=zipped(server))
+            await server.does(phone, "execute", project, prompt="Look", attachments=await zipped(server))
         assert refused.value.code == "FILE_OPERATION"
         assert str(server.folder) not in refused.value.text
         assert records(server, project) == []
@@ -208,7 +210,7 @@ async def test_more_than_20_attachments_are_refused(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         with pytest.raises(ClientError) as refused:
-            await server.does(phone, "execute", project, prompt="x", attachments=attached(server, *[TEXT] * 21))
+            await server.does(phone, "execute", project, prompt="x", attachments=await attached(server, *[TEXT] * 21))
         assert (refused.value.code, records(server, project)) == ("VALIDATION_FAILED", [])
 
 
@@ -218,7 +220,7 @@ async def test_a_refused_prompt_leaves_no_file(tmp_path: Path) -> None:
         project = await server.project(phone)
         process = await server.running(phone, project)
         with pytest.raises(ClientError, match="already working"):
-            await server.does(phone, "execute", project, prompt="x", queue=False, attachments=zipped(server))
+            await server.does(phone, "execute", project, prompt="x", queue=False, attachments=await zipped(server))
         assert stored(server, project) == []
         process.ends()
         await settled()
@@ -228,7 +230,7 @@ async def test_a_request_that_arrives_twice_leaves_no_second_file(tmp_path: Path
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
-        more = {"prompt": "Look", "attachments": zipped(server), "request_id": "r1"}
+        more = {"prompt": "Look", "attachments": await zipped(server), "request_id": "r1"}
         one, other = await asyncio.gather(*(server.does(phone, "execute", project, **more) for _ in range(2)))
         assert one["data"]["run_id"] == other["data"]["run_id"]
         assert stored(server, project) == [file["id"] for file in of_last_prompt(server, project)["files"]]
@@ -242,7 +244,7 @@ async def test_a_file_can_be_sent_during_a_run(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         process = await server.running(phone, project)
-        await server.does(phone, "execute", project, prompt="And this", steer=True, attachments=zipped(server))
+        await server.does(phone, "execute", project, prompt="And this", steer=True, attachments=await zipped(server))
         prompt = of_last_prompt(server, project)
         assert prompt["steer"] is True
         assert [file["id"] for file in prompt["files"]] == stored(server, project)
@@ -260,16 +262,16 @@ async def test_the_first_file_reaches_a_process_that_may_read_it(tmp_path: Path)
         (first := await server.running(phone, project)).ends()
         await settled()
         first.busy = True
-        again = await server.running(phone, project, "Look", attachments=zipped(server))
+        again = await server.running(phone, project, "Look", attachments=await zipped(server))
         assert again is first
         first.ends()
         first.busy = False
         await settled()
-        (second := await server.running(phone, project, "Look", attachments=zipped(server))).ends()
+        (second := await server.running(phone, project, "Look", attachments=await zipped(server))).ends()
         await settled()
         assert second is not first
         assert second.launch.resume
-        third = await server.running(phone, project, "Look", attachments=zipped(server))
+        third = await server.running(phone, project, "Look", attachments=await zipped(server))
         assert third is second
         third.ends()
         await settled()
@@ -339,18 +341,18 @@ async def test_a_new_file_removes_the_oldest_above_the_limit(tmp_path: Path, mon
         project = await server.project(phone)
         first = await with_a_file(server, phone, project)
         os.utime(folder(server, project) / first, (1, 1))
-        process = await server.running(phone, project, "Again", attachments=zipped(server))
+        process = await server.running(phone, project, "Again", attachments=await zipped(server))
         second = of_last_prompt(server, project)["files"][0]["id"]
         assert stored(server, project) == sorted([first, second])
         os.utime(folder(server, project) / second, (0, 0))
-        await server.does(phone, "execute", project, prompt="Next", attachments=zipped(server))
+        await server.does(phone, "execute", project, prompt="Next", attachments=await zipped(server))
         third = of_last_prompt(server, project)["files"][0]["id"]
         await until(lambda: stored(server, project) == sorted([second, third]))
         before = records(server, project)
         with pytest.raises(
             ClientError, match=r"in addition to the .* of queued and running prompts; a session keeps"
         ) as full:
-            await server.does(phone, "execute", project, prompt="Too much", attachments=zipped(server))
+            await server.does(phone, "execute", project, prompt="Too much", attachments=await zipped(server))
         assert full.value.code == "RESOURCE_LIMIT"
         assert (records(server, project), stored(server, project)) == (before, sorted([second, third]))
         process.ends()

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import itertools
 import os
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,13 @@ from tests.waiting import until
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 
 
-def attached(server: Server, *kinds: tuple[str, bytes]) -> list[dict[str, str]]:
-    for number, (_, data) in enumerate(kinds):
-        server.blobs.kept[f"blob{number}"] = data
+async def attached(server: Server, *kinds: tuple[str, bytes]) -> list[dict[str, str]]:
+    blobs = [f"blob-{uuid.uuid4().hex}" for _ in kinds]
+    for blob, (_, data) in zip(blobs, kinds, strict=True):
+        await server.upload(blob, data)
     return [
-        {"blob_id": f"blob{number}", "media_type": media_type, "name": f"{number}.x"}
-        for number, (media_type, _) in enumerate(kinds)
+        {"blob_id": blob, "media_type": media_type, "name": f"{number}.x"}
+        for number, (blob, (media_type, _)) in enumerate(zip(blobs, kinds, strict=True))
     ]
 
 
@@ -44,7 +46,7 @@ def stored(server: Server, project: str) -> list[str]:
 
 async def with_an_image(server: Server, phone: Client, project: str) -> str:
     """Runs a prompt with an attached image to its end. Returns the image's id."""
-    (await server.running(phone, project, "Look", attachments=attached(server, ("image/png", PNG)))).ends()
+    (await server.running(phone, project, "Look", attachments=await attached(server, ("image/png", PNG)))).ends()
     await settled()
     id: str = prompts(server, project)[-1]["images"][0]["id"]
     return id
@@ -54,7 +56,9 @@ async def test_the_record_of_a_prompt_names_its_images(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
-        attachments = attached(server, ("image/png", PNG), ("application/pdf", b"%PDF"), ("image/svg+xml", b"<svg/>"))
+        attachments = await attached(
+            server, ("image/png", PNG), ("application/pdf", b"%PDF"), ("image/svg+xml", b"<svg/>")
+        )
         process = await server.running(phone, project, "Look", attachments=attachments)
         (prompt,) = prompts(server, project)
         assert prompt["attachments"] == ["0.x", "1.x", "2.x"]
@@ -85,7 +89,12 @@ async def test_a_refused_prompt_leaves_no_image(tmp_path: Path) -> None:
         process = await server.running(phone, project)
         with pytest.raises(Exception, match="already working"):
             await server.does(
-                phone, "execute", project, prompt="x", queue=False, attachments=attached(server, ("image/png", PNG))
+                phone,
+                "execute",
+                project,
+                prompt="x",
+                queue=False,
+                attachments=await attached(server, ("image/png", PNG)),
             )
         assert stored(server, project) == []
         process.ends()
@@ -115,7 +124,7 @@ async def test_a_new_image_removes_the_oldest_above_the_limit(tmp_path: Path, mo
         first = await with_an_image(server, phone, project)
         images = server.folder / "data" / "projects" / project / "images"
         os.utime(images / first, (1, 1))
-        attachments = attached(server, ("image/png", PNG))
+        attachments = await attached(server, ("image/png", PNG))
         process = await server.running(phone, project, "Again", attachments=attachments)
         second = prompts(server, project)[-1]["images"][0]["id"]
         await until(lambda: stored(server, project) == [second])
@@ -131,7 +140,7 @@ async def test_a_request_that_arrives_twice_leaves_no_second_image(tmp_path: Pat
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
-        more = {"prompt": "Look", "attachments": attached(server, ("image/png", PNG)), "request_id": "r1"}
+        more = {"prompt": "Look", "attachments": await attached(server, ("image/png", PNG)), "request_id": "r1"}
         one, other = await asyncio.gather(*(server.does(phone, "execute", project, **more) for _ in range(2)))
         assert one["data"]["run_id"] == other["data"]["run_id"]
         [prompt] = prompts(server, project)
@@ -154,7 +163,7 @@ async def test_a_request_that_is_canceled_leaves_no_image(tmp_path: Path, monkey
                 await asyncio.Event().wait()
 
         monkeypatch.setattr(ManagedSession, "settle", forever)
-        attachments = attached(server, ("image/png", PNG))
+        attachments = await attached(server, ("image/png", PNG))
         request = asyncio.create_task(server.does(phone, "execute", project, prompt="x", attachments=attachments))
         await waits.wait()
         assert len(stored(server, project)) == 1

@@ -13,6 +13,7 @@ import pytest
 
 from drawbridge.agents import base
 from drawbridge.core.errors import HistoryNotWritten
+from drawbridge.server.app import blobs
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.limits import Limits
@@ -170,16 +171,18 @@ async def test_a_request_does_not_run_twice_even_after_a_restart(tmp_path: Path)
         assert server.agent.processes == []
 
 
-async def test_a_repeated_request_is_answered_despite_new_limits(tmp_path: Path) -> None:
+async def test_a_repeated_request_is_answered_despite_new_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
-        server.blobs.kept["b1"] = b"text"
+        await server.upload("b1", b"text")
         asked: dict[str, Any] = {"request_id": "r1", "options": {"model": "opus"}}
         asked["attachments"] = [{"blob_id": "b1", "media_type": "text/plain"}]
         first = await server.does(phone, "execute", project, prompt="once", **asked)
         await settled(lambda: bool(server.agent.processes and server.agent.latest.prompts))
-        server.blobs.kept.clear()
+        monkeypatch.setattr(blobs, "KEPT_SECONDS", 0.0)  # the upload expires
         hour = datetime.now().hour
         for ceilings in (Ceilings(models=("haiku",)), Ceilings(hours=((hour + 2) % 24, (hour + 3) % 24))):
             server.core.grants.ceilings = ceilings
@@ -384,7 +387,7 @@ async def test_uploaded_files_are_attached_to_a_prompt(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
-        server.blobs.kept["b1"] = b"a picture"
+        await server.upload("b1", b"a picture")
         attached = [{"blob_id": "b1", "media_type": "image/png", "name": "a.png"}]
         await server.does(phone, "execute", project, prompt="Look", attachments=attached)
         await settled(lambda: bool(server.agent.processes and server.agent.latest.prompts))

@@ -11,8 +11,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from drawbridge.server.auth import audited
-from drawbridge.server.events import DoneInEditor
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.terminal_sessions.socket import private_socket as opened
@@ -204,10 +202,9 @@ async def socket_rig(folder: Path, limits: Limits | None = None) -> AsyncIterato
 
 
 def in_editors(rig: SocketRig) -> list[tuple[str, str, dict[str, Any]]]:
-    """The entries in the audit log about commands from editors: the event, the editor, and the fields that are set."""
-    found = []
-    for event in (one.event for one in rig.server.audited if isinstance(one.event, DoneInEditor)):
-        entry = audited.IN_EDITORS[type(event.command)]
-        fields = entry.fields(event.command, event.reply, event.asked)
-        found.append((entry.event, event.by, {name: value for name, value in fields.items() if value is not None}))
-    return found
+    """The entries in the audit log about commands from editors: the event, the editor, and the other fields except the
+    session's id."""
+    return [
+        (entry.pop("event"), entry.pop("by"), {name: value for name, value in entry.items() if name != "project_id"})
+        for entry in rig.server.audited()
+    ]

@@ -30,8 +30,8 @@ async def rig(tmp_path: Path, home: Path) -> AsyncIterator[SocketRig]:
 class Codex(Session):
     """A session of Codex, with its transcript."""
 
-    def __init__(self, rig: SocketRig) -> None:
-        super().__init__(rig)
+    def __init__(self, rig: SocketRig, cwd: Path | None = None, pid: int | None = None) -> None:
+        super().__init__(rig, cwd, pid)
         self.agent = {"agent": "codex"}
         folder = Path.home() / ".codex" / "sessions" / "2026" / "11" / "28"
         folder.mkdir(parents=True, exist_ok=True)
@@ -48,6 +48,11 @@ class Codex(Session):
         self._lines += 1
         with self.transcript.open("a") as file:
             file.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+    def is_set(self, **settings: Any) -> None:
+        """Records the settings of the next turn, by default with a sandbox in which nothing can be written."""
+        sandbox = {"type": "managed", "file_system": {"type": "restricted", "entries": []}}
+        self.records("turn_context", **{"approval_policy": "on-request", "permission_profile": sandbox} | settings)
 
     async def begins(self, words: str = "Go") -> None:
         self.records("event_msg", type="task_started", turn_id=self.turn)
@@ -69,7 +74,7 @@ async def test_a_request_waits_for_a_client(rig: SocketRig) -> None:
         assert await hook.receives_nothing()
         assert "in_terminal" not in standing(rig, session)
         await rig.answers(question, "deny", message="Not this")
-        assert await hook.receive() == {"decision": {"behavior": "deny", "message": "Not this"}}
+        assert await hook.receive() == {"decision": {"behavior": "deny", "message": "The user rejected this: Not this"}}
 
 
 async def test_a_change_of_the_input_is_refused(rig: SocketRig) -> None:
@@ -374,11 +379,124 @@ async def test_a_continued_turn_ends_after_a_restart(tmp_path: Path, home: Path)
 
 async def test_requests_that_codex_reviews_itself_do_not_wait(rig: SocketRig) -> None:
     session = Codex(rig)
-    sandbox = {"type": "managed", "file_system": {"type": "restricted", "entries": []}}
-    settings = {"approval_policy": "on-request", "approvals_reviewer": "auto_review", "permission_profile": sandbox}
-    session.records("turn_context", **settings)
+    session.is_set(approvals_reviewer="auto_review")
     await session.begins()
     async with session.question_of({}, **COMMAND) as hook:
         assert await hook.receive() is None
     assert rig.questions == []
     assert standing(rig, session) == {"state": "working", "asks": False}
+
+
+async def test_a_rejected_patch_is_not_overruled(rig: SocketRig) -> None:
+    """Its result contains only the reason."""
+    session = Codex(rig)
+    await session.begins()
+    patch = "*** Begin Patch\n*** Delete File: a.py\n*** End Patch"
+    session.records("response_item", type="custom_tool_call", name="apply_patch", call_id="c1", input=patch)
+    async with session.asks("apply_patch", command=patch) as (hook, question):
+        await rig.answers(question, "deny", message="not this")
+        answer = await hook.receive()
+        assert answer is not None
+    reason = answer["decision"]["message"]
+    session.records("response_item", type="custom_tool_call_output", call_id="c1", output=reason)
+    await session.reports("PreToolUse", **RAN)
+    assert rig.withdrawn(question) == []
+
+
+# Identical calls at the same time.
+
+
+def called(session: Codex, id: str) -> None:
+    arguments = json.dumps({"cmd": "touch made", "justification": "I need it"})
+    session.records("response_item", type="function_call", name="exec_command", call_id=id, arguments=arguments)
+
+
+def returned(session: Codex, id: str, output: str = "Chunk ID: a0\nProcess exited with code 0\nOutput:\n") -> None:
+    session.records("response_item", type="function_call_output", call_id=id, output=output)
+
+
+DENIED = 'exec_command failed: CreateProcess { message: "Rejected(\\"No\\")" }'
+
+
+async def test_a_call_settles_only_the_older_of_two_requests(rig: SocketRig) -> None:
+    """Both the hook and the transcript report each call."""
+    session = Codex(rig)
+    await session.begins()
+    async with session.asks(**COMMAND) as (_, first), session.asks(**COMMAND) as (_, second):
+        called(session, "c1")
+        called(session, "c2")
+        await session.reports("PostToolUse", **RAN, tool_use_id="c1")
+        assert (rig.withdrawn(first), rig.withdrawn(second)) == ([questions.GONE], [])
+        returned(session, "c1")
+        await session.reports("PreToolUse", **RAN)
+        assert await rig.is_open(second)
+        returned(session, "c2")
+        await session.reports("PreToolUse", **RAN)
+        assert rig.withdrawn(second) == [questions.GONE]
+
+
+@pytest.mark.parametrize("how", ["hook", "transcript"])
+async def test_a_call_settles_the_request_that_was_accepted(rig: SocketRig, how: str) -> None:
+    session = Codex(rig)
+    await session.begins()
+    called(session, "c1")
+    async with session.asks(**COMMAND) as (_, first), session.asks(**COMMAND) as (_, second):
+        await rig.answers(second)
+        if how == "transcript":
+            returned(session, "c1")
+        await session.reports("PostToolUse" if how == "hook" else "PreToolUse", **RAN)
+        assert (rig.withdrawn(first), rig.withdrawn(second)) == ([], [])
+        assert await rig.is_open(first)
+
+
+async def test_a_call_does_not_settle_an_identical_later_request(rig: SocketRig) -> None:
+    session = Codex(rig)
+    await session.begins()
+    async with session.asks(**COMMAND) as (_, first):
+        await rig.answers(first)
+    async with session.asks(**COMMAND) as (_, second):
+        await session.reports("PostToolUse", **RAN, tool_use_id="c1")
+        assert await rig.is_open(second)
+        await rig.answers(second, "deny")
+        called(session, "c2")
+        returned(session, "c2", DENIED)
+        await session.reports("PreToolUse", **RAN)
+    assert (rig.withdrawn(first), rig.withdrawn(second)) == ([], [])
+
+
+@pytest.mark.parametrize("outputs", [(DENIED, None), (None, DENIED)])
+async def test_different_answers_to_identical_requests_are_not_overruled(
+    rig: SocketRig, outputs: tuple[str | None, str | None]
+) -> None:
+    session = Codex(rig)
+    await session.begins()
+    async with session.asks(**COMMAND) as (_, first), session.asks(**COMMAND) as (_, second):
+        await rig.answers(first)
+        await rig.answers(second, "deny")
+    for id, output in zip(("c1", "c2"), outputs, strict=True):
+        called(session, id)
+        if output is None:
+            await session.reports("PostToolUse", **RAN, tool_use_id=id)
+            returned(session, id)
+        else:
+            returned(session, id, output)
+    await session.reports("PreToolUse", **RAN)
+    assert (rig.withdrawn(first), rig.withdrawn(second)) == ([], [])
+
+
+async def test_identical_dialogs_in_the_terminal_are_closed_one_at_a_time(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(questions, "HOLD_SECONDS", 0.0)
+    monkeypatch.setattr(questions, "HOLD_AGAIN_SECONDS", 0.0)
+    session = Codex(rig)
+    await session.begins()
+    async with session.asks(**COMMAND) as (first, _), session.asks(**COMMAND) as (second, _):
+        assert (await first.receive(), await second.receive()) == (None, None)
+    called(session, "c1")
+    await session.reports("PostToolUse", **RAN, tool_use_id="c1")
+    returned(session, "c1")
+    await session.reports("PreToolUse", **RAN)
+    assert standing(rig, session) == {"state": "waiting", "in_terminal": True}
+    await session.reports("PostToolUse", **RAN, tool_use_id="c2")
+    assert standing(rig, session) == {"state": "working"}

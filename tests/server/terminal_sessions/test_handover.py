@@ -19,8 +19,9 @@ from drawbridge.server.terminal_sessions import prompts as prompts_module
 from drawbridge.transport import private_socket
 
 from .socket_rig import Line, SocketRig
+from .test_codex import Codex
 from .test_prompts import CLAUDE, neovim
-from .test_review_comments import TWO_COMMENTS, Commented, beside, changed, serving
+from .test_review_comments import OTHER, TWO_COMMENTS, Commented, beside, changed, serving
 from .test_sessions import prompt, said
 
 
@@ -35,7 +36,8 @@ async def takes(at: Commented, event: str, *, receives: bool = True, **more: Any
     the hook confirms that it has received them.
     """
     async with Line.open() as line:
-        line.send(type="hook", pid=at.session.pid, payload=at.session.payload(event, **more), takes=True)
+        payload = at.session.payload(event, **more)
+        line.send(type="hook", pid=at.session.pid, payload=payload, takes=True, **at.session.agent)
         answer = await line.receive()
         assert answer is not None
         if "context" in answer and receives:
@@ -311,6 +313,26 @@ async def test_an_agent_above_the_ceiling_gets_no_comments(tmp_path: Path) -> No
         assert (await at.submit())["data"]["waiting"]
         assert await takes(at, "Stop", permission_mode="bypassPermissions") == ""
         assert (set((await at.states()).values()), await state(at)) == ({"draft"}, "refused")
+
+
+@pytest.mark.parametrize(
+    ("settings", "outcome"), [({}, ("waiting", "given")), ({"approval_policy": "never"}, ("draft", "refused"))]
+)
+async def test_comments_are_checked_against_the_mode_of_the_prompts_own_turn(
+    tmp_path: Path, home: Path, settings: dict[str, Any], outcome: tuple[str, str]
+) -> None:
+    """Codex's hooks do not report it. Codex records it before the prompt's hook starts."""
+    async with serving(tmp_path) as rig:
+        at = await changed(rig)
+        codex = at.session = Codex(rig, at.session.cwd, OTHER)
+        codex.is_set()
+        await codex.begins()
+        await codex.reports("Stop", last_assistant_message=None)
+        await leaves(at)
+        codex.turn = "another"
+        codex.is_set(**settings)
+        assert bool(await takes(at, "UserPromptSubmit", prompt="Continue")) == (not settings)
+        assert (*(await at.states()).values(), await state(at)) == outcome
 
 
 async def test_comments_that_cannot_be_stored_are_not_handed_over(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -191,13 +192,21 @@ async def test_a_question_survives_its_server(desk: Workstation, server: Server,
 async def test_a_client_answers_a_subagent(desk: Workstation, server: Server) -> None:
     """The main agent stops first. The run ends with the subagent, whose calls are not part of the conversation."""
     desk.model.subagent_will_say("Make the file", shell("touch made", reason="I need it"), text("It is made."))
-    desk.model.will_say(spawn_agent("making", "Make the file"), text("It has begun."))
+    has_asked = threading.Event()
+
+    def when_asked() -> Item:
+        # Otherwise the run may end before the hook of the subagent's start has run.
+        assert has_asked.wait(PATIENCE)
+        return text("It has begun.")
+
+    desk.model.will_say(spawn_agent("making", "Make the file"), when_asked)
     async with following(server) as phone:
         codex = desk.codex("--enable", "multi_agent_v2")
         codex.prompt("Do it")
         await phone.session()
         question = await phone.question("Bash")
         assert question["asked_by"]["agent_type"] == "default"
+        has_asked.set()
         codex.pane.wait_for("It has begun.")
         await phone.answer(question, "allow")
         await finished(phone, "completed")

@@ -349,6 +349,22 @@ async def test_an_overruled_question_can_be_asked_again(tmp_path: Path) -> None:
         assert await late.receive() == {"decision": {"behavior": "allow"}}
 
 
+async def test_an_overruled_question_that_is_asked_again_can_be_answered_in_the_terminal(tmp_path: Path) -> None:
+    """The call that has run settles the request that is open, not the decision that was overruled before."""
+    async with asked(tmp_path, "killed") as (_, session, _, question):
+        pass
+    async with socket_rig(tmp_path) as later, Line.open() as late:
+        await later.answers(question)
+        found = later.server.core.terminal_sessions.find(session.project)
+        assert found is not None
+        found.stop_waiting()
+        await until(lambda: later.withdrawn(question) == [questions.NO_LONGER_WAITED], "its end")
+        ask(late, session)
+        await until(lambda: later.questions, "the question")
+        await session.at(later).reports("PostToolUse", tool_name="Bash", tool_input=COMMAND)
+        assert later.withdrawn(later.questions[0]) == [questions.ELSEWHERE]
+
+
 async def test_an_agent_that_has_ended_has_no_question(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec("sleep", "60")
     async with first_server(tmp_path, "killed") as rig:

@@ -256,7 +256,7 @@ async def test_drafts_and_sent_comments_survive_a_restart(tmp_path: Path) -> Non
         assert again["data"]["run_id"] == "turn-2", "the request is known, and nothing is typed"
 
 
-async def test_a_prompt_begun_while_no_server_ran_was_sent_once(tmp_path: Path) -> None:
+async def test_a_prompt_that_began_while_no_server_ran_counts_as_sent_once(tmp_path: Path) -> None:
     """The prompt was typed, and the server ended before the agent reported that it had begun."""
     async with serving(tmp_path) as rig:
         at = await changed(rig)

@@ -143,6 +143,32 @@ async def test_unrelated_events_leave_a_question_open(rig: SocketRig, event: str
         assert await hook.receives_nothing()
 
 
+async def test_a_call_settles_the_request_with_its_own_text(rig: SocketRig) -> None:
+    """Another change to the same file is still open."""
+    session = Session(rig)
+    file: Message = {"file_path": str(rig.folder / "a.py")}
+    other, own = ({**file, "content": content} for content in ("1", "2"))
+    async with session.asks("Write", **other) as (_, first), session.asks("Write", **own) as (_, second):
+        await session.reports("PostToolUse", tool_name="Write", tool_input=own)
+        assert (await rig.is_open(first), await rig.is_open(second)) == (True, False)
+
+
+@pytest.mark.parametrize("order", ["hook first", "transcript first"])
+async def test_a_call_that_is_reported_twice_settles_one_request(rig: SocketRig, order: str) -> None:
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
+    session.writes(prompt("Go"), used("c1", COMMAND))
+    ran: Message = {"tool_name": "Bash", "tool_input": COMMAND, "tool_use_id": "c1"}
+    async with session.asks(**COMMAND) as (_, first), session.asks(**COMMAND) as (_, second):
+        if order == "hook first":
+            await session.reports("PostToolUse", **ran)
+        session.writes(result("c1"))
+        await session.reports("PreToolUse", tool_name="Read")
+        if order == "transcript first":
+            await session.reports("PostToolUse", **ran)
+        assert (await rig.is_open(first), await rig.is_open(second)) == (False, True)
+
+
 async def test_a_text_edited_in_the_terminal_resolves_the_question(rig: SocketRig) -> None:
     session = Session(rig)
     given: Message = {"file_path": str(rig.folder / "a.py"), "content": "theirs"}

@@ -230,7 +230,7 @@ function Notice({ card }: CardProps) {
   if (request.truncated)
     return (
       <p class="notice">
-        This request is too large for one message, so long texts are shortened.{' '}
+        This request is too large for one message, so only part of it is shown.{' '}
         <ShowAll label={`Show all (${size(request.truncated.bytes)})`} onOpen={() => void card.whole()} />
       </p>
     );

@@ -14,7 +14,7 @@ import {
   type ViewUpdate,
 } from '@codemirror/view';
 
-import { COLOURS, coloursFor, HIDDEN, LOOK } from '../text/codemirror.ts';
+import { COLORS, colorsFor, HIDDEN, LOOK } from '../text/codemirror.ts';
 import { isHarmless } from '../text/harmless.ts';
 import { Unseen } from './unseen.ts';
 
@@ -142,8 +142,8 @@ export function openEditor({
     WORDS,
     lineNumbers(),
     HIDDEN,
-    COLOURS,
-    isSmall ? coloursFor(path) : [],
+    COLORS,
+    isSmall ? colorsFor(path) : [],
     EditorView.lineWrapping,
     EditorState.lineSeparator.of('\n'),
   ];

@@ -4,7 +4,7 @@ import { useEffect, useMemo, useState } from 'preact/hooks';
 
 import { type Image, IMAGES, type SentFile, type SentImage } from '../state/conversation.ts';
 import { ansi, hasAnsi, withoutAnsi } from '../text/ansi.ts';
-import { Coloured, useColours } from '../text/code.tsx';
+import { Colored, useColors } from '../text/code.tsx';
 import { Copy } from '../text/copy.tsx';
 import { languageOf } from '../text/highlight.ts';
 import { cutAt, Parts, scrolls } from '../text/plain.tsx';
@@ -12,9 +12,9 @@ import { size, textSize } from '../ui/dom.ts';
 import { Button, Icon, Text } from '../ui/elements.tsx';
 import type { World } from './world.ts';
 
-/** Characters that are shown before the user asks for more; `COLOURED`: the maximum for text that is shown in color. */
+/** Characters that are shown before the user asks for more; `COLORED`: the maximum for text that is shown in color. */
 const SHOWN = 4_000;
-const COLOURED = 100_000;
+const COLORED = 100_000;
 
 /** The output of a program. */
 export function Output({ text, label = 'Copy output' }: { text: string; label?: string }) {
@@ -25,7 +25,7 @@ export function Output({ text, label = 'Copy output' }: { text: string; label?: 
   return (
     <div class="output">
       <pre class="result" ref={scrolls}>
-        {hasAnsi(shown) && shown.length <= COLOURED ? <Ansi text={shown} /> : <Parts text={withoutAnsi(shown)} code />}
+        {hasAnsi(shown) && shown.length <= COLORED ? <Ansi text={shown} /> : <Parts text={withoutAnsi(shown)} code />}
       </pre>
       <Copy text={text} label={label} />
       {cut < text.length && (
@@ -70,7 +70,7 @@ const LINES = 200;
 
 export function FileLines({ path, numbers, code }: { path: string; numbers: number[]; code: string }) {
   const [isWhole, setWhole] = useState(false);
-  const colours = useColours(code, languageOf(path));
+  const colors = useColors(code, languageOf(path));
   const lines = code.split('\n');
   const shown = isWhole ? lines.length : Math.min(LINES, lines.length);
   return (
@@ -82,7 +82,7 @@ export function FileLines({ path, numbers, code }: { path: string; numbers: numb
               <tr key={index}>
                 <td class="number" data-number={numbers[index]} />
                 <td class="line">
-                  <code>{colours?.[index] ? <Coloured spans={colours[index]} /> : <Text code>{line}</Text>}</code>
+                  <code>{colors?.[index] ? <Colored spans={colors[index]} /> : <Text code>{line}</Text>}</code>
                 </td>
               </tr>
             ))}

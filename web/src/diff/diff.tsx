@@ -3,7 +3,7 @@
 import type { Signal } from '@preact/signals';
 import { useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 
-import { useColours } from '../text/code.tsx';
+import { useColors } from '../text/code.tsx';
 import { languageOf, type Span } from '../text/highlight.ts';
 import { Parts } from '../text/plain.tsx';
 import { counted } from '../ui/dom.ts';
@@ -150,17 +150,17 @@ function Unwrapped({ region }: { region: { current: HTMLElement | null } }) {
 }
 
 /** The colors of a line by its number, once they are known. */
-type Colours = (number: number) => Span[] | undefined;
+type Colors = (number: number) => Span[] | undefined;
 
 /** The highlighting of one side, computed from the whole text, or from the hunks if it is not known. */
-function useSide(path: string, hunks: Hunk[], side: 'old' | 'new', whole: string | undefined): Colours | undefined {
+function useSide(path: string, hunks: Hunk[], side: 'old' | 'new', whole: string | undefined): Colors | undefined {
   const { numbers, text } = useMemo(() => {
     if (whole !== undefined) return { text: whole };
     const lines = hunks.flatMap(({ rows }) => rows.flatMap((row) => row[side] ?? []));
     const places = new Map(lines.map(({ number }, index) => [number, index]));
     return { numbers: places, text: lines.map((line) => line.text).join('\n') };
   }, [hunks, side, whole]);
-  const spans = useColours(text, languageOf(path));
+  const spans = useColors(text, languageOf(path));
   return useMemo(
     () => spans && ((number) => spans[numbers ? (numbers.get(number) ?? -1) : number - 1]),
     [spans, numbers],
@@ -172,8 +172,8 @@ type Shared = {
   path: string;
   split: boolean;
   numbered: boolean;
-  old?: Colours;
-  fresh?: Colours;
+  old?: Colors;
+  fresh?: Colors;
   /** Whether long lines are drawn whole. */
   isOpen: boolean;
   /** The line whose comment button is reached by Tab; arrow keys lead to the others. */
@@ -336,12 +336,12 @@ function LineRow({ line, shared }: { line: Line; shared: Shared }) {
       <tr class={notes && sides.some(([one]) => notes.isMarked(one)) ? 'marked' : undefined}>
         {split ? (
           <>
-            <Cells side={line.old} kind={isChanged && 'removed'} colours={old} isOpen={isOpen}>
+            <Cells side={line.old} kind={isChanged && 'removed'} colors={old} isOpen={isOpen}>
               {line.new
                 ? line.old && isChanged && notes?.begin && button(`−${line.old.number}`, line.old.number)
                 : comment}
             </Cells>
-            <Cells side={line.new} kind={isChanged && 'added'} colours={fresh} isOpen={isOpen}>
+            <Cells side={line.new} kind={isChanged && 'added'} colors={fresh} isOpen={isOpen}>
               {line.new && comment}
             </Cells>
           </>
@@ -349,7 +349,7 @@ function LineRow({ line, shared }: { line: Line; shared: Shared }) {
           <Cells
             side={side}
             kind={line.kind === 'added' || line.kind === 'removed' ? line.kind : false}
-            colours={line.new ? fresh : old}
+            colors={line.new ? fresh : old}
             isOpen={isOpen}
           >
             {comment}
@@ -384,13 +384,13 @@ function LineRow({ line, shared }: { line: Line; shared: Shared }) {
 function Cells({
   side,
   kind,
-  colours,
+  colors,
   isOpen,
   children,
 }: {
   side?: Side;
   kind: 'added' | 'removed' | false;
-  colours?: Colours;
+  colors?: Colors;
   isOpen: boolean;
   children?: preact.ComponentChildren;
 }) {
@@ -410,7 +410,7 @@ function Cells({
       <td class={`line ${kind || ''}`}>
         <code>
           {text.length <= LONGEST ? (
-            coloured(text, colours?.(number), marks)
+            colored(text, colors?.(number), marks)
           ) : isOpen ? (
             <Parts text={text} code />
           ) : (
@@ -423,7 +423,7 @@ function Cells({
 }
 
 /** A highlighted line, with its changed parts in `<mark>`. */
-function coloured(text: string, spans: Span[] | undefined, marks: [number, number][]) {
+function colored(text: string, spans: Span[] | undefined, marks: [number, number][]) {
   const found = [];
   let at = 0;
   const isIts = spans?.reduce((sum, span) => sum + span.text.length, 0) === text.length;

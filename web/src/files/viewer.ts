@@ -5,7 +5,7 @@ import { search, searchKeymap } from '@codemirror/search';
 import { EditorSelection, EditorState } from '@codemirror/state';
 import { EditorView, highlightActiveLine, highlightActiveLineGutter, keymap, lineNumbers } from '@codemirror/view';
 
-import { COLOURS, coloursFor, HIDDEN, LOOK } from '../text/codemirror.ts';
+import { COLORS, colorsFor, HIDDEN, LOOK } from '../text/codemirror.ts';
 import * as kept from '../state/kept.ts';
 
 /** The viewer fills its container and scrolls its own content, so that only the lines in view are drawn. */
@@ -38,14 +38,14 @@ export function openViewer({
       highlightActiveLine(),
       highlightActiveLineGutter(),
       HIDDEN,
-      COLOURS,
+      COLORS,
       search({ top: true }),
       kept.setting('wrap') === 'off' ? [] : EditorView.lineWrapping,
       EditorView.contentAttributes.of({ 'aria-label': path, tabindex: '0' }),
       EditorView.editable.of(false),
       EditorState.readOnly.of(true),
       keymap.of([...searchKeymap, ...defaultKeymap.filter(({ key }) => key !== 'Escape')]),
-      text.length <= MOST ? coloursFor(path) : [],
+      text.length <= MOST ? colorsFor(path) : [],
     ],
   });
   const view = new EditorView({ state, parent: root, root });

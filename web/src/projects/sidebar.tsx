@@ -11,6 +11,7 @@ import { failed } from '../ui/toasts.tsx';
 import { useWorld } from '../ui/world.ts';
 import { newSession, removeRow, renameRow } from './acts.tsx';
 import { type Group, groups, type Row } from './rows.ts';
+import { HowToAdd } from './welcome.tsx';
 
 /** How many sessions of a directory are shown without a filter, unless more are current; the user can show the rest. */
 const FEW = 5;
@@ -40,7 +41,16 @@ export function Sidebar() {
           <Icon name="folder" />
           <p>No projects yet</p>
           <p class="hint">
-            {mayAdd ? 'A project is a folder on the server where an agent works.' : 'This device can’t add projects.'}
+            {mayAdd ? (
+              'A project is a folder on the server where an agent works.'
+            ) : (
+              <>
+                This device can’t add projects.{' '}
+                <span class="how">
+                  <HowToAdd />
+                </span>
+              </>
+            )}
           </p>
         </div>
       )}

@@ -25,12 +25,21 @@ export function Welcome() {
       <Icon name="folder" />
       <p>No projects yet</p>
       <p class="hint">
-        This device can’t add projects. On the server’s machine, run <code>drawbridge attach .</code> in the directory
-        of a project, or pair this device again with <code>drawbridge pair --scope admin</code>.
+        This device can’t add projects. <HowToAdd />
       </p>
     </div>
   ) : (
     <Latest />
+  );
+}
+
+/** How the owner adds the first project, or lets a device without the scope for it do so. */
+export function HowToAdd() {
+  return (
+    <>
+      On the server’s machine, run <code>drawbridge attach .</code> in the directory of a project, or pair this device
+      again with <code>drawbridge pair --scope admin</code>.
+    </>
   );
 }
 

@@ -370,8 +370,8 @@ export type Commands = {
   set_model: { project_id?: string; model: string };
   ssh_auth: { nonce: string; host: string; signature: string; certificate?: string | null };
   ssh_challenge: {} | null;
-  subscribe: { topics: ("approvals" | "projects" | "stats")[] };
-  unsubscribe: { topics: ("approvals" | "projects" | "stats")[] };
+  subscribe: { topics: ("approvals" | "projects" | "reviews" | "stats")[] };
+  unsubscribe: { topics: ("approvals" | "projects" | "reviews" | "stats")[] };
   usage: { days?: number } | null;
 };
 

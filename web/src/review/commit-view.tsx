@@ -26,6 +26,8 @@ function CommitDialog({ review, close }: { review: OpenReview; close: () => void
   const { commit } = review;
   const done = commit.done.value;
   const place = useRef<HTMLDivElement>(null);
+  // Not in `Form`, whose effects run before the dialog is open.
+  useEffect(() => place.current?.querySelector('textarea')?.focus(), []);
   // The button that had the focus is gone, or is disabled.
   useEffect(() => {
     if (done) restoreFocus(place.current?.querySelector<HTMLElement>('button'));
@@ -78,7 +80,6 @@ function Form({ review, close }: { review: OpenReview; close: () => void }) {
   const { commit } = review;
   const { message, isNewBranch, branch, without, busy, problem, output, offer } = commit;
   const field = useRef<HTMLTextAreaElement>(null);
-  useEffect(() => field.current?.focus(), []);
   const kept = review.kept.value;
   const chosen = kept.filter((path) => !without.value.has(path));
   const { author, problem: obstacle, lines = {} } = offer.value ?? {};

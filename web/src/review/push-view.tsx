@@ -100,7 +100,6 @@ function Form({ review, close }: { review: OpenReview; close: () => void }) {
   const { push } = review;
   const { offer, isPullRequest, title, body, busy, problem, output } = push;
   const first = useRef<HTMLButtonElement>(null);
-  useEffect(() => first.current?.focus(), []);
   const found = offer.value;
   const name = found?.pull_request === 'glab' ? 'merge request' : 'pull request';
   const isWanted = isPullRequest.value && !!found?.pull_request;

@@ -52,7 +52,7 @@ export default function Settings({ forget }: { forget: () => Promise<void> }) {
           </dd>
         </dl>
         <p>
-          <a href="licences.txt" target="_blank" rel="noreferrer">
+          <a href="licenses.txt" target="_blank" rel="noreferrer">
             Open-source licenses
           </a>
         </p>
@@ -128,7 +128,7 @@ function Notifications() {
       {push.canPush(client) && (
         <Switch
           label="Even when Drawbridge is closed"
-          hint="Sent encrypted through your browser’s push service. It contains only the project’s name, and the kind of request (“Run a command”) or how the run ended."
+          hint="Notifications are sent encrypted through your browser’s push service. They contain only the project’s name, the kind of request (“Run a command”) or how the run ended, and how much there is to review."
           on={kept.wants('push')}
           change={closed}
         />

@@ -4,14 +4,14 @@ import { useEffect, useState } from 'preact/hooks';
 
 import { Button, Text } from '../ui/elements.tsx';
 import { Copy } from './copy.tsx';
-import { highlight, isColoured, type Span } from './highlight.ts';
+import { highlight, isColored, type Span } from './highlight.ts';
 import { scrolls } from './plain.tsx';
 
 /** The lines of a text in colored parts; undefined as long as the colors are not known. */
-export function useColours(text: string, language: string, isWanted = true): Span[][] | undefined {
+export function useColors(text: string, language: string, isWanted = true): Span[][] | undefined {
   const [found, setFound] = useState<{ text: string; language: string; lines: Span[][] }>();
   useEffect(() => {
-    if (!isWanted || !isColoured(text, language)) return;
+    if (!isWanted || !isColored(text, language)) return;
     let isOver = false;
     void highlight(text, language).then((lines) => !isOver && setFound({ text, language, lines }));
     return () => {
@@ -22,7 +22,7 @@ export function useColours(text: string, language: string, isWanted = true): Spa
 }
 
 /** A line in its colors. */
-export function Coloured({ spans }: { spans: Span[] }) {
+export function Colored({ spans }: { spans: Span[] }) {
   return (
     <>
       {spans.map(({ text, kind }, index) =>
@@ -41,11 +41,11 @@ export function Coloured({ spans }: { spans: Span[] }) {
 }
 
 export function Code({ text, language, live }: { text: string; language: string; live?: boolean }) {
-  const lines = useColours(text, language, !live);
+  const lines = useColors(text, language, !live);
   return (
     <code>
       {lines ? (
-        lines.flatMap((spans, index) => [index ? '\n' : '', <Coloured key={index} spans={spans} />])
+        lines.flatMap((spans, index) => [index ? '\n' : '', <Colored key={index} spans={spans} />])
       ) : (
         <Text code>{text}</Text>
       )}

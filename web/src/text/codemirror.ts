@@ -28,7 +28,7 @@ const LOOKS: Record<string, Record<string, string>> = {
 
 const STYLE = HighlightStyle.define(Object.entries(TAGS).map(([kind, tag]) => ({ tag, ...LOOKS[kind] })));
 
-export const COLOURS = syntaxHighlighting(STYLE);
+export const COLORS = syntaxHighlighting(STYLE);
 
 export const LOOK = EditorView.theme({
   '&': { color: 'var(--ink)', backgroundColor: 'var(--sheet)', fontSize: 'var(--small)', maxHeight: 'inherit' },
@@ -60,7 +60,7 @@ function special(code: number) {
 }
 
 /** The colors of a file's language, as soon as its grammar is loaded. */
-export function coloursFor(path: string): Extension {
+export function colorsFor(path: string): Extension {
   const language = new Compartment();
   const fetched = ViewPlugin.define((view) => {
     void languageFor(path).then(

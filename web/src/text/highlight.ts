@@ -184,7 +184,7 @@ function known(language: string) {
 }
 
 /** Whether `highlight` colors code of this length and language, if that does not take too long. */
-export const isColoured = (code: string, language: string) => code.length <= LONGEST && known(language) !== '';
+export const isColored = (code: string, language: string) => code.length <= LONGEST && known(language) !== '';
 
 const loaded = new Map<string, Promise<Grammar>>();
 
@@ -206,7 +206,7 @@ const plainLines = (code: string): Span[][] => code.split('\n').map((text) => (t
  * not known, the code is too long or takes too much work, or the grammar can't be fetched.
  */
 export async function highlight(code: string, language: string): Promise<Span[][]> {
-  if (!isColoured(code, language)) return plainLines(code);
+  if (!isColored(code, language)) return plainLines(code);
   try {
     const found = await grammar(known(language));
     return 'mode' in found ? await byLines(code, found.mode) : await byTree(code, found.parser);

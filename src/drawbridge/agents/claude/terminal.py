@@ -9,13 +9,22 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from drawbridge.agents.base import LEAVING_PLAN, AgentState, AskedBy, Decision
 from drawbridge.agents.claude import hook, process_file, prompts, reports, sessions, start_mode, transcript
 from drawbridge.agents.claude.prompts import LONGEST_NAME, LONGEST_PATH, LONGEST_REASON
 from drawbridge.agents.claude.transcript import code_of
-from drawbridge.agents.terminal import Entry, HookEvent, NotItsFile, ProcessState, Task, TerminalAgent, TerminalReports
+from drawbridge.agents.terminal import (
+    Entry,
+    HookEvent,
+    HookPayload,
+    NotItsFile,
+    ProcessState,
+    Task,
+    TerminalAgent,
+    TerminalReports,
+)
 
 PATHS: Final = ("file_path", "notebook_path")
 
@@ -40,23 +49,14 @@ PASTE_MARK: Final = re.compile(r'</?pasted_content id="\w*">')
 """The tags that Claude Code puts around a long paste (2.1.329)."""
 
 
-class _Payload(Struct, frozen=True):
+class _Payload(HookPayload, frozen=True):
     """The input of a hook, with the fields that concern the state of a session (2.1.329)."""
 
-    hook_event_name: str
-    session_id: str
-    cwd: str
     transcript_path: str = ""
     permission_mode: str | None = None
     prompt_id: str = ""
-    prompt: str = ""
-    source: str = ""
     last_assistant_message: str = ""
-    tool_name: str = ""
-    tool_input: Raw = Raw(b"{}")
     permission_suggestions: Raw = Raw(b"[]")
-    agent_id: str | None = None
-    agent_type: str | None = None
     decision_reason: str | None = None
     blocked_path: str | None = None
     notification_type: str = ""
@@ -72,8 +72,6 @@ class ClaudeInTerminal(TerminalAgent):
 
     def event(self, payload: Raw) -> HookEvent:
         found = _decoder.decode(payload)
-        if not found.cwd.startswith("/"):
-            raise ValueError("cwd is not absolute")
         return HookEvent(
             name=found.hook_event_name,
             session_id=found.session_id,
@@ -88,6 +86,7 @@ class ClaudeInTerminal(TerminalAgent):
             tool_name=found.tool_name,
             tool_input=found.tool_input,
             suggestions=prompts.suggestions(found.tool_name, found.permission_suggestions),
+            call=found.tool_use_id or "",
             agent_id=found.agent_id,
             agent_type=prompts.words(found.agent_type, LONGEST_NAME),
             reason=prompts.words(found.decision_reason, LONGEST_REASON),

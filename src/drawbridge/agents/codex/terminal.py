@@ -14,37 +14,36 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from drawbridge.agents.base import AgentState, AskedBy, Decision
 from drawbridge.agents.codex import transcript
 from drawbridge.agents.codex.reports import Reports
-from drawbridge.agents.codex.transcript import ID, PATCH_FIELD
+from drawbridge.agents.codex.transcript import ID, PATCH_FIELD, REJECTED
 from drawbridge.agents.modes import AUTO, BYPASS
 from drawbridge.agents.output import valid
 from drawbridge.agents.reported import name_of
-from drawbridge.agents.terminal import Entry, HookEvent, NotItsFile, ProcessState, TerminalAgent, TerminalReports
+from drawbridge.agents.terminal import (
+    Entry,
+    HookEvent,
+    HookPayload,
+    NotItsFile,
+    ProcessState,
+    TerminalAgent,
+    TerminalReports,
+)
 from drawbridge.core.errors import BadArgument
 
-DENIED: Final = "The user rejected this. Do not try it in another way; ask what to do instead."
+DENIED: Final = f"{REJECTED}. Do not try it in another way; ask what to do instead."
 
 
-class _Payload(Struct, frozen=True):
+class _Payload(HookPayload, frozen=True):
     """The input of a hook, with the fields that concern the state of a session."""
 
-    hook_event_name: str
-    session_id: str
-    cwd: str
     transcript_path: str | None = None
     permission_mode: str = ""
     turn_id: str = ""
-    prompt: str = ""
-    source: str = ""
     last_assistant_message: str | None = None
-    tool_name: str = ""
-    tool_input: Raw = Raw(b"{}")
-    agent_id: str | None = None
-    agent_type: str | None = None
 
 
 _decoder: Final = msgspec.json.Decoder(_Payload)
@@ -55,8 +54,6 @@ class CodexInTerminal(TerminalAgent):
 
     def event(self, payload: Raw) -> HookEvent:
         found = _decoder.decode(payload)
-        if not found.cwd.startswith("/"):
-            raise ValueError("cwd is not absolute")
         return HookEvent(
             name=found.hook_event_name,
             session_id=found.session_id,
@@ -72,6 +69,7 @@ class CodexInTerminal(TerminalAgent):
             last_message=found.last_assistant_message or "",
             tool_name=found.tool_name,
             tool_input=_input(found),
+            call=found.tool_use_id or "",
             agent_id=found.agent_id,
             agent_type=name_of(found.agent_type),
         )
@@ -85,7 +83,8 @@ class CodexInTerminal(TerminalAgent):
             raise BadArgument("updated_input", "Codex does not accept an edited input. The request stays open.")
         if decision.allow:
             return {"behavior": "allow"}
-        return {"behavior": "deny", "message": valid(decision.message or DENIED)}
+        reason = f"{REJECTED}: {decision.message}" if decision.message else DENIED
+        return {"behavior": "deny", "message": valid(reason)}
 
     def hides_dialog(self, asked_by: AskedBy | None) -> bool:
         return True

@@ -53,8 +53,20 @@ RAN: Final = ("Exit code: ", "Chunk ID: ", "Wall time: ")
 ABORTED: Final = "aborted by user"
 """The end of the result of a call that the user has interrupted, or whose dialog the user has answered with No."""
 
-DENIED: Final = 'exec_command failed: CreateProcess { message: "Rejected('
-"""The beginning of the result of a command that a hook has denied."""
+REJECTED: Final = "The user rejected this"
+"""The beginning of the reason with which Drawbridge's hook denies a call. The result of a denied patch is only this
+reason."""
+
+DENIED: Final = (
+    REJECTED,
+    'exec_command failed: CreateProcess { message: "Rejected(',
+    "Command blocked by PreToolUse hook: ",
+    "Tool call blocked by PreToolUse hook: ",
+    "patch rejected",
+    "apply_patch verification failed: ",
+    "unsupported custom tool call: ",
+)
+"""How the result of a call begins that a hook, the user or Codex has denied."""
 
 BEFORE_OUTPUT: Final = re.compile(r"\A(?:Exit code|Chunk ID|Wall time): .*?^Output:\n", re.DOTALL | re.MULTILINE)
 """What precedes the output of a command or a patch in its result."""
@@ -223,7 +235,7 @@ def _of_response(found: _Response, uuid: str, session_id: str) -> Entry | None:
         return Message(uuid, _with(uuid, line), calls=(call,))
     if found.type in RESULTS and found.call_id:
         words = _output(found.output)
-        fate = _fate(words, is_patch=found.type == "custom_tool_call_output")
+        fate = _fate(words)
         code = EXIT_CODE.search(words) if words.startswith(RAN) else None
         failed = fate != "ran" or (code is not None and code[1] != "0")
         line = lines.result(session_id, found.call_id, BEFORE_OUTPUT.sub("", words, count=1), is_error=failed)
@@ -266,13 +278,11 @@ def _output(output: object) -> str:
     return output if isinstance(output, str) else "\n".join(_texts(output))
 
 
-def _fate(words: str, *, is_patch: bool) -> Fate:
+def _fate(words: str) -> Fate:
     """A call that was interrupted counts as denied: the user can't have rejected it after a client has allowed it, since
     its dialog is hidden until then."""
     is_aborted = words.startswith(ABORTED) or (words.startswith("Wall time: ") and words.endswith(ABORTED))
-    if is_aborted or words.startswith(DENIED) or (is_patch and not words.startswith(RAN)):
-        return "denied"
-    return "ran"
+    return "denied" if is_aborted or words.startswith(DENIED) else "ran"
 
 
 def _texts(parts: object) -> list[str]:

@@ -208,8 +208,8 @@ TRY_LATER: Final = 1013
 CROWDED: Final = "too many clients without a token"
 
 REFUSED_WITH: Final = {"RATE_LIMITED": TOO_OFTEN, "RESOURCE_LIMIT": TRY_LATER}
-"""Maps the error code for a client that could not sign in to the close code of its connection. For other errors, the
-close code is ``UNAUTHORIZED``."""
+"""The close code of the connection of a client that could not sign in, by the error code that the client received. For
+other errors, the close code is ``UNAUTHORIZED``."""
 
 CHECK_SECONDS: Final = 1.0
 """Seconds between checks of whether clients may stay connected."""

@@ -139,7 +139,8 @@ class Approvals:
         for one that can't be written, since an agent must not receive a decision that is not in the history. In the
         last two cases the request stays open.
         """
-        approval = self._decidable(approval_id, decision)
+        instead = _decoded(decision.updated_input)
+        approval = self._decidable(approval_id, decision, instead)
         word: Literal["allow", "deny"] = "allow" if decision.allow else "deny"
         resolved = ApprovalResolved(
             approval_id=approval_id,
@@ -149,7 +150,7 @@ class Approvals:
             updated_input=NOTHING if decision.updated_input is None else decision.updated_input,
             remember=decision.remember,
             client_id=by.id,
-            **_edited(approval, decision),
+            **_edited(approval, decision, instead),
         )
         try:
             seq = self._write(resolved, by)
@@ -188,15 +189,16 @@ class Approvals:
         each = room // max(len(self), 1) - messages.ROOM
         return [permission_request(self._project_id, one.request, one.created_at, one.seq, each) for one in self]
 
-    def _decidable(self, approval_id: str, decision: Decision) -> PendingApproval:
-        """The open request with this id. Raises ``ClientError`` if it is not open, or the decision does not fit it."""
+    def _decidable(self, approval_id: str, decision: Decision, instead: dict[str, Any] | None) -> PendingApproval:
+        """The open request with this id. ``instead``: the decision's edited input, decoded. Raises ``ClientError`` if the
+        request is not open, or the decision does not fit it."""
         approval = self._open.get(approval_id)
         if approval is not None and decision.updated_input is not None and not approval.request.changeable:
             text = "This agent does not accept an edited input. The request stays open: allow it unchanged, or deny it."
             raise ClientError("NOT_SUPPORTED", text, field="data.updated_input")
         if approval is None or not approval.is_open:
             raise self._too_late(approval_id)
-        if decision.allow and is_question(approval.request) and not _has_answers(decision.updated_input):
+        if decision.allow and is_question(approval.request) and not _has_answers(instead):
             text = "The answers to the questions are missing. The request stays open: send the input with answers, or deny it."
             raise ClientError("VALIDATION_FAILED", text, field="data.updated_input")
         return approval
@@ -231,29 +233,35 @@ def _path(approval: PendingApproval) -> str | None:
     return approval.request.proposal.path if approval.request.proposal else None
 
 
-def _has_answers(given: msgspec.Raw | None) -> bool:
-    """Whether the input of an agent's questions contains answers. Without them, the agent ignores the approval."""
+def _decoded(given: msgspec.Raw | None) -> dict[str, Any] | None:
+    """An edited input; None if there is none, or it is not a JSON object that can be decoded."""
     try:
-        changed = None if given is None else msgspec.json.decode(bytes(given))
+        found = None if given is None else msgspec.json.decode(bytes(given))
     except (msgspec.MsgspecError, RecursionError):
-        return False
-    return isinstance(changed, dict) and isinstance(changed.get("answers"), dict) and bool(changed["answers"])
+        return None
+    return found if isinstance(found, dict) else None
 
 
-def _edited(approval: PendingApproval, decision: Decision) -> dict[str, Any]:
+def _has_answers(instead: dict[str, Any] | None) -> bool:
+    """Whether the edited input of an agent's questions contains answers. Without them, the agent ignores the
+    approval."""
+    answers = None if instead is None else instead.get("answers")
+    return isinstance(answers, dict) and bool(answers)
+
+
+def _edited(approval: PendingApproval, decision: Decision, instead: dict[str, Any] | None) -> dict[str, Any]:
     """The fields of a record that show that the agent may do something other than what it asked for, and the file's new
-    text, if that has at most ``SHOWN_TEXT`` characters. Empty if the request was denied or allowed unchanged."""
+    text, if that has at most ``SHOWN_TEXT`` characters. Empty if the request was denied or allowed unchanged.
+    ``instead``: the edited input, decoded."""
     if not decision.allow or decision.updated_input is None:
         return {}
-    try:
-        given = msgspec.json.decode(bytes(decision.updated_input))
-    except (msgspec.MsgspecError, RecursionError):
-        return {"edited": True}
     request = approval.request
-    if request.proposal is None or not isinstance(given, dict):
-        same = _encode(given) == _encode(request.given)
+    if instead is None:
+        return {"edited": True}
+    if request.proposal is None:
+        same = _encode(instead) == _encode(request.given)
         return {} if same else {"edited": True}
-    text = changed_text(request.tool_name, given, request.proposal.old_text)
+    text = changed_text(request.tool_name, instead, request.proposal.old_text)
     if text == request.proposal.new_text:
         return {}
     return {"edited": True, "new_text": text if text is not None and len(text) <= SHOWN_TEXT else None}

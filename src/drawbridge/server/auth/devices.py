@@ -20,7 +20,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -32,6 +32,7 @@ from drawbridge.core.errors import BadArgument, BadSetting, DrawbridgeError, Not
 from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory, write_private
 from drawbridge.server.auth.scopes import Identity, Scope
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import TERMINAL_NAME
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -125,9 +126,9 @@ class Devices:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._path = directory / FILE
-        self._seen: Any = None
+        self._read_at: tuple[Any, Mapping[str, Device]] = (None, {})
+        """The file's time, size and inode when it was last read, and its devices."""
         self._damaged: str | None = None
-        self._devices: dict[str, Device] = {}
 
     def __iter__(self) -> Iterator[Device]:
         self.look()
@@ -140,9 +141,14 @@ class Devices:
             stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
         except OSError:
             stamp = None
-        if stamp != self._seen:
-            self._devices = {device.id: device for device in self._read().devices}
-            self._seen, self._damaged = stamp, None
+        if stamp != self._read_at[0]:
+            # One assignment: several threads use this object, and an old list must not get a new stamp.
+            self._read_at = stamp, {device.id: device for device in self._read().devices}
+            self._damaged = None
+
+    @property
+    def _devices(self) -> Mapping[str, Device]:
+        return self._read_at[1]
 
     # for the owner's commands
 
@@ -310,6 +316,8 @@ def added(
 ) -> tuple[Device, str]:
     if not is_name(name):
         raise BadArgument("NAME", "must be 1 to 60 printable characters.")
+    if name == TERMINAL_NAME:
+        raise BadArgument("NAME", f"{name!r} stands for the person at an agent's terminal. Choose another name.")
     at = now()
     if name in valid_names(file):
         raise BadArgument("NAME", f"a device named {name!r} already exists; revoke it first.")
@@ -439,8 +447,8 @@ def _code_of(file: File, given: str, keys: Container[str]) -> tuple[int, Code]:
 
 
 def _free_name(file: File, name: str) -> str:
-    """The name; if a device with a valid token already has it, its first 56 characters and a number."""
-    taken = valid_names(file)
+    """The name; if a device with a valid token already has it, or it is reserved, its first 56 characters and a number."""
+    taken = valid_names(file) | {TERMINAL_NAME}
     found, number = name, 1
     while found in taken:
         number += 1

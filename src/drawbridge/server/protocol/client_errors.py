@@ -34,10 +34,12 @@ CODES: Final[Mapping[str, Kind]] = {
         "The token is missing or wrong. The connection is closed with 4401, unless the client had already signed in."
     ),
     "TOKEN_REVOKED": Kind(
-        "The device's token was revoked, or the SSH key is no longer authorized. The connection is closed, with 4403 "
-        "if it was open."
+        "The device's token was revoked, or the SSH key is no longer authorized. If the client was already connected, "
+        "the connection is closed with 4403."
     ),
-    "TOKEN_EXPIRED": Kind("The device's token has expired. The connection is closed, with 4403 if it was open."),
+    "TOKEN_EXPIRED": Kind(
+        "The device's token has expired. If the client was already connected, the connection is closed with 4403."
+    ),
     "PAIRING_WRONG": Kind("The pairing code is not valid."),
     "PAIRING_USED": Kind("The pairing code was already used; it is valid for one device."),
     "PAIRING_EXPIRED": Kind("The pairing code has expired, after ten minutes."),
@@ -69,8 +71,8 @@ CODES: Final[Mapping[str, Kind]] = {
     "PROJECT_EXISTS": Kind("The directory is already a project."),
     "PROJECT_NESTING": Kind("A project can't be inside another one, or contain one."),
     "RESOURCE_LIMIT": Kind(
-        "A limit of this server or its machine is reached, for example for projects, clients, queued prompts, blobs or "
-        "open files.",
+        "A limit of the server or of its machine has been reached, for example on the number of projects, clients, queued "
+        "prompts, blobs or open files.",
         retryable=True,
     ),
     # the files of a project

@@ -28,7 +28,7 @@ Text = Annotated[str, Meta(min_length=1)]
 Identifier = Annotated[str, Meta(min_length=1, max_length=200)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Instant = Annotated[datetime, Meta(tz=True)]
-Topic = Literal["stats", "projects", "approvals"]
+Topic = Literal["stats", "projects", "approvals", "reviews"]
 Kind = Literal["prompt", "answer", "tool", "result", "decision", "error"]
 """The kinds of texts that can be searched: a user's prompt, the agent's text, a tool's input, its result, the comment
 on a decision, and the error of a run."""

@@ -44,7 +44,7 @@ class Audience:
         self._broadcast = broadcast
         self._joined: dict[str, dict[str, Subscriber]] = {}
         self._catching_up: dict[str, dict[str, Subscriber]] = {}
-        self._topics: dict[str, dict[str, Subscriber]] = {"projects": {}, "approvals": {}}
+        self._topics: dict[str, dict[str, Subscriber]] = {"projects": {}, "approvals": {}, "reviews": {}}
 
     def __len__(self) -> int:
         """The number of subscriptions to sessions and topics."""
@@ -104,9 +104,9 @@ class Audience:
         """The joined clients, including those that are still catching up."""
         return {**self.joined(project_id), **self._catching_up.get(project_id, {})}
 
-    def followers(self, topic: str, path: Path) -> dict[str, Subscriber]:
-        """The clients that follow ``topic`` and may see a session in the directory ``path``."""
-        return {id: client for id, client in self._topics[topic].items() if client.sees(path)}
+    def followers(self, topics: Sequence[str], path: Path) -> dict[str, Subscriber]:
+        """The clients that follow any of ``topics`` and may see a session in the directory ``path``, each once."""
+        return {id: client for topic in topics for id, client in self._topics[topic].items() if client.sees(path)}
 
     def can_decide(self, project_id: str, path: Path) -> bool:
         """Whether a connected client receives this session's approval requests and may decide on them."""
@@ -123,11 +123,11 @@ class Audience:
         is_over = isinstance(event, ProjectGone)
         joined = self.all_joined(project_id) if is_over else self.joined(project_id)
         first = [client for id, client in joined.items() if id != announced.asker and client.sees(announced.path)]
-        topic = None if announced.quiet else TOPICS.get(type(event))
+        topics = () if announced.quiet else TOPICS.get(type(event), ())
         others: list[Subscriber] = []
-        if topic is not None:
+        if topics:
             known = {*self.all_joined(project_id), announced.asker}
-            followers = self.followers(topic, announced.path)
+            followers = self.followers(topics, announced.path)
             others = [client for id, client in followers.items() if id not in known]
         if is_over:
             self.forget(project_id)

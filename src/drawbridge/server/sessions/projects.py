@@ -243,7 +243,8 @@ class Projects:
             shutil.rmtree(directory, ignore_errors=True)
             logger.error("a project could not be created: %s", error)
             raise ClientError(
-                "FILE_OPERATION", "The server can't write its data. The project was not created."
+                "FILE_OPERATION",
+                "The project was not created: the server can't write its data. Its log has the reason.",
             ) from None
 
     async def delete(self, project: ManagedSession) -> None:

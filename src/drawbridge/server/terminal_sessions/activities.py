@@ -6,20 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec import Raw
-
 from drawbridge.agents import base
 from drawbridge.agents.proposals import Reader
-from drawbridge.agents.terminal import Fate, TerminalAgent
+from drawbridge.agents.terminal import AskingAgent
 from drawbridge.server.approvals.pending import PendingApproval
-from drawbridge.server.terminal_sessions.dialog import Outcomes, Overruled, TerminalOnly
+from drawbridge.server.terminal_sessions.dialog import Outcomes, TerminalOnly
 from drawbridge.server.terminal_sessions.turn import MOST_TASKS, Background
 
 
 class Activity:
     """The background tasks of one process, its questions in the terminal, and clients' decisions on its questions."""
 
-    def __init__(self, agent: TerminalAgent, read: Reader) -> None:
+    def __init__(self, agent: AskingAgent, read: Reader) -> None:
         self.background = Background(is_complete=agent.reports_tasks)
         self.terminal_only = TerminalOnly(agent)
         self.outcomes = Outcomes(agent, read)
@@ -33,7 +31,7 @@ class Activity:
 class Activities:
     """The activities of a session's processes. ``read``: the function that reads a file."""
 
-    def __init__(self, agent: TerminalAgent, read: Reader) -> None:
+    def __init__(self, agent: AskingAgent, read: Reader) -> None:
         self._agent = agent
         self._read = read
         self._of: dict[int | None, Activity] = {}
@@ -66,16 +64,6 @@ class Activities:
     def decided(self) -> list[PendingApproval]:
         """The approval requests that clients have decided on, until it is known what the agent did."""
         return [approval for one in self for approval in one.outcomes]
-
-    def called(self, tool: str, given: Raw, fate: Fate, agent_id: str | None, *, as_run: bool) -> list[Overruled]:
-        """Notes that a tool call has ended. This checks the activities of all processes, because the conversation's
-        file does not name the process that made the call. Returns the decisions that were overruled, as
-        ``Outcomes.called`` does."""
-        overruled = []
-        for one in self:
-            one.terminal_only.called(tool, given, agent_id, as_run=as_run)
-            overruled += one.outcomes.called(tool, given, fate, agent_id, as_run=as_run)
-        return overruled
 
     def asks(self, approval: PendingApproval, pid: int | None) -> None:
         """Notes that the process ``pid`` or one of its subagents has reported the approval request ``approval`` again.

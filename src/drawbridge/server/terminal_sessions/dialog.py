@@ -15,7 +15,8 @@ from msgspec import Raw, Struct
 
 from drawbridge.agents.base import Decision
 from drawbridge.agents.proposals import Reader, changed_text
-from drawbridge.agents.terminal import Fate, TerminalAgent
+from drawbridge.agents.terminal import AskingAgent, Fate
+from drawbridge.core.approval import State
 from drawbridge.core.errors import UnusableFile
 from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.events import ApprovalRequested
@@ -37,6 +38,26 @@ class Latest(OrderedDict[Key, Value]):
             self.popitem(last=False)
 
 
+class EndedCall(Struct, frozen=True):
+    """A tool call that has ended. ``id``: the agent's id for it; empty if it is not known. ``agent_id``: the subagent that
+    made it; None for the main agent. ``as_run``: whether ``input`` is what the call ran with, not what the agent
+    requested."""
+
+    id: str
+    tool: str
+    input: Mapping[str, Any]
+    fate: Fate
+    agent_id: str | None
+    as_run: bool
+
+    def is_of(self, agent: AskingAgent, approval: ApprovalRequested, *, exactly: bool = False) -> bool:
+        """Whether the approval request may be about this call. ``exactly``: whether the input must be the same."""
+        if self.tool != approval.tool_name or self.agent_id != approval.agent_id:
+            return False
+        as_run = self.as_run and not exactly
+        return agent.is_same_call(self.tool, approval.given or {}, self.input, as_run=as_run)
+
+
 class TerminalOnly:
     """Questions that can be answered only in the agent's own dialog, until the agent is known to have continued.
 
@@ -44,7 +65,7 @@ class TerminalOnly:
     the CLI's notification.
     """
 
-    def __init__(self, agent: TerminalAgent) -> None:
+    def __init__(self, agent: AskingAgent) -> None:
         self._agent = agent
         self._asked: list[PendingApproval] = []
         self._noticed = False
@@ -64,16 +85,17 @@ class TerminalOnly:
         """Notes that the CLI has notified the user of a dialog for which no approval request is known."""
         self._noticed = True
 
-    def called(self, tool: str, given: Raw, agent_id: str | None, *, as_run: bool) -> None:
-        """Notes that a tool call has ended: the questions about it have been answered."""
-        after = json_object(given)
+    def called(self) -> None:
+        """Notes that a tool call has ended, so the dialog that is known only from a notification is closed."""
         self._noticed = False
-        self._asked = [
-            approval
-            for approval in self._asked
-            if approval.request.agent_id != agent_id
-            or not same_call(self._agent, approval.request, tool, after, as_run=as_run)
-        ]
+
+    def about(self, call: EndedCall) -> list[PendingApproval]:
+        """The approval requests that may be about ``call``."""
+        return [approval for approval in self._asked if call.is_of(self._agent, approval.request)]
+
+    def answered(self, approval: PendingApproval) -> None:
+        """Notes that the question was answered."""
+        self._asked.remove(approval)
 
     def continued(self, agent_id: str | None) -> None:
         """Notes that the agent has continued with something else, so its dialog is closed."""
@@ -92,69 +114,94 @@ class Overruled(Struct, frozen=True):
     reason: str
 
 
+class _Given(Struct, frozen=True):
+    """A client's decision. ``repeated``: whether the agent has asked about the same call again. Such a
+    decision is never overruled."""
+
+    approval: PendingApproval
+    decision: Decision
+    repeated: bool = False
+
+
+class Outcome(Struct, frozen=True):
+    """What the agent did with a client's decision on ``approval``. ``otherwise``: what happened instead, in words; None
+    if the decision took effect, or if that can't be determined. ``as_decided``: whether the decision took effect.
+    ``exact``: whether the input of the call is exactly the one that was decided on."""
+
+    approval: PendingApproval
+    otherwise: str | None
+    as_decided: bool
+    exact: bool
+
+
 class Outcomes:
     """Clients' decisions, until it is known whether the agent followed them. ``read``: the function that reads a
     file."""
 
-    def __init__(self, agent: TerminalAgent, read: Reader) -> None:
+    def __init__(self, agent: AskingAgent, read: Reader) -> None:
         self._agent = agent
         self._read = read
-        self._given: Latest[str, tuple[PendingApproval, Decision]] = Latest()
+        self._given: Latest[str, _Given] = Latest()
 
     def __iter__(self) -> Iterator[PendingApproval]:
-        return iter([approval for approval, _ in self._given.values()])
+        return iter([given.approval for given in self._given.values() if not given.repeated])
 
     def add(self, approval: PendingApproval, decision: Decision) -> None:
-        self._given[approval.id] = (approval, decision)
+        self._given[approval.id] = _Given(approval, decision)
 
     def asked_again(self, approval: PendingApproval) -> None:
-        """Forgets the earlier decisions on the same call, because the agent asks about it again."""
-        given = json_object(approval.request.input)
-        for id, (former, _) in list(self._given.items()):
-            same_agent = former.request.agent_id == approval.request.agent_id
-            if same_agent and same_call(self._agent, former.request, approval.request.tool_name, given, as_run=True):
-                del self._given[id]
+        """Notes that the agent asks about a call that may be the same as one that was decided on. It may also be an
+        identical call at the same time, so the earlier decisions are kept."""
+        asked, given = approval.request, json_object(approval.request.input)
+        again = EndedCall("", asked.tool_name, given, "ran", asked.agent_id, as_run=True)
+        for id, former in self._given.items():
+            if again.is_of(self._agent, former.approval.request):
+                self._given[id] = msgspec.structs.replace(former, repeated=True)
 
     def forget(self, approval: PendingApproval) -> None:
         self._given.pop(approval.id, None)
 
     def main_stopped(self) -> None:
         """Forgets the decisions on the main agent's questions: its turn is over, so their outcome will not be seen."""
-        for id, (approval, _) in list(self._given.items()):
-            if approval.request.agent_id is None:
+        for id, given in list(self._given.items()):
+            if given.approval.request.agent_id is None:
                 del self._given[id]
 
     def not_delivered(self, reason: str) -> list[Overruled]:
         """Overrules the decisions that allowed a call of the main agent: it asks in its terminal although no approval
         request is open, so the decisions did not reach it. Returns what was overruled."""
         overruled = []
-        for id, (approval, decision) in list(self._given.items()):
-            if approval.request.agent_id is None and decision.allow and approval.overrule():
-                del self._given[id]
+        for approval in self:
+            if approval.request.agent_id is None and self._given[approval.id].decision.allow and approval.overrule():
+                del self._given[approval.id]
                 overruled.append(Overruled(approval, reason))
         return overruled
 
-    def called(
-        self, tool: str, given: Raw, fate: Fate, agent_id: str | None = None, *, as_run: bool
-    ) -> list[Overruled]:
-        """Compares a tool call that has ended with the decisions on it, and returns the decisions that were overruled.
-        ``as_run``: whether ``given`` is the input that the call ran with, not the one that the agent requested."""
-        overruled = []
-        for id, (approval, decision) in list(self._given.items()):
+    def about(self, call: EndedCall) -> list[Outcome]:
+        """The outcomes of the decisions that may be about ``call``."""
+        found = []
+        for given in self._given.values():
+            approval, decision = given.approval, given.decision
+            if approval.state is not State.DECIDED:
+                continue  # overruled in the meantime: another request may be about this call
             changed = json_object(decision.updated_input) if decision.updated_input is not None else None
-            after = json_object(given)
-            same = same_call(self._agent, approval.request, tool, after, as_run=as_run)
-            if approval.request.agent_id != agent_id:
-                continue
-            if not same and not (as_run and changed and _holds(after, changed)):
-                continue
-            del self._given[id]
-            did = self._otherwise(approval, decision, changed, after if as_run else None, fate)
-            if did is None:
-                approval.confirm()
-            elif approval.overrule():
-                overruled.append(Overruled(approval, OVERRULED.format(did)))
-        return overruled
+            same_agent = call.agent_id == approval.request.agent_id
+            is_changed = bool(call.as_run and same_agent and changed and _holds(call.input, changed))
+            if is_changed or call.is_of(self._agent, approval.request):
+                exact = is_changed or call.is_of(self._agent, approval.request, exactly=True)
+                did = self._otherwise(approval, decision, changed, call.input if call.as_run else None, call.fate)
+                as_decided = did is None and decision.allow == (call.fate == "ran")
+                found.append(Outcome(approval, did, as_decided, exact))
+        return found
+
+    def settle(self, outcome: Outcome) -> Overruled | None:
+        """Forgets a decision, because its outcome is known. Returns it if it was overruled."""
+        approval, repeated = outcome.approval, self._given.pop(outcome.approval.id).repeated
+        if outcome.otherwise is None:
+            approval.confirm()
+        elif not repeated and approval.overrule():
+            return Overruled(approval, OVERRULED.format(outcome.otherwise))
+        return None
 
     def _otherwise(
         self,
@@ -188,16 +235,6 @@ class Outcomes:
 
 def _holds(after: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     return all(name in after and after[name] == value for name, value in wanted.items())
-
-
-def same_call(
-    agent: TerminalAgent, approval: ApprovalRequested, tool: str, after: Mapping[str, Any], *, as_run: bool
-) -> bool:
-    """Whether a call with the input ``after`` is the one that the approval request is about. ``as_run``: as in
-    ``TerminalAgent.is_same_call``."""
-    if tool != approval.tool_name:
-        return False
-    return agent.is_same_call(tool, json_object(approval.input), after, as_run=as_run)
 
 
 def json_object(data: Raw) -> Mapping[str, Any]:

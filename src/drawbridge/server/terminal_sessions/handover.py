@@ -101,20 +101,27 @@ class Handover:
         except OSError as error:
             logger.error("%s: the comments that wait for its agent can't be read: %s", self._session.id, error)
 
-    def give(self, event: HookEvent) -> Left | None:
-        """Returns the comments that this event's hook must hand over, and stores them as given. Returns None if the
-        hook must not hand over any, or they can't be stored. If comments are returned, the caller must report to
-        ``received`` whether the hook has received them."""
+    def prepare(self, event: HookEvent) -> bool:
+        """Returns whether comments wait that this event's hook may hand over. If none wait, removes the mark that a killed
+        server may have left."""
         left = self._left
         if left is None or left.state != "waiting":
-            self._comments.unmark(self._session.id)  # the mark may be from a server that was killed
-            return None
-        stops = event.name == "Stop"
-        if not stops and (event.name not in HANDS_OVER or not self._begins(event)):
+            self._comments.unmark(self._session.id)
+            return False
+        return event.name == "Stop" or (event.name in HANDS_OVER and self._begins(event))
+
+    def give(self, event: HookEvent) -> Left | None:
+        """Returns the comments that this event's hook must hand over, and stores them as given. Returns None if none
+        wait any longer, the agent must not get them, or they can't be stored. If comments are returned, the caller must
+        report to ``received`` whether the hook has received them. To be called only if ``prepare`` has returned
+        true."""
+        left = self._left
+        if left is None or left.state != "waiting":
             return None
         if not self._is_allowed(event.permission_mode):
             self._release("refused")
             return None
+        stops = event.name == "Stop"
         run = f"turn_{uuid.uuid4().hex[:16]}" if stops else event.turn
         given = msgspec.structs.replace(left, state="given", run=run, turn=event.turn)
         try:

@@ -21,7 +21,7 @@ import psutil
 from msgspec import Struct
 
 from drawbridge.agents.base import Options
-from drawbridge.agents.terminal import Prompt, TerminalAgent
+from drawbridge.agents.terminal import AskingAgent, Prompt
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.protocols import local_ipc as wire
@@ -148,7 +148,7 @@ class Receiver(Protocol):
 
     id: str
     ended: bool
-    agent: TerminalAgent
+    agent: AskingAgent
 
     @property
     def pid(self) -> int | None: ...
@@ -270,7 +270,10 @@ class Prompts:
         if not self.possible:
             raise ClientError("NOT_SUPPORTED", ELSEWHERE)
         if session.phase == "waiting":
-            text = "The agent is waiting for a decision, and pressing Enter would answer it. Answer its request first."
+            text = (
+                "The agent is waiting for a decision, and a prompt would press Enter in its dialog. Decide on the "
+                "request first."
+            )
             raise ClientError("PROCESS_ACTIVE", text)
         if session.phase == "working" and not session.resting:
             raise ClientError("PROCESS_ACTIVE", "The agent is busy. Try again when it has finished.")
@@ -345,7 +348,7 @@ def _check(command: commands.Execute) -> None:
         raise ClientError("NOT_SUPPORTED", text, field=field)
 
 
-def typeable(agent: TerminalAgent, text: str, field: str = "data.prompt") -> str:
+def typeable(agent: AskingAgent, text: str, field: str = "data.prompt") -> str:
     """The text in the form in which it is typed. Raises ``ClientError`` if it is empty, is too long, or would be a
     command to the agent's program.
 
@@ -381,7 +384,7 @@ def _chosen(options: Options) -> bool:
     return msgspec.structs.replace(options, partial_messages=False) != Options()
 
 
-def same_words(agent: TerminalAgent, prompt: str, reported: str) -> bool:
+def same_words(agent: AskingAgent, prompt: str, reported: str) -> bool:
     """Whether ``reported``, a prompt that the agent reports, has the same words as ``prompt``."""
     return letters(agent.words(reported)) == letters(agent.words(prompt))
 

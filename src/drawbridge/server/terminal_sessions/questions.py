@@ -10,16 +10,18 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from drawbridge.agents.base import AskedBy, Proposal, Question
-from drawbridge.agents.terminal import Fate, HookEvent, TerminalAgent
+from drawbridge.agents.terminal import AskingAgent, HookEvent
 from drawbridge.core.approval import State
 from drawbridge.core.private_files import process_alive
 from drawbridge.server.approvals.pending import ExpectedSurface, PendingApproval, Surface
@@ -29,7 +31,7 @@ from drawbridge.server.protocol.messages import IN_TERMINAL
 from drawbridge.server.sessions.metadata import Metadata, now
 from drawbridge.server.sessions.session import SessionStore
 from drawbridge.server.terminal_sessions.activities import Activities
-from drawbridge.server.terminal_sessions.dialog import Latest, Overruled, json_object, same_call
+from drawbridge.server.terminal_sessions.dialog import EndedCall, Latest, Outcome, Outcomes, Overruled, json_object
 from drawbridge.server.terminal_sessions.processes import Processes
 from drawbridge.server.terminal_sessions.turn import Turn
 
@@ -54,7 +56,7 @@ SETTLING_SECONDS = 2.0
 class Asker(Protocol):
     """The part of ``TerminalSession`` that ``Questions`` uses. The class itself is in a higher layer."""
 
-    agent: TerminalAgent
+    agent: AskingAgent
     path: Path
     data: Metadata
     store: SessionStore
@@ -72,6 +74,25 @@ class Asker(Protocol):
         ...
 
 
+class _Likelihood(IntEnum):
+    """The state of a request that may be about an ended call, the most likely match first."""
+
+    AS_DECIDED = 0
+    IN_TERMINAL = 1
+    OPEN = 2
+    NOT_AS_DECIDED = 3
+
+
+class _Match(Struct, frozen=True):
+    """A request that may be about a call that has ended, and how to settle it. ``exact``: whether the inputs are the
+    same."""
+
+    exact: bool
+    likelihood: _Likelihood
+    approval: PendingApproval
+    settle: Callable[[], None]
+
+
 class Questions:
     """The questions of one session's agent. ``can_be_answered``: whether a client is connected that receives the
     session's approval requests and may decide on them. ``is_unattended``: as in ``Facts``.
@@ -87,6 +108,8 @@ class Questions:
         self._held: dict[str, asyncio.TimerHandle] = {}
         """The timers that hand over approval requests to the terminal, by the requests' ids."""
         self._decided_at = 0.0
+        self._ended: Latest[str, None] = Latest()
+        """The agent's ids of the calls that have ended."""
         self._undelivered: dict[str, PendingApproval] = {}
         """Questions that were answered before their hook or bridge had reconnected after a restart."""
 
@@ -272,16 +295,44 @@ class Questions:
         for overruled in activity.outcomes.not_delivered(NOT_DELIVERED):
             self._record(overruled)
 
-    def called(self, tool: str, given: Raw, fate: Fate, agent_id: str | None, *, as_run: bool) -> None:
-        """Closes the approval requests about a tool call that has ended. Open ones are withdrawn: they were answered in
-        the terminal, unless their dialog is hidden.
-        Clients' decisions on the call are compared with what the agent did."""
+    def called(self, call: EndedCall) -> None:
+        """Settles the approval request about a tool call that has ended: one that is open is withdrawn, and a client's
+        decision is compared with what the agent did.
+
+        The agent may make identical calls at the same time, and does not report which request is about which call. So
+        only the most likely request is settled. If a hook and the transcript both report a call, the second report is ignored.
+        """
+        for activity in self._session.activities:
+            activity.terminal_only.called()
+        if call.id and call.id in self._ended:
+            return
+        found = list(self._may_be_about(call))
+        if call.id and (found or call.as_run):
+            self._ended[call.id] = None
+        if found:
+            min(found, key=lambda one: (not one.exact, one.likelihood, one.approval.seq)).settle()
+
+    def _may_be_about(self, call: EndedCall) -> Iterator[_Match]:
         session = self._session
+        for activity in session.activities:
+            outcomes, terminal_only = activity.outcomes, activity.terminal_only
+            for outcome in outcomes.about(call):
+                likelihood = _Likelihood.AS_DECIDED if outcome.as_decided else _Likelihood.NOT_AS_DECIDED
+                settle = partial(self._compare, outcomes, outcome)
+                yield _Match(outcome.exact, likelihood, outcome.approval, settle)
+            for approval in terminal_only.about(call):
+                exact = call.is_of(session.agent, approval.request, exactly=True)
+                answered = partial(terminal_only.answered, approval)
+                yield _Match(exact, _Likelihood.IN_TERMINAL, approval, answered)
         for approval in session.approvals:
-            same = same_call(session.agent, approval.request, tool, json_object(given), as_run=as_run)
-            if same and approval.request.agent_id == agent_id:
-                self._session.withdraw(approval, self._why_withdrawn(approval))
-        for overruled in self._session.activities.called(tool, given, fate, agent_id, as_run=as_run):
+            if call.is_of(session.agent, approval.request):
+                exact = call.is_of(session.agent, approval.request, exactly=True)
+                withdraw = partial(session.withdraw, approval, self._why_withdrawn(approval))
+                yield _Match(exact, _Likelihood.OPEN, approval, withdraw)
+
+    def _compare(self, outcomes: Outcomes, outcome: Outcome) -> None:
+        overruled = outcomes.settle(outcome)
+        if overruled is not None:
             self._record(overruled)
 
     def _record(self, overruled: Overruled) -> None:

@@ -109,7 +109,8 @@ class Reports:
         self._finding = self._tasks.start(self._find_mode(pid), f"{self.session.id}: finding its permission mode")
 
     async def _find_mode(self, pid: int) -> None:
-        mode = await asyncio.to_thread(self.session.agent.start_mode, pid, self.session.path)
+        agent = self.session.terminal_agent
+        mode = await asyncio.to_thread(agent.start_mode, pid, self.session.path) if agent is not None else None
         self.session.started_in(pid, mode)
 
     async def processed(self) -> None:
@@ -122,13 +123,13 @@ class Reports:
             await asyncio.wait([self._finding])
 
     def _open_file(self) -> None:
-        path = self.session.processes.latest.transcript
+        path, agent = self.session.processes.latest.transcript, self.session.terminal_agent
         self._file, self._path = None, path
-        if not path:
+        if not path or agent is None:
             return
         session_id = self.session.data.memory.session_id
         try:
-            path = self.session.agent.checked(path, session_id, self.session.processes.latest.config)
+            path = agent.checked(path, session_id, self.session.processes.latest.config)
         except NotItsFile:
             logger.warning(
                 "%s: its conversation can't be read: this is not the path of its agent's transcript", self.session.id
@@ -136,7 +137,7 @@ class Reports:
             return
         after = self._last_entry()
         self._seen = bool(after)
-        self._file = TranscriptFile(self.session.agent, path, after)
+        self._file = TranscriptFile(agent, path, after)
 
     def _last_entry(self) -> str:
         page = self.session.history.read(before_seq=self.session.history.last_seq + 1, limit=200)
@@ -196,9 +197,7 @@ class Reports:
             return {}
         pids = {session.pid, session.turn.process if session.turn is not None else None} - {None}
         id = session.data.memory.session_id
-        return {
-            pid: await asyncio.to_thread(session.agent.process, file.path, pid, id) for pid in pids if pid is not None
-        }
+        return {pid: await asyncio.to_thread(file.agent.process, file.path, pid, id) for pid in pids if pid is not None}
 
     def _look_for_successor(self, pid: int, process: ProcessState) -> None:
         job = process.moved_to
@@ -225,7 +224,7 @@ class Reports:
         more = self._file is not None
         if self._file is not None and not self.session.memory.title:
             # The title may precede what is read below, which is only the end of a long conversation.
-            title = await asyncio.to_thread(self.session.agent.title, Path(self._file.path))
+            title = await asyncio.to_thread(self._file.agent.title, Path(self._file.path))
             self.session.learn_title(title or "")
         while True:
             if self._path != self.session.processes.latest.transcript:
@@ -236,12 +235,13 @@ class Reports:
             if not more or self._file is None:
                 break
             try:
+                agent = self._file.agent
                 lines, more = await asyncio.to_thread(self._file.read)
             except OSError as error:
                 logger.warning("%s: its conversation can't be read: %s", self.session.id, error)
                 self._file = None
                 return
-            entries = [self.session.agent.entry(line, self.session.data.memory.session_id) for line in lines]
+            entries = [agent.entry(line, self.session.data.memory.session_id) for line in lines]
             self.session.expect_prompt(entries)
             for line, entry in zip(lines, entries, strict=True):
                 if entry is not None:

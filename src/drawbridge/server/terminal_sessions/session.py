@@ -19,6 +19,8 @@ from drawbridge.agents.base import AgentState, Options, Proposal, Question
 from drawbridge.agents.modes import BYPASS
 from drawbridge.agents.proposals import read_file
 from drawbridge.agents.terminal import (
+    ONLY_IN_EDITOR,
+    AskingAgent,
     Call,
     Context,
     Entry,
@@ -57,7 +59,7 @@ from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store.log import History
 from drawbridge.server.terminal_sessions.activities import Activities, Activity
 from drawbridge.server.terminal_sessions.carried import Carried, age_of_run, carried, finished_runs
-from drawbridge.server.terminal_sessions.dialog import Latest
+from drawbridge.server.terminal_sessions.dialog import EndedCall, Latest, json_object
 from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
 from drawbridge.server.terminal_sessions.facts import Facts
 from drawbridge.server.terminal_sessions.handover import HANDS_OVER, Handover
@@ -111,12 +113,15 @@ class TerminalSession(Session):
         facts: Facts,
         terminals: Terminals,
         reviewed: ReviewedDirectory,
-        agent: TerminalAgent,
+        terminal_agent: TerminalAgent | None,
     ) -> None:
         """``facts``: what was stored before a restart. ``terminals``: the terminals of connected editors. ``reviewed``:
-        the directory in which the agent works."""
+        the directory in which the agent works. ``terminal_agent``: the agent; None if its hooks are not
+        supported."""
         super().__init__(directory, data, history, surfaces, disk)
-        self.agent = agent
+        self.terminal_agent = terminal_agent
+        """The agent with its hooks and its transcript; None if it is known only from its proposals."""
+        self.agent: AskingAgent = ONLY_IN_EDITOR if terminal_agent is None else terminal_agent
         self._grants = grants
         self.memory.shares_comments = True
         self.reviewed = reviewed
@@ -133,7 +138,7 @@ class TerminalSession(Session):
         """The id of the session that continues this one, if the user has moved this one to the background; None if the
         user has not, or if that id is not known."""
         self.turn: Turn | None = None
-        self.activities = Activities(agent, read_file)
+        self.activities = Activities(self.agent, read_file)
         self.last_text = ""
         """The agent's latest text in this run; empty if a tool call or a result came with it or after it."""
         self.directory = directory
@@ -395,7 +400,8 @@ class TerminalSession(Session):
                     return None
             case "PostToolUse" | "PostToolUseFailure":
                 self._works(event)
-                self.questions.called(event.tool_name, event.tool_input, "ran", agent, as_run=True)
+                given = json_object(event.tool_input)
+                self.questions.called(EndedCall(event.call, event.tool_name, given, "ran", agent, as_run=True))
             case "Notification" if event.asks_in_terminal:
                 self.questions.noticed(self._reporting)
             case "SubagentStart" if agent is not None:
@@ -761,7 +767,9 @@ class TerminalSession(Session):
                     self._calls[call.id] = call
                 for result in entry.results:
                     if called := self._calls.pop(result.id, None):
-                        self.questions.called(called.name, called.input, result.fate, None, as_run=False)
+                        given = json_object(called.input)
+                        ended = EndedCall(result.id, called.name, given, result.fate, None, as_run=False)
+                        self.questions.called(ended)
                 turn = self.turn if entry.ends_turn else None
                 if turn is not None and not turn.reported and (late or turn.id == self._carried_turn):
                     self._ended_unheard(turn, entry, quiet=quiet)
@@ -818,11 +826,13 @@ class TerminalSession(Session):
 
     def add_report(self, line: bytes) -> None:
         """Reads what the agent reports about itself in this line of the conversation's file."""
-        self._about = self._about or self.agent.reports(self._agent_state)
-        self._about.recorded(line)
+        if self._about is None and self.terminal_agent is not None:
+            self._about = self.terminal_agent.reports(self._agent_state)
+        if self._about is not None:
+            self._about.recorded(line)
 
     def _last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
-        return self.agent.last_state(lines, session_id)
+        return AgentState() if self.terminal_agent is None else self.terminal_agent.last_state(lines, session_id)
 
     def publish_reports(self) -> None:
         """Publishes the state after lines of the conversation's file were processed."""

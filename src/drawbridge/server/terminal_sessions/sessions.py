@@ -18,7 +18,7 @@ import msgspec
 
 from drawbridge.agents import catalog
 from drawbridge.agents.memory import MemoryWatch
-from drawbridge.agents.terminal import ONLY_IN_EDITOR, HookEvent, TerminalAgent
+from drawbridge.agents.terminal import HookEvent, TerminalAgent
 from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable, NotPrivate
 from drawbridge.core.private_files import make_private_directory
 from drawbridge.core.tasks import BackgroundTasks
@@ -91,9 +91,9 @@ class TerminalSessions:
     def __iter__(self) -> Iterator[TerminalSession]:
         return iter([session for session in self._sessions if isinstance(session, TerminalSession)])
 
-    def agent_of(self, name: str) -> TerminalAgent:
-        """The agent with this name; one without hooks and a transcript if no hooks of it are supported."""
-        return self._agents.get(name, ONLY_IN_EDITOR)
+    def terminal_agent(self, name: str) -> TerminalAgent | None:
+        """The agent with this name; None if its hooks are not supported."""
+        return self._agents.get(name)
 
     def find(self, id: str) -> TerminalSession | None:
         session = self._sessions.find(id)
@@ -205,7 +205,7 @@ class TerminalSessions:
             facts,
             self.terminals,
             reviewed,
-            self.agent_of(data.agent),
+            self.terminal_agent(data.agent),
         )
 
     def _follow(self, session: TerminalSession) -> None:
@@ -219,9 +219,9 @@ class TerminalSessions:
 
         The CLI's daemon starts background sessions in advance; they are not shown until they are used.
         """
-        id = TERMINAL_PREFIX + event.session_id
+        id, terminal_agent = TERMINAL_PREFIX + event.session_id, self.terminal_agent(agent)
         session = self.find(id)
-        if session is None and process.background and self.agent_of(agent).is_spare(event):
+        if session is None and process.background and terminal_agent is not None and terminal_agent.is_spare(event):
             return None
         if session is None and event.cwd:
             session = self.begin(id, event.cwd, agent, event.session_id, background=process.background)

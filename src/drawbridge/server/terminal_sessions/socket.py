@@ -35,6 +35,10 @@ logger = logging.getLogger("drawbridge.server")
 EARLIER: Final = "claude"
 """The agent of a hook that does not name its agent: earlier versions of the guard supported only this one."""
 
+MODE_SECONDS: Final = 0.8
+"""Seconds that the server waits for the mode of a prompt's turn; after that, it hands over no comments. Less than the 1 s
+for which the hook waits (``HANDOVER_SECONDS`` in the guard)."""
+
 _anything: Final = msgspec.json.Decoder(dict[str, Any])
 
 UNSENT_BYTES = 2 * wire.LINE_BYTES
@@ -138,7 +142,11 @@ class PrivateSocket:
 
     async def _hook(self, peer: Peer, hook: wire.Hook, reader: asyncio.StreamReader) -> None:
         name = hook.agent or EARLIER
-        agent = self._sessions.agent_of(name)
+        agent = self._sessions.terminal_agent(name)
+        if agent is None:
+            if hook.question:
+                peer.send(wire.HookAnswer())
+            raise ValueError(f"a hook of {name!r}: the hooks of this agent are not supported")
         surface = HookSurface(peer, hook, agent)
         try:
             event = agent.event(hook.payload)
@@ -186,7 +194,10 @@ class PrivateSocket:
         After it has received them, the hook disconnects without waiting any longer."""
         handover = reports.session.handover
         await asyncio.to_thread(handover.load)
-        given = handover.give(event)
+        knows_mode = event.permission_mode is not None or event.name == "Stop"
+        given = None
+        if handover.prepare(event) and (knows_mode or await _has_read_mode(reports)):
+            given = handover.give(event)
         if given is None:
             peer.send(wire.HookAnswer())
             return None
@@ -201,6 +212,17 @@ class PrivateSocket:
             return given
         reports.session.reviewed.expect_nothing(reports.session.id)
         return None
+
+
+async def _has_read_mode(reports: Reports) -> bool:
+    """Waits until everything reported so far has been read, including the agent's mode in the transcript.
+    Returns False if that takes too long."""
+    try:
+        async with asyncio.timeout(MODE_SECONDS):
+            await reports.processed()
+    except TimeoutError:
+        return False
+    return True
 
 
 def _apply(reports: Reports, event: HookEvent, pid: int, handed: Left | None = None) -> None:

@@ -28,7 +28,7 @@ class TranscriptFile:
     def __init__(self, agent: TerminalAgent, path: str, after: str = "") -> None:
         """``after``: the uuid of the entry that was read last; empty if none was."""
         self.path = path
-        self._agent = agent
+        self.agent = agent
         self._after = after
         self._offset: int | None = None
         self._rest = b""
@@ -70,7 +70,7 @@ class TranscriptFile:
         if self._after:
             begin = max(0, size - SEARCHED_BYTES)
             data = os.pread(file, size - begin, begin)
-            end = self._agent.end_of(self._after, data)
+            end = self.agent.end_of(self._after, data)
             if end is not None:
                 return begin + end
         if size <= BEGIN_BYTES:

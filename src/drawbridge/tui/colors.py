@@ -61,7 +61,7 @@ DARK: Final = Palette(
     wait_wash="#2d2617",
     yes="#86d39c",
     yes_wash="#17301f",
-    yes_mark="#28593a",
+    yes_mark="#235034",
     no="#f39a94",
     no_wash="#391d1e",
     no_mark="#703234",
@@ -114,7 +114,7 @@ def theme(palette: Palette) -> Theme:
     )
 
 
-class CodeColours(SyntaxTheme):
+class CodeColors(SyntaxTheme):
     """Colors comments, strings, numbers, keywords, and added and removed lines of diffs; the rest is plain."""
 
     def __init__(self, palette: Palette) -> None:

@@ -11,6 +11,7 @@ import pytest
 from drawbridge.server.auth.devices import Devices
 from drawbridge.server.auth.scopes import Scope
 from tests import programs
+from tests.rigs.reviews import WORK, comments_of, decides, poem, prompts_of
 from tests.server.checkpoints.rig import git
 from tests.server.processes import Server
 
@@ -20,13 +21,10 @@ from .test_frame import WIDER
 from .test_reviewing import (
     CURRENT,
     HUNK,
-    WORK,
     address_of,
-    decides,
     ids,
     in_hunk,
     opens,
-    poem,
     project,
     readies_keys,
     repository,
@@ -50,20 +48,6 @@ def adds(person: Person, text: str) -> None:
     person.clicks(f"{FIELD} button:has-text('Add comment')")
     person.loses(FIELD)
     person.sees(f"{REMARK}.draft .remark-text", text)
-
-
-async def comments_of(server: Server, project: str) -> list[dict[str, Any]]:
-    async with server.client() as client:
-        found: list[dict[str, Any]] = (await client.ask("review_get", project_id=project))["data"].get("comments", [])
-        return found
-
-
-async def prompts_of(server: Server, project: str) -> list[str]:
-    """Returns the prompts that consist of review comments."""
-    async with server.client() as client:
-        page = await client.ask("get_messages", {"after_seq": 0, "limit": 1000}, project)
-        messages = [item["message"] for item in page["data"]["messages"]]
-        return [one["message"]["prompt"] for one in messages if one.get("review")]
 
 
 @pytest.mark.thorough

@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
+from tests.rigs.reviews import POEM, comments_of, poem
 from tests.server.checkpoints.rig import git
 from tests.server.processes import serving
 from tests.server.terminal_sessions.desk_rig import CLAUDE, Desk
 from tests.server.terminal_sessions.socket_rig import Line
 
 from .rig import Browser, Person
-from .test_commenting import adds, begins, comments_of
+from .test_commenting import adds, begins
 from .test_prompting_the_desk import asked
-from .test_reviewing import POEM, address_of, in_hunk, opens, poem
+from .test_reviewing import address_of, in_hunk, opens
 
 PROMPT = (
     "I have reviewed your changes and have one comment. Address each one.\n\n"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 from textual.widgets import Static
@@ -20,6 +19,7 @@ from drawbridge.tui.review_comments import stepped, stretched
 from drawbridge.tui.review_parts import Context, Part
 from drawbridge.tui.review_view import ReviewView
 from drawbridge.tui.screen_review import ReviewScreen
+from tests.rigs.reviews import WORK, comments_of, decides, make_repository, poem, prompts_of
 from tests.server.checkpoints.rig import git
 from tests.server.processes import Server, serving
 from tests.server.terminal_sessions.desk_rig import Desk
@@ -29,16 +29,12 @@ from .rig import Person, attached
 from .test_coming_back import free_port
 from .test_reviewing import (
     EVIL,
-    WORK,
     Work,
     current,
-    decides,
     hunks,
     is_at,
     is_told,
-    make_repository,
     opens,
-    poem,
     repository,
     reviewing,
     runs,
@@ -52,20 +48,6 @@ __all__ = ["repository"]  # imported as a fixture
 def _quick_decider(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys decide on a change as soon as it is the current one."""
     monkeypatch.setattr(screen_review, "READING_SECONDS", 0.0)
-
-
-async def comments_of(server: Server, project: str) -> list[dict[str, Any]]:
-    async with server.client() as client:
-        found: list[dict[str, Any]] = (await client.ask("review_get", project_id=project))["data"].get("comments", [])
-        return found
-
-
-async def prompts_of(server: Server, project: str) -> list[str]:
-    """The project's prompts that consist of comments."""
-    async with server.client() as client:
-        page = await client.ask("get_messages", {"after_seq": 0, "limit": 1000}, project)
-        messages = [item["message"] for item in page["data"]["messages"]]
-        return [one["message"]["prompt"] for one in messages if one.get("review")]
 
 
 def field(person: Person, id: str = "text") -> PlainTextArea:

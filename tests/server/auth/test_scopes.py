@@ -19,51 +19,10 @@ from drawbridge.server.notifications.send import Notifier
 from drawbridge.server.protocol import commands as say
 from drawbridge.server.protocol.client_errors import ClientError
 from tests.server.auth.rig import Server, code_of, serving
+from tests.server.examples import EXAMPLES
 from tests.server.wire_client import WireClient
 
 PAGE = Path(__file__).resolve().parent.parent.parent.parent / "docs" / "protocols" / "client.md"
-
-AN_EXAMPLE: dict[str, dict[str, Any]] = {
-    "execute": {"prompt": "/quick"},
-    "set_mode": {"mode": "plan"},
-    "set_model": {"model": "m"},
-    "set_effort": {"effort": "low"},
-    "queue_remove": {"run_id": "run_1"},
-    "queue_edit": {"run_id": "run_1", "prompt": "go"},
-    "queue_move": {"run_id": "run_1"},
-    "queue_send_now": {"run_id": "run_1"},
-    "run_changes": {"run_id": "r"},
-    "run_revert": {"run_id": "r"},
-    "review_decide": {"hunks": ["h"], "decision": "keep"},
-    "review_comment": {"path": "a", "line": 1, "quote": "a", "text": "Why?"},
-    "review_submit": {"drafts": "none"},
-    "review_commit": {"message": "m"},
-    "review_push": {"version": "v"},
-    "session_resume": {"session_id": "s"},
-    "session_messages": {"session_id": "s"},
-    "session_rename": {"session_id": "s", "name": "n"},
-    "session_delete": {"session_id": "s"},
-    "permission_response": {"approval_id": "a", "decision": "deny"},
-    "project_create": {"path": "/nowhere"},
-    "subscribe": {"topics": ["stats"]},
-    "unsubscribe": {"topics": []},
-    "blob_put": {"blob_id": "b", "offset": 0, "data": "", "last": True},
-    "blob_get": {"blob_id": "none"},
-    "dir_list": {"path": ""},
-    "dir_create": {"path": "/nowhere", "name": "n"},
-    "file_read": {"path": "none"},
-    "file_changes": {"path": "none"},
-    "device_revoke": {"device_id": "none"},
-    "pair_create": {"scope": "view"},
-    "push_test": {"endpoint": "e"},
-    "push_subscribe": {"endpoint": "e", "p256dh": "p", "auth": "a"},
-    "push_unsubscribe": {"endpoint": "e"},
-    "auth": {"token": "none"},
-    "pair": {"code": "AAAA-AAAA"},
-    "ssh_auth": {"nonce": "n", "host": "h", "signature": "s"},
-}
-"""Valid data for each message type that requires any."""
-
 
 # the table
 
@@ -85,7 +44,7 @@ async def test_each_command_is_refused_only_below_its_scope(server: Server, owne
             assert (name in features) is (within and name not in ("review_commit", "review_push")), name
             if name != "project_delete" or not within:
                 about = project if issubclass(row.request, say.ProjectCommand) else None
-                answer = await client.ask(name, AN_EXAMPLE.get(name), about)
+                answer = await client.ask(name, EXAMPLES.get(name), about)
                 assert (code_of(answer) == "OUT_OF_SCOPE") is not within, name
                 if not within:
                     assert answer["data"]["details"] == {"scope": scope, "needed": row.scope}
@@ -143,7 +102,7 @@ async def test_a_notifications_token_decides_one_request_only(tmp_path: Path, mo
         async with server.client(IN_NOTIFICATION) as worker:
             for row in COMMANDS:
                 about = project if issubclass(row.request, say.InProjects) else None
-                refused = await worker.ask(row.name, AN_EXAMPLE.get(row.name), about)
+                refused = await worker.ask(row.name, EXAMPLES.get(row.name), about)
                 assert code_of(refused) == "OUT_OF_SCOPE", row.name
             for name, value in (("remember", True), ("updated_input", {}), ("updated_input_blob", "b")):
                 refused = await worker.ask("permission_response", {**answer, name: value}, project)
@@ -295,8 +254,8 @@ async def test_a_confined_device_reaches_only_its_own_projects(
     for row in COMMANDS:
         name = row.name
         if issubclass(row.request, say.InProjects):
-            unknown = await confined.ask(name, AN_EXAMPLE.get(name), "nobody")
-            answer = await confined.ask(name, AN_EXAMPLE.get(name), secret)
+            unknown = await confined.ask(name, EXAMPLES.get(name), "nobody")
+            answer = await confined.ask(name, EXAMPLES.get(name), secret)
             assert code_of(answer) == "PROJECT_NOT_FOUND", name
             assert answer["data"]["message"] == unknown["data"]["message"], (
                 "the error does not reveal that the project exists"

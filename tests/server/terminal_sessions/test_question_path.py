@@ -33,12 +33,11 @@ async def test_no_function_decodes_a_hooks_question_twice(tmp_path: Path) -> Non
 
 async def test_the_answer_to_a_hook_is_parsed_in_two_steps_and_its_record_is_checked(tmp_path: Path) -> None:
     """From the client's command to the private socket."""
-    async with socket_rig(tmp_path) as rig:
-        async with Session(rig).asks(**COMMAND) as (line, question):
-            with observed() as seen:
-                await rig.answers(question)
-                answer = await line.receive()
-            sys.stdout.write(seen.report)
-            assert answer is not None
-            assert answer["decision"]
-            assert seen.decodes == ["parse", "parse", "_check"]
+    async with socket_rig(tmp_path) as rig, Session(rig).asks(**COMMAND) as (line, question):
+        with observed() as seen:
+            await rig.answers(question)
+            answer = await line.receive()
+        sys.stdout.write(seen.report)
+        assert answer is not None
+        assert answer["decision"]
+        assert seen.decodes == ["parse", "parse", "_check"]

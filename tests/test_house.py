@@ -986,6 +986,7 @@ TESTED_WITH_OTHERS = {
     "protocols/local_ipc": ("ide/test_server_link.py", "server/terminal_sessions/test_bridges.py"),
     "protocols/websocket": ("transport/test_http_terms.py", "server/app/test_requests.py"),
     "server/app/clients": ("server/app/test_requests.py", "server/auth/test_pairing.py"),
+    "server/app/command_table": ("server/auth/test_scopes.py", "server/auth/test_new_command.py"),
     "server/app/connection": ("server/app/test_requests.py",),
     "server/app/core": ("server/sessions/test_searching.py", "server/sessions/test_runs.py"),
     "server/app/dispatch": ("server/app/test_requests.py", "server/auth/test_new_command.py"),

@@ -148,7 +148,7 @@ class Agent(script.Agent):
             question["permission_suggestions"] = call.get("suggestions", [])
             self._write({"type": "control_request", "request_id": id, "request": question})
         while self._open and not asked.keys() <= self._answers.keys():
-            self._take(None)
+            self._handle_next(None)
             if self._interrupted:
                 raise script.Interrupted
         answers = [self._answers.pop(id, {}) for id in asked]

@@ -25,7 +25,7 @@ from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.app.site import ServerSite
 from drawbridge.server.app.stats import EVERY_SECONDS, Monitor
 from drawbridge.server.auth.access import Access, OwnNames, owner_token
-from drawbridge.server.auth.audit import Audit
+from drawbridge.server.auth.audit import AuditLog
 from drawbridge.server.auth.devices import Devices
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.tls import Certificate
@@ -83,7 +83,7 @@ class Server:
             certificate=lambda: certificate.shown if certificate is not None else None,
             notified=self.notifier.identify,
         )
-        self.entrance = Entrance(self.access, plan.client_limits, Audit(plan.data))
+        self.entrance = Entrance(self.access, plan.client_limits, AuditLog(plan.data))
         self.blobs = Blobs(plan.data / "blobs")
         self.core = Core(
             plan.data,

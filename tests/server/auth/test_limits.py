@@ -574,33 +574,33 @@ async def test_only_allowed_origins_may_connect(tmp_path: Path) -> None:
 
 def test_a_bucket_refills_up_to_its_burst() -> None:
     buckets = Buckets(2, 0.5)
-    assert [buckets.take("a", 0.0) is None for _ in range(3)] == [True, True, False]
-    refused = buckets.take("a", 1.0)
+    assert [buckets.admit("a", 0.0) is None for _ in range(3)] == [True, True, False]
+    refused = buckets.admit("a", 1.0)
     assert refused is not None
     assert refused.seconds == pytest.approx(1.0)
-    assert buckets.take("a", 2.0) is None
-    assert [buckets.take("a", 1_000.0) is None for _ in range(3)] == [True, True, False]
+    assert buckets.admit("a", 2.0) is None
+    assert [buckets.admit("a", 1_000.0) is None for _ in range(3)] == [True, True, False]
 
 
 def test_a_clock_that_is_set_back_gives_no_tokens() -> None:
     buckets = Buckets(1, 1.0)
-    assert buckets.take("a", 100.0) is None
-    assert buckets.take("a", 0.0) is not None
-    assert buckets.take("a", 0.5) is not None
+    assert buckets.admit("a", 100.0) is None
+    assert buckets.admit("a", 0.0) is not None
+    assert buckets.admit("a", 0.5) is not None
 
 
 def test_the_table_is_limited_and_keeps_known_addresses() -> None:
     buckets = Buckets(2, 0.01, table=100)
-    buckets.take("known", 0.0)
-    buckets.take("known", 0.0)
+    buckets.admit("known", 0.0)
+    buckets.admit("known", 0.0)
     for number in range(10_000):
-        buckets.take(f"stranger {number}", 1.0)
+        buckets.admit(f"stranger {number}", 1.0)
     assert len(buckets) <= 101
-    assert buckets.take("known", 2.0) is not None, "it can't make the table forget it"
+    assert buckets.admit("known", 2.0) is not None, "it can't make the table forget it"
     for number in range(50):
-        buckets.take(f"later {number}", 10_000.0)
+        buckets.admit(f"later {number}", 10_000.0)
     assert len(buckets) == 50
-    assert buckets.take("known", 10_000.0) is None
+    assert buckets.admit("known", 10_000.0) is None
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 5)), max_size=200))
@@ -608,7 +608,7 @@ def test_nobody_gets_more_than_burst_and_rate_allow(steps: list[tuple[str, float
     buckets, now, taken = Buckets(3, 0.5), 0.0, {"a": 0, "b": 0, "c": 0}
     for key, pause in steps:
         now += pause
-        taken[key] += buckets.take(key, now) is None
+        taken[key] += buckets.admit(key, now) is None
     assert all(count <= 3 + now * 0.5 + 1e-6 for count in taken.values())
 
 

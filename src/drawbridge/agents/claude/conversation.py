@@ -411,7 +411,7 @@ class ClaudeConversation:
         return TurnEnded(
             ok=failure is None,
             session_id=self._session_id if self._can_be_resumed else None,
-            cost_usd=self._costs.take(),
+            cost_usd=self._costs.since_last_call(),
             error=failure.text if failure else None,
             code=failure.code if failure else None,
             retry_at=failure.retry_at if failure else None,

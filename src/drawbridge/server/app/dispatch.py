@@ -20,7 +20,7 @@ from drawbridge.server.app.clients import Client
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.auth import audited, scopes
-from drawbridge.server.auth.audited import Audit
+from drawbridge.server.auth.audited import AuditEntry
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.scopes import Identity, Scope
 from drawbridge.server.events import ApprovalRequested
@@ -54,7 +54,7 @@ class Row(Struct, Generic[Owner, C, R], frozen=True):
     handler: Callable[[Owner, C, Client], Answer[R] | Awaitable[Answer[R]]]
     """The method of ``owner`` that executes the command and returns the answer, or raises ``ClientError``."""
     reply: Reply[R]
-    audit: Audit[C, R] | None = None
+    audit: AuditEntry[C, R] | None = None
     """The audit log entry that is written once the command is done; None if the command is not audited."""
     aside: bool | Callable[[C], bool] = False
     """Whether the command runs concurrently with the client's next requests, instead of delaying them. If this is

@@ -33,7 +33,7 @@ def _nothing(command: object, reply: object, asked: ApprovalRequested | None) ->
     return {}
 
 
-class Audit(Struct, Generic[C, R], frozen=True):
+class AuditEntry(Struct, Generic[C, R], frozen=True):
     """The audit log entry for a command that was executed: its ``event``, and ``fields``, which returns the fields that
     it has in addition to the project and the sender.
 
@@ -45,7 +45,7 @@ class Audit(Struct, Generic[C, R], frozen=True):
     fields: Callable[[C, R, ApprovalRequested | None], dict[str, Any]] = _nothing
 
 
-def done(audit: Audit[C, R], command: C, answer: Answer[R], asked: ApprovalRequested | None) -> dict[str, Any]:
+def done(audit: AuditEntry[C, R], command: C, answer: Answer[R], asked: ApprovalRequested | None) -> dict[str, Any]:
     """The fields of the audit log entry for a command that was executed, except the ones about the sender."""
     project_id = answer.project_id or getattr(command, "project_id", None)
     return {"project_id": project_id, **audit.fields(command, answer.data, asked)}
@@ -196,12 +196,12 @@ def _question(asked: ApprovalRequested | None) -> dict[str, Any]:
 
 # entries for actions that are also possible in an editor
 
-ANSWERED: Final = Audit("answered", permission_response)
-REVIEW_DECIDED: Final = Audit("review_decided", review_decide)
-REVIEW_COMMENTED: Final = Audit("review_commented", review_comment)
-REVIEW_SUBMITTED: Final = Audit("review_submitted", review_submit)
+ANSWERED: Final = AuditEntry("answered", permission_response)
+REVIEW_DECIDED: Final = AuditEntry("review_decided", review_decide)
+REVIEW_COMMENTED: Final = AuditEntry("review_commented", review_comment)
+REVIEW_SUBMITTED: Final = AuditEntry("review_submitted", review_submit)
 
-IN_EDITORS: Final[Mapping[type, Audit[Any, Any]]] = {
+IN_EDITORS: Final[Mapping[type, AuditEntry[Any, Any]]] = {
     commands.PermissionResponse: ANSWERED,
     commands.ReviewDecide: REVIEW_DECIDED,
     commands.ReviewComment: REVIEW_COMMENTED,

@@ -131,10 +131,10 @@ class Devices:
         self._damaged: str | None = None
 
     def __iter__(self) -> Iterator[Device]:
-        self.look()
+        self.reload()
         return iter(tuple(self._devices.values()))
 
-    def look(self) -> None:
+    def reload(self) -> None:
         """Reads the file again if it has changed. Raises ``BadSetting`` if it can't be read or is damaged."""
         try:
             found = self._path.stat()
@@ -200,7 +200,7 @@ class Devices:
     def _is_whole(self) -> bool:
         """Reads the file again if it has changed. Returns False if it can't be used, which is logged once."""
         try:
-            self.look()
+            self.reload()
         except BadSetting as error:
             if self._damaged != str(error):
                 self._damaged = str(error)
@@ -251,7 +251,7 @@ class Devices:
 
         ``lasting``: whether the file is synced to disk, so that a power failure does not restore a revoked device.
         ``patience``: seconds to wait for another process's lock. Raises ``NotPrivate`` if that takes longer or the
-        file can't be written, and ``BadSetting`` as ``look`` does.
+        file can't be written, and ``BadSetting`` as ``reload`` does.
         """
         make_private_directory(str(self._directory))
         lock = os.open(self._directory / "devices.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)

@@ -257,7 +257,7 @@ async def test_only_a_fully_shown_change_can_be_decided(server: Server, reposito
 async def test_a_change_behind_a_notice_cannot_be_decided(server: Server, repository: Path) -> None:
     async with reviewing(server, repository, {"new.txt": "".join(f"verse {n}\n" for n in range(6))}) as (person, _):
         person.app.notify("word " * 200, timeout=3600)
-        await person.comes(lambda: person.app.screen.query("Toast"), "the notice")
+        await person.comes(lambda: any(one.region.height for one in person.app.screen.query("Toast")), "the notice")
         view(person)._seen.clear()
         view(person).show(view(person)._parts)
         await person.pilot.pause()

@@ -503,7 +503,7 @@ def test_index_html_has_a_skeleton_and_no_inline_styles(browser: Browser, server
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)], ids=["desk", "phone"])
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)], ids=["desktop", "phone"])
 def test_axe_finds_nothing_in_the_frame(
     browser: Browser, server: Server, address: str, dark: bool, width: int, height: int
 ) -> None:

@@ -22,7 +22,7 @@ from drawbridge.tui.screen_review import ReviewScreen
 from tests.rigs.reviews import WORK, comments_of, decides, make_repository, poem, prompts_of
 from tests.server.checkpoints.rig import git
 from tests.server.processes import Server, serving
-from tests.server.terminal_sessions.desk_rig import Desk
+from tests.server.terminal_sessions.reported_rig import ReportedSession
 
 from .conftest import make_directory, make_project
 from .rig import Person, attached
@@ -145,9 +145,9 @@ async def test_comments_on_a_terminal_session_can_be_withdrawn(home: Path) -> No
     (home / "blog").mkdir()
     directory = make_repository(home / "blog")
     async with serving(home / "data", "--no-tls", "--allow", home) as server:
-        desk = Desk(server, directory)
-        await desk.runs("t1", "Shout", poem(line_5="LINE 5"))
-        async with attached(server, desk.project) as person:
+        session = ReportedSession(server, directory)
+        await session.runs("t1", "Shout", poem(line_5="LINE 5"))
+        async with attached(server, session.project) as person:
             await opens(person)
             await begins(person)
             await adds(person, "Why capitals?")

@@ -131,7 +131,7 @@ async def test_requests_answered_in_the_terminal_leave_the_web_ui(
         touch("made"),
         tool_use("AskUserQuestion", questions=[QUESTION]),
         write(new, "theirs\n"),
-        text("At the desk."),
+        text("In the terminal."),
         write(unwanted, "theirs\n"),
     ]
     with watched(browser, rig, rig_server, *turns, text("From the sofa.")) as (claude, person):
@@ -145,7 +145,7 @@ async def test_requests_answered_in_the_terminal_leave_the_web_ui(
             person.loses(".approval h3", card)
         person.sees(".settled-line", "Answered elsewhere")
         person.sees(".answers dd", "Right")
-        person.sees(".said", "At the desk.")
+        person.sees(".said", "In the terminal.")
         claude.prompt("And another")
         person.sees(".approval h3", "unwanted.txt")
         claude.answer_dialog(EDIT_DIALOG, NO)
@@ -155,7 +155,7 @@ async def test_requests_answered_in_the_terminal_leave_the_web_ui(
         person.until("!location.hash.includes('desk_')")
         person.loses("button:has-text('Continue here')")
         person.sees(".prompt .words", "Do it")
-        person.sees(".said", "At the desk.")
+        person.sees(".said", "In the terminal.")
         person.prompts("And now?")
         person.sees(".said", "From the sofa.")
         person.sees(".finished", "Finished")

@@ -14,7 +14,7 @@ CLAUDE = os.getpid()
 """The agent's process id. The test uses its own, since the process must be running."""
 
 
-class Desk:
+class ReportedSession:
     """A ``claude`` in a terminal, as its hooks report it."""
 
     def __init__(self, server: Server, directory: Path) -> None:

@@ -28,35 +28,35 @@ PATCH = """\
 
 
 @pytest.fixture
-def desk(browser: Browser, home: Path) -> Iterator[Workstation]:
-    with codex_rig.workstation(home / "project") as desk:
-        yield desk
+def rig(browser: Browser, home: Path) -> Iterator[Workstation]:
+    with codex_rig.workstation(home / "project") as rig:
+        yield rig
 
 
 @pytest.fixture
-async def desk_server(desk: Workstation, home: Path) -> AsyncIterator[Server]:
+async def rig_server(rig: Workstation, home: Path) -> AsyncIterator[Server]:
     async with serving(home / "data", "--no-tls") as server:
         yield server
 
 
 @pytest.mark.thorough
 async def test_requests_of_codex_are_answered_in_the_web_ui(
-    browser: Browser, desk: Workstation, desk_server: Server
+    browser: Browser, rig: Workstation, rig_server: Server
 ) -> None:
     turns = [shell("touch made", reason="I need it"), apply_patch(PATCH), shell("touch unwanted", reason="And this")]
-    desk.model.will_say(*turns, text("All **done**."))
-    with browser.person(f"{page_of(desk_server)}#token={desk_server.token}") as person:
-        codex = desk.codex()
+    rig.model.will_say(*turns, text("All **done**."))
+    with browser.person(f"{page_of(rig_server)}#token={rig_server.token}") as person:
+        codex = rig.codex()
         codex.prompt("Do it")
         person.clicks(".project:has(.at-desk)")
-        person.sees(".path", f"codex in a terminal · {desk.project}")
+        person.sees(".path", f"codex in a terminal · {rig.project}")
         person.sees(".approval h3", "Codex wants to run a command")
         assert "Always" not in person.reads(".approval")[0]
         person.readies_keys()
         person.presses("Control+Enter")
         person.sees(".approval h3", "Codex wants to edit 2 files")
         (shown,) = person.reads(".approval")
-        assert all(words in shown for words in (str(desk.poem), str(desk.project / "new.txt"), "+TWO"))
+        assert all(words in shown for words in (str(rig.poem), str(rig.project / "new.txt"), "+TWO"))
         assert not person("visible", css=".approval button:has-text('Edit')")
         person.readies_keys()
         person.presses("Control+Enter")
@@ -68,21 +68,21 @@ async def test_requests_of_codex_are_answered_in_the_web_ui(
         person.sees(".said strong", "done")
         person.sees(".project .state", "3 files to review")
         codex.pane.wait_for("All done|All \\*\\*done")
-    assert (desk.project / "made").exists()
-    assert not (desk.project / "unwanted").exists()
-    assert desk.poem.read_text() == "one\nTWO\n"
+    assert (rig.project / "made").exists()
+    assert not (rig.project / "unwanted").exists()
+    assert rig.poem.read_text() == "one\nTWO\n"
 
 
 @pytest.mark.thorough
 async def test_an_open_dialog_is_answered_only_in_the_terminal(
-    browser: Browser, desk: Workstation, desk_server: Server
+    browser: Browser, rig: Workstation, rig_server: Server
 ) -> None:
     """The dialog has appeared before the web UI is opened."""
-    desk.model.will_say(shell("touch made", reason="I need it"), text("Done."))
-    codex = desk.codex()
+    rig.model.will_say(shell("touch made", reason="I need it"), text("Done."))
+    codex = rig.codex()
     codex.prompt("Do it")
     codex.pane.wait_for(DIALOG)
-    with browser.person(f"{page_of(desk_server)}#token={desk_server.token}") as person:
+    with browser.person(f"{page_of(rig_server)}#token={rig_server.token}") as person:
         person.sees(".project .state", "Waiting in terminal")
         person.clicks(".project:has(.at-desk)")
         assert not person("visible", css=".approval")

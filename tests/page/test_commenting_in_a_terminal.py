@@ -13,12 +13,12 @@ import pytest
 from tests.rigs.reviews import POEM, comments_of, poem
 from tests.server.checkpoints.rig import git
 from tests.server.processes import serving
-from tests.server.terminal_sessions.desk_rig import CLAUDE, Desk
+from tests.server.terminal_sessions.reported_rig import CLAUDE, ReportedSession
 from tests.server.terminal_sessions.socket_rig import Line
 
 from .rig import Browser, Person
 from .test_commenting import adds, begins
-from .test_prompting_the_desk import asked
+from .test_prompting_a_terminal import asked
 from .test_reviewing import address_of, in_hunk, opens
 
 PROMPT = (
@@ -30,7 +30,7 @@ COPIED = "window.copied = ''; navigator.clipboard.writeText = async (text) => { 
 
 
 @pytest.fixture
-async def desk(browser: Browser, home: Path) -> AsyncIterator[Desk]:
+async def session(browser: Browser, home: Path) -> AsyncIterator[ReportedSession]:
     """A terminal session after a run that has changed two lines."""
     directory = home / "blog"
     directory.mkdir()
@@ -39,18 +39,18 @@ async def desk(browser: Browser, home: Path) -> AsyncIterator[Desk]:
     git(directory, "add", ".")
     git(directory, "commit", "-q", "-m", "first")
     async with serving(home / "data", "--no-tls", "--allow", home, "--allow-commit") as server:
-        desk = Desk(server, directory)
-        await desk.runs("t1", "Shout", poem(line_5="LINE 5", line_30="LINE 30"))
-        yield desk
+        session = ReportedSession(server, directory)
+        await session.runs("t1", "Shout", poem(line_5="LINE 5", line_30="LINE 30"))
+        yield session
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
 async def test_withdrawn_comments_can_be_typed_into_the_terminal(
-    width: int, height: int, browser: Browser, desk: Desk
+    width: int, height: int, browser: Browser, session: ReportedSession
 ) -> None:
     """The comment then shows where the agent answered it, and can be resolved."""
-    server, project = desk.server, desk.project
+    server, project = session.server, session.project
     with browser.person(address_of(server, project), width=width, height=height) as person:
         leaves_a_comment(person, project)
         person.sees("dialog .handover", "Waiting. The agent will get the comments when it next stops")
@@ -71,12 +71,12 @@ async def test_withdrawn_comments_can_be_typed_into_the_terminal(
             typed = await asked(bridge)
             assert typed["text"] == PROMPT
             bridge.send(type="typed", id=typed["id"])
-            await desk.begins("t2", PROMPT)
+            await session.begins("t2", PROMPT)
             person.loses("dialog button:has-text('Send 1 comment')")
             person.loses("dialog .notice")
             person.sees("dialog .remark.sent", "Sent")
-        (desk.directory / "poem.txt").write_text(poem(line_5="Line five", line_30="LINE 30"))
-        await desk.tells("Stop", prompt_id="t2")
+        (session.directory / "poem.txt").write_text(poem(line_5="Line five", line_30="LINE 30"))
+        await session.tells("Stop", prompt_id="t2")
         person.sees("dialog .remark.sent", "Answered by:")
         person.clicks("dialog .remark.sent .hint button")
         person.sees(in_hunk("Line five", ".answering"), "Why capitals?")
@@ -88,35 +88,35 @@ async def test_withdrawn_comments_can_be_typed_into_the_terminal(
 
 
 @pytest.mark.thorough
-async def test_waiting_comments_reach_the_agent_when_it_stops(browser: Browser, desk: Desk) -> None:
+async def test_waiting_comments_reach_the_agent_when_it_stops(browser: Browser, session: ReportedSession) -> None:
     """The web UI shows that the comments are waiting, were sent, and were answered."""
-    server, project = desk.server, desk.project
-    transcript = Path(os.environ["CLAUDE_CONFIG_DIR"]) / "projects" / "-blog" / f"{desk.id}.jsonl"
+    server, project = session.server, session.project
+    transcript = Path(os.environ["CLAUDE_CONFIG_DIR"]) / "projects" / "-blog" / f"{session.id}.jsonl"
     transcript.parent.mkdir(parents=True)
-    await desk.tells("UserPromptSubmit", prompt_id="t2", prompt="Continue", transcript_path=str(transcript))
+    await session.tells("UserPromptSubmit", prompt_id="t2", prompt="Continue", transcript_path=str(transcript))
     with browser.person(address_of(server, project), width=390, height=844) as person:
         leaves_a_comment(person, project)
         person.sees("dialog .handover", "Waiting. The agent will get the comments when it next stops")
-        assert await takes(desk, "Stop", prompt_id="t2", transcript_path=str(transcript)) == PROMPT
+        assert await takes(session, "Stop", prompt_id="t2", transcript_path=str(transcript)) == PROMPT
         attachment = {"type": "hook_additional_context", "content": [PROMPT], "hookEvent": "Stop"}
         line = {"type": "attachment", "uuid": "a1", "promptId": "t2", "attachment": attachment}
         transcript.write_text(json.dumps(line) + "\n")
         person.sees("dialog .remark.sent", "Sent")
         person.loses("dialog .handover")
-        await desk.tells("PreToolUse", prompt_id="t2", tool_name="Edit")
-        (desk.directory / "poem.txt").write_text(poem(line_5="Line five", line_30="LINE 30"))
-        await desk.tells("Stop", prompt_id="t2")
+        await session.tells("PreToolUse", prompt_id="t2", tool_name="Edit")
+        (session.directory / "poem.txt").write_text(poem(line_5="Line five", line_30="LINE 30"))
+        await session.tells("Stop", prompt_id="t2")
         person.sees("dialog .remark.sent", "Answered by:")
         assert person.complaints() == []
 
 
 @pytest.mark.thorough
-async def test_waiting_comments_become_drafts_if_the_session_ends(browser: Browser, desk: Desk) -> None:
-    server, project = desk.server, desk.project
+async def test_waiting_comments_become_drafts_if_the_session_ends(browser: Browser, session: ReportedSession) -> None:
+    server, project = session.server, session.project
     with browser.person(address_of(server, project), width=1440, height=900) as person:
         leaves_a_comment(person, project)
         person.sees("dialog .handover", "Waiting.")
-        await desk.tells("SessionEnd", reason="prompt_input_exit")
+        await session.tells("SessionEnd", reason="prompt_input_exit")
         person.sees(
             "dialog .handover", "The session ended before the agent received the comments. They are drafts again."
         )
@@ -127,16 +127,16 @@ async def test_waiting_comments_become_drafts_if_the_session_ends(browser: Brows
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
 async def test_a_review_is_reachable_if_the_web_ui_opens_after_the_run(
-    width: int, height: int, browser: Browser, desk: Desk
+    width: int, height: int, browser: Browser, session: ReportedSession
 ) -> None:
     """The web UI has received no update about the review."""
-    server, project = desk.server, desk.project
+    server, project = session.server, session.project
     with browser.person(address_of(server, project), width=width, height=height) as person:
         person.sees(".to-review", "1 file")
         person.sees(".finished button:has-text('Review changes')")
         person.clicks(".to-review")
         person.sees(in_hunk("Line 5", ".line.added"), "LINE 5")
-        await desk.tells("SessionEnd", reason="prompt_input_exit")
+        await session.tells("SessionEnd", reason="prompt_input_exit")
         person.goes_to(f"#/p/{project}")
         person.sees(".project-head .state", "Ended")
         person("reload")
@@ -149,12 +149,12 @@ async def test_a_review_is_reachable_if_the_web_ui_opens_after_the_run(
 
 
 @pytest.mark.thorough
-async def test_the_list_does_not_count_files_in_a_missing_directory(browser: Browser, desk: Desk) -> None:
-    server, project = desk.server, desk.project
+async def test_the_list_does_not_count_files_in_a_missing_directory(browser: Browser, session: ReportedSession) -> None:
+    server, project = session.server, session.project
     with browser.person(address_of(server, project), width=1440, height=900) as person:
         person.sees(".project .state", "1 file to review")
         opens(person, project)
-        desk.directory.rename(desk.directory.with_name("elsewhere"))
+        session.directory.rename(session.directory.with_name("elsewhere"))
         person("reload")
         person.sees(".review > .notice", "The directory of this project does not exist.")
         person.sees(".project .state", "Idle in terminal")
@@ -171,9 +171,9 @@ def leaves_a_comment(person: Person, project: str) -> None:
     person.clicks("dialog button:has-text('Send 1 comment')")
 
 
-async def takes(desk: Desk, event: str, **more: Any) -> str:
+async def takes(session: ReportedSession, event: str, **more: Any) -> str:
     """Acts as a hook that receives what waits for its agent. Returns the text for the agent."""
-    payload = {"session_id": desk.id, "cwd": str(desk.directory), "hook_event_name": event, **more}
+    payload = {"session_id": session.id, "cwd": str(session.directory), "hook_event_name": event, **more}
     async with Line.open() as line:
         line.send(type="hook", pid=CLAUDE, payload=payload, takes=True)
         answer = await line.receive()
@@ -193,11 +193,11 @@ async def until_prompts(client: Any, project: str) -> None:
 
 
 @pytest.mark.thorough
-async def test_kept_changes_are_committed(browser: Browser, desk: Desk) -> None:
-    git(desk.directory, "config", "user.name", "Ada")
-    git(desk.directory, "config", "user.email", "ada@example.org")
-    with browser.person(address_of(desk.server, desk.project), width=1280, height=900) as person:
-        opens(person, desk.project)
+async def test_kept_changes_are_committed(browser: Browser, session: ReportedSession) -> None:
+    git(session.directory, "config", "user.name", "Ada")
+    git(session.directory, "config", "user.email", "ada@example.org")
+    with browser.person(address_of(session.server, session.project), width=1280, height=900) as person:
+        opens(person, session.project)
         person.clicks(in_hunk("LINE 5", "button:has-text('Keep')"))
         person.clicks(".review-bar button:has-text('Commit…')")
         person.fills("dialog textarea", "Shout")
@@ -206,5 +206,5 @@ async def test_kept_changes_are_committed(browser: Browser, desk: Desk) -> None:
         person.clicks("dialog footer button:has-text('Close')")
         person.loses("button:has-text('Commit…')")
         assert person.complaints() == []
-    assert git(desk.directory, "show", "--format=%s", "-s", "HEAD").strip() == "Shout"
-    assert git(desk.directory, "show", "HEAD:poem.txt") == poem(line_5="LINE 5")
+    assert git(session.directory, "show", "--format=%s", "-s", "HEAD").strip() == "Shout"
+    assert git(session.directory, "show", "HEAD:poem.txt") == poem(line_5="LINE 5")

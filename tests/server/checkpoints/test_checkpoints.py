@@ -16,7 +16,7 @@ import pytest
 from drawbridge.server.checkpoints import checkpoints as module
 from drawbridge.server.checkpoints import commits
 from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints
-from drawbridge.server.checkpoints.git import NoCheckpoint
+from drawbridge.server.checkpoints.errors import NoCheckpoint
 from drawbridge.server.protocol.messages import FRAME_BYTES, Answer, encode
 from drawbridge.server.protocol.replies import RunChanges
 from drawbridge.server.sessions.limits import Limits

@@ -17,9 +17,9 @@ import pytest
 
 from drawbridge.agents.base import Confinement
 from drawbridge.agents.memory import MB, MemoryWatch
-from drawbridge.server.checkpoints import git as module
+from drawbridge.server.checkpoints import git_program
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.git import GitFailed
+from drawbridge.server.checkpoints.errors import GitFailed
 from tests.server.checkpoints.rig import RUN, a_run, everything, make_project
 from tests.waiting import until
 
@@ -36,7 +36,7 @@ def misbehaves(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """Returns a function that replaces git with one that runs a shell script before it adds files. The project was
     created with the normal git.
     """
-    real = module.program()
+    real = git_program.program()
 
     def misbehaves(script: str) -> None:
         program = tmp_path / "bin" / "git"
@@ -76,7 +76,7 @@ async def test_git_leaves_no_process_behind(project: Path, misbehaves: Callable[
 async def test_git_that_hangs_is_ended(
     project: Path, misbehaves: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SECONDS", 0.5)
+    monkeypatch.setattr(git_program, "SECONDS", 0.5)
     misbehaves(f"echo $$ >{tmp_path}/pid; exec sleep 600")
     with pytest.raises(GitFailed, match=r"more than 0\.5 s"):
         await Checkpoints(project, "proj_1").take(RUN, "before")
@@ -138,7 +138,7 @@ async def test_a_revert_completes_if_the_server_is_killed(
     program.parent.mkdir()
     program.write_text(
         f'#!/bin/sh\ncase "$*" in *" apply "*) echo $$ >{tmp_path}/pid; read word <{tmp_path}/go ;; esac\n'
-        f'exec {module.program()} "$@"\n'
+        f'exec {git_program.program()} "$@"\n'
     )
     program.chmod(0o755)
     os.mkfifo(tmp_path / "go")
@@ -190,7 +190,7 @@ async def test_a_git_in_the_project_is_not_run(project: Path, tmp_path: Path, mo
 
 
 async def test_a_configuration_that_is_too_large_is_not_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LARGEST_OUTPUT", 100_000)
+    monkeypatch.setattr(git_program, "LARGEST_OUTPUT", 100_000)
     with (project / ".git" / "config").open("a") as file:
         file.write("[x]\n" + f"\ty = {'z' * 1000}\n" * 200)
     with pytest.raises(GitFailed, match="printed more than"):

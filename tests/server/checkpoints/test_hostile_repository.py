@@ -14,7 +14,8 @@ from typing import TypeAlias
 import pytest
 
 from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints
-from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint, program
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.git_program import program
 from drawbridge.server.reviews.reviews import Decision, HunkGone, Open, Review, ReviewMoved, Wish
 from tests.server.checkpoints.rig import RUN, git, make_project
 

@@ -10,8 +10,12 @@ import pytest
 
 from drawbridge.server.checkpoints import checkpoints as module
 from drawbridge.server.checkpoints import git as git_module
+from drawbridge.server.checkpoints import git_program, git_settings
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.git_directory import remove_left_folders
+from drawbridge.server.checkpoints.git_program import GitProgram
+from drawbridge.server.checkpoints.shell import Shell
 from tests.server.checkpoints.rig import RUN, a_run, everything, git, make_project
 from tests.server.core_rig import serving
 from tests.waiting import PATIENCE
@@ -51,8 +55,8 @@ async def test_an_extension_that_is_not_known_is_refused(project: Path, monkeypa
     git(project, "config", "core.repositoryFormatVersion", "1")
     git(project, "config", "extensions.worktreeConfig", "true")
     assert await Checkpoints(project, "proj_1").take(RUN, "before")
-    known = git_module.KNOWN_EXTENSIONS - {"extensions.worktreeconfig"}
-    monkeypatch.setattr(git_module, "KNOWN_EXTENSIONS", known)
+    known = git_settings.KNOWN_EXTENSIONS - {"extensions.worktreeconfig"}
+    monkeypatch.setattr(git_settings, "KNOWN_EXTENSIONS", known)
     with pytest.raises(NoCheckpoint, match=r"the repository uses extensions\.worktreeconfig, which is not supported"):
         await Checkpoints(project, "proj_1").take(RUN, "before")
 
@@ -314,11 +318,11 @@ async def test_a_pipe_in_a_directory_is_waited_for_once(
     (file.parent / "main.py").write_text("")
     os.mkfifo(file)
     with monkeypatch.context() as patched:
-        patched.setattr(git_module, "SECONDS", 0.5)
+        patched.setattr(git_program, "SECONDS", 0.5)
         with pytest.raises(NoCheckpoint, match=f"a/b/{name} is not a small regular file"):
             await checkpoints.take(RUN, "after")
     with monkeypatch.context() as patched:
-        patched.setattr(git_module.Git, "run", None)  # the next operation does not start git
+        patched.setattr(GitProgram, "run", None)  # the next operation does not start git
         with pytest.raises(NoCheckpoint, match=f"a/b/{name} is not a small regular file"):
             await checkpoints.changes(RUN)
     file.unlink()
@@ -347,11 +351,11 @@ async def test_a_pipe_among_the_data_of_git_is_waited_for_once(
         file.unlink(missing_ok=True)
         os.mkfifo(file)
     with monkeypatch.context() as patched:
-        patched.setattr(git_module, "SECONDS", 0.5)
+        patched.setattr(git_program, "SECONDS", 0.5)
         with pytest.raises(NoCheckpoint, match=f"git's file {name} is not a small regular file"):
             await checkpoints.take("run_2", "before")
     with monkeypatch.context() as patched:
-        patched.setattr(git_module.Git, "run", None)  # the next operation does not start git
+        patched.setattr(GitProgram, "run", None)  # the next operation does not start git
         with pytest.raises(NoCheckpoint, match=f"git's file {name} is not a small regular file"):
             await checkpoints.take("run_2", "before")
 
@@ -363,23 +367,23 @@ async def test_git_that_waits_for_something_unknown_is_waited_for_once(
     again.
     """
     time = 1_000.0
-    monkeypatch.setattr(git_module, "now", lambda: time)
+    monkeypatch.setattr(git_program, "now", lambda: time)
     (tmp_path / "info").mkdir()
     pipe = tmp_path / "info" / "alternates"
     os.mkfifo(pipe)
     checkpoints = Checkpoints(project, "proj_1")
     assert await checkpoints.take("run_0", "before")
     (project / ".git" / "objects" / "info" / "alternates").write_text(f"{tmp_path}\n")
-    monkeypatch.setattr(git_module, "SECONDS", 0.6)
-    monkeypatch.setattr(git_module, "SECONDS_AFTER", 0.3)
+    monkeypatch.setattr(git_program, "SECONDS", 0.6)
+    monkeypatch.setattr(git_program, "SECONDS_AFTER", 0.3)
     for run, seconds in (("run_1", "0.6"), ("run_2", "0.3"), ("run_3", "0.3")):
         with pytest.raises(GitFailed, match=f"git took more than {seconds} s for"):
             await checkpoints.take(run, "before")
-    time += git_module.HURRIED_SECONDS
+    time += git_program.HURRIED_SECONDS
     for run, seconds in (("run_4", "0.6"), ("run_5", "0.3")):
         with pytest.raises(GitFailed, match=f"git took more than {seconds} s for"):
             await checkpoints.take(run, "before")
-    monkeypatch.setattr(git_module, "SECONDS_AFTER", PATIENCE)
+    monkeypatch.setattr(git_program, "SECONDS_AFTER", PATIENCE)
     pipe.unlink()
     assert await checkpoints.take("run_6", "before")
 
@@ -387,17 +391,17 @@ async def test_git_that_waits_for_something_unknown_is_waited_for_once(
 async def test_git_is_not_hurried_while_it_writes_files(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If git were killed partway through, some files would be reverted and others not."""
     checkpoints = await a_run(project)
-    monkeypatch.setitem(git_module._late_at, project, git_module.now())
-    lines, given = git_module.Git._line, dict[str, float]()
+    monkeypatch.setitem(git_program._late_at, project, git_program.now())
+    run, given = Shell.run, dict[str, float]()
 
-    async def noted(git: git_module.Git, line: str, seconds: float, what: str, **more: bool) -> int:
+    async def noted(shell: Shell, line: str, seconds: float, what: str, **more: bool) -> int:
         given[line] = seconds
-        return await lines(git, line, PATIENCE, what, **more)
+        return await run(shell, line, PATIENCE, what, **more)
 
-    monkeypatch.setattr(git_module.Git, "_line", noted)
+    monkeypatch.setattr(Shell, "run", noted)
     await checkpoints.revert(RUN)
-    assert {seconds for line, seconds in given.items() if " apply " in line} == {git_module.SECONDS}
-    assert {seconds for line, seconds in given.items() if " write-tree " in line} == {git_module.SECONDS_AFTER}
+    assert {seconds for line, seconds in given.items() if " apply " in line} == {git_program.SECONDS}
+    assert {seconds for line, seconds in given.items() if " write-tree " in line} == {git_program.SECONDS_AFTER}
 
 
 @pytest.mark.parametrize("setting", ["core.excludesFile", "core.attributesFile"])
@@ -416,7 +420,7 @@ async def test_a_configuration_that_includes_a_pipe(
     monkeypatch.setattr(git_module, "SETTINGS_SECONDS", 0.2)
     os.mkfifo(tmp_path / "pipe")
     git(project, "config", "include.path", str(tmp_path / "pipe"))
-    monkeypatch.setattr(git_module, "SECONDS_AFTER", 0.1)
+    monkeypatch.setattr(git_program, "SECONDS_AFTER", 0.1)
     for seconds in ("0.2", "0.1"):  # the second attempt gets less time
         with pytest.raises(GitFailed, match=f"git took more than {seconds} s for: config --list"):
             await Checkpoints(project, "proj_1").take(RUN, "before")
@@ -438,7 +442,7 @@ def test_folders_of_killed_servers_are_removed(tmp_path: Path, monkeypatch: pyte
         folder.mkdir()
         (folder / "index").touch()
     link.symlink_to(mine)
-    git_module.remove_left_folders()
+    remove_left_folders()
     assert sorted(tmp_path.glob("drawbridge-*")) == sorted([mine, other, link])
     assert (mine / "index").exists()
 

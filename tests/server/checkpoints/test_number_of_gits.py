@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.git import GitFailed
+from drawbridge.server.checkpoints.errors import GitFailed
 from tests.server.checkpoints.rig import git, make_project
 
 

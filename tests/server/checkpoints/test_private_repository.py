@@ -18,7 +18,8 @@ from drawbridge.core.errors import DrawbridgeError
 from drawbridge.server.checkpoints import checkpoints as checkpoints_module
 from drawbridge.server.checkpoints import commits, private
 from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints
-from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.reviews.reviews import HunkGone, Open, Review, ReviewMoved, Wish
 from tests import programs
 from tests.server.checkpoints.rig import RUN, git

@@ -35,6 +35,7 @@ from drawbridge.core.locks import UrgentLock
 from drawbridge.core.private_files import PRIVATE_FILE
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.checkpoints import git_index
+from drawbridge.server.checkpoints.changes import beginning_of
 from drawbridge.server.checkpoints.commits import (
     PATCH,
     Filtered,
@@ -46,17 +47,11 @@ from drawbridge.server.checkpoints.commits import (
     shown_path,
     tree_of,
 )
-from drawbridge.server.checkpoints.git import (
-    Git,
-    GitFailed,
-    NoCheckpoint,
-    Settings,
-    Versions,
-    beginning_of,
-    opened,
-    program,
-    versions,
-)
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.file_versions import Versions, versions
+from drawbridge.server.checkpoints.git import Git, opened
+from drawbridge.server.checkpoints.git_program import program
+from drawbridge.server.checkpoints.git_settings import Settings
 from drawbridge.server.checkpoints.private import PrivateRepository
 from drawbridge.server.checkpoints.repository import Repository, find
 from drawbridge.server.checkpoints.unsaved import FindUnsaved, UnsavedChanges, no_editors

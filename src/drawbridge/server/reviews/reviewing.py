@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints, When
-from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.protocol.client_errors import ClientError, no_project
 from drawbridge.server.protocol.messages import (

@@ -32,7 +32,8 @@ from drawbridge.server.checkpoints.commits import (
     shown_path,
     tree_of,
 )
-from drawbridge.server.checkpoints.git import Git, NoCheckpoint
+from drawbridge.server.checkpoints.errors import NoCheckpoint
+from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.protocol.messages import ReviewComment
 from drawbridge.server.reviews.change_set import (
     FileChange,

@@ -23,7 +23,7 @@ from drawbridge.agents.results import exit_words
 from drawbridge.agents.shortage import shortage
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
 from drawbridge.server.sessions import conversations as sessions
 from drawbridge.server.sessions.places import identity
 from drawbridge.server.sessions.processes import AgentProcesses

@@ -603,7 +603,7 @@ class Core:
     async def run_changes(self, command: commands.RunChanges, client: Subscriber) -> Answer[replies.RunChanges]:
         project = await self._session_in_place(command.project_id)
         try:
-            changes = await project.checkpoints.changes(command.run_id)
+            changes = await project.checkpoints.changes.of(command.run_id)
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error) from None
         changes = msgspec.structs.replace(changes, directory=project.memory.elsewhere.get(command.run_id))

@@ -39,6 +39,13 @@ class Index(Struct, frozen=True):
     entries: dict[str, tuple[int, bytes]]
     digest: bytes
 
+    def below(self, prefix: str) -> dict[str, tuple[int, bytes]]:
+        """The entries of one directory, by paths relative to it. ``prefix``: the directory's path, with a slash at its
+        end; empty for the root of the work tree."""
+        if not prefix:
+            return self.entries
+        return {path.removeprefix(prefix): entry for path, entry in self.entries.items() if path.startswith(prefix)}
+
 
 NO_INDEX: Final = Index({}, b"")
 

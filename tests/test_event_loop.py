@@ -49,7 +49,7 @@ SERVER_MAY = {
     "server.auth.devices": "a small file: a revoked token is refused at once; the last use of a token, once a minute, no lock",
     "server.sessions.processes": "notes a process before it runs, so that no crash leaves one behind",
     "server.sessions.metadata": "a small file, before clients see the state: a crash does not restore a cancelled plan",
-    "server.checkpoints.git": "asyncio opens /dev/null on its own thread when it starts a process",
+    "server.checkpoints.shell": "asyncio opens /dev/null on its own thread when it starts a process",
     "server.store.index": "locks a new file of the log, which the next record is written into",
     "server.store.log": "appends to the log, and makes a new file and its link: clients see only what is in the log",
     "server.app.stats": "the free space on the server's own disk, for which the kernel does not wait",

@@ -1001,14 +1001,10 @@ TESTED_WITH_OTHERS = {
     "server/auth/audited": ("server/auth/test_audit.py", "server/auth/test_new_command.py"),
     "server/auth/devices": ("server/auth/test_pairing.py", "server/auth/test_tokens.py"),
     "server/auth/entrance": ("server/auth/test_pairing.py", "server/auth/test_audit.py"),
-    "server/checkpoints/git": ("server/checkpoints/test_checkpoints.py", "server/reviews/test_pushing.py"),
+    "server/checkpoints/git": ("server/checkpoints/test_kinds_of_repositories.py", "server/reviews/test_pushing.py"),
     "server/checkpoints/private": (
         "server/checkpoints/test_private_repository.py",
         "server/terminal_sessions/test_reviewed_directories.py",
-    ),
-    "server/checkpoints/repository": (
-        "server/terminal_sessions/test_reviewed_directories.py",
-        "server/reviews/test_reviews.py",
     ),
     "server/device_commands": ("server/auth/test_pairing.py", "server/auth/test_command.py"),
     "server/notifications/send": ("server/notifications/test_notices.py",),

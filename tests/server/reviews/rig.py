@@ -43,7 +43,7 @@ class Reviewed:
         server, prompts = self.server, self._prompts()
         run = (await server.does(self.phone, "execute", self.project, prompt="go"))["data"]["run_id"]
         await until(lambda: self._prompts() > prompts, "the prompt")
-        await server.core.projects.get(self.project).checkpoints._storing.wait()
+        await server.core.projects.get(self.project).checkpoints.snapshotter.stored()
         return str(run)
 
     async def begin_alone(self) -> None:
@@ -51,7 +51,7 @@ class Reviewed:
         session = self.server.core.projects.get(self.project)
         self.server.agent.latest.heard(TurnBegun())
         await session._worker.tasks.wait()
-        await session.checkpoints._storing.wait()
+        await session.checkpoints.snapshotter.stored()
 
     def _prompts(self) -> int:
         return sum(len(process.prompts) for process in self.server.agent.processes)

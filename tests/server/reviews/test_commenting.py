@@ -429,7 +429,7 @@ async def test_a_change_before_a_comments_run_does_not_answer_it(tmp_path: Path)
         one.replace("LINE 3\n", "LINE 3!\n")
         one.server.agent.latest.ends()
         await until(lambda: len(prompts_of_agent(one)) == 3, "the prompt")
-        await one.server.core.projects.get(one.project).checkpoints._storing.wait()
+        await one.server.core.projects.get(one.project).checkpoints.snapshotter.stored()
         review = await one.get()
         assert [hunk["answers"] for file in review["files"] for hunk in file["hunks"]] == [[], []]
         await one.end()

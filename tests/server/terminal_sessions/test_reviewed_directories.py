@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.git import GitFailed
+from drawbridge.server.checkpoints.errors import GitFailed
+from drawbridge.server.checkpoints.snapshotter import Snapshotter
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.limits import Limits
@@ -253,14 +253,14 @@ async def test_two_sessions_in_a_directory_share_the_review(rig: SocketRig, plac
 async def test_the_last_run_is_reviewed_without_its_own_checkpoint(
     rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fails(self: Checkpoints, run: str) -> bool:
+    async def fails(self: Snapshotter, run: str) -> bool:
         raise GitFailed("no such luck")
 
     one, two = At(rig, place), At(rig, place)
     await one.begins()
     one.replace("line 3\n", "LINE 3\n")
     with monkeypatch.context() as patched:
-        patched.setattr(Checkpoints, "begin", fails)
+        patched.setattr(Snapshotter, "begin", fails)
         await two.begins()
     await one.stops()
     two.replace("line 9\n", "LINE 9\n")
@@ -320,13 +320,13 @@ async def test_a_tool_waits_for_the_checkpoint_before_its_run(
 ) -> None:
     """The hook of the prompt itself does not wait."""
     held = asyncio.Event()
-    begin = Checkpoints.begin
+    begin = Snapshotter.begin
 
-    async def holds(self: Checkpoints, run: str) -> bool:
+    async def holds(self: Snapshotter, run: str) -> bool:
         await held.wait()
         return await begin(self, run)
 
-    monkeypatch.setattr(Checkpoints, "begin", holds)
+    monkeypatch.setattr(Snapshotter, "begin", holds)
     at = At(rig, place)
     await at.session.reports("UserPromptSubmit", prompt="Go")
     waiting = asyncio.create_task(at.may_write("Bash"))
@@ -350,11 +350,11 @@ async def test_a_tool_waits_for_a_limited_time(
     monkeypatch.setattr(directories, "READY_SECONDS", 0.05)
     held = asyncio.Event()
 
-    async def holds(self: Checkpoints, run: str) -> bool:
+    async def holds(self: Snapshotter, run: str) -> bool:
         await held.wait()
         return True
 
-    monkeypatch.setattr(Checkpoints, "begin", holds)
+    monkeypatch.setattr(Snapshotter, "begin", holds)
     at = At(rig, place)
     await at.session.reports("UserPromptSubmit", prompt="Go")
     await at.may_write()
@@ -370,11 +370,11 @@ async def test_a_git_error_does_not_block_the_agent(
 ) -> None:
     """The error is logged only once."""
 
-    async def fails(self: Checkpoints, run: str) -> bool:
+    async def fails(self: Snapshotter, run: str) -> bool:
         raise GitFailed("no such luck")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Checkpoints, "begin", fails)
+        patched.setattr(Snapshotter, "begin", fails)
         at = At(rig, place)
         for _ in range(3):
             await at.begins()
@@ -391,13 +391,13 @@ async def test_no_checkpoints_are_taken_for_old_turns_of_a_transcript(
     rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[str] = []
-    take = Checkpoints._take
+    take = Snapshotter._create
 
-    async def counts(self: Checkpoints, run_id: str, *more: Any) -> bool:
+    async def counts(self: Snapshotter, run_id: str, *more: Any) -> bool:
         taken.append(run_id)
         return await take(self, run_id, *more)
 
-    monkeypatch.setattr(Checkpoints, "_take", counts)
+    monkeypatch.setattr(Snapshotter, "_create", counts)
     at = At(rig, place)
     for number in range(20):
         at.session.writes(

@@ -26,7 +26,8 @@ from drawbridge.server.app.blobs import Blobs, json_object, no_blob
 from drawbridge.server.app.joining import Joining
 from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.auth.scopes import Identity
-from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint, remove_left_folders
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.git_directory import remove_left_folders
 from drawbridge.server.checkpoints.unsaved import FindUnsaved, no_editors
 from drawbridge.server.events import Announced, ApprovalRequested, Bus, Handler, ProjectCreated, ProjectGone
 from drawbridge.server.protocol import commands, messages, replies
@@ -602,7 +603,7 @@ class Core:
     async def run_changes(self, command: commands.RunChanges, client: Subscriber) -> Answer[replies.RunChanges]:
         project = await self._session_in_place(command.project_id)
         try:
-            changes = await project.checkpoints.changes(command.run_id)
+            changes = await project.checkpoints.changes.of(command.run_id)
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error) from None
         changes = msgspec.structs.replace(changes, directory=project.memory.elsewhere.get(command.run_id))

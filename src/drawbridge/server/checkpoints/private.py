@@ -20,7 +20,8 @@ from typing import Final
 from drawbridge.agents.memory import MB
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory, write_private
-from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.repository import Repository, find, in_git_directory
 
 logger = logging.getLogger("drawbridge.server")
@@ -159,9 +160,9 @@ class PrivateRepository:
             raise self._too_large[1]
 
     async def check_size(self, git: Git) -> None:
-        """If the directory was too large, checks it again. Raises ``TooLarge`` if it is still too large, and
-        the errors of ``Git.read``."""
-        if self._too_large is not None:
+        """If git works in the private repository, and the directory was too large, checks it again. Raises ``TooLarge``
+        if it is still too large, and the errors of ``Git.read``."""
+        if git.repository.private and self._too_large is not None:
             await self.selection(git)
 
     async def selection(self, git: Git) -> str:

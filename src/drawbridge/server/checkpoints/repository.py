@@ -51,6 +51,12 @@ class Repository(Struct, frozen=True):
     common: Path
     private: bool = False
 
+    def prefix(self, directory: Path) -> str:
+        """The path of a directory of the work tree, relative to the root, with a slash at its end; empty for the root.
+        Blocking."""
+        place = os.path.relpath(directory.resolve(), self.root)
+        return "" if place == "." else place + "/"
+
 
 def find(directory: Path) -> Repository | None:
     """The repository whose work tree contains ``directory`` and is on the same file system; None if there isn't one, or

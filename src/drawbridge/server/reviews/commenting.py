@@ -56,7 +56,8 @@ class Commenting:
     def __init__(self, kept: KeptComments, review: Review, checkpoints: Checkpoints) -> None:
         self._kept = kept
         self._review = review
-        self._checkpoints = checkpoints
+        self._operations = checkpoints.operations
+        self._work_tree = checkpoints.work_tree
 
     @property
     def _comments(self) -> Mapping[str, Remembered]:
@@ -138,8 +139,8 @@ class Commenting:
         _check_length("quote", quote)
         text, suggestion = _words(command)
         try:
-            async with self._checkpoints.operation() as git:
-                version = await self._review.text_of(git, self._checkpoints, path, command.side)
+            async with self._operations.exclusive() as git:
+                version = await self._review.text_of(git, self._work_tree, path, command.side)
                 lines = lines_of(version.text or "")[line - 1 : last]
                 if len(lines) != last - line + 1 or _ended("".join(lines)) != _ended(quote):
                     raise ClientError("HUNK_GONE", NOT_AS_SHOWN, field="data.quote", details={"gone": path})

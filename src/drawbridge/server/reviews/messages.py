@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from drawbridge.server.checkpoints.checkpoints import Changed
 from drawbridge.server.checkpoints.commits import shown_path
+from drawbridge.server.checkpoints.errors import Changed
 from drawbridge.server.protocol import commands, replies
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import (

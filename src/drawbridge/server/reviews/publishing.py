@@ -74,7 +74,8 @@ class Publishing:
         """``stores``: the stores of the sessions that share the review, by session id. ``owner``: returns what the
         owner allows now."""
         self._review = review
-        self._checkpoints = checkpoints
+        self._operations = checkpoints.operations
+        self._work_tree = checkpoints.work_tree
         self._stores = stores
         self._owner = owner
         self._pushing = asyncio.Lock()
@@ -110,9 +111,9 @@ class Publishing:
         for what a hook itself has changed."""
         store = self._store(session)
         try:
-            async with self._checkpoints.operation() as git:
+            async with self._operations.exclusive() as git:
                 check_at_rest()
-                done = await self._review.commit(git, self._checkpoints, command.message, command.branch, command.files)
+                done = await self._review.commit(git, self._work_tree, command.message, command.branch, command.files)
         except (NothingToCommit, Blocked, BadBranch, Refused) as error:
             raise not_committed(error) from None
         committed = messages.ReviewCommitted(
@@ -140,7 +141,7 @@ class Publishing:
                 return self._pushes[key]
             store = self._store(session)
             try:
-                async with self._checkpoints.beside() as git:
+                async with self._operations.concurrent() as git:
                     done = await push(git, command.version, (wanted.title, wanted.body) if wanted else None)
             except (CannotPush, NotPushed) as error:
                 raise not_pushed(error) from None

@@ -8,8 +8,10 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints, When
-from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.checkpoints import Checkpoints
+from drawbridge.server.checkpoints.errors import Changed, GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.protocol.client_errors import ClientError, no_project
 from drawbridge.server.protocol.messages import (
@@ -59,7 +61,8 @@ class Reviewing:
         """``name``: for the log. ``owner``: returns what the owner allows now."""
         self._name = name
         self._review = review
-        self._checkpoints = checkpoints
+        self._operations = checkpoints.operations
+        self._work_tree = checkpoints.work_tree
         self._stores = stores
         self.commenting = Commenting(comments, review, checkpoints)
         self.publishing = Publishing(review, checkpoints, stores, owner)
@@ -85,8 +88,8 @@ class Reviewing:
     async def look(self) -> None:
         """Updates the review after something other than a run has changed files. A failure is logged."""
         try:
-            async with self._checkpoints.operation() as git:
-                review = await self._review.current(git, self._checkpoints)
+            async with self._operations.exclusive() as git:
+                review = await self._review.current(git, self._work_tree)
         except (GitFailed, NoCheckpoint, OSError) as error:
             logger.warning("%s: the review was not checked: %s", self._name, error)
         else:
@@ -114,8 +117,8 @@ class Reviewing:
 
     async def get(self, session: str) -> Answer[ReviewReply]:
         """The open review of the files as they are now. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
-        async with self._checkpoints.operation() as git:
-            review = await self._review.current(git, self._checkpoints)
+        async with self._operations.exclusive() as git:
+            review = await self._review.current(git, self._work_tree)
             placed = await self.commenting.placed(git, review)
             offers = await self.publishing.offers(git, session)
         self._publish(review)
@@ -136,7 +139,7 @@ class Reviewing:
         # git can return any file of the repository, but clients may only get what is in the review.
         if blob not in self._images:
             raise ClientError("BLOB_NOT_FOUND", "The review no longer contains this image.", field="data.blob_id")
-        async with self._checkpoints.operation() as git:
+        async with self._operations.exclusive() as git:
             size = int(await git.read("cat-file", "-s", blob))
             if size > largest:
                 text = f"The image can't be shown: it is {size:,} bytes; the limit is {largest:,}."
@@ -156,10 +159,10 @@ class Reviewing:
             raise no_project()
         own.check_there()
         try:
-            async with self._checkpoints.operation() as git:
+            async with self._operations.exclusive() as git:
                 if wish.decision != "keep":
                     check_at_rest()
-                outcome = await self._review.decide(git, self._checkpoints, wish)
+                outcome = await self._review.decide(git, self._work_tree, wish)
                 self._publish_decision(wish, outcome, own, asker)  # even if the rest of the reply can't be read
                 placed = await self.commenting.placed(git, outcome.review)
                 offers = await self.publishing.offers(git, session)
@@ -184,6 +187,6 @@ class Reviewing:
         """The comments at their current lines. ``drafts``: the version of the drafts that are to be sent. Raises
         ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         self.commenting.check_seen(drafts)
-        async with self._checkpoints.operation() as git:
-            review = await self._review.current(git, self._checkpoints)
+        async with self._operations.exclusive() as git:
+            review = await self._review.current(git, self._work_tree)
             return await self.commenting.placed(git, review)

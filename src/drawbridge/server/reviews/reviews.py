@@ -21,7 +21,6 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from drawbridge.server.checkpoints.checkpoints import NAMED, REVIEW, Changed, Checkpoints, When
 from drawbridge.server.checkpoints.commits import (
     Filtered,
     committed,
@@ -32,7 +31,10 @@ from drawbridge.server.checkpoints.commits import (
     shown_path,
     tree_of,
 )
-from drawbridge.server.checkpoints.git import Git, NoCheckpoint
+from drawbridge.server.checkpoints.errors import NAMED, Changed, NoCheckpoint
+from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.refs import REVIEW, When
+from drawbridge.server.checkpoints.work_tree import WorkTree
 from drawbridge.server.protocol.messages import ReviewComment
 from drawbridge.server.reviews.change_set import (
     FileChange,
@@ -161,7 +163,7 @@ class _Compared(Struct, frozen=True):
 
 class Review:
     """The review of one managed session, or of one directory with terminal sessions. Each asynchronous method is part
-    of one operation of its ``Checkpoints``."""
+    of one operation of ``Checkpoints.operations``."""
 
     def __init__(self, project_id: str) -> None:
         self._refs = f"refs/drawbridge/{project_id}/{REVIEW}"
@@ -196,9 +198,9 @@ class Review:
             self._run = run_id
         await self._set(git, _Trees(start, base, commit, run_id, when != "after"))
 
-    async def current(self, git: Git, checkpoints: Checkpoints) -> Open:
+    async def current(self, git: Git, work_tree: WorkTree) -> Open:
         """The review of the files as they are now. Raises ``NoCheckpoint`` or ``GitFailed``."""
-        return (await self._look(git, checkpoints))[1]
+        return (await self._look(git, work_tree))[1]
 
     async def stored(self, git: Git) -> Open:
         """The review as it is stored, without reading the files. Raises ``GitFailed``."""
@@ -209,11 +211,11 @@ class Review:
             else await self._between(git, trees, await self._decided(git, trees))
         )
 
-    async def decide(self, git: Git, checkpoints: Checkpoints, wish: Wish) -> Outcome:
+    async def decide(self, git: Git, work_tree: WorkTree, wish: Wish) -> Outcome:
         """Applies a decision to hunks of the review as it is now. Raises ``HunkGone``, ``ReviewMoved``,
         ``NotEditable``, ``NoCheckpoint``, ``Changed`` or ``UnsavedChanges`` without changing anything. Raises
         ``GitFailed``, possibly after some or all files were written."""
-        trees, review = await self._look(git, checkpoints)
+        trees, review = await self._look(git, work_tree)
         if trees is None:
             raise HunkGone(next(iter(wish.hunks), "")) if wish.hunks else ReviewMoved
         decided = await self._decided(git, trees)
@@ -234,7 +236,7 @@ class Review:
             lost = (await differences(git, trees.head, tree)).keys() - news
             if lost:  # a file would replace a directory, or vice versa
                 raise Changed(sorted(map(shown_path, lost)))
-            await checkpoints.write(git, trees.head, tree, list(news))
+            await work_tree.write(git, trees.head, tree, list(news))
             title = f"{trees.run} {'now' if trees.is_running else 'after'}"
             head = await committed(git, tree, title, await filtered_of(git, trees.head))
         decided |= {id: Decided(wish.by, wish.decision) for ids in chosen.values() for id in ids}
@@ -249,12 +251,12 @@ class Review:
         return Outcome(left, len(chosen), sum(map(len, chosen.values())))
 
     async def commit(
-        self, git: Git, checkpoints: Checkpoints, message: str, branch: str | None, files: Collection[str]
+        self, git: Git, work_tree: WorkTree, message: str, branch: str | None, files: Collection[str]
     ) -> Committed:
         """Commits the changes to ``files`` that were kept; all that were kept if ``files`` is empty. Raises
         ``NoCheckpoint`` or the errors of ``committing.commit``; in that case, nothing was changed except for what a
         hook itself has changed."""
-        trees, _ = await self._look(git, checkpoints)
+        trees, _ = await self._look(git, work_tree)
         if trees is None:
             raise NothingToCommit
         done = await commit(git, trees.start, trees.base, trees.head, message, branch, files)
@@ -281,10 +283,10 @@ class Review:
             start = await committed(git, tree, "start", await filtered_of(git, trees.start))
             await self._set(git, trees._replace(start=start))
 
-    async def text_of(self, git: Git, checkpoints: Checkpoints, path: str, side: Side) -> Version:
+    async def text_of(self, git: Git, work_tree: WorkTree, path: str, side: Side) -> Version:
         """One side of a file of the review as it is now. ``path``: the file's path as clients see it. Raises
         ``HunkGone``, ``SameName``, ``NoLines``, ``NoCheckpoint`` or ``GitFailed``."""
-        review = await self.current(git, checkpoints)
+        review = await self.current(git, work_tree)
         files = [file for file in review.files if shown_path(file.path) == path]
         if not files:
             raise HunkGone(path)
@@ -313,14 +315,14 @@ class Review:
         commit = await committed(git, tree.strip(), "comments", Filtered())
         await git.read("update-ref", "--no-deref", f"{self._refs}/comments", commit)
 
-    async def _look(self, git: Git, checkpoints: Checkpoints) -> tuple[_Trees | None, Open]:
+    async def _look(self, git: Git, work_tree: WorkTree) -> tuple[_Trees | None, Open]:
         """Updates head to the files as they are now. Returns the review's commits (None if ``_trees`` finds none) and
         the review. Raises ``NoCheckpoint`` or ``GitFailed``."""
         trees = await self._trees(git)
         if trees is None:
-            await checkpoints.check_size(git)
+            await work_tree.check_size(git)
             return None, Open(private=git.repository.private)
-        tree, filtered = await checkpoints.current(git, trees.head)
+        tree, filtered = await work_tree.current(git, trees.head)
         start, base = trees.start, trees.base
         is_running = trees.is_running and self._run in (None, trees.run)
         title = f"{trees.run} {'now' if is_running else 'after'}"

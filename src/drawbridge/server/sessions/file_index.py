@@ -26,7 +26,9 @@ from msgspec.structs import replace
 from drawbridge.agents.base import Confinement
 from drawbridge.agents.memory import MemoryWatch
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint, Settings, opened
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.git import opened
+from drawbridge.server.checkpoints.git_settings import Settings
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.replies import FileEntries, FileEntry
 from drawbridge.server.sessions import files

@@ -24,8 +24,10 @@ from drawbridge.agents.attached import is_text
 from drawbridge.core.errors import BadArgument, DrawbridgeError
 from drawbridge.server import events
 from drawbridge.server.approvals.pending import AgentSurface, PendingApproval, Surface
-from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints, When
+from drawbridge.server.checkpoints.checkpoints import Checkpoints
+from drawbridge.server.checkpoints.errors import Changed
 from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
@@ -149,7 +151,13 @@ class ManagedSession(Session):
             data.id, review, self.checkpoints, self._comments, {data.id: self.store}, lambda: grants.ceilings
         )
         self._worker = Worker(
-            data.id, data.path, processes, self.checkpoints, self.files.directory, open_in_terminal, self._reported
+            data.id,
+            data.path,
+            processes,
+            self.checkpoints.snapshotter,
+            self.files.directory,
+            open_in_terminal,
+            self._reported,
         )
         self._agent_surface = AgentSurface(
             lambda approval, decision: self._worker.answer(approval.question_id, decision)
@@ -516,7 +524,7 @@ class ManagedSession(Session):
         self.check_at_rest()
         async with self._reverting:
             try:
-                changes = await self.checkpoints.revert(run_id)
+                changes = await self.checkpoints.reverter.revert(run_id)
             except Changed as error:
                 text = f"The same lines have changed since the run, in {error}. Nothing was undone."
                 details = {"paths": error.paths, "lines": error.lines}

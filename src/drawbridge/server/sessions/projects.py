@@ -24,7 +24,7 @@ from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable, NotPrivat
 from drawbridge.core.private_files import make_private_directory
 from drawbridge.server.checkpoints import private
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
 from drawbridge.server.events import ProjectCreated
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import metadata

@@ -22,8 +22,8 @@ from drawbridge.agents import base
 from drawbridge.agents.results import exit_words
 from drawbridge.agents.shortage import shortage
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.snapshotter import Snapshotter
 from drawbridge.server.sessions import conversations as sessions
 from drawbridge.server.sessions.places import identity
 from drawbridge.server.sessions.processes import AgentProcesses
@@ -131,7 +131,7 @@ class Worker:
         project_id: str,
         directory: str,
         processes: AgentProcesses,
-        checkpoints: Checkpoints,
+        snapshotter: Snapshotter,
         files: Path,
         open_in_terminal: Callable[[str], bool],
         report: Callable[[Report], None],
@@ -166,7 +166,7 @@ class Worker:
         self._schedule_timer: asyncio.TimerHandle | None = None
         self._watch: asyncio.TimerHandle | None = None
         self.tasks = BackgroundTasks(logger)
-        self._checkpoints = checkpoints
+        self._snapshotter = snapshotter
         self._last_checkpoint: asyncio.Task[None] | None = None
         """The last checkpoint in the background: after a run, or before a run that the agent began without a prompt.
         The next checkpoint waits for it."""
@@ -392,9 +392,9 @@ class Worker:
             await asyncio.wait([previous])
         try:
             if when == "before":
-                await self._checkpoints.begin(run_id)
+                await self._snapshotter.begin(run_id)
             else:
-                await self._checkpoints.take(run_id, when)
+                await self._snapshotter.create(run_id, when)
         except (GitFailed, NoCheckpoint, OSError) as error:
             logger.warning("%s: the checkpoint %s run %s was not taken: %s", self.id, when, run_id, error)
 

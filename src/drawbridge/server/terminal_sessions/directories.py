@@ -24,8 +24,10 @@ from drawbridge.agents.memory import MemoryWatch
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import make_private_directory, write_private
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server.checkpoints.checkpoints import Checkpoints, When
-from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.checkpoints import Checkpoints
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.unsaved import FindUnsaved
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError
@@ -233,10 +235,10 @@ class ReviewedDirectory:
         try:
             if problem is None:
                 await self._prepare()
-                begin = self.checkpoints.begin(run) if when == "before" else self.checkpoints.take(run, when)
-                taken = await begin
+                snapshotter = self.checkpoints.snapshotter
+                created = await (snapshotter.begin(run) if when == "before" else snapshotter.create(run, when))
                 self._problem = ""
-                return taken
+                return created
         except (GitFailed, NoCheckpoint, DrawbridgeError, OSError) as error:
             problem = str(error)
         if problem != self._problem:
@@ -361,7 +363,7 @@ class ReviewedDirectory:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._tasks.wait()
-                await self.checkpoints.stored()
+                await self.checkpoints.snapshotter.stored()
         await self._tasks.close()
         await self.checkpoints.close()
         async with self._deciding:

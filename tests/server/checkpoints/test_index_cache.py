@@ -1,4 +1,4 @@
-"""How often git is started for a checkpoint."""
+"""With the index of the last checkpoint, git is started less often, and checkpoints contain the same files."""
 
 from __future__ import annotations
 
@@ -9,62 +9,36 @@ from pathlib import Path
 import pytest
 
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.git import GitFailed
-from tests.server.checkpoints.rig import git, make_project
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    return make_project(tmp_path / "project")
-
-
-@pytest.fixture
-def checkpoints(project: Path, tmp_path: Path) -> Checkpoints:
-    return checkpoints_of(project, tmp_path)
-
-
-def checkpoints_of(project: Path, tmp_path: Path) -> Checkpoints:
-    folder = tmp_path / "data"
-    folder.mkdir()
-    return Checkpoints(project, "proj_1", folder=folder)
+from tests.server.checkpoints.rig import git
 
 
 async def a_turn(checkpoints: Checkpoints, project: Path, name: str = "first") -> None:
     """Takes the checkpoints of a run that changes a file."""
-    assert await checkpoints.begin(name)
+    assert await checkpoints.snapshotter.begin(name)
     (project / "poem.txt").write_text(f"by {name}\n")
-    assert await checkpoints.take(name, "after")
+    assert await checkpoints.snapshotter.create(name, "after")
 
 
 async def changes(checkpoints: Checkpoints, name: str) -> dict[str, str]:
-    return {file.path: file.change for file in (await checkpoints.changes(name)).files}
+    return {file.path: file.change for file in (await checkpoints.changes.of(name)).files}
 
 
 async def before_the_turn(checkpoints: Checkpoints, calls: Callable[[], list[str]]) -> list[str]:
     """Begins a second run. Returns the git commands that the run has to wait for."""
     calls()
     storing = asyncio.Event()
-    store = checkpoints._store
+    store = checkpoints.snapshotter._store
 
     async def held(*arguments: object) -> None:
         await storing.wait()
         await store(*arguments)  # type: ignore[arg-type]
 
-    checkpoints._store = held  # type: ignore[assignment, method-assign]
-    assert await checkpoints.begin("second")
+    checkpoints.snapshotter._store = held  # type: ignore[assignment, method-assign]
+    assert await checkpoints.snapshotter.begin("second")
     found = calls()
     storing.set()
-    checkpoints._store = store  # type: ignore[method-assign]
+    checkpoints.snapshotter._store = store  # type: ignore[method-assign]
     return found
-
-
-async def test_outside_of_a_work_tree_git_is_not_started(tmp_path: Path, calls: Callable[[], list[str]]) -> None:
-    plain = tmp_path / "plain"
-    plain.mkdir()
-    checkpoints = Checkpoints(plain, "proj_1")
-    assert not await checkpoints.begin("first")
-    assert not await checkpoints.take("first", "after")
-    assert calls() == []
 
 
 async def test_a_warm_turn_waits_for_one_git(
@@ -73,7 +47,7 @@ async def test_a_warm_turn_waits_for_one_git(
     await a_turn(checkpoints, project)
     assert len(await before_the_turn(checkpoints, calls)) == 1
     (project / "old.txt").write_text("by the second run\n")
-    await checkpoints.take("second", "after")
+    await checkpoints.snapshotter.create("second", "after")
     assert await changes(checkpoints, "second") == {"old.txt": "changed"}
 
 
@@ -86,9 +60,9 @@ async def test_a_warm_turn_after_a_persons_edit_waits_for_one_git(
     (project / "mine.txt").unlink()
     assert len(await before_the_turn(checkpoints, calls)) == 1
     (project / "letter.txt").write_text("by the second run\n")
-    await checkpoints.take("second", "after")
+    await checkpoints.snapshotter.create("second", "after")
     assert await changes(checkpoints, "second") == {"letter.txt": "changed"}
-    await checkpoints.revert("second")
+    await checkpoints.reverter.revert("second")
     assert (project / "letter.txt").read_text() == "by a person\n"
 
 
@@ -100,31 +74,23 @@ async def test_a_refreshed_index_costs_no_command(
     assert len(await before_the_turn(checkpoints, calls)) == 1
 
 
-async def test_a_turn_begins_when_git_has_the_files(checkpoints: Checkpoints, project: Path) -> None:
-    assert await checkpoints.begin("first")
-    (project / "poem.txt").write_text("by the run\n")  # the checkpoint is not stored yet
-    await checkpoints.take("first", "after")
-    await checkpoints.revert("first")
-    assert (project / "poem.txt").read_text().startswith("line 1\n")
-
-
 async def test_files_ignored_since_are_in_no_later_checkpoint(checkpoints: Checkpoints, project: Path) -> None:
     await a_turn(checkpoints, project)
     with (project / ".gitignore").open("a") as file:
         file.write("mine.txt\n")
-    assert await checkpoints.begin("second")
+    assert await checkpoints.snapshotter.begin("second")
     (project / "mine.txt").write_text("by the second run\n")
-    await checkpoints.take("second", "after")
+    await checkpoints.snapshotter.create("second", "after")
     assert await changes(checkpoints, "second") == {}
 
 
 async def test_files_that_a_run_ignores_are_in_no_later_checkpoint(checkpoints: Checkpoints, project: Path) -> None:
-    assert await checkpoints.begin("first")
+    assert await checkpoints.snapshotter.begin("first")
     (project / ".git" / "info" / "exclude").write_text("mine.txt\n")
-    await checkpoints.take("first", "after")
-    assert await checkpoints.begin("second")
+    await checkpoints.snapshotter.create("first", "after")
+    assert await checkpoints.snapshotter.begin("second")
     (project / "mine.txt").write_text("by the second run\n")
-    await checkpoints.take("second", "after")
+    await checkpoints.snapshotter.create("second", "after")
     assert await changes(checkpoints, "second") == {}
 
 
@@ -134,18 +100,18 @@ async def test_ignored_files_of_a_new_directory_stay_outside(checkpoints: Checkp
     (project / "new").mkdir()
     (project / "new" / "letter.txt").write_text("by a person\n")
     (project / "new" / "secret.log").write_text("by a person\n")
-    assert await checkpoints.begin("second")
+    assert await checkpoints.snapshotter.begin("second")
     (project / ".gitignore").write_text("")
-    await checkpoints.take("second", "after")
+    await checkpoints.snapshotter.create("second", "after")
     assert await changes(checkpoints, "second") == {".gitignore": "changed"}
 
 
 async def test_an_ignored_file_that_a_person_adds_is_included(checkpoints: Checkpoints, project: Path) -> None:
     await a_turn(checkpoints, project)
     git(project, "add", "-f", "noise.log")
-    assert await checkpoints.begin("second")
+    assert await checkpoints.snapshotter.begin("second")
     (project / "noise.log").write_text("by the second run\n")
-    await checkpoints.take("second", "after")
+    await checkpoints.snapshotter.create("second", "after")
     assert await changes(checkpoints, "second") == {"noise.log": "changed"}
 
 
@@ -153,7 +119,7 @@ async def test_a_changed_configuration_is_read(checkpoints: Checkpoints, project
     await a_turn(checkpoints, project)
     git(project, "config", "core.autocrlf", "true")
     (project / "letter.txt").write_bytes(b"one\r\ntwo\r\n")
-    await checkpoints.take("second", "before")
+    await checkpoints.snapshotter.create("second", "before")
     assert git(project, "show", "refs/drawbridge/proj_1/second/before:letter.txt") == "one\ntwo\n"
 
 
@@ -164,18 +130,18 @@ async def test_an_included_configuration_that_comes_later_is_read(
     await a_turn(checkpoints, project)
     (tmp_path / "later").write_text("[core]\n\tautocrlf = true\n")
     (project / "letter.txt").write_bytes(b"one\r\ntwo\r\n")
-    await checkpoints.take("second", "before")
+    await checkpoints.snapshotter.create("second", "before")
     assert git(project, "show", "refs/drawbridge/proj_1/second/before:letter.txt") == "one\ntwo\n"
 
 
 async def test_a_filter_that_a_run_adds_loses_no_content(checkpoints: Checkpoints, project: Path) -> None:
     await a_turn(checkpoints, project)
     (project / ".gitattributes").write_text("*.txt filter=lfs\n")
-    assert await checkpoints.begin("second")
+    assert await checkpoints.snapshotter.begin("second")
     (project / "letter.txt").write_text("by the second run\n")
-    await checkpoints.take("second", "after")
+    await checkpoints.snapshotter.create("second", "after")
     assert await changes(checkpoints, "second") == {"letter.txt": "added"}
-    await checkpoints.revert("second")
+    await checkpoints.reverter.revert("second")
     assert not (project / "letter.txt").exists()
 
 
@@ -208,16 +174,3 @@ async def test_a_lost_index_only_costs_more_commands(checkpoints: Checkpoints, p
     (tmp_path / "data" / "checkpoint.index").unlink()
     await a_turn(checkpoints, project, "second")
     assert await changes(checkpoints, "second") == {"poem.txt": "changed"}
-
-
-async def test_closing_ends_storing_in_the_background(checkpoints: Checkpoints, project: Path) -> None:
-    assert await checkpoints.begin("first")
-    await checkpoints.close()
-    assert not checkpoints._busy.locked()
-
-
-async def test_no_checkpoint_begins_after_closing(checkpoints: Checkpoints, calls: Callable[[], list[str]]) -> None:
-    await checkpoints.close()
-    with pytest.raises(GitFailed):
-        await checkpoints.begin("first")
-    assert calls() == []

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from drawbridge.agents.base import DirectoryChanged, TurnBegun
-from drawbridge.server.checkpoints import checkpoints
+from drawbridge.server.checkpoints import filters
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import Ceilings
@@ -188,7 +188,7 @@ async def test_a_full_disk_is_reported_for_changes(
 async def test_a_large_file_with_a_filter_is_named_in_the_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoints, "FILTERED_BYTES", 0)
+    monkeypatch.setattr(filters, "FILTERED_BYTES", 0)
     phone = Client()
     async with serving(tmp_path, Limits()) as server:
         directory = server.root / "one"

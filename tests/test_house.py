@@ -393,7 +393,8 @@ OWN_ROUNDS = {
     "tui.questions: Questions._take_focus": "until no key was pressed for STILL_SECONDS",
     # Rounds that an error does not end.
     "server.sessions.processes: IdlePool._look": "schedules the next check before its own",
-    "server.terminal_sessions.reports: Reports._follow": "catches every error of a round; hooks interrupt its waits",
+    "server.terminal_sessions.report_queue: ReportQueue._run": "catches every error of a round; reports interrupt its "
+    "waits; between them, only the agent's files and process show what no hook reports",
 }
 """Loops and timers that wait again and again on their own, each with what ends them or why an error does not."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +27,7 @@ from drawbridge.agents.terminal import (
     HookEvent,
     Message,
     Mode,
+    ProcessState,
     Prompt,
     Task,
     TerminalAgent,
@@ -59,6 +60,7 @@ from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store.log import History
 from drawbridge.server.terminal_sessions.activities import Activities, Activity
 from drawbridge.server.terminal_sessions.carried import Carried, age_of_run, carried, finished_runs
+from drawbridge.server.terminal_sessions.conversation_file import Portion
 from drawbridge.server.terminal_sessions.dialog import EndedCall, Latest, json_object
 from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
 from drawbridge.server.terminal_sessions.facts import Facts
@@ -74,7 +76,17 @@ from drawbridge.server.terminal_sessions.prompts import (
     typeable,
 )
 from drawbridge.server.terminal_sessions.questions import ENDED, Questions, is_main_of, question_of
+from drawbridge.server.terminal_sessions.reports import (
+    Asked,
+    Awaited,
+    Checked,
+    Disconnected,
+    Report,
+    Reported,
+    ReturnTimeOver,
+)
 from drawbridge.server.terminal_sessions.shared_comments import Left
+from drawbridge.server.terminal_sessions.shown_proposals import ShownProposals
 from drawbridge.server.terminal_sessions.turn import Turn
 
 logger = logging.getLogger("drawbridge.server")
@@ -94,6 +106,10 @@ run begins."""
 COPIED: Final = "fork"
 """The ``source`` of a ``SessionStart`` if the session begins as a copy of another one."""
 
+MOVE_CHECKS: Final = 3
+"""The number of checks that wait for the successor of a session that was moved to the background. After these checks,
+the session ends without naming its successor."""
+
 IDLE_SECONDS = 3.0
 """Seconds that the agent must have been waiting for a prompt before its run counts as over although its end was not
 reported: a hook or the conversation's file would have reported it sooner."""
@@ -112,13 +128,21 @@ class TerminalSession(Session):
         grants: Grants,
         facts: Facts,
         terminals: Terminals,
+        shown: ShownProposals,
         reviewed: ReviewedDirectory,
         terminal_agent: TerminalAgent | None,
+        beginning_with: Callable[[str], str | None],
     ) -> None:
-        """``facts``: what was stored before a restart. ``terminals``: the terminals of connected editors. ``reviewed``:
-        the directory in which the agent works. ``terminal_agent``: the agent; None if its hooks are not
-        supported."""
+        """``facts``: what was stored before a restart. ``terminals``: the terminals of connected editors, and ``shown``:
+        the proposals that they show. ``reviewed``: the directory in which the agent works. ``terminal_agent``: the agent;
+        None if its hooks are not supported. ``beginning_with``: returns the id of the terminal session whose agent's own
+        session id begins with the given prefix, if any."""
         super().__init__(directory, data, history, surfaces, disk)
+        self._shown = shown
+        self._beginning_with = beginning_with
+        self._moved = ("", 0)
+        """The beginning of the id of the session that the conversation was moved to, and the number of checks that have
+        found it."""
         self.terminal_agent = terminal_agent
         """The agent with its hooks and its transcript; None if it is known only from its proposals."""
         self.agent: AskingAgent = ONLY_IN_EDITOR if terminal_agent is None else terminal_agent
@@ -331,6 +355,70 @@ class TerminalSession(Session):
     def _approval_closed(self, approval: PendingApproval, asked_by: Surface | None = None) -> None:
         if self.questions.closed(approval, asked_by):
             self.changed()
+
+    # What is reported.
+
+    def process(self, report: Report) -> None:
+        """Processes a report from the queue. Everything that precedes it has been processed."""
+        match report:
+            case Reported(event, pid, handed):
+                self.apply(event, None, None, handed, pid=pid)
+                if event.name in MAY_BEGIN:
+                    self.reviewed.expect_nothing(self.id)
+                if event.name in ("Stop", "StopFailure", "SessionEnd"):
+                    self.save()
+            case Asked(event, surface, proposal):
+                if surface.is_gone and not self.questions.known(surface.known_as):
+                    self.apply(event, None, None, pid=surface.pid)  # nobody is waiting for an answer
+                elif (approval := self.apply(event, surface, proposal)) is not None:
+                    self._shown.join(self, approval, surface.pid, proposal)
+            case Disconnected(surface):
+                self.disconnect(surface)
+            case ReturnTimeOver():
+                self.stop_waiting()
+            case Awaited(done):
+                done.set_result(None)
+            case Checked(states):
+                self._check(states)
+
+    @property
+    def checked_processes(self) -> set[int]:
+        """The PIDs of the process that is working and the process that reported last, which receives prompts, if they
+        are known. Empty while an approval request is open: the agent waits for its answer."""
+        if self.approvals:
+            return set()
+        return {pid for pid in (self.pid, self.turn.process if self.turn else None) if pid is not None}
+
+    def _check(self, states: Mapping[int, ProcessState]) -> None:
+        """Checks whether the agent is still running and still has this conversation open: hooks do not always report
+        that it has ended, or has left the conversation. ``states``: as in ``Checked``."""
+        if self.pid is None or self.ended:
+            return
+        gone = self.processes.gone
+        for pid in gone:
+            self.leave(pid)
+        if gone:
+            self.save()
+            return
+        working = states.get(self.turn.process) if self.turn is not None and self.turn.process is not None else None
+        self.tick(working.idle_since if working is not None else None)
+        if self.resting and not self.in_background:
+            for pid, state in states.items():
+                if state.moved_to is not None:
+                    self._follow_to_background(pid, state.moved_to)
+
+    def _follow_to_background(self, pid: int, prefix: str) -> None:
+        """Ends the part of the process ``pid`` in this session, because the user has moved the conversation to the
+        background. Waits for the session that continues it, whose id begins with ``prefix``, for ``MOVE_CHECKS`` checks
+        at most."""
+        former, checks = self._moved
+        if prefix == former and checks > MOVE_CHECKS:
+            return
+        self._moved = (prefix, checks + 1 if prefix == former else 1)
+        successor = self._beginning_with(prefix)
+        if successor is not None or self._moved[1] > MOVE_CHECKS:
+            self._moved = (prefix, MOVE_CHECKS + 1)
+            self.move(pid, successor)
 
     # What the agent's hooks report.
 
@@ -723,6 +811,16 @@ class TerminalSession(Session):
         self.changed()
 
     # Entries of the conversation's file.
+
+    def read(self, portion: Portion) -> None:
+        """Processes lines of the conversation's file."""
+        self.expect_prompt(entry for _, entry in portion.lines)
+        for line, entry in portion.lines:
+            if entry is not None:
+                self.add_entry(entry, quiet=portion.quiet, late=portion.late)
+            self.add_report(line)
+        if portion.lines:
+            self.publish_reports()
 
     def expect_prompt(self, entries: Iterable[Entry | None]) -> None:
         """Finds the first new prompt of a copy among the entries that are passed to ``add_entry`` next: the last one

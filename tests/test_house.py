@@ -57,6 +57,7 @@ PURE = (
     "server.approvals.pending",
     *(f"server.reviews.{name}" for name in ("change_set", "comments", "remembered")),
     *(f"server.sessions.{name}" for name in ("audience", "run", "records")),
+    *(f"server.terminal_sessions.{name}" for name in ("dialog", "prompt_text", "questions", "turn", "turns")),
     *(
         f"tui.{name}"
         for name in (
@@ -634,11 +635,6 @@ ASSIGNED_FROM_OUTSIDE = {
     "server.checkpoints.commits: git.commits": "what was read of a commit, for the duration of the operation",
     "server.reviews.reviews: git.commits": "the same",
     "server.sessions.worker: self._listener.worker": "ends the way back from a process that is left",
-    "server.terminal_sessions.session: self.turn.process": "a turn belongs to one session, and hooks report about it",
-    "server.terminal_sessions.session: self.turn.prompt": "the same",
-    "server.terminal_sessions.session: self.turn.recorded": "the same",
-    "server.terminal_sessions.session: self.turn.reported": "the same",
-    "server.terminal_sessions.session: self.turn.resting": "the same",
     "transport.http_server: self._http.websocket.unfinished_limit": "lower until the client has authenticated",
     "tui.client: conversation.agent": "the client passes on to the conversation what the server reports",
     "tui.client: conversation.begins": "the same",
@@ -1043,8 +1039,10 @@ TESTED_WITH_OTHERS = {
         "server/terminal_sessions/test_review_comments.py",
         "server/terminal_sessions/test_reviewed_directories.py",
     ),
-    "server/terminal_sessions/questions": ("server/terminal_sessions/test_runs.py",),
-    "server/terminal_sessions/reports": ("server/terminal_sessions/test_runs.py",),
+    "server/terminal_sessions/report_queue": (
+        "server/terminal_sessions/test_ending.py",
+        "server/terminal_sessions/test_runs.py",
+    ),
     "server/terminal_sessions/session": (
         "server/terminal_sessions/test_runs.py",
         "server/terminal_sessions/test_ending.py",

@@ -17,8 +17,8 @@ from drawbridge.agents.claude import start_mode
 from drawbridge.agents.claude.terminal import agent as claude
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import Ceilings
+from drawbridge.server.terminal_sessions import prompt_text, report_queue
 from drawbridge.server.terminal_sessions import prompts as desk_prompts
-from drawbridge.server.terminal_sessions import report_queue
 from tests.waiting import until
 
 from .socket_rig import Line, Message, Session, SocketRig, socket_rig
@@ -546,7 +546,7 @@ async def test_a_turn_ends_with_its_terminal_after_a_restart(tmp_path: Path, mon
 )
 def test_a_command_of_the_agents_program_is_refused(command: str) -> None:
     with pytest.raises(ClientError) as raised:
-        desk_prompts.typeable(claude(), command)
+        prompt_text.typeable(claude(), command)
     assert (raised.value.code, raised.value.field) == ("NOT_SUPPORTED", "data.prompt")
 
 
@@ -562,11 +562,11 @@ def test_a_command_of_the_agents_program_is_refused(command: str) -> None:
     ],
 )
 def test_a_prompt_is_typed_without_control_characters(prompt: str, typed: str) -> None:
-    assert desk_prompts.typeable(claude(), prompt) == typed
+    assert prompt_text.typeable(claude(), prompt) == typed
 
 
 @pytest.mark.parametrize(("prompt", "code"), [("\x1b \n", "VALIDATION_FAILED"), ("x" * 1_000_000, "NOT_SUPPORTED")])
 def test_an_empty_or_too_long_prompt_is_refused(prompt: str, code: str) -> None:
     with pytest.raises(ClientError) as raised:
-        desk_prompts.typeable(claude(), prompt)
+        prompt_text.typeable(claude(), prompt)
     assert raised.value.code == code

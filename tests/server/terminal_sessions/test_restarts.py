@@ -22,9 +22,10 @@ from drawbridge.cli.hook import for_guard
 from drawbridge.core.errors import HistoryUnreadable
 from drawbridge.server.terminal_sessions import carried as desk_carried
 from drawbridge.server.terminal_sessions import questions, report_queue
-from drawbridge.server.terminal_sessions import session as session_module
 from drawbridge.server.terminal_sessions import sessions as sessions_module
 from drawbridge.server.terminal_sessions import turn as turn_module
+from drawbridge.server.terminal_sessions import turns as turns_module
+from drawbridge.server.terminal_sessions.reports import ReturnTimeOver
 from drawbridge.server.terminal_sessions.session import TerminalSession
 from drawbridge.settings.hook import HookSettings
 from tests.guard import processes
@@ -262,7 +263,7 @@ async def opened_elsewhere(session: Session) -> AsyncIterator[int]:
 
 async def test_a_run_continues_while_another_terminal_is_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_queue, "WORKING_SECONDS", 0.02)
-    monkeypatch.setattr(session_module, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(turns_module, "IDLE_SECONDS", 0.05)
     async with contextlib.AsyncExitStack() as longer:
         async with first_server(tmp_path, "killed") as rig:
             session = Session(rig)
@@ -340,7 +341,7 @@ async def test_an_overruled_question_can_be_asked_again(tmp_path: Path) -> None:
         await later.answers(question)
         found = later.server.core.terminal_sessions.find(session.project)
         assert found is not None
-        found.stop_waiting()
+        found.process(ReturnTimeOver())
         await until(lambda: later.withdrawn(question) == [questions.NO_LONGER_WAITED], "its end")
         ask(late, session)
         await until(lambda: later.questions, "the question")
@@ -356,7 +357,7 @@ async def test_an_overruled_question_that_is_asked_again_can_be_answered_in_the_
         await later.answers(question)
         found = later.server.core.terminal_sessions.find(session.project)
         assert found is not None
-        found.stop_waiting()
+        found.process(ReturnTimeOver())
         await until(lambda: later.withdrawn(question) == [questions.NO_LONGER_WAITED], "its end")
         ask(late, session)
         await until(lambda: later.questions, "the question")
@@ -752,7 +753,7 @@ async def test_a_turn_withdrawn_while_no_server_ran_is_over(
     """Esc leaves no line in the conversation's file: only the CLI's file about its process shows that it is idle."""
     monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 0.2)
     monkeypatch.setattr(report_queue, "WORKING_SECONDS", 0.02)
-    monkeypatch.setattr(session_module, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(turns_module, "IDLE_SECONDS", 0.1)
     async with contextlib.AsyncExitStack() as first:
         if has_question:
             _, session, _, _ = await first.enter_async_context(asked(tmp_path, how))

@@ -16,8 +16,8 @@ import pytest
 from drawbridge.agents.claude import process_file
 from drawbridge.server.terminal_sessions import questions, report_queue
 from drawbridge.server.terminal_sessions import reports as reports_module
-from drawbridge.server.terminal_sessions import session as session_module
 from drawbridge.server.terminal_sessions import turn as turn_module
+from drawbridge.server.terminal_sessions import turns as turns_module
 from tests.waiting import PATIENCE, until
 
 from .socket_rig import Message, Session, SocketRig, socket_rig
@@ -194,8 +194,8 @@ async def test_a_prompt_without_a_record_delays_no_later_question(
     await session.reports("UserPromptSubmit", prompt="/release")
     session.writes(said("I run make."))
     [found] = rig.server.core.terminal_sessions
-    assert found.turn is not None
-    found.turn.began -= PATIENCE
+    assert found.turns.current is not None
+    found.turns.current.began -= PATIENCE
     async with asyncio.timeout(PATIENCE / 2), session.asks(command="make"):
         pass
 
@@ -357,7 +357,7 @@ async def test_a_conversation_that_is_open_is_known(rig: SocketRig) -> None:
 @pytest.fixture
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_queue, "WORKING_SECONDS", 0.02)
-    monkeypatch.setattr(session_module, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(turns_module, "IDLE_SECONDS", 0.1)
 
 
 @pytest.mark.usefixtures("looks_often")

@@ -73,7 +73,7 @@ class ReportQueue:
     async def _run(self) -> None:
         session = self.session
         while True:
-            interval = WORKING_SECONDS if session.turn or session.approvals else RESTING_SECONDS
+            interval = WORKING_SECONDS if session.turns.current or session.approvals else RESTING_SECONDS
             try:
                 async with asyncio.timeout(None if session.ended else interval):
                     self._next = await self._reports.get()
@@ -122,8 +122,8 @@ class ReportQueue:
         if condition is None:
             return True
         if isinstance(condition, AfterText):
-            return self.session.last_text.strip() == condition.text.strip()
-        turn = self.session.turn
+            return self.session.turns.last_text.strip() == condition.text.strip()
+        turn = self.session.turns.current
         # The prompt of a custom command is not recorded.
         return turn is None or turn.recorded or time.monotonic() - turn.began > condition.seconds
 

@@ -1030,6 +1030,10 @@ TESTED_WITH_OTHERS = {
     "server/store/index": ("server/sessions/test_searching.py", "server/store/test_lost_index.py"),
     "server/store/log": ("server/store/test_faults.py", "server/sessions/test_searching.py"),
     "server/store/texts": ("server/sessions/test_searching.py", "server/store/test_search.py"),
+    "server/terminal_sessions/approval_requests": (
+        "server/terminal_sessions/test_restarts.py",
+        "server/terminal_sessions/test_subagents.py",
+    ),
     "server/terminal_sessions/carried": (
         "server/terminal_sessions/test_restarts.py",
         "server/terminal_sessions/test_review_comments.py",
@@ -1055,6 +1059,7 @@ TESTED_WITH_OTHERS = {
         "server/terminal_sessions/test_bridges.py",
         "server/terminal_sessions/test_runs.py",
     ),
+    "server/terminal_sessions/turn": ("server/terminal_sessions/test_turns.py",),
     "settings/serve": ("settings/test_settings.py", "server/sessions/test_budgets.py"),
     "setup/command": ("setup/test_agents.py",),
     "setup/guard": ("setup/test_agents.py",),

@@ -28,8 +28,8 @@ from drawbridge.server.terminal_sessions.turns import (
     Turns,
 )
 
+from .socket_rig import Message as Line
 from .test_runs_in_any_order import Hook, steps_of, turn_of
-from .test_runs_in_any_order import Message as Line
 
 AGENT: Final = agent()
 PID: Final = 5

@@ -144,7 +144,7 @@ class Bridges:
             suggestions=Raw(b"[]"),
             proposal=Proposal(proposed.path, proposed.old_text, proposed.new_text),
         )
-        shown.belongs_to(session, session.ask(question, shown))
+        shown.belongs_to(session, session.requests.ask(question, shown))
 
     def _session_of(self, editor: Editor, proposed: wire.Proposed, agent: str) -> TerminalSession | None:
         key = (_key(editor), proposed.session)
@@ -191,7 +191,7 @@ class Bridges:
             shown.session.withdraw(shown.approval, ELSEWHERE)
         session = self._terminal_sessions.find(shown.session.id)
         if session is not None and session is shown.session:
-            session.disconnect(shown)
+            session.requests.disconnect(shown)
 
 
 def _key(editor: Editor) -> int:

@@ -210,10 +210,10 @@ class Questions:
         seconds = HOLD_AGAIN_SECONDS if self.is_unattended else HOLD_SECONDS
         return HandOverLater(approval, max(0.0, seconds - age))
 
-    def not_answered(self, approval: PendingApproval, pid: int | None) -> list[Step]:
-        """Leaves a question to the terminal, because no client has answered in time."""
+    def not_answered(self, approval: PendingApproval, pid: int | None) -> None:
+        """Notes that a question is left to the terminal, because no client has answered in time."""
         self.is_unattended = True
-        return [self._hand_over(approval, pid)]
+        self._of(pid).terminal_only.handed_over(approval)
 
     def _hand_over(self, approval: PendingApproval, pid: int | None) -> Step:
         self._of(pid).terminal_only.handed_over(approval)

@@ -5,7 +5,6 @@ The server does not start or stop the agent.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from drawbridge.agents.base import AgentState, Options, Proposal, Question
+from drawbridge.agents.base import AgentState, Options, Proposal
 from drawbridge.agents.modes import BYPASS
 from drawbridge.agents.proposals import read_file
 from drawbridge.agents.terminal import (
@@ -31,24 +30,21 @@ from drawbridge.agents.terminal import (
     TerminalAgent,
     TerminalReports,
 )
-from drawbridge.core.approval import State
 from drawbridge.core.errors import DrawbridgeError
-from drawbridge.core.private_files import process_alive, write_private
-from drawbridge.server.approvals.pending import ExpectedSurface, PendingApproval, Surface
+from drawbridge.core.private_files import write_private
+from drawbridge.server.approvals.pending import PendingApproval, Surface
 from drawbridge.server.events import AgentLine, PromptAccepted, written
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import (
     ASKS_NOTHING,
-    IN_TERMINAL,
     TERMINAL_NAME,
     Answer,
     DeskInfo,
     DeskState,
     Subscriber,
 )
-from drawbridge.server.protocol.replies import Accepted, Review
-from drawbridge.server.reviews.commenting import submission_key
+from drawbridge.server.protocol.replies import Review
 from drawbridge.server.reviews.reviews import Wish
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.disk import Disk
@@ -57,30 +53,21 @@ from drawbridge.server.sessions.metadata import instant, now
 from drawbridge.server.sessions.session import SHOWN_PROMPT, Session
 from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store.log import History
-from drawbridge.server.terminal_sessions.carried import Carried, age_of_run, carried, finished_runs
+from drawbridge.server.terminal_sessions.approval_requests import ApprovalRequests
+from drawbridge.server.terminal_sessions.carried import age_of_run, continuation, finished_runs
 from drawbridge.server.terminal_sessions.conversation_file import Portion
-from drawbridge.server.terminal_sessions.dialog import EndedCall, Overruled, json_object
+from drawbridge.server.terminal_sessions.dialog import EndedCall, json_object
 from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
 from drawbridge.server.terminal_sessions.facts import Facts
 from drawbridge.server.terminal_sessions.handover import HANDS_OVER, Handover
 from drawbridge.server.terminal_sessions.processes import Processes
-from drawbridge.server.terminal_sessions.prompt_text import typeable
 from drawbridge.server.terminal_sessions.prompts import (
-    HAS_ENDED,
-    MAYBE_TYPED,
     Prompts,
-    Sent,
     Terminals,
 )
 from drawbridge.server.terminal_sessions.questions import (
     ENDED,
-    HandOver,
-    HandOverLater,
-    OpenQuestion,
     Questions,
-    Step,
-    Withdraw,
-    is_main_of,
     question_of,
 )
 from drawbridge.server.terminal_sessions.reports import (
@@ -169,9 +156,7 @@ class TerminalSession(Session):
         )
         self._was_unattended = facts.is_unattended
         """``is_unattended`` of ``Facts``, as it was last stored."""
-        self._audience = surfaces.audience
-        self._held: dict[str, asyncio.TimerHandle] = {}
-        """The timers that hand over approval requests to the terminal, by the requests' ids."""
+        self.requests = ApprovalRequests(self, surfaces.audience)
         self.ended = facts.ended
         self.continued_in = facts.continued_in
         """The id of the session that continues this one, if the user has moved this one to the background; None if the
@@ -291,39 +276,6 @@ class TerminalSession(Session):
         self._disk.check(self.id)
         return await self.reviewed.comment(command, asker, self.id)
 
-    async def submit_review(
-        self, command: commands.ReviewSubmit, asker: Subscriber, allowed: Callable[[], bool]
-    ) -> Answer[Accepted]:
-        """Sends all drafts as one prompt to this session's agent, as ``Prompts.execute`` does, or leaves them with the
-        session if nothing can be typed now. If neither is possible, the details of the error contain the prompt, so
-        that the user can copy it. Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``, ``GitFailed`` or
-        OSError."""
-        drafts, id, key = command.drafts, command.request_id, submission_key(command.drafts, command.text)
-        await self.reviewed.sent()
-        known = self.handover.known(id, key) or await self.prompts.known(id, key)
-        if known is not None:
-            return known
-        placed = await self.reviewed.placed(drafts)
-        await self.reviewed.sent()  # this request, or another one, may have sent them in the meantime
-        known = self.handover.known(id, key) or await self.prompts.known(id, key)
-        if known is not None:
-            return known
-        prompt, submission = self.reviewed.submission(placed, drafts, command.text)
-        try:
-            if self.ended:
-                raise ClientError("NOT_SUPPORTED", HAS_ENDED)
-            if not self.prompts.can_type:
-                return self.handover.leave(prompt, submission, asker, id, allowed)
-            sent = Sent(typeable(self.agent, prompt, "data.text"), asker.name, id, review=submission)
-            sending = self.prompts.begin(sent, allowed)
-            self.reviewed.sends(sending)
-            return await self.prompts.accepted(sending)
-        except ClientError as error:
-            if error.code in MAYBE_TYPED:
-                raise
-            details = {**(error.details or {}), "prompt": prompt}
-            raise ClientError(error.code, error.text, error.field, error.retryable, details) from None
-
     def is_working_on(self, turn: str) -> bool:
         return self.turns.current is not None and self.turns.current.has(turn)
 
@@ -342,14 +294,8 @@ class TerminalSession(Session):
     def submitted(self, review: messages.Submission, turn: str, by: str) -> None:
         self.reviewed.submitted(review, turn, by)
 
-    # Decisions by clients and by the user in an editor. The user may answer in the agent's own dialog at the same
-    # moment.
-
     def _approval_closed(self, approval: PendingApproval, asked_by: Surface | None = None) -> None:
-        if held := self._held.pop(approval.id, None):
-            held.cancel()
-        if self.questions.closed(approval, asked_by):
-            self.changed()
+        self.requests.closed(approval, asked_by)
 
     # What is reported.
 
@@ -368,7 +314,7 @@ class TerminalSession(Session):
                 elif (approval := self._asked(event, surface, proposal)) is not None:
                     self._shown.join(self, approval, surface.pid, proposal)
             case Disconnected(surface):
-                self.disconnect(surface)
+                self.requests.disconnect(surface)
             case ReturnTimeOver():
                 self._stop_waiting()
             case Awaited(done):
@@ -447,14 +393,14 @@ class TerminalSession(Session):
                 self._record(self.turns.hook(event, pid, prompt=prompt, is_alone=is_alone))
         match event.name:
             case "PreToolUse" if was_working:
-                self._keep_working()
+                self._save_if_changed()
                 return
             case "PostToolUse" | "PostToolUseFailure":
                 given = json_object(event.tool_input)
                 call = EndedCall(event.call, event.tool_name, given, "ran", event.agent_id, as_run=True)
-                self._carry_out(self.questions.ended(call, self._open))
+                self.requests.carry_out(self.questions.ended(call, self.requests.open))
             case "Notification" if event.asks_in_terminal:
-                self._carry_out(self.questions.noticed(pid, self._open))
+                self.requests.carry_out(self.questions.noticed(pid, self.requests.open))
         self.changed()
 
     def _asked(self, event: HookEvent, surface: Surface, proposal: Proposal | None) -> PendingApproval | None:
@@ -474,7 +420,7 @@ class TerminalSession(Session):
         question = question_of(event, proposal, str(self.path), changeable=self.agent.accepts_changed_input)
         if not self.agent.hides_dialog(question.asked_by):  # otherwise, several dialogs can wait
             self.questions.continued(agent, pid)
-        return self.ask(question, surface)
+        return self.requests.ask(question, surface)
 
     def _note_hook(self, event: HookEvent, pid: int | None, handed: Left | None = None) -> None:
         """Notes what every hook of a process shows: its permission mode, and that it has the conversation open."""
@@ -500,7 +446,7 @@ class TerminalSession(Session):
             self._end("interrupted", pid)
             return
         self.processes.remove(pid)
-        self._carry_out(self.questions.left(pid, self._open))
+        self.requests.carry_out(self.questions.left(pid, self.requests.open))
         self._record(self.turns.leave(pid, outcome, quiet=quiet))
         self.changed()
 
@@ -527,11 +473,6 @@ class TerminalSession(Session):
         self.ended, self.continued_in = True, continued_in
         self.save()
         self.changed()
-
-    def expect_run(self, run: str) -> None:
-        """Like ``expect``, begins the checkpoint before ``run``: the agent has stopped, and will continue with that
-        run."""
-        self.reviewed.expect(self.id, run)
 
     def _continue_with(self, handed: Left, pid: int | None) -> None:
         """Begins the run with which the agent continues after it has stopped."""
@@ -566,7 +507,9 @@ class TerminalSession(Session):
                 case MainAgentStopped(pid):
                     others = self.processes.beside(pid) if self.approvals else []
                     is_only = not self.processes.has_others
-                    self._carry_out(self.questions.main_stopped(pid, self._open, others, is_only=is_only))
+                    self.requests.carry_out(
+                        self.questions.main_stopped(pid, self.requests.open, others, is_only=is_only)
+                    )
                 case SubagentStopped(pid, agent):
                     self.questions.continued(agent, pid)
                 case OnlyRunning(pid, tasks):
@@ -574,42 +517,6 @@ class TerminalSession(Session):
                 case EverythingEnded():
                     self.withdraw_all(ENDED)
                     self.questions.forget_all()
-
-    @property
-    def _open(self) -> list[OpenQuestion]:
-        """The open approval requests, oldest first."""
-        return [OpenQuestion(approval, self.approvals.surfaces(approval)[0]) for approval in self.approvals]
-
-    def _carry_out(self, steps: Iterable[Step]) -> None:
-        """Does what has to be done about questions."""
-        for step in steps:
-            match step:
-                case Withdraw(approval, reason):
-                    self.withdraw(approval, reason)
-                case Overruled(approval, reason):
-                    self.store.record(messages.PermissionWithdrawn(approval.id, reason))
-                case HandOver(approval):
-                    self.withdraw(approval, IN_TERMINAL)
-                    self.changed()
-                case HandOverLater(approval, seconds):
-                    later = asyncio.get_running_loop().call_later(seconds, self._hand_over, approval)
-                    self._held[approval.id] = later
-
-    def _hand_over(self, approval: PendingApproval) -> None:
-        """Leaves a question to the terminal, because no client has answered in time."""
-        self._carry_out(self.questions.not_answered(approval, self.approvals.surfaces(approval)[0].pid))
-
-    def ask(self, question: Question, surface: Surface) -> PendingApproval:
-        """Opens an approval request for a question from the agent. ``surface``: where it was asked."""
-        run = self.turns.current.id if self.turns.current is not None else ""
-        approval = PendingApproval.new(question, run, now(), surface.known_as)
-        is_answerable = self._audience.can_decide(self.id, self.path)
-        self.questions.asked(approval, surface.pid)
-        offered = self.questions.is_offered(approval, surface, is_answerable=is_answerable)
-        self.approvals.request(approval, self.data.agent, surface, offered=offered)
-        self._carry_out(self.questions.hold(approval, surface.pid, is_answerable=is_answerable))
-        self.changed()
-        return approval
 
     def save(self) -> None:
         """Saves the facts and the metadata, unless the session is closed. A failure is only logged, because the agent
@@ -632,7 +539,7 @@ class TerminalSession(Session):
             logger.error("%s: %s", self.id, error)
         self.store.save()
 
-    def _keep_working(self) -> None:
+    def _save_if_changed(self) -> None:
         """Saves the state that a restart needs, if any of it has changed: which process's run is active, what that
         process has left running, which runs are over, and whether clients answer questions."""
         if (self.turns.stored, self.questions.is_unattended) != (self._stored, self._was_unattended):
@@ -641,99 +548,43 @@ class TerminalSession(Session):
     # What was asked before a restart.
 
     def recover(self) -> None:
-        """Restores the state after a restart. The turn and the approval requests continue only if their agent is alive;
-        everything else counts as ended. If no process is known, only the agent's next report shows that it is alive.
-        """
+        """Restores the state after a restart. What does not continue (see ``continuation``) counts as ended."""
         self.store.catch_up()
-        open_before, continues = Carried([], []), None
-        is_open = not self.ended and (self.pid is None or self.processes.alive)
-        if is_open:
-            open_before = carried(self.history, self.memory.approvals)
-        # Earlier versions did not store which process the run belongs to.
-        works = self.processes.only if self._stored.works is None else self._stored.works
-        active = next(reversed(self.memory.unfinished), None)
-        has_left = not self.processes.is_alive(works) if works is not None else bool(self.processes.gone)
-        waits = any(one.is_open and one.request.run_id == active for one in open_before.approvals)
-        if is_open and not has_left and (self.pid is not None or waits):
-            continues = active
-        elif has_left:
-            left = [one for one in open_before.approvals if not is_main_of(one, active)]
-            open_before, works = Carried(left, open_before.calls), None
+        found = continuation(self.history, self.memory, self.processes, self._stored.works, ended=self.ended)
+        run, works = found.run, found.works
         self.processes.only_alive()
-        self.store.recover([approval.id for approval in open_before.approvals], continues)
-        if continues is not None:
-            self.turns.restore(continues, age_of_run(self.history, continues), self._stored, works)
-        self._restore_questions(open_before, works, continues)
+        self.store.recover([approval.id for approval in found.carried.approvals], run)
+        if run is not None:
+            self.turns.restore(run, age_of_run(self.history, run), self._stored, works)
+        self.requests.restore(found.carried, works, run)
         self.turns.remember(finished_runs(self.history))  # including those that ended after the facts were saved
-        self.ended = not is_open or (self.pid is None and not self.approvals)
-        if continues is not None:
-            self.reviewed.continue_run(self.id, continues)
+        self.ended = not found.is_open or (self.pid is None and not self.approvals)
+        if run is not None:
+            self.reviewed.continue_run(self.id, run)
         self.handover.load()
         if self.ended:
             self.handover.end()
 
-    def _restore_questions(self, carried: Carried, works: int | None, run: str | None) -> None:
-        """Restores approval requests from the history. Open ones wait for a decision and for their surface to
-        reconnect. They are not published again. ``works``: as in ``Facts``. ``run``: the active run, if any."""
-        self.questions.called(carried.calls)
-        pid = self.pid if works is None else works
-        for approval in carried.approvals:
-            is_certain = not self.processes.has_others or is_main_of(approval, run)
-            expected = ExpectedSurface(pid, is_certain=is_certain)
-            self.approvals.restore(approval, self.data.agent, expected, offered=not expected.in_editor)
-            if approval.is_open and approval.request.agent_id is not None:
-                self.turns.subagent_runs(approval.request.agent_id, works)
-            self._carry_out(self.questions.restored(approval))
+    # What hooks and bridges ask.
 
     def reconnect(self, surface: Surface) -> PendingApproval | None:
         """Returns the approval request for the question that ``surface`` reports, if it was asked before, and connects
-        the two: the surface receives the decision or waits for it, or is closed if the request was withdrawn. Returns
-        None if the question is new."""
+        the two as ``ApprovalRequests.reconnect`` does. Returns None if the question is new."""
         approval = self.questions.known(surface.known_as)
-        if approval is None:
-            return None
-        self._reopen()
-        pid, turn = surface.pid, self.turns.current
-        if turn is not None and pid is not None and is_main_of(approval, turn.id):
-            turn.continued(pid, "", reported=False)
-        if approval.request.agent_id is not None:
-            self.turns.subagent_moved(approval.request.agent_id, pid)
-        self.questions.reconnected(approval, pid)
-        if not self.approvals.replace(approval, surface):
-            given, by = approval.decision, approval.decided_by
-            if approval.state is State.DECIDED and given is not None and by is not None:
-                surface.decided(approval, given, by)
-            else:
-                surface.closed()
-        self.changed()
+        if approval is not None:
+            self._reopen()
+            self.requests.reconnect(approval, surface)
         return approval
 
     def _stop_waiting(self) -> None:
-        """Stops waiting for hooks and bridges that have not reconnected since the restart, as
-        ``Questions.stop_waiting`` does."""
-        steps = self.questions.stop_waiting(self._open)
-        has_missed = any(not isinstance(step, Overruled) for step in steps)
-        self._carry_out(steps)
+        """Stops waiting for hooks and bridges that have not reconnected since the restart."""
+        has_missed = self.requests.stop_waiting()
         if self.pid is not None:
             self.turns.forget(None)
             self.questions.forget(None)
         if has_missed and self.pid is None and not self.approvals:
             self._record(self.turns.interrupt(None))
             self.ended = True
-        self.changed()
-
-    def disconnect(self, surface: Surface) -> None:
-        """Removes a surface that can no longer reach the agent, for example because the agent's dialog is closed or its
-        program has ended. If the surface is the one that asked, the approval request is withdrawn."""
-        is_alive = surface.pid is None or process_alive(surface.pid)
-        for approval in self.approvals:
-            surfaces = self.approvals.surfaces(approval)
-            if surface not in surfaces:
-                continue
-            if surfaces[0] is surface:
-                self.withdraw(approval, self.questions.why_withdrawn(approval, is_alive=is_alive))
-            else:
-                self.approvals.remove(approval, surface)
         self.changed()
 
     # Entries of the conversation's file.
@@ -744,7 +595,7 @@ class TerminalSession(Session):
         for line, entry in portion.lines:
             if entry is not None:
                 self.add_entry(entry, quiet=portion.quiet, late=portion.late)
-            self.add_report(line)
+            self._read_about(line)
         if portion.lines:
             self.publish_reports()
 
@@ -770,7 +621,7 @@ class TerminalSession(Session):
                 if not entry.foreign:
                     self.questions.called(entry.calls)
                     for result in entry.results:
-                        self._carry_out(self.questions.result(result, self._open))
+                        self.requests.carry_out(self.questions.result(result, self.requests.open))
         prompt = self.prompts.as_sent(entry.text) if isinstance(entry, Prompt) else ""
         self._record(self.turns.entry(entry, pid, prompt=prompt, quiet=quiet, late=late))
 
@@ -785,7 +636,7 @@ class TerminalSession(Session):
         self._keep(self.handover.record(left, entry))
         self.submitted(left.review, left.run, left.by)
 
-    def add_report(self, line: bytes) -> None:
+    def _read_about(self, line: bytes) -> None:
         """Reads what the agent reports about itself in this line of the conversation's file."""
         if self._about is None and self.terminal_agent is not None:
             self._about = self.terminal_agent.reports(self._agent_state)
@@ -797,7 +648,7 @@ class TerminalSession(Session):
 
     def publish_reports(self) -> None:
         """Publishes the state after lines of the conversation's file were processed."""
-        self._keep_working()
+        self._save_if_changed()
         self._publish_about()
         self.publish_state()
 
@@ -815,24 +666,18 @@ class TerminalSession(Session):
             logger.error("%s: a line of the conversation can't be recorded: %s", self.id, error)
 
     def changed(self) -> None:
+        """Saves and publishes the state after something was reported."""
         self.data.last_active = now()
-        self._keep_working()
-        self._publish_about()
-        self.publish_state()
+        self.publish_reports()
 
     def close(self, reason: str) -> None:
         """Closes the session; the agent continues. A question stays open if its hook or bridge will report it again;
         other questions can then only be answered in the terminal.
         """
-        for approval in self.approvals:
-            if not approval.request.known_as:
-                self.withdraw(approval, reason)
-        for held in self._held.values():
-            held.cancel()
-        self._held.clear()
+        self.requests.close(reason)
         self.prompts.close()
         self.approvals.release()
-        self._keep_working()
+        self._save_if_changed()
         self._is_closed = True
         self.turns.close()
         self.store.save()

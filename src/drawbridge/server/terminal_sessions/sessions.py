@@ -42,6 +42,7 @@ from drawbridge.server.terminal_sessions.processes import Process
 from drawbridge.server.terminal_sessions.prompts import Terminals
 from drawbridge.server.terminal_sessions.report_queue import ReportQueue
 from drawbridge.server.terminal_sessions.reports import ReturnTimeOver
+from drawbridge.server.terminal_sessions.review_submission import submit_review
 from drawbridge.server.terminal_sessions.session import TerminalSession
 from drawbridge.server.terminal_sessions.shown_proposals import ShownProposals
 
@@ -133,11 +134,11 @@ class TerminalSessions:
         self, session: TerminalSession, command: commands.ReviewSubmit, client: Subscriber, allowed: Callable[[], bool]
     ) -> Answer[Accepted]:
         """Like ``execute``, with the comments on the review as the prompt. Raises the same errors as
-        ``TerminalSession.submit_review``."""
+        ``review_submission.submit_review``."""
         await self._processed(session)
         if self.find(session.id) is not session:
             raise no_project()
-        return await session.submit_review(command, client, allowed)
+        return await submit_review(session, command, client, allowed)
 
     async def _processed(self, session: TerminalSession) -> None:
         """Returns when everything that was reported about the session until now has been processed. The session may

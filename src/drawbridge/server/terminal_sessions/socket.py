@@ -137,7 +137,8 @@ class PrivateSocket:
             peer.send(wire.HookAnswer())
             return None
         if event.name == "Stop":
-            reports.session.expect_run(given.run)
+            # The agent has stopped, and will continue with that run.
+            reports.session.reviewed.expect(reports.session.id, given.run)
         peer.send(wire.HookContext(given.text))
         try:
             received = bool(await reader.readline())

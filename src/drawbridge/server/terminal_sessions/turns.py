@@ -224,11 +224,15 @@ class Turns:
         """Notes that the subagent ``agent`` of the process is running."""
         self._of(pid).subagent(agent, type)
 
-    def subagent_moved(self, agent: str, pid: int | None) -> None:
-        """Notes that the subagent ``agent`` runs in this process and in no other."""
-        for one in self._background.values():
-            one.ended(agent)
-        self.subagent_runs(agent, pid)
+    def reconnected(self, run: str, agent: str | None, pid: int | None) -> None:
+        """Notes that the process has reported a question of the run ``run`` again. ``agent``: the subagent that asks, which
+        runs in this process and in no other; None for the main agent."""
+        if agent is not None:
+            for one in self._background.values():
+                one.ended(agent)
+            self.subagent_runs(agent, pid)
+        elif self.current is not None and self.current.id == run:
+            self.current.continued(pid, "", reported=False)
 
     def set_tasks(self, event: HookEvent, pid: int | None) -> None:
         """Sets what the process has left running, if the event reports it."""

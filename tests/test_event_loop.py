@@ -58,7 +58,6 @@ SERVER_MAY = {
     "server.sessions.disk": "the free space on the server's own disk, for which the kernel does not wait",
     "server.sessions.work_trees": "where an agent works: its next line may end the run, whose result says so",
     "server.terminal_sessions.processes": "when a process began, for which the kernel does not wait",
-    "server.terminal_sessions.questions": "whether a process is alive, for which the kernel does not wait",
     "server.terminal_sessions.session": "a small file, at the end of a turn and around a prompt: a prompt is typed once",
     "server.terminal_sessions.sessions": "makes the empty history of a new session before its next hook is read",
     "editors.files": "at most 2 MB of a file that an agent asks to change: the approval comes before the agent's next lines",

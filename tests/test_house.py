@@ -57,6 +57,7 @@ PURE = (
     "server.approvals.pending",
     *(f"server.reviews.{name}" for name in ("change_set", "comments", "remembered")),
     *(f"server.sessions.{name}" for name in ("audience", "run", "records")),
+    *(f"server.terminal_sessions.{name}" for name in ("dialog", "prompt_text", "questions", "turn", "turns")),
     *(
         f"tui.{name}"
         for name in (
@@ -393,7 +394,8 @@ OWN_ROUNDS = {
     "tui.questions: Questions._take_focus": "until no key was pressed for STILL_SECONDS",
     # Rounds that an error does not end.
     "server.sessions.processes: IdlePool._look": "schedules the next check before its own",
-    "server.terminal_sessions.reports: Reports._follow": "catches every error of a round; hooks interrupt its waits",
+    "server.terminal_sessions.report_queue: ReportQueue._run": "catches every error of a round; reports interrupt its "
+    "waits; between them, only the agent's files and process show what no hook reports",
 }
 """Loops and timers that wait again and again on their own, each with what ends them or why an error does not."""
 
@@ -633,11 +635,6 @@ ASSIGNED_FROM_OUTSIDE = {
     "server.checkpoints.commits: git.commits": "what was read of a commit, for the duration of the operation",
     "server.reviews.reviews: git.commits": "the same",
     "server.sessions.worker: self._listener.worker": "ends the way back from a process that is left",
-    "server.terminal_sessions.session: self.turn.process": "a turn belongs to one session, and hooks report about it",
-    "server.terminal_sessions.session: self.turn.prompt": "the same",
-    "server.terminal_sessions.session: self.turn.recorded": "the same",
-    "server.terminal_sessions.session: self.turn.reported": "the same",
-    "server.terminal_sessions.session: self.turn.resting": "the same",
     "transport.http_server: self._http.websocket.unfinished_limit": "lower until the client has authenticated",
     "tui.client: conversation.agent": "the client passes on to the conversation what the server reports",
     "tui.client: conversation.begins": "the same",
@@ -1030,6 +1027,10 @@ TESTED_WITH_OTHERS = {
     "server/store/index": ("server/sessions/test_searching.py", "server/store/test_lost_index.py"),
     "server/store/log": ("server/store/test_faults.py", "server/sessions/test_searching.py"),
     "server/store/texts": ("server/sessions/test_searching.py", "server/store/test_search.py"),
+    "server/terminal_sessions/approval_requests": (
+        "server/terminal_sessions/test_restarts.py",
+        "server/terminal_sessions/test_subagents.py",
+    ),
     "server/terminal_sessions/carried": (
         "server/terminal_sessions/test_restarts.py",
         "server/terminal_sessions/test_review_comments.py",
@@ -1039,8 +1040,10 @@ TESTED_WITH_OTHERS = {
         "server/terminal_sessions/test_review_comments.py",
         "server/terminal_sessions/test_reviewed_directories.py",
     ),
-    "server/terminal_sessions/questions": ("server/terminal_sessions/test_runs.py",),
-    "server/terminal_sessions/reports": ("server/terminal_sessions/test_runs.py",),
+    "server/terminal_sessions/report_queue": (
+        "server/terminal_sessions/test_ending.py",
+        "server/terminal_sessions/test_runs.py",
+    ),
     "server/terminal_sessions/session": (
         "server/terminal_sessions/test_runs.py",
         "server/terminal_sessions/test_ending.py",
@@ -1053,6 +1056,7 @@ TESTED_WITH_OTHERS = {
         "server/terminal_sessions/test_bridges.py",
         "server/terminal_sessions/test_runs.py",
     ),
+    "server/terminal_sessions/turn": ("server/terminal_sessions/test_turns.py",),
     "settings/serve": ("settings/test_settings.py", "server/sessions/test_budgets.py"),
     "setup/command": ("setup/test_agents.py",),
     "setup/guard": ("setup/test_agents.py",),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.terminal_sessions import questions, reports, sessions, turn
+from drawbridge.server.terminal_sessions import questions, report_queue, sessions, turn
 from tests.waiting import until
 
 from .socket_rig import Line, Message, Session, SocketRig, socket_rig
@@ -156,7 +156,7 @@ async def test_the_end_of_an_earlier_turn_does_not_end_the_run(rig: SocketRig) -
 
 async def test_the_run_ends_with_its_last_subagent(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn, "LAST_SECONDS", 0.0)
-    monkeypatch.setattr(reports, "WORKING_SECONDS", 0.05)
+    monkeypatch.setattr(report_queue, "WORKING_SECONDS", 0.05)
     session = Codex(rig)
     await session.begins()
     await session.reports("SubagentStart", **SUBAGENT)
@@ -245,7 +245,7 @@ async def test_a_subagent_without_an_end_does_not_keep_the_run_open(
 ) -> None:
     """No hook reports the end of a subagent whose request to the model has failed."""
     monkeypatch.setattr(turn, "TASK_SECONDS", 0.2)
-    monkeypatch.setattr(reports, "WORKING_SECONDS", 0.05)
+    monkeypatch.setattr(report_queue, "WORKING_SECONDS", 0.05)
     monkeypatch.setattr(questions, "HOLD_SECONDS", 0.0)
     session = Codex(rig)
     await session.begins()

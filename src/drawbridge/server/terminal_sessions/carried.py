@@ -1,5 +1,5 @@
-"""Reads a terminal session's approval requests from its history after a restart: the open ones, and how the latest of
-the others ended.
+"""What continues in a terminal session after a restart, according to its history: the active run, the open approval
+requests, and how the latest of the others ended.
 
 If the agent kept running while the server was down, its hook or bridge still waits for the answer: it reconnects and
 reports the same question.
@@ -20,7 +20,10 @@ from drawbridge.agents.terminal import Call
 from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.events import NOT_OURS, ApprovalRequested, ApprovalResolved
 from drawbridge.server.protocol import messages
+from drawbridge.server.sessions.records import Memory
 from drawbridge.server.store.log import History, Record
+from drawbridge.server.terminal_sessions.processes import Processes
+from drawbridge.server.terminal_sessions.questions import is_main_of
 
 PAGE: Final = 200
 """The number of records that are read at a time. A decision that has not reached the agent is assumed to be among the
@@ -95,6 +98,36 @@ def carried(history: History, waiting: Collection[str]) -> Carried:
         except NOT_OURS:
             continue
     return Carried([approval for approval in questions.values() if approval.request.known_as], list(calls.values()))
+
+
+class Continuation(Struct):
+    """What continues after a restart. ``run``: the active run, if any. ``works``: the PID of the process that works on it,
+    if it is known. ``is_open``: whether a process may still have the conversation open."""
+
+    carried: Carried
+    run: str | None
+    works: int | None
+    is_open: bool
+
+
+def continuation(
+    history: History, memory: Memory, processes: Processes, works: int | None, *, ended: bool
+) -> Continuation:
+    """Finds out what continues after a restart: the turn and the approval requests, if their agent is alive. If no
+    process is known, only the agent's next report shows that it is alive. ``works`` and ``ended``: as in ``Facts``.
+    Raises ``HistoryUnreadable``."""
+    is_open = not ended and (processes.latest.pid is None or bool(processes.alive))
+    found = carried(history, memory.approvals) if is_open else Carried([], [])
+    works = processes.only if works is None else works  # earlier versions did not store it
+    active = next(reversed(memory.unfinished), None)
+    has_left = not processes.is_alive(works) if works is not None else bool(processes.gone)
+    waits = any(one.is_open and one.request.run_id == active for one in found.approvals)
+    if is_open and not has_left and (processes.latest.pid is not None or waits):
+        return Continuation(found, active, works, is_open)
+    if has_left:
+        left = [one for one in found.approvals if not is_main_of(one, active)]
+        return Continuation(Carried(left, found.calls), None, None, is_open)
+    return Continuation(found, None, works, is_open)
 
 
 def age_of_run(history: History, run_id: str) -> float:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import unicodedata
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
@@ -32,6 +31,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import TERMINAL_NAME, Answer, DeskState, Submission, Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.sessions.records import Memory, request_key
+from drawbridge.server.terminal_sessions.prompt_text import same_words, typeable
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -46,16 +46,8 @@ UNSURE: Final = (
 MAYBE_TYPED: Final = ("EXECUTION_FAILED", "SHUTTING_DOWN")
 """The codes of errors after which the prompt may have been typed."""
 
-LONGEST: Final = 100_000
-"""The maximum number of characters in a typed prompt. Claude Code needs a third of a second for that many; with 1 MB,
-it showed nothing for 3 s (2.1.329)."""
-
 TYPING_SECONDS: Final = 12.0
 """Seconds that an editor may take to type a prompt. The editor's own time limit is shorter."""
-
-JOINERS: Final = "\u200c\u200d"
-"""Invisible characters that change how letters look. With other invisible characters, Claude Code requires a second
-Enter."""
 
 ELSEWHERE: Final = (
     "This agent was started in a terminal and is controlled there. Answer its requests here, or fork the session to "
@@ -303,35 +295,39 @@ class Prompts:
         self.sent = sent
         self._save()
 
-    def begun(self, turn: str, prompt: str) -> str:
-        """Notes that the agent has started on ``prompt``. Returns the text as the client has sent it, or ``prompt`` if
-        it is not the prompt that a client has sent last."""
+    def as_sent(self, prompt: str) -> str:
+        """A reported prompt as the client has sent it; unchanged if it is not the prompt that a client has sent last."""
+        sent = self.sent
+        is_sent = sent is not None and same_words(self._session.agent, sent.text, prompt)
+        return sent.text if sent is not None and is_sent else prompt
+
+    def begun(self, turn: str, prompt: str) -> None:
+        """Notes that the agent has started on ``prompt``."""
         sent = self.sent
         if sent is None or not same_words(self._session.agent, sent.text, prompt):
-            return prompt
+            return
         if sent.review is not None:
             self._session.submitted(sent.review, turn, sent.by)
         self._keep(msgspec.structs.replace(sent, turn=turn))
         if self._begun is not None and not self._begun.done():
             self._begun.set_result(turn)
-        return sent.text
 
-    def record(self, entry: Prompt, run: str) -> PromptAccepted:
-        """A prompt of ``run`` that is in the conversation's file, as it is stored in the history. Like ``begun``,
-        also notes that the agent has started on it."""
-        text = self.begun(run, entry.text)
+    def found(self, entry: Prompt, run: str) -> PromptAccepted:
+        """Notes that a prompt of ``run`` is in the conversation's file, so the agent has started on it. Returns it as it
+        is stored in the history."""
+        self.begun(run, entry.text)
         sent = self.sent
         if sent is None or sent.turn != run:
             return PromptAccepted(run, entry.text, TERMINAL_NAME, uuid=entry.uuid)
-        return PromptAccepted(run, text, sent.by, sent.request_id, uuid=entry.uuid, review=sent.review)
+        return PromptAccepted(
+            run, self.as_sent(entry.text), sent.by, sent.request_id, uuid=entry.uuid, review=sent.review
+        )
 
-    def recorded(self, entry: Prompt, run: str) -> str:
-        """Like ``begun``, for a prompt that is already in the history and no longer has to be kept here. Returns its
-        text."""
-        text = self.begun(run, entry.text)
+    def recorded(self, entry: Prompt, run: str) -> None:
+        """Notes that a prompt of ``run`` is in the history, so it no longer has to be kept here."""
+        self.begun(run, entry.text)
         if self.sent is not None and self.sent.turn:
             self._keep(None)
-        return text
 
     def close(self) -> None:
         self._tasks.cancel()
@@ -348,29 +344,6 @@ def _check(command: commands.Execute) -> None:
         raise ClientError("NOT_SUPPORTED", text, field=field)
 
 
-def typeable(agent: AskingAgent, text: str, field: str = "data.prompt") -> str:
-    """The text in the form in which it is typed. Raises ``ClientError`` if it is empty, is too long, or would be a
-    command to the agent's program.
-
-    Control characters and invisible characters are left out, because a text could use them to end the paste early, or
-    to hide its own beginning. Tabs, line breaks and ``JOINERS`` are kept.
-    """
-    seen = "".join(filter(_is_typed, text.replace("\r\n", "\n").replace("\r", "\n"))).strip()
-    if not seen:
-        raise ClientError("VALIDATION_FAILED", "The prompt does not contain text that can be typed.", field=field)
-    if agent.is_command(seen):
-        text = "In a terminal this text is a command, not a prompt. Begin the prompt with another word."
-        raise ClientError("NOT_SUPPORTED", text, field=field)
-    if len(seen) > LONGEST:
-        text = f"More than {LONGEST:,} characters can't be typed into a terminal. Fork the session."
-        raise ClientError("NOT_SUPPORTED", text, field=field)
-    return seen + " " if seen.endswith("\\") else seen  # after a backslash, Enter would insert a line break
-
-
-def _is_typed(character: str) -> bool:
-    return character in "\n\t" + JOINERS or unicodedata.category(character) not in ("Cc", "Cf")
-
-
 def _with_ancestors(pid: int) -> Iterator[int]:
     yield pid
     try:
@@ -382,17 +355,6 @@ def _with_ancestors(pid: int) -> Iterator[int]:
 def _chosen(options: Options) -> bool:
     """Whether any option that affects how the agent runs is set."""
     return msgspec.structs.replace(options, partial_messages=False) != Options()
-
-
-def same_words(agent: AskingAgent, prompt: str, reported: str) -> bool:
-    """Whether ``reported``, a prompt that the agent reports, has the same words as ``prompt``."""
-    return letters(agent.words(reported)) == letters(agent.words(prompt))
-
-
-def letters(text: str) -> str:
-    """The characters of a text that are compared. Characters that are not printable are left out, and so is whitespace,
-    because it changes on the way: a tab becomes four spaces in the agent's prompt box."""
-    return "".join(filter(str.isprintable, "".join(text.split())))
 
 
 def _retrieve_error(sending: asyncio.Future[str]) -> None:

@@ -1,28 +1,21 @@
-"""The server's events: their types, how each is written to a history and read back, and which receivers get it. Pure.
+"""The server's events, as types. Pure.
 
-An event is *recorded* (stored in the history of its project or terminal session, with a number there) or *announced*
-(not stored, because it matters only now). Where the protocol has a structure with the same fields, that structure is
-the event. A record has one of three directions: ``client`` (a user's prompt), ``claude`` (an ``AgentLine``, unchanged;
-the name comes from the specification) and ``server``: ``{"type": "system", "subtype": <kind>, "message": {…}}``.
-
-The ``Bus`` passes each event to the receivers that ``RECEIVERS`` names for its type, in that order.
+An event is *recorded* (stored in the history of its project or terminal session, with a number there: see
+``store.records``) or *announced* (not stored, because it matters only now). Where the protocol has a structure with the
+same fields, that structure is the event.
 """
 
 from __future__ import annotations
 
-import contextlib
-import logging
-from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
-from msgspec import Meta, Raw, Struct
+from msgspec import Raw, Struct
 
 from drawbridge.agents.base import AgentLine, AskedBy, Form, OffersReported, Proposal, StateReported
-from drawbridge.agents.output import session_id_of
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.messages import (
     DiskWarning,
@@ -70,8 +63,6 @@ __all__ = [
     "SessionRenamed",
     "SessionReset",
 ]
-
-logger = logging.getLogger("drawbridge.server")
 
 SHOWN_TEXT: Final = 150_000
 """The maximum length, in characters, of an edited text that clients get with a decision; as JSON it may be six times as
@@ -305,255 +296,3 @@ class Stored(Announced, frozen=True, kw_only=True):
     seq: int
     timestamp: str
     message: bytes
-
-
-# Events as records of a history.
-
-
-def written(event: Recorded) -> tuple[messages.Direction, bytes]:
-    """The direction and the message of an event's record."""
-    if isinstance(event, AgentLine):
-        return "claude", event.raw
-    if isinstance(event, PromptAccepted):
-        return "client", _prompt(event)
-    return "server", _encode({"type": "system", "subtype": KINDS[type(event)], "message": event})
-
-
-def _prompt(event: PromptAccepted) -> bytes:
-    """The message of a prompt's record. The specification requires the prompt in ``message.prompt``."""
-    message: dict[str, Any] = {
-        "type": "user",
-        "message": {"prompt": event.prompt},
-        "run_id": event.run_id,
-        "by": event.by,
-    }
-    optional = {
-        "uuid": event.uuid,
-        "request_id": event.request_id,
-        "attachments": event.attachments,
-        "steer": event.steer,
-        "images": event.images,
-        "files": event.files,
-        "review": event.review,
-    }
-    return _encode(
-        message
-        | {name: value for name, value in optional.items() if value or (name == "request_id" and value is not None)}
-    )
-
-
-NOT_OURS: Final = (msgspec.MsgspecError, AttributeError, KeyError, OverflowError, TypeError, ValueError)
-"""The exceptions that reading a record can raise if it is damaged, or Drawbridge did not write it."""
-
-
-class Written(Struct):
-    """A line of a history."""
-
-    seq: int
-    timestamp: str
-    direction: str
-    message: Raw
-
-
-class OfServer(Struct):
-    """The ``message`` of a record that the server has written."""
-
-    subtype: str
-    message: Raw
-
-
-class OfAgent(Struct):
-    """The id of the conversation in an agent's line, in the format of Claude Code or of the Agent Client Protocol."""
-
-    session_id: Any = None
-    params: Any = None
-
-    @property
-    def id(self) -> str:
-        return session_id_of(self.params.get("sessionId") if isinstance(self.params, dict) else self.session_id)
-
-
-class _OfText(Struct):
-    prompt: str
-
-
-class _OfPrompt(Struct):
-    run_id: str
-    message: _OfText
-    by: str = ""
-    request_id: str | None = None
-    review: Submission | None = None
-
-
-# Records of earlier versions lack some of these fields. Numbers are bounded, because values derived from them are
-# stored and must be readable later.
-
-
-class _Started(RunStarted, frozen=True, kw_only=True):
-    run_id: str = ""
-    session_id: str = ""
-
-
-class _Finished(RunFinished, frozen=True, kw_only=True):
-    duration_ms: int = 0
-    cost_usd: Annotated[float, Meta(ge=0, le=1_000_000)] | None = None
-    input_tokens: Annotated[int, Meta(ge=0, le=10**12)] | None = None
-    output_tokens: Annotated[int, Meta(ge=0, le=10**12)] | None = None
-
-
-class _Changed(SessionChanged, frozen=True, kw_only=True):
-    session_id: str = ""
-
-
-class _Reset(SessionReset, frozen=True, kw_only=True):
-    old_session_id: str = ""
-    new_session_id: str = ""
-    project_id: str = ""
-
-
-_READ: Final[Mapping[str, Any]] = {
-    KINDS[PromptEdited]: PromptEdited,
-    KINDS[RunStarted]: _Started,
-    KINDS[RunFinished]: _Finished,
-    KINDS[ApprovalRequested]: ApprovalRequested,
-    KINDS[ApprovalResolved]: ApprovalResolved,
-    KINDS[PermissionWithdrawn]: PermissionWithdrawn,
-    KINDS[ReviewCommented]: ReviewCommented,
-    KINDS[SessionChanged]: _Changed,
-    KINDS[SessionDeleted]: SessionDeleted,
-    KINDS[SessionRenamed]: SessionRenamed,
-    KINDS[SessionReset]: _Reset,
-}
-
-_written: Final = msgspec.json.Decoder(Written)
-
-
-class Read(NamedTuple):
-    """A record that was read back. ``event``: None if it has no effect on the state, such as an agent's line."""
-
-    seq: int
-    moment: datetime
-    event: Recorded | None
-
-
-def parts(line: bytes) -> Written:
-    """Parses a line of a history. Raises one of ``NOT_OURS``."""
-    return _written.decode(line)
-
-
-def agent_lines(lines: Iterable[bytes]) -> list[bytes]:
-    """The agent's own lines among these lines of a history. Lines that can't be read are skipped."""
-    found = []
-    for line in lines:
-        with contextlib.suppress(*NOT_OURS):
-            written = parts(line)
-            if written.direction == "claude":
-                found.append(bytes(written.message))
-    return found
-
-
-def read(line: bytes) -> Read:
-    """Reads an event back from a line of a history. Raises one of ``NOT_OURS``."""
-    found = _written.decode(line)
-    return Read(found.seq, datetime.fromisoformat(found.timestamp), _event(found))
-
-
-def _event(found: Written) -> Recorded | None:
-    if found.direction == "client":
-        given = msgspec.json.decode(found.message, type=_OfPrompt)
-        return PromptAccepted(given.run_id, given.message.prompt, given.by, given.request_id, review=given.review)
-    if found.direction != "server":
-        return None
-    given_event = msgspec.json.decode(found.message, type=OfServer)
-    kind = _READ.get(given_event.subtype)
-    event: Recorded | None = None if kind is None else msgspec.json.decode(given_event.message, type=kind)
-    return event
-
-
-# Which receivers get which events.
-
-Receiver: TypeAlias = Literal["clients", "editors", "notices", "metrics", "audit"]
-
-RECEIVERS: Final[Mapping[type, tuple[Receiver, ...]]] = {
-    AgentLine: ("clients",),
-    PromptAccepted: ("clients",),
-    PromptEdited: ("clients",),
-    QueueChanged: ("clients",),
-    RunStarted: ("clients",),
-    RunFinished: ("clients", "notices", "metrics"),
-    RunReverted: ("clients",),
-    ReviewDecided: ("clients",),
-    ReviewCommented: ("clients", "editors"),
-    ReviewCommitted: ("clients",),
-    ReviewPushed: ("clients",),
-    ReviewChanged: ("clients", "editors", "notices"),
-    RunContinued: ("audit",),
-    DoneInEditor: ("audit",),
-    ExecutionKilled: ("clients",),
-    ApprovalRequested: ("clients", "notices"),
-    ApprovalResolved: ("clients", "notices", "editors"),
-    PermissionWithdrawn: ("clients", "notices", "editors"),
-    SessionChanged: ("clients",),
-    SessionDeleted: ("clients",),
-    SessionRenamed: ("clients",),
-    SessionReset: ("clients",),
-    StateReported: ("clients",),
-    OffersReported: ("clients",),
-    StateChanged: ("clients",),
-    ProjectCreated: ("clients",),
-    ProjectGone: ("clients",),
-    DiskWarning: ("clients",),
-}
-
-TOPICS: Final[Mapping[type, tuple[Literal["projects", "approvals", "reviews"], ...]]] = {
-    ApprovalRequested: ("approvals",),
-    ApprovalResolved: ("approvals",),
-    PermissionWithdrawn: ("approvals",),
-    RunFinished: ("projects",),
-    RunReverted: ("reviews",),
-    ReviewChanged: ("projects", "reviews"),
-    ReviewDecided: ("reviews",),
-    ReviewCommented: ("projects", "reviews"),
-    ReviewCommitted: ("projects", "reviews"),
-    ReviewPushed: ("projects", "reviews"),
-    SessionDeleted: ("projects",),
-    SessionRenamed: ("projects",),
-    StateChanged: ("projects",),
-    ProjectCreated: ("projects",),
-    ProjectGone: ("projects",),
-    DiskWarning: ("projects",),
-}
-"""Clients that have not joined the session, but follow one of the topics, receive these events too."""
-
-Handler: TypeAlias = Callable[[Announced], None]
-
-
-class Bus:
-    """Passes events to their receivers, immediately and in order. A handler for every kind of receiver is required, so
-    that none can be forgotten.
-
-    An error in a receiver is logged and does not reach the caller, because what the event reports has already happened:
-    an agent must receive the decision that its history contains.
-    """
-
-    def __init__(
-        self, *, clients: Handler, editors: Handler, notices: Handler, metrics: Handler, audit: Handler
-    ) -> None:
-        handlers: dict[Receiver, Handler] = {
-            "clients": clients,
-            "editors": editors,
-            "notices": notices,
-            "metrics": metrics,
-            "audit": audit,
-        }
-        self._handlers = {
-            kind: tuple((one, handlers[one]) for one in receivers) for kind, receivers in RECEIVERS.items()
-        }
-
-    def publish(self, announced: Announced) -> None:
-        for receiver, handle in self._handlers[type(announced.event)]:
-            try:
-                handle(announced)
-            except Exception:
-                kind = type(announced.event).__name__
-                logger.exception("%s: %s failed to handle an event of type %s", announced.project_id, receiver, kind)

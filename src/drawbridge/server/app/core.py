@@ -26,9 +26,10 @@ from drawbridge.server.app.blobs import Blobs, json_object, no_blob
 from drawbridge.server.app.joining import Joining
 from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.auth.scopes import Identity
+from drawbridge.server.bus import Bus, Handler
 from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint, remove_left_folders
 from drawbridge.server.checkpoints.unsaved import FindUnsaved, no_editors
-from drawbridge.server.events import Announced, ApprovalRequested, Bus, Handler, ProjectCreated, ProjectGone
+from drawbridge.server.events import Announced, ApprovalRequested, ProjectCreated, ProjectGone
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer, Subscriber

@@ -14,8 +14,8 @@ import msgspec
 from drawbridge.agents.base import OffersReported, StateReported
 from drawbridge.server import events
 from drawbridge.server.approvals.pending import permission_request
+from drawbridge.server.bus import TOPICS
 from drawbridge.server.events import (
-    TOPICS,
     AgentLine,
     Announced,
     ApprovalRequested,
@@ -26,6 +26,7 @@ from drawbridge.server.events import (
 )
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.messages import Answer, Frame, Subscriber
+from drawbridge.server.store import records
 
 Broadcast: TypeAlias = Callable[[Sequence[Subscriber], Frame], None]
 """Sends a frame to many clients."""
@@ -148,7 +149,7 @@ def frame(announced: Announced) -> Frame:
         case AgentLine(raw, session_id):
             return _line(raw, "claude", project_id, session_id, timestamp, seq)
         case PromptAccepted():
-            message = announced.message if isinstance(announced, Stored) else events.written(event)[1]
+            message = announced.message if isinstance(announced, Stored) else records.written(event)[1]
             return _line(message, "client", project_id, "", timestamp, seq)
         case ApprovalRequested():
             return _request(project_id or "", event, timestamp or "", seq)
@@ -168,14 +169,14 @@ def frame(announced: Announced) -> Frame:
 
 
 def replayed(project_id: str, record: bytes) -> Frame:
-    """The frame that a client receives for a record that it has missed. Raises one of ``events.NOT_OURS`` if the record
+    """The frame that a client receives for a record that it has missed. Raises one of ``records.NOT_OURS`` if the record
     is damaged, or Drawbridge did not write it."""
-    found = events.parts(record)
+    found = records.parts(record)
     if found.direction != "server":
-        named = msgspec.json.decode(found.message, type=events.OfAgent)
+        named = msgspec.json.decode(found.message, type=records.OfAgent)
         direction: messages.Direction = "client" if found.direction == "client" else "claude"
         return _line(bytes(found.message), direction, project_id, named.id, found.timestamp, found.seq)
-    of_server = msgspec.json.decode(found.message, type=events.OfServer)
+    of_server = msgspec.json.decode(found.message, type=records.OfServer)
     match of_server.subtype:
         case "permission_request":
             request = msgspec.json.decode(of_server.message, type=ApprovalRequested)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.messages import Subscriber
+from drawbridge.server.sessions.memory import Memory, titled
 from drawbridge.server.sessions.prompt_files import PromptFiles
 from drawbridge.server.sessions.prompt_images import PromptImages, named_in
-from drawbridge.server.sessions.records import Memory, titled
 from drawbridge.server.sessions.session import SessionStore
 from drawbridge.server.sessions.worker import Worker
 from drawbridge.server.store.search import Index, Part

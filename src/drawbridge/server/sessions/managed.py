@@ -43,11 +43,11 @@ from drawbridge.server.sessions.current_conversation import CurrentConversation
 from drawbridge.server.sessions.current_offers import CurrentOffers
 from drawbridge.server.sessions.disk import Disk
 from drawbridge.server.sessions.grants import Grants
+from drawbridge.server.sessions.memory import titled
 from drawbridge.server.sessions.metadata import instant, instant_of, now
 from drawbridge.server.sessions.processes import AgentProcesses
 from drawbridge.server.sessions.prompt_files import PromptFiles
 from drawbridge.server.sessions.prompt_images import PromptImages
-from drawbridge.server.sessions.records import titled
 from drawbridge.server.sessions.run import Order, Outcome, Run, RunQueue, State
 from drawbridge.server.sessions.runs import Runs
 from drawbridge.server.sessions.session import SHOWN_PROMPT, Session, SessionStore

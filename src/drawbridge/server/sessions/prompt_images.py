@@ -21,8 +21,8 @@ from msgspec import Struct
 from drawbridge.agents.base import Attachment
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import make_private_directory, write_private
-from drawbridge.server.events import NOT_OURS, parts
 from drawbridge.server.protocol.messages import PromptFile, PromptImage
+from drawbridge.server.store.records import NOT_OURS, parts
 
 logger = logging.getLogger("drawbridge.server")
 

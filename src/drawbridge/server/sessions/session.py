@@ -32,11 +32,13 @@ from drawbridge.server.protocol.client_errors import ClientError, no_project
 from drawbridge.server.protocol.messages import Answer, PermissionWithdrawn, RunFinished, Subscriber
 from drawbridge.server.protocol.replies import Review
 from drawbridge.server.reviews.reviews import Wish
-from drawbridge.server.sessions import metadata, records
+from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.ceilings import day_of
 from drawbridge.server.sessions.disk import Disk
+from drawbridge.server.sessions.memory import DAYS_KEPT, Day, Memory, count_run
 from drawbridge.server.sessions.metadata import instant
 from drawbridge.server.sessions.surfaces import Surfaces
+from drawbridge.server.store import records
 from drawbridge.server.store.lines import timestamp
 from drawbridge.server.store.log import History, Page, rebuild
 from drawbridge.server.store.search import FILE, Index
@@ -87,7 +89,7 @@ class Session(ABC):
         options."""
 
     @property
-    def memory(self) -> records.Memory:
+    def memory(self) -> Memory:
         return self.data.memory
 
     @property
@@ -189,7 +191,7 @@ class Session(ABC):
         except HistoryUnreadable as error:
             logger.warning("%s: its agent's last report is not known: %s", self.id, error)
             return AgentState()
-        lines = events.agent_lines(record.line for record in page.records)
+        lines = records.agent_lines(record.line for record in page.records)
         return await asyncio.to_thread(self._last_state, lines, session_id)
 
     def _with_choices(self, state: AgentState) -> AgentState:
@@ -338,7 +340,7 @@ class SessionStore:
         self._disk = disk
 
     @property
-    def memory(self) -> records.Memory:
+    def memory(self) -> Memory:
         return self.data.memory
 
     @property
@@ -369,7 +371,7 @@ class SessionStore:
         """Writes the event, without publishing it. Raises ``BadMessage``, ``HistoryNotWritten``, or ``ClientError`` if
         the session is closed, without changing anything."""
         self.check_there()
-        direction, message = events.written(event)
+        direction, message = records.written(event)
         is_line = isinstance(event, AgentLine)
         record = self.history.append(direction, message, is_json=is_line)
         self._disk.now(self.data.id, self.data.path, self.history.size)
@@ -453,8 +455,8 @@ class SessionStore:
         """After a restart, updates the state with the records that the metadata does not cover yet."""
         for record in self.history.after(self.memory.seq):
             try:
-                seq, moment, event = events.read(record.line)
-            except events.NOT_OURS:
+                seq, moment, event = records.read(record.line)
+            except records.NOT_OURS:
                 logger.warning(
                     "%s: record %d of its history was not written by Drawbridge; it was skipped",
                     self.data.id,
@@ -465,8 +467,8 @@ class SessionStore:
 
     async def count_usage(self) -> None:
         """Counts the runs in a history that was written by an earlier version."""
-        since = datetime.now(UTC) - timedelta(days=records.DAYS_KEPT)
-        days: dict[str, records.Day] = {}
+        since = datetime.now(UTC) - timedelta(days=DAYS_KEPT)
+        days: dict[str, Day] = {}
         after, more = 0, True
         while more or after < self.memory.seq:
             newest = self.memory.seq
@@ -505,13 +507,13 @@ class SessionStore:
             self.save()
 
 
-def _count(page: Page, days: dict[str, records.Day]) -> None:
+def _count(page: Page, days: dict[str, Day]) -> None:
     for record in page.records:
         if FINISHED in record.line:
-            with contextlib.suppress(*events.NOT_OURS):
-                _, moment, event = events.read(record.line)
+            with contextlib.suppress(*records.NOT_OURS):
+                _, moment, event = records.read(record.line)
                 if isinstance(event, RunFinished):
-                    records.count_run(days, day_of(moment), event)
+                    count_run(days, day_of(moment), event)
 
 
 def _name(event: Recorded) -> str:

@@ -18,9 +18,10 @@ from msgspec import Raw, Struct
 from drawbridge.agents.base import Decision
 from drawbridge.agents.terminal import Call
 from drawbridge.server.approvals.pending import PendingApproval
-from drawbridge.server.events import NOT_OURS, ApprovalRequested, ApprovalResolved
+from drawbridge.server.events import ApprovalRequested, ApprovalResolved
 from drawbridge.server.protocol import messages
 from drawbridge.server.store.log import History, Record
+from drawbridge.server.store.records import NOT_OURS
 
 PAGE: Final = 200
 """The number of records that are read at a time. A decision that has not reached the agent is assumed to be among the

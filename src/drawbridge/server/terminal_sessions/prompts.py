@@ -31,7 +31,7 @@ from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import TERMINAL_NAME, Answer, DeskState, Submission, Subscriber
 from drawbridge.server.protocol.replies import Accepted
-from drawbridge.server.sessions.records import Memory, request_key
+from drawbridge.server.sessions.memory import Memory, request_key
 
 logger = logging.getLogger("drawbridge.server")
 

@@ -36,7 +36,7 @@ from drawbridge.agents.terminal import (
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import write_private
 from drawbridge.server.approvals.pending import PendingApproval, Surface
-from drawbridge.server.events import AgentLine, PromptAccepted, written
+from drawbridge.server.events import AgentLine, PromptAccepted
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import (
@@ -57,6 +57,7 @@ from drawbridge.server.sessions.metadata import instant, now
 from drawbridge.server.sessions.session import SHOWN_PROMPT, Session
 from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store.log import History
+from drawbridge.server.store.records import written
 from drawbridge.server.terminal_sessions.activities import Activities, Activity
 from drawbridge.server.terminal_sessions.carried import Carried, age_of_run, carried, finished_runs
 from drawbridge.server.terminal_sessions.dialog import EndedCall, Latest, json_object

@@ -56,6 +56,7 @@ PURE = (
     "server.bus",
     "server.events",
     "server.store.records",
+    "server.updates",
     "server.approvals.pending",
     *(f"server.reviews.{name}" for name in ("change_set", "comments", "remembered")),
     *(f"server.sessions.{name}" for name in ("audience", "memory", "run")),
@@ -76,10 +77,11 @@ PURE = (
 JOBS = ("ide", "guard", "server", "tui")
 FLOOR = ("agents", "core", "protocols", "text", "transport", "editors", "settings")
 SERVER_FLOORS = (
-    "protocol",
     "events",
     "bus",
     "store",
+    "protocol",
+    "updates",
     "approvals",
     "checkpoints",
     "reviews",

@@ -15,8 +15,7 @@ from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import Dispatch
 from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.bus import Receiver
-from drawbridge.server.events import Announced, RunContinued
-from drawbridge.server.protocol.messages import ReviewChanged
+from drawbridge.server.events import Announced, ReviewChanged, RunContinued
 from tests.server.core_rig import Client, Server
 from tests.server.notifications.service import Service
 from tests.waiting import until

@@ -9,10 +9,12 @@ from typing import Final, Literal, TypeAlias
 from drawbridge.agents.base import AgentLine, OffersReported, StateReported
 from drawbridge.server.events import (
     Announced,
+    AnsweredInEditor,
     ApprovalRequested,
     ApprovalResolved,
+    CommentedInEditor,
+    DecidedInEditor,
     DiskWarning,
-    DoneInEditor,
     ExecutionKilled,
     PermissionWithdrawn,
     ProjectCreated,
@@ -34,6 +36,7 @@ from drawbridge.server.events import (
     SessionRenamed,
     SessionReset,
     StateChanged,
+    SubmittedInEditor,
 )
 
 logger = logging.getLogger("drawbridge.server")
@@ -54,7 +57,10 @@ RECEIVERS: Final[Mapping[type, tuple[Receiver, ...]]] = {
     ReviewPushed: ("clients",),
     ReviewChanged: ("clients", "editors", "notices"),
     RunContinued: ("audit",),
-    DoneInEditor: ("audit",),
+    AnsweredInEditor: ("audit",),
+    DecidedInEditor: ("audit",),
+    CommentedInEditor: ("audit",),
+    SubmittedInEditor: ("audit",),
     ExecutionKilled: ("clients",),
     ApprovalRequested: ("clients", "notices"),
     ApprovalResolved: ("clients", "notices", "editors"),

@@ -15,10 +15,9 @@ import pytest
 
 from drawbridge.server.checkpoints import checkpoints as module
 from drawbridge.server.checkpoints import commits
-from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints
+from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints, RunChanges
 from drawbridge.server.checkpoints.git import NoCheckpoint
 from drawbridge.server.protocol.messages import FRAME_BYTES, Answer, encode
-from drawbridge.server.protocol.replies import RunChanges
 from drawbridge.server.sessions.limits import Limits
 from tests.server.checkpoints.rig import RUN, a_run, everything, git, make_project
 from tests.server.core_rig import Client, Server, serving

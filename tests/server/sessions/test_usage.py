@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawbridge.agents.base import Tokens, TurnEnded
-from drawbridge.server.protocol.messages import RunFinished
+from drawbridge.server.events import RunFinished
 from drawbridge.server.sessions.ceilings import day_of
 from drawbridge.server.sessions.memory import DAYS_KEPT, Day, count_run
 from drawbridge.server.store.log import Page

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from drawbridge.agents.base import Confinement
 from drawbridge.agents.memory import MB, MemoryWatch
@@ -60,8 +61,7 @@ from drawbridge.server.checkpoints.git import (
 from drawbridge.server.checkpoints.private import PrivateRepository
 from drawbridge.server.checkpoints.repository import Repository, find
 from drawbridge.server.checkpoints.unsaved import FindUnsaved, UnsavedChanges, no_editors
-from drawbridge.server.protocol.messages import ChangedFile
-from drawbridge.server.protocol.replies import RunChanges
+from drawbridge.server.events import ChangedFile
 from drawbridge.text import hunks, split
 
 logger = logging.getLogger("drawbridge.server")
@@ -164,6 +164,16 @@ class _Collected(msgspec.Struct, frozen=True):
     theirs: bytes | None
     ignoring: Versions | None
     left: _Left | None
+
+
+class RunChanges(Struct, frozen=True):
+    """What a run changed. ``diff``: in git's format, perhaps only its beginning; ``files``: the changed files.
+    ``truncated``: ``diff`` or ``files`` are incomplete."""
+
+    run_id: str
+    files: tuple[ChangedFile, ...]
+    diff: str
+    truncated: bool
 
 
 class Checkpoints:

@@ -11,13 +11,9 @@ from typing import Final, Protocol
 from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints, When
 from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
+from drawbridge.server.events import ReviewDecided, ReviewNumbers
 from drawbridge.server.protocol.client_errors import ClientError, no_project
-from drawbridge.server.protocol.messages import (
-    Answer,
-    ReviewDecided,
-    ReviewNumbers,
-    Subscriber,
-)
+from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import Review as ReviewReply
 from drawbridge.server.reviews import publishing
 from drawbridge.server.reviews.change_set import NotEditable

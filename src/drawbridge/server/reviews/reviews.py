@@ -33,7 +33,7 @@ from drawbridge.server.checkpoints.commits import (
     tree_of,
 )
 from drawbridge.server.checkpoints.git import Git, NoCheckpoint
-from drawbridge.server.protocol.messages import ReviewComment
+from drawbridge.server.events import ReviewComment
 from drawbridge.server.reviews.change_set import (
     FileChange,
     Hunk,

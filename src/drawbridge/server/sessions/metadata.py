@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from drawbridge.agents.base import Options
 from drawbridge.core.private_files import write_private
-from drawbridge.server.protocol.messages import ReviewNumbers
+from drawbridge.server.events import ReviewNumbers
 from drawbridge.server.sessions.memory import Memory
 
 NAME = "metadata.json"

@@ -16,9 +16,9 @@ from typing import Final
 
 from msgspec import Raw, Struct
 
-from drawbridge.agents.base import Agent, Earlier, EarlierMessage
+from drawbridge.agents.base import Agent, AgentLine, Earlier, EarlierMessage
 from drawbridge.core.errors import BadMessage
-from drawbridge.server.events import AgentLine, PromptAccepted
+from drawbridge.server.events import PromptAccepted
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import TERMINAL_NAME

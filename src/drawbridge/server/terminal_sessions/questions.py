@@ -26,7 +26,7 @@ from drawbridge.core.approval import State
 from drawbridge.core.private_files import process_alive
 from drawbridge.server.approvals.pending import ExpectedSurface, PendingApproval, Surface
 from drawbridge.server.approvals.service import Approvals
-from drawbridge.server.protocol import messages
+from drawbridge.server.events import PermissionWithdrawn
 from drawbridge.server.protocol.messages import IN_TERMINAL
 from drawbridge.server.sessions.metadata import Metadata, now
 from drawbridge.server.sessions.session import SessionStore
@@ -336,7 +336,7 @@ class Questions:
             self._record(overruled)
 
     def _record(self, overruled: Overruled) -> None:
-        self._session.store.record(messages.PermissionWithdrawn(overruled.approval.id, overruled.reason))
+        self._session.store.record(PermissionWithdrawn(overruled.approval.id, overruled.reason))
 
     def close(self, reason: str) -> None:
         """Withdraws the questions that no hook or bridge will report again, and leaves the others open."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from drawbridge.agents.base import AgentState, Options, Proposal, Question
+from drawbridge.agents.base import AgentLine, AgentState, Options, Proposal, Question
 from drawbridge.agents.modes import BYPASS
 from drawbridge.agents.proposals import read_file
 from drawbridge.agents.terminal import (
@@ -35,16 +35,15 @@ from drawbridge.agents.terminal import (
 )
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import write_private
+from drawbridge.server import events
 from drawbridge.server.approvals.pending import PendingApproval, Surface
-from drawbridge.server.events import AgentLine, PromptAccepted
+from drawbridge.server.events import PromptAccepted
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import (
     ASKS_NOTHING,
     TERMINAL_NAME,
     Answer,
-    DeskInfo,
-    DeskState,
     Subscriber,
 )
 from drawbridge.server.protocol.replies import Accepted, Review
@@ -175,7 +174,7 @@ class TerminalSession(Session):
         return "IDLE" if self.turn is None else "EXECUTING"
 
     @property
-    def phase(self) -> DeskState:
+    def phase(self) -> events.TerminalState:
         """What the agent is doing, as clients show it for a terminal session."""
         if self.ended:
             return "ended"
@@ -226,7 +225,7 @@ class TerminalSession(Session):
     def _details(self) -> dict[str, Any]:
         mode = self.permission_mode
         return {
-            "desk": DeskInfo(
+            "terminal": events.TerminalStatus(
                 state=self.phase,
                 permission_mode=mode,
                 asks=mode not in ASKS_NOTHING,
@@ -238,12 +237,12 @@ class TerminalSession(Session):
             ),
         }
 
-    def _current_run(self) -> messages.RunInfo | None:
+    def _current_run(self) -> events.RunInfo | None:
         if self.turn is None:
             return None
         began = datetime.now(UTC) - timedelta(seconds=time.monotonic() - self.turn.began)
         prompt = self.turn.prompt[:SHOWN_PROMPT]
-        return messages.RunInfo(
+        return events.RunInfo(
             run_id=self.turn.id,
             position=0,
             prompt=prompt,
@@ -323,7 +322,7 @@ class TerminalSession(Session):
         granted = self._grants.granted(str(self.path), asked)
         return is_usable and self._grants.within(asked, self.data.agent) == granted
 
-    def submitted(self, review: messages.Submission, turn: str, by: str) -> None:
+    def submitted(self, review: events.Submission, turn: str, by: str) -> None:
         self.reviewed.submitted(review, turn, by)
 
     # Decisions by clients and by the user in an editor. The user may answer in the agent's own dialog at the same
@@ -436,7 +435,7 @@ class TerminalSession(Session):
             self.ended, self.continued_in = False, None
             self.save()
 
-    def leave(self, pid: int | None, outcome: messages.Outcome = "interrupted", *, quiet: bool = False) -> None:
+    def leave(self, pid: int | None, outcome: events.Outcome = "interrupted", *, quiet: bool = False) -> None:
         """Notes that a process has ended or has closed the conversation. Another terminal may still have it open.
         ``outcome`` and ``quiet`` apply to its run, as in ``_finish``."""
         self._reporting = pid
@@ -464,7 +463,7 @@ class TerminalSession(Session):
         elif not self.ended:
             self._end("completed", quiet=True, continued_in=continued_in)
 
-    def _end(self, outcome: messages.Outcome, *, quiet: bool = False, continued_in: str | None = None) -> None:
+    def _end(self, outcome: events.Outcome, *, quiet: bool = False, continued_in: str | None = None) -> None:
         """Ends the session: no process has the conversation open."""
         self.processes.only_latest()
         self.handover.end()
@@ -544,7 +543,7 @@ class TerminalSession(Session):
         self.last_text = ""
         self.reviewed.set_run(self.id, self.turn.id)
         session = self.data.memory.session_id
-        self.store.record(messages.RunStarted(self.turn.id, session, self.data.agent))
+        self.store.record(events.RunStarted(self.turn.id, session, self.data.agent))
 
     def _stopped(self, event: HookEvent) -> None:
         """Notes that the main agent has stopped. Its turn is over unless it has left something running in the
@@ -566,7 +565,7 @@ class TerminalSession(Session):
             self.turn.resting = time.monotonic()
 
     def _finish(
-        self, outcome: messages.Outcome, *, quiet: bool = False, error: str | None = None, code: str | None = None
+        self, outcome: events.Outcome, *, quiet: bool = False, error: str | None = None, code: str | None = None
     ) -> None:
         """Ends the main agent's turn, if one is active. ``quiet``: the turn ended earlier, so its end does not cause a
         notification, and its duration is recorded as 0."""
@@ -577,20 +576,20 @@ class TerminalSession(Session):
         self.reviewed.set_run(self.id, None)
         self._past[turn.id] = None
         seconds = 0.0 if quiet else time.monotonic() - turn.began
-        finished = messages.RunFinished(
+        finished = events.RunFinished(
             run_id=turn.id, outcome=outcome, duration_ms=int(seconds * 1000), error=error, code=code
         )
         self.store.record(finished, quiet=quiet)
 
     def _is_over(
-        self, outcome: messages.Outcome, *, quiet: bool = False, error: str | None = None, code: str | None = None
+        self, outcome: events.Outcome, *, quiet: bool = False, error: str | None = None, code: str | None = None
     ) -> None:
         """Ends a turn whose end was not reported by a hook. The arguments are as in ``_finish``."""
         if self.turn is not None:
             self._reporting = self.turn.process
         self._finish(outcome, quiet=quiet, error=error, code=code)
 
-    def _over(self, outcome: messages.Outcome, *, quiet: bool = False) -> None:
+    def _over(self, outcome: events.Outcome, *, quiet: bool = False) -> None:
         """Ends everything that the agent's process was running, because the process has ended or closed the
         conversation, or another one has opened the conversation since."""
         self.withdraw_all(ENDED)
@@ -816,7 +815,7 @@ class TerminalSession(Session):
         else:
             run = entry.turn if entry.turn and entry.turn not in self._past and not is_current else entry.uuid
             self._keep(PromptAccepted(run, entry.text, TERMINAL_NAME, uuid=entry.uuid))
-            over = messages.RunFinished(run_id=run, outcome="completed", duration_ms=0)
+            over = events.RunFinished(run_id=run, outcome="completed", duration_ms=0)
             self.store.record(over, quiet=True)
             self._past[run] = None
 

@@ -20,8 +20,8 @@ import psutil
 from websockets.asyncio.client import ClientConnection, connect
 
 from bench import fanout
+from drawbridge.server.sessions.memory import Memory
 from drawbridge.server.sessions.metadata import Metadata, save
-from drawbridge.server.sessions.records import Memory
 from drawbridge.server.store.log import History
 
 PROJECTS = 100

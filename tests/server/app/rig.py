@@ -28,20 +28,21 @@ from drawbridge.server.app.stats import Monitor
 from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.scopes import Identity
-from drawbridge.server.events import ApprovalRequested
+from drawbridge.server.events import ApprovalRequested, SessionSummary
 from drawbridge.server.protocol import commands as say
 from drawbridge.server.protocol import messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer, Frame, Subscriber
 from drawbridge.server.protocol.replies import OK, Health
+from drawbridge.server.updates import project_info
 from drawbridge.transport.http_server import HttpServer, ServerOptions, WebSocket
 
 TOKEN = "a-token-that-is-long-enough-for-all-of-us"
 AT = "2026-01-01T00:00:00.000Z"
 
 
-def info(id: str, path: str) -> messages.ProjectInfo:
-    return messages.ProjectInfo(
+def summary(id: str, path: str) -> SessionSummary:
+    return SessionSummary(
         id=id,
         path=path,
         state="IDLE",
@@ -51,8 +52,12 @@ def info(id: str, path: str) -> messages.ProjectInfo:
         last_active=AT,
         message_count=0,
         last_seq=0,
-        approvals=[],
+        approvals=(),
     )
+
+
+def info(id: str, path: str) -> messages.ProjectInfo:
+    return project_info(summary(id, path))
 
 
 class FakeCore:

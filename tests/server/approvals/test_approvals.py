@@ -18,6 +18,7 @@ from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import FRAME_BYTES
 from drawbridge.server.sessions.audience import frame
+from drawbridge.server.updates import permission_resolved
 from tests.server.core_rig import Client, Server, records, serving, settled
 from tests.waiting import until
 
@@ -160,8 +161,9 @@ async def test_an_answer_fits_into_a_frame(tmp_path: Path, letters: int, told: b
 
 def test_a_message_that_is_too_long_is_cut() -> None:
     resolved = ApprovalResolved(approval_id="a", by="phone", decision="deny", message="m" * FRAME_BYTES)
-    assert resolved.shown.message is not None
-    assert resolved.shown.message.endswith("…")
+    shown = permission_resolved(resolved)
+    assert shown.message is not None
+    assert shown.message.endswith("…")
     assert len(frame(Announced("p", Path("/p"), resolved)).data) <= FRAME_BYTES
 
 

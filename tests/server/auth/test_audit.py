@@ -21,8 +21,7 @@ from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.audit import FILE, AuditLog
 from drawbridge.server.auth.devices import TOKEN, Devices, new_code
 from drawbridge.server.auth.entrance import CHANGES, CONNECTS, DENIALS, LIMITED_SECONDS, ClientLimits, Entrance
-from drawbridge.server.events import Announced, ApprovalRequested, DoneInEditor, RunContinued
-from drawbridge.server.protocol.commands import PermissionResponse, ReviewDecide
+from drawbridge.server.events import Announced, AnsweredInEditor, ApprovalRequested, DecidedInEditor, RunContinued
 from tests.server.auth.rig import Server
 from tests.server.auth.test_command import drawbridge, made
 from tests.server.auth.test_scopes import asking
@@ -88,9 +87,10 @@ def test_a_decision_in_an_editor_is_audited(tmp_path: Path) -> None:
     """The line is like one for a client's decision, but has the editor's name. It contains no file contents."""
     entrance = Entrance(Access(None, OwnNames(), secure=False), ClientLimits(), AuditLog(tmp_path))
     asked = ApprovalRequested("perm_1", "run_1", "Write", Raw(b"{}"), Raw(b"[]"), Proposal("/code/a.py", "", "secret"))
-    answer = PermissionResponse(project_id="proj_1", approval_id="perm_1", decision="allow", updated_input={})
-    kept = ReviewDecide(project_id="proj_1", decision="keep", hunks=("h1", "h2"))
-    for done in (DoneInEditor("Neovim", answer, asked=asked), DoneInEditor("VS Code", kept)):
+    for done in (
+        AnsweredInEditor("Neovim", asked, "allow", changed=True),
+        DecidedInEditor("VS Code", "keep", hunks=2),
+    ):
         entrance.published(Announced("proj_1", Path("/code"), done))
     first, second = read(tmp_path)
     assert first | {"time": ""} == {

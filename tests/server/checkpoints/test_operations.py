@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.checkpoints.changes import Changes
+from drawbridge.server.checkpoints.changes import Changes, RunChanges
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.errors import NoCheckpoint
-from drawbridge.server.protocol.replies import RunChanges
 from tests.server.checkpoints.rig import RUN
 
 

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from drawbridge.agents.base import AgentLine, Proposal
 from drawbridge.server.auth.devices import Devices
@@ -32,8 +32,10 @@ from drawbridge.server.events import (
     ApprovalRequested,
     ApprovalResolved,
     Event,
+    Outcome,
     PermissionWithdrawn,
     ReviewChanged,
+    Risk,
     RunFinished,
     StateChanged,
 )
@@ -42,10 +44,9 @@ from drawbridge.server.notifications.answer_tokens import Answerable, AnswerToke
 from drawbridge.server.notifications.notices import Notice, notice, push_payload, webhook_request
 from drawbridge.server.notifications.send import Notifier, Sender
 from drawbridge.server.notifications.web_push import OF_ONE_DEVICE, Subscription, Subscriptions, packed, unpacked
-from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import IN_TERMINAL, Outcome
-from tests.server.app.rig import info
+from drawbridge.server.protocol.messages import IN_TERMINAL
+from tests.server.app.rig import summary
 from tests.server.notifications.service import Service
 from tests.waiting import PATIENCE, until
 
@@ -117,7 +118,7 @@ def test_a_notification_contains_the_size_of_the_review(
 @pytest.mark.parametrize(
     "event",
     [
-        StateChanged(messages.ProjectState(**asdict(info("proj_1", "/code")))),
+        StateChanged(summary("proj_1", "/code")),
         ApprovalResolved("appr_1", "Bob", "allow"),
         PermissionWithdrawn("appr_1", "the run was stopped"),
         AgentLine(b"{}"),
@@ -693,7 +694,7 @@ async def test_a_short_command_can_be_decided_in_its_notification(tmp_path: Path
         shell({"command": "ls"}, tool="mcp__x__run"),
         shell({"command": "ls"}, link_targets={"a": "b"}),
         shell({"command": "ls"}, blocked_path="/etc"),
-        shell({"command": "sudo ls"}, risks=(messages.Risk("sudo", "Runs as root", "command"),)),
+        shell({"command": "sudo ls"}, risks=(Risk("sudo", "Runs as root", "command"),)),
         question(),
     ],
 )

@@ -16,7 +16,7 @@ from drawbridge.server.events import RunFinished
 from drawbridge.server.plan import Plan
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import LEAST_USD, Budgets, Ceilings, day_of
-from drawbridge.server.sessions.records import Memory
+from drawbridge.server.sessions.memory import Memory
 from drawbridge.settings import load
 from drawbridge.settings.serve import ServeSettings
 from tests.server.core_rig import Client, Process, Server, serving, settled

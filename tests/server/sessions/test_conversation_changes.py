@@ -13,7 +13,7 @@ from drawbridge.agents import base
 from drawbridge.agents.claude.conversation import ClaudeConversation
 from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.events import PromptAccepted
-from drawbridge.server.protocol import commands
+from drawbridge.server.protocol import commands, messages
 from drawbridge.server.sessions.session import SessionStore
 from drawbridge.server.store import log
 from drawbridge.server.store.log import History
@@ -188,7 +188,7 @@ async def test_after_a_lost_conversation_the_next_prompt_begins_one(tmp_path: Pa
             ("Count walnuts", 1, "", False),
         ]
         shown = server.core.projects.get(project).snapshot()
-        assert shown.agent_state == base.AgentState(model="opus")
+        assert shown.agent_state == messages.AgentState(model="opus")
         await server.does(phone, "session_delete", project, session_id=process.launch.session_id)
         found = (await server.does(phone, "search", query="Count"))["data"]["results"]
         assert ["".join(one["snippet"]) for one in found] == ["Count walnuts"]
@@ -231,7 +231,7 @@ async def test_the_state_of_a_deleted_conversation_is_forgotten(tmp_path: Path) 
         session_id = process.launch.session_id
         await server.does(phone, "session_delete", project, session_id=session_id)
         assert phone.updates("agent_state")[-1] == {"model": "opus"}
-        assert server.core.projects.get(project).snapshot().agent_state == base.AgentState(model="opus")
+        assert server.core.projects.get(project).snapshot().agent_state == messages.AgentState(model="opus")
 
 
 async def test_a_resumed_process_begins_with_the_last_state(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from drawbridge.agents import base
 from drawbridge.server.sessions import continuing
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.limits import Limits
-from drawbridge.server.sessions.records import CONTINUE
+from drawbridge.server.sessions.memory import CONTINUE
 from tests.agents.claude.stream import Stream
 from tests.server.core_rig import Client, Process, Server, serving, settled
 from tests.waiting import until

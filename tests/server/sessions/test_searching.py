@@ -16,9 +16,9 @@ import pytest
 
 from drawbridge.agents import base
 from drawbridge.core.errors import HistoryNotWritten, HistoryUnreadable
-from drawbridge.server.events import PromptAccepted, Recorded
+from drawbridge.server.events import ChangedFile, PromptAccepted, Recorded, ReviewDecided, RunFinished, RunReverted
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import FRAME_BYTES, ChangedFile, ReviewDecided, RunFinished, RunReverted
+from drawbridge.server.protocol.messages import FRAME_BYTES
 from drawbridge.server.sessions import exporting
 from drawbridge.server.store import search
 from tests.server.core_rig import Client, Server, exported, records, serving, settled

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawbridge.agents.base import Tokens, TurnEnded
-from drawbridge.server.protocol.messages import RunFinished
-from drawbridge.server.sessions import records
+from drawbridge.server.events import RunFinished
 from drawbridge.server.sessions.ceilings import day_of
-from drawbridge.server.sessions.records import DAYS_KEPT, Day
+from drawbridge.server.sessions.memory import DAYS_KEPT, Day, count_run
 from drawbridge.server.store.log import Page
 from tests.server.auth.rig import serving as with_devices
 from tests.server.core_rig import Client, Server, serving, settled
@@ -144,7 +143,7 @@ def test_the_latest_days_are_kept(days: list[int]) -> None:
     first = datetime(2026, 1, 1, tzinfo=UTC)
     finished = RunFinished(run_id="r", outcome="completed", duration_ms=1, cost_usd=0.5, input_tokens=2)
     for number in sorted(days):
-        records.count_run(found, (first + timedelta(days=number)).date().isoformat(), finished)
+        count_run(found, (first + timedelta(days=number)).date().isoformat(), finished)
     assert len(found) == min(DAYS_KEPT, len(set(days)))
     kept = sorted(set(days))[-DAYS_KEPT:]
     assert sum(day.runs for day in found.values()) == sum(number in kept for number in days)

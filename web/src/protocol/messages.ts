@@ -120,7 +120,7 @@ export type Nothing = {};
 /** A command or a kind of subagent that an agent offers. `hint`: the arguments that a command takes. */
 export type Offer = { name: string; text?: string | null; hint?: string | null };
 
-/** The options of a run, named as in the client protocol. For an option that is not set or empty, the agent's default applies. Without `permission_mode` and `dangerously_skip_permissions`, the agent runs in its equivalent of the "default" mode, if it has one. */
+/** The options of a run. For an option that is not set or empty, the agent's default applies. Without `permission_mode` and `dangerously_skip_permissions`, the agent runs in its equivalent of the "default" mode, if it has one. */
 export type Options = { dangerously_skip_permissions?: boolean; allowed_tools?: string[]; disallowed_tools?: string[]; mcp_config?: string | null; strict_mcp_config?: boolean; append_system_prompt?: string | null; system_prompt?: string | null; permission_mode?: string | null; model?: string | null; fallback_model?: string | null; add_dirs?: string[]; effort?: string | null; max_turns?: number | null; max_budget_usd?: number | null; partial_messages?: boolean; restricted?: boolean };
 
 /** A pairing code, valid for one device until `expires_at`. `link` opens the web UI with the code; `qr` is the QR code of the link, row by row, "1" for a dark module, without the quiet zone. `loopback`: the link works only on the server's machine. */

@@ -26,10 +26,11 @@ from drawbridge.server.app.blobs import Blobs, json_object, no_blob
 from drawbridge.server.app.joining import Joining
 from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.auth.scopes import Identity
+from drawbridge.server.bus import Bus, Handler
 from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
 from drawbridge.server.checkpoints.git_directory import remove_left_folders
 from drawbridge.server.checkpoints.unsaved import FindUnsaved, no_editors
-from drawbridge.server.events import Announced, ApprovalRequested, Bus, Handler, ProjectCreated, ProjectGone
+from drawbridge.server.events import Announced, ApprovalRequested, ProjectCreated, ProjectGone
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer, Subscriber
@@ -58,6 +59,7 @@ from drawbridge.server.store.search import Part
 from drawbridge.server.store.syncing import FsyncPolicy
 from drawbridge.server.terminal_sessions.session import TerminalSession
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
+from drawbridge.server.updates import converted
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -275,7 +277,7 @@ class Core:
             self.audience.join(project.id, client)
         # Clients that follow all projects are notified; the client that creates the project gets its state in the reply
         # instead, as the specification shows.
-        project.store.announce(ProjectCreated(project.info()), client)
+        project.store.announce(ProjectCreated(project.summary()), client)
         return messages.updated("project_state", project.shown(), project.id)
 
     async def project_list(self, command: commands.ProjectList, client: Subscriber) -> Answer[replies.ProjectList]:
@@ -502,7 +504,7 @@ class Core:
         if known is not None:
             return known
         await self._check_place(project)
-        if command.steer and (command.agent is not None or command.options != Options()):
+        if command.steer and (command.agent is not None or command.options != commands.Options()):
             text = "A message to the active run can't change the agent or its options."
             raise ClientError("VALIDATION_FAILED", text, field="data.steer")
         if command.agent is not None and command.agent not in self.grants.agents:
@@ -606,8 +608,8 @@ class Core:
             changes = await project.checkpoints.changes.of(command.run_id)
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error) from None
-        changes = msgspec.structs.replace(changes, directory=project.memory.elsewhere.get(command.run_id))
-        return Answer(type="run_changes", project_id=project.id, data=changes)
+        shown = msgspec.structs.asdict(changes) | {"directory": project.memory.elsewhere.get(command.run_id)}
+        return Answer(type="run_changes", project_id=project.id, data=converted(shown, replies.RunChanges))
 
     async def run_revert(self, command: commands.RunRevert, client: Subscriber) -> Answer[messages.RunReverted]:
         project = await self._in_place(command.project_id)

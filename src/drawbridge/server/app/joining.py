@@ -9,12 +9,13 @@ from typing import Final
 
 from drawbridge.core.errors import HistoryUnreadable
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server.events import NOT_OURS, Announced, Event
+from drawbridge.server.events import Announced, Event
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Frame, Subscriber
 from drawbridge.server.sessions.audience import Audience, frame, replayed
 from drawbridge.server.sessions.session import Session
+from drawbridge.server.store.records import NOT_OURS
 
 logger = logging.getLogger("drawbridge.server")
 

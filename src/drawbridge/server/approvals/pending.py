@@ -1,4 +1,4 @@
-"""One approval request, as the server stores it and as clients see it; and the interface of the surfaces through which
+"""One approval request, as the server stores it; and the interface of the surfaces through which
 an agent waits for the decision. Pure.
 """
 
@@ -9,13 +9,11 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from drawbridge.agents.base import Decision, Question
 from drawbridge.core.approval import Approval, State
 from drawbridge.server.events import ApprovalRequested
-from drawbridge.server.protocol import messages
-from drawbridge.server.protocol.messages import shortened
 
 
 class Verdict(Struct, frozen=True, omit_defaults=True):
@@ -75,42 +73,6 @@ class PendingApproval(Approval[Decision]):
         if self.decision is None:
             return Verdict(reason=self.reason)
         return Verdict(self.decided_by, "allow" if self.decision.allow else "deny", client_id=client_id)
-
-
-def permission_request(
-    project_id: str,
-    request: ApprovalRequested,
-    created_at: str,
-    seq: int,
-    limit: int = messages.FRAME_BYTES - messages.ROOM,
-) -> Any:
-    """An approval request as clients see it: a ``PermissionRequest`` or, if that has more than ``limit`` bytes, the
-    JSON of its preview. ``created_at`` and ``seq``: the time and the number of its record.
-    """
-    proposal = request.proposal
-    shown = messages.PermissionRequest(
-        **{name: getattr(request, name) for name in ("approval_id", "run_id", "tool_name", "input", "suggestions")},
-        created_at=created_at,
-        seq=seq,
-        proposal=messages.ProposalOf(proposal.path, proposal.old_text, proposal.new_text) if proposal else None,
-        changeable=request.changeable,
-        link_targets=request.link_targets,
-        asked_by=request.asked_by,
-        reason=request.reason,
-        blocked_path=request.blocked_path,
-        kind=request.kind,
-        title=request.title,
-        risks=request.risks,
-        always=request.always,
-        editable=request.editable,
-        summary=request.summary,
-        form=request.form,
-    )
-    whole = msgspec.json.encode(shown)
-    if len(whole) <= limit:
-        return shown
-    blob = msgspec.json.encode(messages.Truncated(messages.history_blob(project_id, seq), len(whole)))
-    return Raw(shortened(whole, limit)[:-1] + b',"truncated":' + blob + b"}")
 
 
 class Surface(Protocol):

@@ -15,12 +15,20 @@ from drawbridge.agents.proposals import changed_text
 from drawbridge.core.errors import DrawbridgeError, HistoryNotWritten, UnusableFile
 from drawbridge.editors.files import from_uri
 from drawbridge.server.approvals.editors import Editors
-from drawbridge.server.approvals.pending import PendingApproval, Surface, Verdict, permission_request
+from drawbridge.server.approvals.pending import PendingApproval, Surface, Verdict
 from drawbridge.server.approvals.words import is_question, words
-from drawbridge.server.events import NOTHING, SHOWN_TEXT, ApprovalRequested, ApprovalResolved, PermissionWithdrawn
+from drawbridge.server.events import (
+    NOTHING,
+    SHOWN_TEXT,
+    ApprovalRequested,
+    ApprovalResolved,
+    OpenApproval,
+    PermissionWithdrawn,
+)
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
 from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.updates import permission_request, permission_resolved
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -167,7 +175,7 @@ class Approvals:
         for surface in surfaces:
             if surface is not asking:
                 surface.closed()
-        answer = messages.updated("permission_resolved", resolved.shown, self._project_id, seq)
+        answer = messages.updated("permission_resolved", permission_resolved(resolved), self._project_id, seq)
         return approval, answer, asking
 
     def withdraw(self, approval: PendingApproval, reason: str) -> bool:
@@ -180,9 +188,9 @@ class Approvals:
             surface.closed()
         return True
 
-    def waiting(self) -> list[messages.Waiting]:
+    def waiting(self) -> tuple[OpenApproval, ...]:
         """Summaries of the open requests, for lists."""
-        return [messages.Waiting(one.id, one.request.tool_name[:LONGEST_NAME], one.created_at) for one in self]
+        return tuple(OpenApproval(one.id, one.request.tool_name[:LONGEST_NAME], one.created_at) for one in self)
 
     def shown(self, room: int) -> list[messages.PermissionRequest]:
         """The open requests for a snapshot: at most ``room`` bytes in total, as previews if necessary."""

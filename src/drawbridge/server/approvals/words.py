@@ -18,8 +18,7 @@ from msgspec import Struct
 from drawbridge.agents import catalog
 from drawbridge.server.approvals import risks
 from drawbridge.server.approvals.risks import Resolve
-from drawbridge.server.events import ApprovalRequested
-from drawbridge.server.protocol.messages import Always, Kind, Risk, Title
+from drawbridge.server.events import Always, ApprovalRequested, Kind, Risk, Title
 from drawbridge.text.counts import counted
 
 LONGEST_PATH: Final = 4_096

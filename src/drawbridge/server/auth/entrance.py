@@ -412,9 +412,8 @@ class Entrance:
         if isinstance(event, RunContinued):
             self.note("continued", by=event.by, project_id=announced.project_id, run_id=event.run_id)
         elif isinstance(event, DoneInEditor):
-            audit = audited.IN_EDITORS[type(event.command)]
-            fields = audit.fields(event.command, event.reply, event.asked)
-            self.note(audit.event, by=event.by, project_id=announced.project_id, **fields)
+            name, fields = audited.in_editor(event)
+            self.note(name, by=event.by, project_id=announced.project_id, **fields)
 
 
 def _from(address: str, device: str | None) -> str:

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
+from msgspec import Struct
 
 from drawbridge.server.checkpoints.commits import PATCH, listed_statuses, shown_path
 from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.operations import Operations
 from drawbridge.server.checkpoints.refs import Refs
-from drawbridge.server.protocol.messages import ChangedFile
-from drawbridge.server.protocol.replies import RunChanges
+from drawbridge.server.events import ChangedFile
 
 LARGEST_LIST: Final = 200_000
 """The maximum size of the list of files as JSON, in bytes, so that it fits into a frame together with the diff."""
@@ -32,6 +32,16 @@ _NAMES: Final[dict[str, Literal["added", "changed", "deleted"]]] = {
     "D": "deleted",
     "T": "changed",
 }
+
+
+class RunChanges(Struct, frozen=True):
+    """What a run changed. ``diff``: in git's format, perhaps only its beginning; ``files``: the changed files.
+    ``truncated``: ``diff`` or ``files`` are incomplete."""
+
+    run_id: str
+    files: tuple[ChangedFile, ...]
+    diff: str
+    truncated: bool
 
 
 class Changes:

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
-from drawbridge.server.checkpoints.changes import changes_between, statuses
+from drawbridge.server.checkpoints.changes import RunChanges, changes_between, statuses
 from drawbridge.server.checkpoints.commits import differences, filtered_of, listed_differences, shown_path
 from drawbridge.server.checkpoints.errors import Changed
 from drawbridge.server.checkpoints.filters import check_read
@@ -14,7 +14,6 @@ from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.operations import Operations
 from drawbridge.server.checkpoints.refs import Refs
 from drawbridge.server.checkpoints.work_tree import WorkTree
-from drawbridge.server.protocol.replies import RunChanges
 from drawbridge.text import hunks, split
 
 MERGED: Final = ("there", "made", "was")

@@ -18,8 +18,15 @@ from typing import Any, Final
 from msgspec import Struct
 
 from drawbridge.core.terminal_text import harmless
-from drawbridge.server.events import ApprovalRequested, ApprovalResolved, Event, PermissionWithdrawn, RunFinished
-from drawbridge.server.protocol.messages import IN_TERMINAL, ReviewChanged
+from drawbridge.server.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    Event,
+    PermissionWithdrawn,
+    ReviewChanged,
+    RunFinished,
+)
+from drawbridge.server.protocol.messages import IN_TERMINAL
 
 LONGEST_NAME: Final = 60
 """The maximum number of characters that are shown of a project's or a tool's name."""

@@ -18,7 +18,6 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from drawbridge.agents.base import Options
 from drawbridge.server.protocol.client_errors import ClientError as ClientError
 
 VERSION: Final = 1
@@ -160,6 +159,29 @@ class AttachmentOf(Struct, frozen=True):
     blob_id: Identifier
     media_type: Identifier = "application/octet-stream"
     name: Identifier | None = None
+
+
+class Options(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The options of a run. For an option that is not set or empty, the agent's default applies. Without
+    ``permission_mode`` and ``dangerously_skip_permissions``, the agent runs in its equivalent of the "default" mode, if
+    it has one."""
+
+    dangerously_skip_permissions: bool = False
+    allowed_tools: tuple[str, ...] = ()
+    disallowed_tools: tuple[str, ...] = ()
+    mcp_config: str | None = None
+    strict_mcp_config: bool = False
+    append_system_prompt: str | None = None
+    system_prompt: str | None = None
+    permission_mode: str | None = None
+    model: str | None = None
+    fallback_model: str | None = None
+    add_dirs: tuple[str, ...] = ()
+    effort: str | None = None
+    max_turns: int | None = None
+    max_budget_usd: float | None = None
+    partial_messages: bool = False
+    restricted: bool = False
 
 
 class Execute(ProjectCommand, kw_only=True):

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from drawbridge.agents.base import AgentOffers, AgentState, AskedBy, Form, ModeOffer
+from drawbridge.agents.base import AskedBy, Form, ModeOffer
 from drawbridge.server.protocol.client_errors import ClientError
 
 MESSAGE_BYTES: Final = 1_000_000
@@ -283,6 +283,39 @@ class PromptFile(Struct, frozen=True, omit_defaults=True):
     name: str | None = None
 
 
+class Submission(Struct, frozen=True):
+    """The ids of the ``comments`` that were submitted as a prompt. ``key`` identifies what was submitted, to recognize
+    a repeated request."""
+
+    key: str
+    comments: tuple[str, ...]
+
+
+class PromptText(Struct, frozen=True):
+    """The place of a prompt's text in a ``Prompt``, which comes from the specification."""
+
+    prompt: str
+
+
+class Prompt(Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="type", tag="user"):
+    """A user's prompt in an ``agent_message``. ``by``: the name of the client that sent it. ``attachments``: the names of
+    its attachments, or the media types of those without a name; ``images`` and ``files``: those that are stored.
+    ``steer``: it was sent into the run ``run_id`` while that run was active. ``uuid``: the id of its line in the
+    agent's own transcript. ``review``: the review comments that it sends to the agent.
+    """
+
+    message: PromptText
+    run_id: str
+    by: str
+    uuid: str = ""
+    request_id: str | None = None
+    attachments: tuple[str, ...] = ()
+    steer: bool = False
+    images: tuple[PromptImage, ...] = ()
+    files: tuple[PromptFile, ...] = ()
+    review: Submission | None = None
+
+
 class RunInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A run that is active or waits. ``position``: the number of the project's runs before it.
 
@@ -317,6 +350,91 @@ class PromptEdited(Struct, frozen=True):
     prompt: str
     by: str
     client_id: str
+
+
+class Todo(Struct, frozen=True, omit_defaults=True):
+    """An entry of the agent's to-do list. ``doing``: its text while it is in progress."""
+
+    text: str
+    status: Literal["pending", "in_progress", "completed"]
+    doing: str | None = None
+
+
+class Task(Struct, frozen=True, omit_defaults=True):
+    """A running subagent or command, perhaps in the background. ``kind``: the agent's word for it, such as
+    "local_bash"."""
+
+    task_id: str
+    text: str
+    state: Literal["running"] = "running"
+    kind: str | None = None
+    agent_type: str | None = None
+    background: bool = False
+
+
+class Retry(Struct, frozen=True, omit_defaults=True):
+    """A request to the agent's API has failed, and the agent retries it after ``delay_ms`` milliseconds. ``attempt``:
+    the number of this retry, of at most ``attempts``. ``reason``: the agent's word for the failure, such as
+    "authentication_failed"; ``status``: the HTTP status, not set if it is unknown.
+    """
+
+    attempt: int
+    attempts: int
+    reason: str
+    status: int | None = None
+    delay_ms: int = 0
+
+
+class AgentState(Struct, frozen=True, omit_defaults=True):
+    """The state that an agent currently reports. ``context_tokens``: the last known size of its context, out of
+    ``context_window``, both in tokens. ``compacting``: whether it is compacting its context. ``tasks``: only running
+    ones.
+    """
+
+    model: str | None = None
+    effort: str | None = None
+    context_tokens: int | None = None
+    context_window: int | None = None
+    retry: Retry | None = None
+    compacting: bool = False
+    todos: tuple[Todo, ...] = ()
+    tasks: tuple[Task, ...] = ()
+
+
+class Offer(Struct, frozen=True, omit_defaults=True):
+    """A command or a kind of subagent that an agent offers. ``hint``: the arguments that a command takes."""
+
+    name: str
+    text: str | None = None
+    hint: str | None = None
+
+
+class ModelOffer(Struct, frozen=True, omit_defaults=True):
+    """A model that can be chosen. ``resolved``: its full name, if ``name`` is an alias. ``efforts``: the levels of
+    effort that it supports."""
+
+    name: str
+    title: str | None = None
+    text: str | None = None
+    resolved: str | None = None
+    efforts: tuple[str, ...] = ()
+
+
+class McpServer(Struct, frozen=True, omit_defaults=True):
+    name: str
+    status: str | None = None
+
+
+class AgentOffers(Struct, frozen=True, omit_defaults=True):
+    """What an agent offers. ``commands``: their names do not begin with "/". ``steer``: whether a message can be added
+    to a running turn."""
+
+    commands: tuple[Offer, ...] = ()
+    agents: tuple[Offer, ...] = ()
+    skills: tuple[str, ...] = ()
+    mcp_servers: tuple[McpServer, ...] = ()
+    models: tuple[ModelOffer, ...] = ()
+    steer: bool = False
 
 
 class ProjectJoined(ProjectInfo, frozen=True, omit_defaults=True, kw_only=True):
@@ -529,14 +647,6 @@ class ReviewPushed(Struct, frozen=True, omit_defaults=True, kw_only=True):
     client_id: str | None = None
     pull_request: str | None = None
     problem: str = ""
-
-
-class Submission(Struct, frozen=True):
-    """The ids of the ``comments`` that were submitted as a prompt. ``key`` identifies what was submitted, to recognize
-    a repeated request."""
-
-    key: str
-    comments: tuple[str, ...]
 
 
 class PermissionResolved(Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -11,9 +11,10 @@ import msgspec
 
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.events import ReviewComment, ReviewCommented, Submission
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer, ReviewComment, ReviewCommented, Submission, Subscriber
+from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import Handover
 from drawbridge.server.reviews.change_set import lines_of
 from drawbridge.server.reviews.comments import prompt_of
@@ -21,6 +22,7 @@ from drawbridge.server.reviews.messages import refused
 from drawbridge.server.reviews.places import Placed
 from drawbridge.server.reviews.remembered import COMMENTS_BYTES, MOST_COMMENTS, Remembered, sized
 from drawbridge.server.reviews.reviews import HunkGone, NoLines, Open, Review, SameName
+from drawbridge.server.updates import answered
 
 LONGEST_TEXT: Final = 10_000
 """The maximum length of a comment, of its suggestion, and of the lines that it is about, in characters."""
@@ -107,7 +109,7 @@ class Commenting:
 
     async def comment(
         self, command: commands.ReviewComment, session: str, asker: Subscriber
-    ) -> Answer[ReviewCommented]:
+    ) -> Answer[messages.ReviewCommented]:
         """Writes, changes, removes, resolves or reopens a comment. A repeated request to write a comment returns the
         comment that the first one wrote, unless the comment has been removed. Raises ``ClientError``,
         ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or OSError without changing a comment."""
@@ -230,8 +232,8 @@ def _event(id: str, comment: ReviewComment | None, asker: Subscriber) -> ReviewC
 
 def _answer(
     id: str, comment: ReviewComment | None, session: str, asker: Subscriber, seq: int | None
-) -> Answer[ReviewCommented]:
-    return messages.updated("review_commented", _event(id, comment, asker), session, seq)
+) -> Answer[messages.ReviewCommented]:
+    return answered(_event(id, comment, asker), messages.ReviewCommented, session, seq)
 
 
 NOT_AS_SHOWN: Final = "The lines have changed since they were shown. Read the review again."

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from drawbridge.server.protocol.messages import ReviewComment
+from drawbridge.server.events import ReviewComment
 from drawbridge.text.hunks import Hunk as Span
 
 SELF_EVIDENT: Final = 3

@@ -12,22 +12,17 @@ from msgspec import Struct
 
 from drawbridge.server.checkpoints.commits import shown_path
 from drawbridge.server.checkpoints.errors import Changed
-from drawbridge.server.protocol import commands, replies
+from drawbridge.server.events import ReviewChanged, ReviewDecided, ReviewNumbers
+from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import (
-    FRAME_BYTES,
-    ROOM,
-    ReviewChanged,
-    ReviewDecided,
-    ReviewNumbers,
-    Subscriber,
-)
+from drawbridge.server.protocol.messages import FRAME_BYTES, ROOM, Subscriber
 from drawbridge.server.reviews.change_set import REGULAR, FileChange, NotEditable, Part, Version
 from drawbridge.server.reviews.committing import BadBranch, Blocked, NothingToCommit, Refused
 from drawbridge.server.reviews.places import Placed
 from drawbridge.server.reviews.pushing import CannotPush, NotPushed, Target
 from drawbridge.server.reviews.reviews import Decided, HunkGone, Open, Outcome, ReviewMoved, Wish
 from drawbridge.server.store.texts import clean
+from drawbridge.server.updates import converted
 
 LONGEST_OUTPUT: Final = 10_000
 """The maximum length of the output of git and its hooks that clients receive, in characters."""
@@ -179,7 +174,7 @@ def counted(review: Open) -> ReviewNumbers:
 
 
 def numbers(review: Open, asker: Subscriber | None = None) -> ReviewChanged:
-    """The review's numbers as clients see them. ``asker``: the client whose decision has changed them; None if they
+    """The event that publishes the review's numbers. ``asker``: the client whose decision has changed them; None if they
     have changed without a decision."""
     return ReviewChanged(
         state="open" if review.files else "decided",
@@ -223,7 +218,8 @@ def reply(
     drafts; ``kept``: the paths of files with kept changes. ``before``: the files of an earlier reply by their paths,
     most of which are unchanged after a decision. Also returns the files of this reply."""
     shown_kept = tuple(_fitting(sorted(map(shown_path, kept))))
-    room = FRAME_BYTES - ROOM - len(msgspec.json.encode((shown_kept, placed.comments, commit, push, handover)))
+    comments = tuple(converted(comment, messages.ReviewComment) for comment in placed.comments)
+    room = FRAME_BYTES - ROOM - len(msgspec.json.encode((shown_kept, comments, commit, push, handover)))
     files: list[replies.ReviewFile] = []
     shown: dict[str, Shown] = {}
     for change in review.files:
@@ -242,7 +238,7 @@ def reply(
         files=tuple(files),
         more=len(review.files) - len(files),
         repository="private" if review.private else "project",
-        comments=placed.comments,
+        comments=comments,
         drafts=drafts,
         kept=shown_kept,
         commit=commit,

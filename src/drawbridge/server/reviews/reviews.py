@@ -35,7 +35,7 @@ from drawbridge.server.checkpoints.errors import NAMED, Changed, NoCheckpoint
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.refs import REVIEW, When
 from drawbridge.server.checkpoints.work_tree import WorkTree
-from drawbridge.server.protocol.messages import ReviewComment
+from drawbridge.server.events import ReviewComment
 from drawbridge.server.reviews.change_set import (
     FileChange,
     Hunk,

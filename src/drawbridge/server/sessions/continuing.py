@@ -17,10 +17,10 @@ from typing import Final
 import msgspec
 
 from drawbridge.core.errors import DrawbridgeError
-from drawbridge.server.protocol import messages
+from drawbridge.server.events import RunFinished
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import metadata
-from drawbridge.server.sessions.records import CONTINUE
+from drawbridge.server.sessions.memory import CONTINUE
 from drawbridge.server.sessions.run import Order, Run
 
 LIMITED: Final = "AGENT_RATE_LIMITED"
@@ -77,7 +77,7 @@ class Continuing:
         waiting = self._data.waiting
         return waiting.at if waiting is not None and self._wanted else None
 
-    def ended(self, run: Run, finished: messages.RunFinished, retry_at: float | None) -> str:
+    def ended(self, run: Run, finished: RunFinished, retry_at: float | None) -> str:
         """Plans to continue the run if a limit has stopped it, and no other run is active or waiting. Once the run's
         end is recorded, ``look`` has to be called.
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from drawbridge.server.protocol import messages
+from drawbridge.server.events import SessionChanged, SessionReset
 from drawbridge.server.protocol.messages import Subscriber
+from drawbridge.server.sessions.memory import Memory, titled
 from drawbridge.server.sessions.prompt_files import PromptFiles
 from drawbridge.server.sessions.prompt_images import PromptImages, named_in
-from drawbridge.server.sessions.records import Memory, titled
 from drawbridge.server.sessions.session import SessionStore
 from drawbridge.server.sessions.worker import Worker
 from drawbridge.server.store.search import Index, Part
@@ -48,11 +48,11 @@ class CurrentConversation:
     def _memory(self) -> Memory:
         return self._store.memory
 
-    def snapshot(self, title: str) -> messages.SessionChanged:
+    def snapshot(self, title: str) -> SessionChanged:
         """Returns what ``restore`` needs. ``title``: the title that people see."""
-        return messages.SessionChanged(self._memory.session_id, self.fork_from, self._memory.agent, title)
+        return SessionChanged(self._memory.session_id, self.fork_from, self._memory.agent, title)
 
-    def restore(self, former: messages.SessionChanged) -> None:
+    def restore(self, former: SessionChanged) -> None:
         self.fork_from = former.fork_from
         self._store.record(former)
 
@@ -64,7 +64,7 @@ class CurrentConversation:
         """Records that the next run begins a conversation with another agent. ``title``: the conversation's title, if
         its first prompt is already recorded."""
         self.fork_from = None
-        self._store.record(messages.SessionChanged("", title=title))
+        self._store.record(SessionChanged("", title=title))
 
     def identified(self, session_id: str, prompt: str) -> None:
         """Records the id that the agent has reported for its conversation. ``prompt``: the active run's prompt, which
@@ -75,7 +75,7 @@ class CurrentConversation:
             return
         # If there was a previous conversation, the agent could not continue it.
         title = titled(prompt) if before else ""
-        self._store.record(messages.SessionChanged(session_id, title=title or None))
+        self._store.record(SessionChanged(session_id, title=title or None))
         if before:
             self._forget_state()
 
@@ -89,19 +89,19 @@ class CurrentConversation:
 
     def lose(self) -> None:
         """Gives up the conversation, which the agent has not stored; the next prompt begins a new one."""
-        self._store.record(messages.SessionChanged(""))
+        self._store.record(SessionChanged(""))
         self._forget_state()
 
     def resume(self, session_id: str, title: str | None, agent: str, *, fork: bool) -> None:
         """Makes the next prompt continue the conversation ``session_id`` or, with ``fork``, a copy of it."""
         self.fork_from = session_id if fork else None
         self._forget_state()
-        self._store.record(messages.SessionChanged("" if fork else session_id, self.fork_from, agent, title))
+        self._store.record(SessionChanged("" if fork else session_id, self.fork_from, agent, title))
 
-    def reset(self, asker: Subscriber | None = None) -> tuple[messages.SessionReset, int | None]:
+    def reset(self, asker: Subscriber | None = None) -> tuple[SessionReset, int | None]:
         """Makes the next prompt begin a new conversation. Returns the event, and what ``SessionStore.record`` returns
         for the reply to ``asker``."""
-        reset = messages.SessionReset(self._memory.session_id, "", self._store.data.id)
+        reset = SessionReset(self._memory.session_id, "", self._store.data.id)
         self.fork_from = None
         self._forget_state()
         return reset, self._store.record(reset, asker)

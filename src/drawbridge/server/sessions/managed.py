@@ -29,6 +29,7 @@ from drawbridge.server.checkpoints.errors import Changed
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
+from drawbridge.server.events import Outcome
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
 from drawbridge.server.protocol.messages import Answer, Subscriber
@@ -45,12 +46,12 @@ from drawbridge.server.sessions.current_conversation import CurrentConversation
 from drawbridge.server.sessions.current_offers import CurrentOffers
 from drawbridge.server.sessions.disk import Disk
 from drawbridge.server.sessions.grants import Grants
+from drawbridge.server.sessions.memory import titled
 from drawbridge.server.sessions.metadata import instant, instant_of, now
 from drawbridge.server.sessions.processes import AgentProcesses
 from drawbridge.server.sessions.prompt_files import PromptFiles
 from drawbridge.server.sessions.prompt_images import PromptImages
-from drawbridge.server.sessions.records import titled
-from drawbridge.server.sessions.run import Order, Outcome, Run, RunQueue, State
+from drawbridge.server.sessions.run import Order, Run, RunQueue, State
 from drawbridge.server.sessions.runs import Runs
 from drawbridge.server.sessions.session import SHOWN_PROMPT, Session, SessionStore
 from drawbridge.server.sessions.surfaces import Surfaces
@@ -67,6 +68,7 @@ from drawbridge.server.sessions.worker import (
 )
 from drawbridge.server.store.log import History
 from drawbridge.server.store.search import Part
+from drawbridge.server.updates import answered, converted
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -95,14 +97,14 @@ class RecordedComments:
     def handover(self) -> None:
         """Always None: drafts are left only with terminal sessions. A managed agent receives them in a prompt."""
 
-    def write(self, event: messages.ReviewCommented, session: str, asker: Subscriber) -> int | None:
+    def write(self, event: events.ReviewCommented, session: str, asker: Subscriber) -> int | None:
         return self._store.write(event, asker)
 
     def forget(self, deleted: Sequence[range], asker: Subscriber) -> None:
         """Removes the comments whose records were ``deleted``."""
         for id, one in list(self.known.items()):
             if any(one.seq in some for some in deleted):
-                self._store.record(messages.ReviewCommented(comment_id=id, by=asker.name))
+                self._store.record(events.ReviewCommented(comment_id=id, by=asker.name))
 
 
 class ManagedSession(Session):
@@ -133,7 +135,7 @@ class ManagedSession(Session):
         self.storing = asyncio.Lock()
         """Held from storing a prompt's files until the prompt is accepted or refused: the size limit is for all files
         together."""
-        self._shown_queue: tuple[messages.RunInfo, ...] = ()
+        self._shown_queue: tuple[events.RunInfo, ...] = ()
         """The queue as clients last received it."""
         review = Review(data.id)
         folder = directory if limits.checkpoints else None
@@ -220,8 +222,8 @@ class ManagedSession(Session):
     def _details(self) -> dict[str, Any]:
         return {
             "permission_mode": self.permission_mode,
-            "modes": [mode for mode in self.offers.modes if self._grants.offers(mode, self._agent)],
-            "own_modes": [mode for mode in self.offers.own_modes if self._grants.offers(mode.name, self._agent)],
+            "modes": tuple(mode for mode in self.offers.modes if self._grants.offers(mode, self._agent)),
+            "own_modes": tuple(mode for mode in self.offers.own_modes if self._grants.offers(mode.name, self._agent)),
             "asks": self._grants.asks(self.data.agent),
             "first_seq": self.history.first_seq,
             "cost_usd": self.memory.cost_usd,
@@ -245,10 +247,10 @@ class ManagedSession(Session):
         agent: object = self._grants.agents.get(self.memory.agent or self.data.agent)
         return agent.last_state(lines, session_id) if isinstance(agent, base.Reconstructs) else base.AgentState()
 
-    def _current_run(self) -> messages.RunInfo | None:
+    def _current_run(self) -> events.RunInfo | None:
         return _run_info(self.run, 0) if self.run else None
 
-    def _waiting_runs(self) -> list[messages.RunInfo]:
+    def _waiting_runs(self) -> list[events.RunInfo]:
         return [_run_info(run, position) for position, run in enumerate(self.queue, 1 if self.run else 0)]
 
     # User actions.
@@ -384,7 +386,9 @@ class ManagedSession(Session):
         """The reply to an accepted prompt. ``order``: its order if the prompt was accepted just now, otherwise None."""
         waiting = [run.id for run in self.queue]
         position = waiting.index(run_id) + (1 if self.run else 0) if run_id in waiting else 0
-        accepted = Accepted(run_id, position, order.images, order.files) if order else Accepted(run_id, position)
+        images = tuple(converted(image, messages.PromptImage) for image in order.images) if order else ()
+        files = tuple(converted(file, messages.PromptFile) for file in order.files) if order else ()
+        accepted = Accepted(run_id, position, images, files)
         return Answer(type="accepted", project_id=self.id, seq=seq, data=accepted)
 
     def _approval_closed(self, approval: PendingApproval, asked_by: Surface | None = None) -> None:
@@ -443,7 +447,7 @@ class ManagedSession(Session):
     def _removed(self, run: Run, asker: Subscriber) -> None:
         """Ends a run that has not started. All clients are notified, including ``asker``."""
         run.finish("interrupted")
-        ended = messages.RunFinished(
+        ended = events.RunFinished(
             run_id=run.id, outcome="interrupted", duration_ms=0, removed_by=asker.name, client_id=asker.id
         )
         self.store.record(ended)
@@ -454,7 +458,7 @@ class ManagedSession(Session):
         run = self.queue.find(run_id)
         self._disk.check(self.id)
         title = self.title
-        self.store.write(messages.PromptEdited(run_id, prompt, asker.name, asker.id))
+        self.store.write(events.PromptEdited(run_id, prompt, asker.name, asker.id))
         self.queue.edit(run, prompt, self.history.last_seq)
         self._queue_changed()
         self._retitled(title)
@@ -487,7 +491,7 @@ class ManagedSession(Session):
         no run is active.
         """
         run = self._running()
-        fields = messages.ExecutionKilled(self.id, "IDLE", run.id)
+        fields = events.ExecutionKilled(self.id, "IDLE", run.id)
         is_first = run.stopped_as != "killed"  # a second request waits until the same run has ended
         if run.state is State.QUEUED:
             self._give_up_slot()
@@ -497,7 +501,7 @@ class ManagedSession(Session):
             self.withdraw_all("killed")
             await self._worker.stop_run(run)
         seq = self.store.record(fields, asker) if is_first and not self.history.closed else None
-        return messages.updated("execution_killed", fields, self.id, seq)
+        return answered(fields, messages.ExecutionKilled, self.id, seq)
 
     async def new_session(self, asker: Subscriber) -> Answer[messages.SessionReset]:
         """Makes the next prompt begin a new conversation. Raises ``ClientError`` like ``check_at_rest``."""
@@ -511,7 +515,8 @@ class ManagedSession(Session):
             self._worker.end_soon()
         finally:
             self._holds_state = False
-        return msgspec.structs.replace(messages.updated("session_reset", fields, self.id, seq), then=self.publish_state)
+        answer = answered(fields, messages.SessionReset, self.id, seq)
+        return msgspec.structs.replace(answer, then=self.publish_state)
 
     def _forget_state(self) -> None:
         """Forgets what the agent has reported, except for its model and its effort: another conversation has its own
@@ -531,10 +536,10 @@ class ManagedSession(Session):
                 raise ClientError("CHANGED_SINCE", text, details=details) from None
             except UnsavedChanges as error:
                 raise not_written_over(error) from None
-            reverted = messages.RunReverted(run_id, asker.name, changes.files)
+            reverted = events.RunReverted(run_id, asker.name, changes.files)
             seq = self.store.record(reverted, asker)
             await self._reviewing.look()
-        return messages.updated("run_reverted", reverted, self.id, seq)
+        return answered(reverted, messages.RunReverted, self.id, seq)
 
     async def _extend_review(self, git: Git, run_id: str, when: When, commit: str) -> None:
         """Extends the review with a checkpoint that was just stored before or after a run."""
@@ -608,13 +613,14 @@ class ManagedSession(Session):
                 self._comments.forget([range(part.first_seq, part.last_seq + 1) for part in parts], asker)
                 if is_current:
                     self.continuing.forget()
-                seq = self.store.record(messages.SessionDeleted(key, asker.name, agent_copy), asker)
+                deleted = events.SessionDeleted(key, asker.name, agent_copy)
+                seq = self.store.record(deleted, asker)
                 self.store.save()
                 self.store.save()  # the copy is the previous version, which still contains the session's name and title
         except BaseException:
             self._deleted()
             raise
-        answer = messages.updated("session_deleted", messages.SessionDeleted(key, asker.name, agent_copy), self.id, seq)
+        answer = answered(deleted, messages.SessionDeleted, self.id, seq)
         return msgspec.structs.replace(answer, then=self._deleted)
 
     def _deleted(self) -> None:
@@ -697,7 +703,7 @@ class ManagedSession(Session):
         queue = tuple(self._waiting_runs())
         if queue != self._shown_queue:
             self._shown_queue = queue
-            self.store.announce(messages.QueueChanged(queue))
+            self.store.announce(events.QueueChanged(queue))
 
     def _begin(self, run: Run) -> None:
         run.start(time.monotonic())
@@ -707,7 +713,7 @@ class ManagedSession(Session):
             # The prompt was accepted while the previous agent was working, so it precedes this record in the history.
             self._conversation.change_agent(titled(run.order.prompt))
             self._show_agent(agent)
-        self.store.record(messages.RunStarted(run.id, self.memory.session_id, agent))
+        self.store.record(events.RunStarted(run.id, self.memory.session_id, agent))
         self.publish_state()
         options = run.order.options or self.usual_options(agent)
         try:
@@ -758,7 +764,7 @@ class ManagedSession(Session):
         run = self.run = Run(Order(f"run_{uuid.uuid4().hex[:16]}", "", by=agent, agent=agent, unprompted=True))
         run.start(time.monotonic())
         self._runs.begun(self)
-        self.store.record(messages.RunStarted(run.id, self.memory.session_id, agent, unprompted=True))
+        self.store.record(events.RunStarted(run.id, self.memory.session_id, agent, unprompted=True))
         self._queue_changed()
         self.publish_state()
         run.worked_in(self._elsewhere)
@@ -955,10 +961,10 @@ class ManagedSession(Session):
         await asyncio.to_thread(self.history.close)  # waits for the disk
 
 
-def _run_info(run: Run, position: int) -> messages.RunInfo:
+def _run_info(run: Run, position: int) -> events.RunInfo:
     order = run.order
     began = datetime.now(UTC) - timedelta(seconds=time.monotonic() - run.started_at) if run.started_at else None
-    return messages.RunInfo(
+    return events.RunInfo(
         run_id=order.run_id,
         position=position,
         prompt=order.prompt[:SHOWN_PROMPT],
@@ -974,11 +980,11 @@ def _run_info(run: Run, position: int) -> messages.RunInfo:
 
 def _run_finished(
     run: Run, cost_usd: float | None, error: dict[str, Any] | None, tokens: base.Tokens | None
-) -> messages.RunFinished:
+) -> events.RunFinished:
     """The event for the end of ``run``. ``error``: an error's ``code`` and ``message``, perhaps with ``retry_at``."""
     assert run.outcome is not None
     failed = error if run.outcome in ("failed", "timeout") else None
-    return messages.RunFinished(
+    return events.RunFinished(
         run_id=run.id,
         outcome=run.outcome,
         duration_ms=int((time.monotonic() - run.started_at) * 1000) if run.started_at else 0,

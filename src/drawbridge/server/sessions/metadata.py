@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from drawbridge.agents.base import Options
 from drawbridge.core.private_files import write_private
-from drawbridge.server.protocol.messages import ReviewNumbers
-from drawbridge.server.sessions.records import Memory
+from drawbridge.server.events import ReviewNumbers
+from drawbridge.server.sessions.memory import Memory
 
 NAME = "metadata.json"
 COPY = "metadata.json.bak"

@@ -374,7 +374,7 @@ class Maintenance:
         for project in await self._projects.read_again():
             logger.info("the project in %s can be read again", project.id)
             project.continuing.look()
-            project.store.announce(ProjectCreated(project.info()))
+            project.store.announce(ProjectCreated(project.summary()))
 
     async def clean(self) -> None:
         await self._projects.empty_trash()

@@ -24,8 +24,8 @@ from drawbridge.agents.attached import EMBEDDED
 from drawbridge.agents.base import Attachment
 from drawbridge.core.errors import NotPrivate
 from drawbridge.core.private_files import PRIVATE_DIRECTORY, PRIVATE_FILE, make_private_directory
+from drawbridge.server.events import PromptFile
 from drawbridge.server.protocol.client_errors import ClientError, no_project
-from drawbridge.server.protocol.messages import PromptFile
 from drawbridge.server.sessions.prompt_images import CLOCK_SECONDS
 from drawbridge.text.counts import size
 

@@ -12,16 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
 from drawbridge.agents.base import Attachment, Options
+from drawbridge.server.events import Outcome, PromptFile, PromptImage, Submission
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import PromptFile, PromptImage, Submission
-
-Outcome: TypeAlias = Literal["completed", "failed", "killed", "timeout", "interrupted"]
 
 
 class State(Enum):

@@ -282,9 +282,9 @@ def entries(session: Session, parts: Sequence[Part]) -> list[SessionEntry]:
 def _state(session: Session) -> SessionState:
     if session.approvals:
         return "waiting"
-    desk = session.info().desk
-    if desk is not None:
-        return desk.state
+    terminal = session.summary().terminal
+    if terminal is not None:
+        return terminal.state
     states: dict[str, SessionState] = {"EXECUTING": "working", "ERROR": "failed"}
     return states.get(session.state, "finished")
 

@@ -24,11 +24,12 @@ from drawbridge.agents.shortage import shortage
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
 from drawbridge.server.checkpoints.snapshotter import Snapshotter
+from drawbridge.server.events import Outcome
 from drawbridge.server.sessions import conversations as sessions
+from drawbridge.server.sessions.memory import Memory
 from drawbridge.server.sessions.places import identity
 from drawbridge.server.sessions.processes import AgentProcesses
-from drawbridge.server.sessions.records import Memory
-from drawbridge.server.sessions.run import Outcome, Run, State
+from drawbridge.server.sessions.run import Run, State
 from drawbridge.server.sessions.scheduled import Scheduled
 from drawbridge.text.counts import counted
 

@@ -15,7 +15,8 @@ from drawbridge.core.approval import State
 from drawbridge.core.private_files import process_alive
 from drawbridge.server.approvals.pending import ExpectedSurface, PendingApproval, Surface
 from drawbridge.server.approvals.service import Approvals
-from drawbridge.server.protocol.messages import IN_TERMINAL, PermissionWithdrawn
+from drawbridge.server.events import PermissionWithdrawn
+from drawbridge.server.protocol.messages import IN_TERMINAL
 from drawbridge.server.sessions.audience import Audience
 from drawbridge.server.sessions.metadata import Metadata, now
 from drawbridge.server.sessions.session import SessionStore

@@ -18,10 +18,11 @@ from msgspec import Raw, Struct
 from drawbridge.agents.base import Decision
 from drawbridge.agents.terminal import Call
 from drawbridge.server.approvals.pending import PendingApproval
-from drawbridge.server.events import NOT_OURS, ApprovalRequested, ApprovalResolved
-from drawbridge.server.protocol import messages
-from drawbridge.server.sessions.records import Memory
+from drawbridge.server.events import ApprovalRequested, ApprovalResolved, PermissionWithdrawn, Recorded, RunFinished
+from drawbridge.server.sessions.memory import Memory
+from drawbridge.server.store.lines import timestamp
 from drawbridge.server.store.log import History, Record
+from drawbridge.server.store.records import NOT_OURS, read
 from drawbridge.server.terminal_sessions.processes import Processes
 from drawbridge.server.terminal_sessions.questions import is_main_of
 
@@ -44,16 +45,6 @@ class Carried(Struct):
     calls: list[Call]
 
 
-class _Event(Struct):
-    subtype: str
-    message: Raw
-
-
-class _OfServer(Struct):
-    timestamp: str
-    message: _Event
-
-
 class _Block(Struct):
     type: str = ""
     id: str = ""
@@ -74,14 +65,6 @@ class _Line(Struct):
 
 class _OfAgent(Struct):
     message: _Line
-
-
-class _About(Struct):
-    approval_id: str
-
-
-class _OfRun(Struct):
-    run_id: str
 
 
 def carried(history: History, waiting: Collection[str]) -> Carried:
@@ -152,9 +135,9 @@ def finished_runs(history: History) -> list[str]:
     for record in history.read(before_seq=history.last_seq + 1, limit=PAGE, max_bytes=PAGE_BYTES).records:
         if record.direction == "server" and b'"run_finished"' in record.line:
             with contextlib.suppress(*NOT_OURS):
-                event = msgspec.json.decode(record.line, type=_OfServer).message
-                if event.subtype == "run_finished":
-                    found.append(msgspec.json.decode(event.message, type=_OfRun).run_id)
+                event = read(record.line).event
+                if isinstance(event, RunFinished):
+                    found.append(event.run_id)
     return found
 
 
@@ -167,44 +150,36 @@ def _tail(history: History, waiting: Collection[str]) -> list[Record]:
         page = history.read(before_seq=before, limit=PAGE, max_bytes=PAGE_BYTES)
         more = page.has_more and bool(missing or not tail)
         for record in reversed(page.records):
-            kind, approval_id = _about(record)
-            if kind == "permission_request":
-                missing.discard(approval_id)
-            elif not tail and kind in ("permission_resolved", "permission_withdrawn"):
-                missing.add(approval_id)
+            match _event(record):
+                case ApprovalRequested(approval_id=approval_id):
+                    missing.discard(approval_id)
+                case ApprovalResolved(approval_id=approval_id) | PermissionWithdrawn(approval_id=approval_id) if (
+                    not tail
+                ):
+                    missing.add(approval_id)
         tail[:0] = page.records
         before = tail[0].seq if tail else 0
     return tail
 
 
-def _about(record: Record) -> tuple[str, str]:
-    """The type of the record's event, and the id of the approval request that the event is about; ("", "") if it is not
-    about an approval request."""
-    if record.direction != "server":
-        return "", ""
-    try:
-        event = msgspec.json.decode(record.line, type=_OfServer).message
-        if event.subtype not in ("permission_request", "permission_resolved", "permission_withdrawn"):
-            return "", ""
-        return event.subtype, msgspec.json.decode(event.message, type=_About).approval_id
-    except NOT_OURS:
-        return "", ""
+def _event(record: Record) -> Recorded | None:
+    """The server's event in a record; None for any other record, and for one that can't be read."""
+    if record.direction == "server":
+        with contextlib.suppress(*NOT_OURS):
+            return read(record.line).event
+    return None
 
 
 def _take(questions: dict[str, PendingApproval], record: Record) -> None:
-    written = msgspec.json.decode(record.line, type=_OfServer)
-    event = written.message
-    if event.subtype == "permission_request":
-        question = msgspec.json.decode(event.message, type=ApprovalRequested)
-        questions[question.approval_id] = PendingApproval(question, "", written.timestamp, record.seq)
-    elif event.subtype == "permission_resolved":
-        resolved = msgspec.json.decode(event.message, type=ApprovalResolved)
-        if approval := questions.get(resolved.approval_id):
-            approval.decide(resolved.by, _decision(resolved))
-    elif event.subtype == "permission_withdrawn":
-        withdrawn = msgspec.json.decode(event.message, type=messages.PermissionWithdrawn)
-        if (approval := questions.get(withdrawn.approval_id)) and not approval.withdraw(withdrawn.reason):
-            approval.overrule()
+    match _event(record):
+        case ApprovalRequested() as asked:
+            questions[asked.approval_id] = PendingApproval(asked, "", timestamp(record), record.seq)
+        case ApprovalResolved() as resolved:
+            if approval := questions.get(resolved.approval_id):
+                approval.decide(resolved.by, _decision(resolved))
+        case PermissionWithdrawn(approval_id, reason):
+            if (approval := questions.get(approval_id)) and not approval.withdraw(reason):
+                approval.overrule()
 
 
 def _decision(resolved: ApprovalResolved) -> Decision:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.agents.terminal import Entry, NotItsFile, ProcessState, TerminalAgent
-from drawbridge.server.sessions.records import Memory
+from drawbridge.server.sessions.memory import Memory
 from drawbridge.server.store.log import History
 from drawbridge.server.terminal_sessions.processes import Processes
 from drawbridge.server.terminal_sessions.transcript_file import TranscriptFile

@@ -29,6 +29,7 @@ from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.unsaved import FindUnsaved
+from drawbridge.server.events import Submission
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer, Subscriber
@@ -330,7 +331,7 @@ class ReviewedDirectory:
         await self._prepare()
         return await self._reviewing.placed(drafts)
 
-    def submission(self, placed: Placed, drafts: str, text: str) -> tuple[str, messages.Submission]:
+    def submission(self, placed: Placed, drafts: str, text: str) -> tuple[str, Submission]:
         """See ``Commenting.submission``."""
         return self._reviewing.commenting.submission(placed, drafts, text)
 
@@ -351,7 +352,7 @@ class ReviewedDirectory:
         self.comments.withdraw(asker.name)
         return await self._reviewing.get(session)
 
-    def submitted(self, review: messages.Submission, run: str, by: str) -> None:
+    def submitted(self, review: Submission, run: str, by: str) -> None:
         """Notes that an agent has started on a prompt with these comments."""
         self.comments.send(review, run, by)
 

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import os
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 from msgspec import Raw
@@ -16,7 +16,7 @@ from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editor, Person
-from drawbridge.server.events import DoneInEditor
+from drawbridge.server.events import CommentedInEditor, DecidedInEditor, SubmittedInEditor
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError, not_written
 from drawbridge.server.protocol.messages import Answer, Subscriber
@@ -107,18 +107,18 @@ class EditorReviews:
     async def _change(self, session: Session, line: wire.ReviewLine, person: Person) -> Answer[replies.Review] | None:
         """Makes the change that is requested, if any. Returns the review after a decision; otherwise None."""
 
-        def done(command: Any, reply: Any) -> None:
-            session.store.announce(DoneInEditor(person.name, command, reply))
-
         match line:
             case wire.ReviewDecision():
                 decision = _decision(line)
                 decided = await self._commands.review_decide(decision, person)
-                done(decision, decided.data)
+                numbers = len(decision.hunks), len(decision.files)
+                session.store.announce(DecidedInEditor(person.name, line.decision, *numbers, decision.all))
                 return decided
             case wire.ReviewComment():
                 comment = _comment(line)
-                done(comment, (await self._commands.review_comment(comment, person)).data)
+                written = (await self._commands.review_comment(comment, person)).data
+                path = written.comment.path if written.comment else None
+                session.store.announce(CommentedInEditor(person.name, written.comment_id, path, comment.remove))
             case wire.ReviewSubmission():
                 command = commands.ReviewSubmit(
                     project_id=line.project, request_id=line.id, drafts=line.drafts, text=line.text
@@ -126,7 +126,7 @@ class EditorReviews:
                 accepted = await self._commands.review_submit(command, person)
                 if accepted.then is not None:
                     accepted.then()  # editors do not receive events of the run, so nothing has to wait for the reply
-                done(command, accepted.data)
+                session.store.announce(SubmittedInEditor(person.name, accepted.data.run_id))
             case wire.ReviewRequest():
                 pass
         return None

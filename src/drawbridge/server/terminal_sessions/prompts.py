@@ -19,18 +19,17 @@ import msgspec
 import psutil
 from msgspec import Struct
 
-from drawbridge.agents.base import Options
 from drawbridge.agents.terminal import AskingAgent, Prompt
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editor
-from drawbridge.server.events import PromptAccepted
+from drawbridge.server.events import PromptAccepted, Submission, TerminalState
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import TERMINAL_NAME, Answer, DeskState, Submission, Subscriber
+from drawbridge.server.protocol.messages import TERMINAL_NAME, Answer, Subscriber
 from drawbridge.server.protocol.replies import Accepted
-from drawbridge.server.sessions.records import Memory, request_key
+from drawbridge.server.sessions.memory import Memory, request_key
 from drawbridge.server.terminal_sessions.prompt_text import same_words, typeable
 
 logger = logging.getLogger("drawbridge.server")
@@ -149,7 +148,7 @@ class Receiver(Protocol):
     def memory(self) -> Memory: ...
 
     @property
-    def phase(self) -> DeskState: ...
+    def phase(self) -> TerminalState: ...
 
     @property
     def resting(self) -> bool:
@@ -352,9 +351,9 @@ def _with_ancestors(pid: int) -> Iterator[int]:
         return
 
 
-def _chosen(options: Options) -> bool:
+def _chosen(options: commands.Options) -> bool:
     """Whether any option that affects how the agent runs is set."""
-    return msgspec.structs.replace(options, partial_messages=False) != Options()
+    return msgspec.structs.replace(options, partial_messages=False) != commands.Options()
 
 
 def _retrieve_error(sending: asyncio.Future[str]) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from drawbridge.agents.base import AgentState, Options, Proposal
+from drawbridge.agents.base import AgentLine, AgentState, Options, Proposal
 from drawbridge.agents.modes import BYPASS
 from drawbridge.agents.proposals import read_file
 from drawbridge.agents.terminal import (
@@ -32,16 +32,15 @@ from drawbridge.agents.terminal import (
 )
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import write_private
+from drawbridge.server import events
 from drawbridge.server.approvals.pending import PendingApproval, Surface
-from drawbridge.server.events import AgentLine, PromptAccepted, written
+from drawbridge.server.events import PromptAccepted
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import (
     ASKS_NOTHING,
     TERMINAL_NAME,
     Answer,
-    DeskInfo,
-    DeskState,
     Subscriber,
 )
 from drawbridge.server.protocol.replies import Review
@@ -53,6 +52,7 @@ from drawbridge.server.sessions.metadata import instant, now
 from drawbridge.server.sessions.session import SHOWN_PROMPT, Session
 from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store.log import History
+from drawbridge.server.store.records import written
 from drawbridge.server.terminal_sessions.approval_requests import ApprovalRequests
 from drawbridge.server.terminal_sessions.carried import age_of_run, continuation, finished_runs
 from drawbridge.server.terminal_sessions.conversation_file import Portion
@@ -177,7 +177,7 @@ class TerminalSession(Session):
         return "IDLE" if self.turns.current is None else "EXECUTING"
 
     @property
-    def phase(self) -> DeskState:
+    def phase(self) -> events.TerminalState:
         """What the agent is doing, as clients show it for a terminal session."""
         if self.ended:
             return "ended"
@@ -228,7 +228,7 @@ class TerminalSession(Session):
     def _details(self) -> dict[str, Any]:
         mode = self.permission_mode
         return {
-            "desk": DeskInfo(
+            "terminal": events.TerminalStatus(
                 state=self.phase,
                 permission_mode=mode,
                 asks=mode not in ASKS_NOTHING,
@@ -240,11 +240,11 @@ class TerminalSession(Session):
             ),
         }
 
-    def _current_run(self) -> messages.RunInfo | None:
+    def _current_run(self) -> events.RunInfo | None:
         turn = self.turns.current
         if turn is None:
             return None
-        return messages.RunInfo(
+        return events.RunInfo(
             run_id=turn.id,
             position=0,
             prompt=turn.prompt[:SHOWN_PROMPT],
@@ -291,7 +291,7 @@ class TerminalSession(Session):
         granted = self._grants.granted(str(self.path), asked)
         return is_usable and self._grants.within(asked, self.data.agent) == granted
 
-    def submitted(self, review: messages.Submission, turn: str, by: str) -> None:
+    def submitted(self, review: events.Submission, turn: str, by: str) -> None:
         self.reviewed.submitted(review, turn, by)
 
     def _approval_closed(self, approval: PendingApproval, asked_by: Surface | None = None) -> None:
@@ -439,7 +439,7 @@ class TerminalSession(Session):
             self.ended, self.continued_in = False, None
             self.save()
 
-    def leave(self, pid: int | None, outcome: messages.Outcome = "interrupted", *, quiet: bool = False) -> None:
+    def leave(self, pid: int | None, outcome: events.Outcome = "interrupted", *, quiet: bool = False) -> None:
         """Notes that a process has ended or has closed the conversation. Another terminal may still have it open.
         ``outcome`` and ``quiet`` apply to its run, as in ``RunFinished``."""
         if pid is None or not self.processes.beside(pid):
@@ -464,7 +464,7 @@ class TerminalSession(Session):
             self._end("completed", pid, quiet=True, continued_in=continued_in)
 
     def _end(
-        self, outcome: messages.Outcome, pid: int | None, *, quiet: bool = False, continued_in: str | None = None
+        self, outcome: events.Outcome, pid: int | None, *, quiet: bool = False, continued_in: str | None = None
     ) -> None:
         """Ends the session: no process has the conversation open. ``pid``: the process that had it open until now."""
         self.processes.only_latest()
@@ -487,11 +487,11 @@ class TerminalSession(Session):
             match change:
                 case RunBegun(run):
                     self.reviewed.set_run(self.id, run)
-                    self.store.record(messages.RunStarted(run, self.data.memory.session_id, self.data.agent))
+                    self.store.record(events.RunStarted(run, self.data.memory.session_id, self.data.agent))
                 case RunFinished(run, outcome, seconds, quiet, error, code):
                     self.reviewed.set_run(self.id, None)
                     milliseconds = int(seconds * 1000)
-                    finished = messages.RunFinished(
+                    finished = events.RunFinished(
                         run_id=run, outcome=outcome, duration_ms=milliseconds, error=error, code=code
                     )
                     self.store.record(finished, quiet=quiet)
@@ -502,7 +502,7 @@ class TerminalSession(Session):
                     self.prompts.recorded(entry, run)
                 case EarlierPromptFound(entry, run):
                     self._keep(PromptAccepted(run, entry.text, TERMINAL_NAME, uuid=entry.uuid))
-                    over = messages.RunFinished(run_id=run, outcome="completed", duration_ms=0)
+                    over = events.RunFinished(run_id=run, outcome="completed", duration_ms=0)
                     self.store.record(over, quiet=True)
                 case MainAgentStopped(pid):
                     others = self.processes.beside(pid) if self.approvals else []

@@ -249,7 +249,7 @@ class TerminalSessions:
         if id in self._unreadable:
             restored = self._restore(self._directory / id)
             if restored is not None:
-                restored.store.announce(ProjectCreated(restored.info()))
+                restored.store.announce(ProjectCreated(restored.summary()))
             return restored
         self._make_room()
         if len(list(self)) >= MOST:
@@ -268,7 +268,7 @@ class TerminalSessions:
         self._sessions.add(session)
         session.store.record(SessionChanged(session_id))
         session.save()
-        session.store.announce(ProjectCreated(session.info()))
+        session.store.announce(ProjectCreated(session.summary()))
         return session
 
     def new_id(self) -> str:

@@ -23,6 +23,7 @@ from msgspec import Meta, Raw, Struct
 
 from drawbridge.agents.base import AgentLine, AskedBy, Form, OffersReported, Proposal, StateReported
 from drawbridge.agents.output import session_id_of
+from drawbridge.agents.tool_calls import Kind, ToolCall
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.messages import (
     DiskWarning,
@@ -106,7 +107,8 @@ class PromptAccepted(Struct, frozen=True):
 class ApprovalRequested(Struct, frozen=True, omit_defaults=True, dict=True):
     """An agent waits for a person's decision. The fields are as in ``PermissionRequest``. ``known_as``: the id by which
     the hook or bridge of a terminal session identifies its question when it sends the question again; empty if it gave
-    none, and in managed sessions.
+    none, and in managed sessions. ``call``: what the request is about, according to the agent; it is not recorded, since
+    it follows from the other fields (see ``pending.about``), and is None in a record that was read back.
     """
 
     approval_id: str
@@ -121,13 +123,14 @@ class ApprovalRequested(Struct, frozen=True, omit_defaults=True, dict=True):
     asked_by: AskedBy | None = None
     reason: str | None = None
     blocked_path: str | None = None
-    kind: messages.Kind | None = None
+    kind: Kind | None = None
     title: messages.Title | None = None
     risks: tuple[messages.Risk, ...] = ()
     always: tuple[messages.Always, ...] = ()
     editable: tuple[str, ...] = ()
     summary: str = ""
     form: Form = "fields"
+    call: ToolCall | None = None
 
     @property
     def agent_id(self) -> str | None:
@@ -316,6 +319,8 @@ def written(event: Recorded) -> tuple[messages.Direction, bytes]:
         return "claude", event.raw
     if isinstance(event, PromptAccepted):
         return "client", _prompt(event)
+    if isinstance(event, ApprovalRequested):
+        event = msgspec.structs.replace(event, call=None)
     return "server", _encode({"type": "system", "subtype": KINDS[type(event)], "message": event})
 
 

@@ -795,14 +795,8 @@ class Core:
         project = self.all_sessions.get(command.project_id)
         approval = project.approvals.find(command.approval_id)
         if approval is not None and decision.allow:
-            question = approval.request
             check = partial(
-                check_allowed,
-                self.grants.ceilings,
-                question.tool_name,
-                question.suggestions,
-                decision.remember,
-                self.grants.places.usable,
+                check_allowed, self.grants.ceilings, approval.call, decision.remember, self.grants.places.usable
             )
             if decision.remember:  # it may name directories
                 await asyncio.to_thread(check)

@@ -16,10 +16,10 @@ import uuid
 from collections.abc import Iterator
 
 import msgspec
-from msgspec import Raw
 
 from drawbridge.agents import catalog
-from drawbridge.agents.base import Decision, Proposal, Question
+from drawbridge.agents.base import Decision, Proposal
+from drawbridge.agents.proposals import in_editor
 from drawbridge.agents.terminal import HookEvent
 from drawbridge.core.approval import State
 from drawbridge.protocols import local_ipc as wire
@@ -56,9 +56,11 @@ class BridgeSurface:
         """Whether the user decided on it in the editor before a hook reported its question."""
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
-        text = None
+        text: str | None = None
         if decision.allow:
-            text = self.proposed.new_text if decision.updated_input is None else _content(decision.updated_input)
+            text = self.proposed.new_text
+            if decision.updated_input is not None:
+                text = approval.changed_text(msgspec.json.decode(decision.updated_input, type=dict[str, object]))
         self.editor.send(wire.ClientDecision(self.proposed.id, by, text))
 
     def closed(self) -> None:
@@ -198,14 +200,7 @@ class Bridges:
         shown.belongs_to(session, session.reconnect(shown))
         if shown.approval is not None:
             return
-        given = msgspec.json.encode({"file_path": proposed.path, "content": proposed.new_text})
-        question = Question(
-            question_id=uuid.uuid4().hex,
-            tool_name="Write",
-            input=Raw(given),
-            suggestions=Raw(b"[]"),
-            proposal=Proposal(proposed.path, proposed.old_text, proposed.new_text),
-        )
+        question = in_editor(uuid.uuid4().hex, Proposal(proposed.path, proposed.old_text, proposed.new_text))
         shown.belongs_to(session, session.ask(question, shown))
 
     def _session_of(self, editor: Editor, proposed: wire.Proposed, agent: str) -> TerminalSession | None:
@@ -260,8 +255,3 @@ def _key(editor: Editor) -> int:
 
 def _lines(text: str) -> str:
     return text.replace("\r\n", "\n")
-
-
-def _content(given: Raw) -> str | None:
-    content = msgspec.json.decode(given, type=dict[str, object]).get("content")
-    return content if isinstance(content, str) else None

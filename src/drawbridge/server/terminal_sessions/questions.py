@@ -367,7 +367,7 @@ def question_of(event: HookEvent, proposal: Proposal | None, root: Path, *, chan
 
 def _input_of(event: HookEvent, root: Path) -> Raw:
     """The input of the call that an event is about, with the directory of a command if it is not ``root``."""
-    if event.tool_name != "Bash" or event.directory in ("", str(root)):
+    if event.directory in ("", str(root)):
         return event.tool_input
     return Raw(msgspec.json.encode({**json_object(event.tool_input), "directory": event.directory}))
 

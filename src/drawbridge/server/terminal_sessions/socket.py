@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from drawbridge.agents.base import Decision, Proposal
 from drawbridge.agents.output import json_object, parsed
-from drawbridge.agents.proposals import proposal, read_file
+from drawbridge.agents.proposals import read_file
 from drawbridge.agents.terminal import HookEvent, TerminalAgent
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.tasks import BackgroundTasks
@@ -175,7 +175,7 @@ class PrivateSocket:
             else:
                 reports.add(apply)
             return
-        session, proposed = reports.session, _proposal(event)
+        session, proposed = reports.session, _proposal(agent, event)
 
         def requested() -> None:
             if reader.at_eof() and not session.questions.known(hook.question):
@@ -247,9 +247,9 @@ def _read(line: bytes) -> wire.FromPeer:
         return wire.decode_from_peer(mended[1])
 
 
-def _proposal(event: HookEvent) -> Proposal | None:
+def _proposal(agent: TerminalAgent, event: HookEvent) -> Proposal | None:
     try:
         given = json_object(event.tool_input)
     except (ValueError, RecursionError):
         return None
-    return proposal(event.tool_name, given, read_file)
+    return agent.proposal(event.tool_name, given, read_file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import re
@@ -199,7 +200,10 @@ async def test_an_approver_may_edit_the_text_but_not_the_path(server: Server, ow
         assert await answered(remember=True) == "OUT_OF_SCOPE"
         for blob, data in (("no-json", "bm8="), ("a-list", "W10=")):
             await phone.ask("blob_put", {"blob_id": blob, "offset": 0, "data": data, "last": True})
-            assert await answered(updated_input_blob=blob) == "OUT_OF_SCOPE"
+            assert await answered(updated_input_blob=blob) == "VALIDATION_FAILED"
+        moved = base64.b64encode(json.dumps(elsewhere).encode()).decode()
+        await phone.ask("blob_put", {"blob_id": "moved", "offset": 0, "data": moved, "last": True})
+        assert await answered(updated_input_blob="moved") == "OUT_OF_SCOPE"
         word = "content" if "content" in before else "new_string"
         assert await answered(updated_input={**before, word: "my own text\n"}) == "update"
 

@@ -170,8 +170,11 @@ async def test_the_servers_loop_never_waits_for_a_file(folder: Path, report: Pat
             await client.ask("subscribe", {"topics": ["projects", "approvals", "stats"]})
             await client.send("execute", {"prompt": "hello"}, project)
             asked = await client.receive("permission_request")
-            answer = {"approval_id": asked["data"]["approval_id"], "decision": "allow"}
-            await client.ask("permission_response", answer, project)
+            given = base64.b64encode(json.dumps(asked["data"]["input"]).encode()).decode()
+            await client.ask("blob_put", {"blob_id": "input", "offset": 0, "data": given, "last": True})
+            answer = {"approval_id": asked["data"]["approval_id"], "decision": "allow", "updated_input_blob": "input"}
+            decided = await client.ask("permission_response", answer, project)
+            assert decided["data"]["update_type"] == "permission_resolved"
             finished = await client.receive("update", "run_finished")
             await client.ask("run_changes", {"run_id": finished["data"]["data"]["run_id"]}, project)
             review = (await client.ask("review_get", {}, project))["data"]

@@ -18,6 +18,10 @@ import msgspec
 import pytest
 
 from drawbridge.agents import catalog, registry
+from drawbridge.agents.acp import tools as acp_tools
+from drawbridge.agents.claude import suggestions
+from drawbridge.agents.claude import tools as claude_tools
+from drawbridge.agents.codex import tools as codex_tools
 from drawbridge.core import errors
 from drawbridge.setup.agents import AGENTS
 
@@ -39,7 +43,7 @@ PURE = (
     "transport.http_app",
     *(
         f"agents.{name}"
-        for name in ("base", "catalog", "modes", "output", "proposals", "results", "suggestions", "terminal")
+        for name in ("base", "catalog", "modes", "output", "proposals", "results", "terminal", "tool_calls")
     ),
     *(
         f"agents.{name}"
@@ -48,6 +52,7 @@ PURE = (
             "acp.listing",
             "claude.conversation",
             "claude.command_line",
+            "claude.edits",
             "claude.transcript",
         )
     ),
@@ -238,6 +243,7 @@ def test_agents_import_each_other_only_through_shared_modules(folder: str) -> No
 @pytest.mark.parametrize("row", catalog.ROWS, ids=lambda row: row.name)
 def test_each_row_of_the_catalog_matches_its_folder(row: catalog.Row) -> None:
     promised = ["driver", *(("hook", "hook_settings") if row.hooks else ()), *(("terminal",) if row.terminal else ())]
+    promised += ["tools"] if row.asks or row.terminal or row.proposes else []
     assert [name for name in promised if f"agents.{row.name}.{name}" not in modules()] == []
     agent = registry.built_in(row.name, None)
     assert (agent.name, agent.asks, agent.own_modes, agent.sees) == (row.name, row.asks, row.own_modes, row.sees)
@@ -251,6 +257,21 @@ def test_the_server_knows_no_agent(name: str) -> None:
     """It gets all agents from ``agents.registry``."""
     folders = tuple(f"agents.{folder}" for folder in agent_folders())
     assert [other for other in known(name) if belongs(other, folders)] == []
+
+
+OWN_WORDS = frozenset({*claude_tools.KINDS, *codex_tools.KINDS, *suggestions.KEYS, acp_tools.ARGUMENTS})
+"""The names of agents' tools, and the words of the formats in which agents suggest what to remember."""
+
+SERVER_WORDS = {
+    "server.approvals.service": {"destination"},  # a field of any tool's input that may contain a path
+}
+
+
+@pytest.mark.parametrize("name", those_in(("server",)))
+def test_the_server_knows_no_agents_tools(name: str) -> None:
+    """``agents/NAME/tools.py`` describes an agent's calls and suggestions. An entry of ``SERVER_WORDS`` that the module
+    no longer contains fails the test as well."""
+    assert OWN_WORDS.intersection(strings_of(modules()[name])) == SERVER_WORDS.get(name, set())
 
 
 def test_no_module_compares_with_an_agents_name() -> None:
@@ -272,12 +293,18 @@ def comparisons_with_an_agent(module: ast.Module) -> Iterator[str]:
                 yield ast.unparse(node)
 
 
-def words_of(file: Path) -> Iterator[str]:
-    """Yields names and strings in the code of a module, without docstrings and comments."""
+def strings_of(file: Path) -> Iterator[str]:
+    """Yields the strings in the code of a module, without docstrings."""
     docstrings = {id(node.value) for node in ast.walk(parsed(file)) if isinstance(node, ast.Expr)}
     for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
             yield node.value
+
+
+def words_of(file: Path) -> Iterator[str]:
+    """Yields names and strings in the code of a module, without docstrings and comments."""
+    yield from strings_of(file)
+    for node in ast.walk(parsed(file)):
         yield from (
             getattr(node, field)
             for field in ("id", "attr", "name", "arg")

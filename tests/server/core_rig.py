@@ -20,7 +20,7 @@ from drawbridge.server import composition
 from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.app.dispatch import AnyRow
 from drawbridge.server.app.outbox import Writers
-from drawbridge.server.protocol.commands import parse
+from drawbridge.server.protocol.commands import PermissionResponse, parse
 from drawbridge.server.protocol.messages import Answer, Frame, Subscriber, encode
 from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.run import State
@@ -280,6 +280,8 @@ class Server:
             json.dumps(message | ({"request_id": request_id} if request_id else {})), {row.name: row.request}
         )
         asker: Any = client  # the core uses a client only as a subscriber
+        if isinstance(command, PermissionResponse):
+            command = await self.core.with_input(command, asker)
         answered = row.handler(self.core, command, asker)
         answer: Answer[Any] = answered if isinstance(answered, Answer) else await answered
         found: dict[str, Any] = json.loads(encode(answer, command.request_id))

@@ -129,7 +129,7 @@ class Server:
             machine=host,
             programs=lambda: programs(plan.agents),
         )
-        self.dispatch = Dispatch(rows, self.core, commands, self.entrance, self.blobs)
+        self.dispatch = Dispatch(rows, self.core, commands, self.entrance)
         self.site = ServerSite(
             self.entrance,
             self.clients,

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from drawbridge.agents.base import AgentLine, AskedBy, Form, ModeOffer, OffersReported, Proposal, StateReported
+from drawbridge.agents.tool_calls import Kind, ToolCall
 
 SHOWN_TEXT: Final = 150_000
 """The maximum length, in characters, of an edited text that clients get with a decision; as JSON it may be six times as
@@ -291,23 +292,6 @@ class ReviewPushed(Struct, frozen=True, kw_only=True):
 
 # Approval requests.
 
-Kind: TypeAlias = Literal[
-    "edit",
-    "create",
-    "overwrite",
-    "notebook",
-    "command",
-    "plan",
-    "question",
-    "fetch",
-    "search",
-    "read",
-    "delete",
-    "move",
-    "tool",
-]
-"""What an approval request is about; "tool": anything else."""
-
 
 class Title(Struct, frozen=True):
     """What the agent wants, such as "Claude wants to edit" and "src/bridge.py". ``path``: relative to the project, or
@@ -344,11 +328,13 @@ class Always(Struct, frozen=True):
 
 class ApprovalRequested(Struct, frozen=True, dict=True):
     """An agent waits for a person's decision. ``input`` and ``suggestions`` are the agent's JSON; ``form``: what the
-    input is. ``changeable``: the decision may contain an edited input. ``known_as``: the id by which the hook or bridge
-    of a terminal session identifies its question when it sends the question again; empty if it gave none, and in
-    managed sessions. ``link_targets``: the paths in the request that lead through a symbolic link, with their targets.
-    ``asked_by``: the subagent that asks; None if the main agent asks. ``reason``: why the agent asks, in its own words.
-    ``blocked_path``: the path that the agent must not use without asking.
+    input is. ``call``: what the request is about, according to the agent; it is not recorded, since it follows from the
+    other fields (see ``pending.about``), and is None in a record that was read back. ``changeable``: the decision may
+    contain an edited input. ``known_as``: the id by which the hook or bridge of a terminal session identifies its
+    question when it sends the question again; empty if it gave none, and in managed sessions. ``link_targets``: the
+    paths in the request that lead through a symbolic link, with their targets. ``asked_by``: the subagent that asks;
+    None if the main agent asks. ``reason``: why the agent asks, in its own words. ``blocked_path``: the path that the
+    agent must not use without asking.
 
     The other fields describe the request to people (see ``approvals.words``). ``remember`` applies everything in
     ``always``. ``editable``: the fields of ``input`` that clients offer for editing. ``summary``: the text of a
@@ -374,6 +360,7 @@ class ApprovalRequested(Struct, frozen=True, dict=True):
     editable: tuple[str, ...] = ()
     summary: str = ""
     form: Form = "fields"
+    call: ToolCall | None = None
 
     @property
     def agent_id(self) -> str | None:

@@ -121,6 +121,9 @@ class FakeCore:
             then=self.then,
         )
 
+    async def with_input(self, command: say.PermissionResponse, client: Subscriber) -> say.PermissionResponse:
+        return command
+
     async def agent_kill(self, command: say.AgentKill, client: Subscriber) -> Answer[Any]:
         self.asked.append(command)
         await self.go_on.wait()
@@ -206,7 +209,7 @@ class Server:
             health=self.monitor.health,
         )
         rows = [_done_by_fake(row) if row.owner is Core else row for row in COMMANDS]
-        self.dispatch = Dispatch(rows, core, own, entrance, self.blobs)
+        self.dispatch = Dispatch(rows, core, own, entrance)
         self.site = Site(entrance, self.clients, self.dispatch)
         self.door = HttpServer(self.site, self.listener, terms, tls)
 

@@ -292,7 +292,7 @@ async def test_an_invalid_edited_input_leaves_the_request_open(tmp_path: Path, g
         command = commands.parse(text, {"permission_response": commands.PermissionResponse})
         assert isinstance(command, commands.PermissionResponse)
         with pytest.raises(ClientError) as refused:
-            await server.core.permission_response(command, phone)
+            await server.core.permission_response(await server.core.with_input(command, phone), phone)
         assert (refused.value.code, refused.value.field) == ("VALIDATION_FAILED", f"data.{how}")
         assert (records(server, project), server.agent.latest.answers) == (before, [])
         await server.does(phone, "permission_response", project, approval_id=approval, decision="allow")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,8 +13,10 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from drawbridge.agents import registry
 from drawbridge.agents.base import Proposal
 from drawbridge.server.app.command_table import COMMANDS
+from drawbridge.server.approvals.pending import about
 from drawbridge.server.auth.scopes import SCOPES, Identity, Scope, check_answer
 from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.notifications.send import Notifier
@@ -155,13 +159,17 @@ async def test_an_approver_may_edit_the_text_but_not_the_path(server: Server, ow
         assert await answered(remember=True) == "OUT_OF_SCOPE"
         for blob, data in (("no-json", "bm8="), ("a-list", "W10=")):
             await phone.ask("blob_put", {"blob_id": blob, "offset": 0, "data": data, "last": True})
-            assert await answered(updated_input_blob=blob) == "OUT_OF_SCOPE"
+            assert await answered(updated_input_blob=blob) == "VALIDATION_FAILED"
+        moved = base64.b64encode(json.dumps(elsewhere).encode()).decode()
+        await phone.ask("blob_put", {"blob_id": "moved", "offset": 0, "data": moved, "last": True})
+        assert await answered(updated_input_blob="moved") == "OUT_OF_SCOPE"
         word = "content" if "content" in before else "new_string"
         assert await answered(updated_input={**before, word: "my own text\n"}) == "update"
 
 
-def asked(tool: str, given: bytes, proposal: Proposal | None = None) -> ApprovalRequested:
-    return ApprovalRequested("appr_1", "run_1", tool, Raw(given), Raw(b"[]"), proposal)
+def asked(tool: str, given: bytes, proposal: Proposal | None = None, agent: str = "claude") -> ApprovalRequested:
+    request = ApprovalRequested("appr_1", "run_1", tool, Raw(given), Raw(b"[]"), proposal)
+    return about(request, registry.tools(agent))
 
 
 @pytest.mark.parametrize(
@@ -191,6 +199,37 @@ def test_an_approver_cannot_edit_a_command(tool: str, given: bytes, updated: dic
     answer = say.PermissionResponse(project_id="p", approval_id="a", decision="allow")
     with contextlib.nullcontext() if fine else pytest.raises(ClientError, match="requires the run scope"):
         check_answer(phone, answer, asked(tool, given), updated)
+
+
+@pytest.mark.parametrize(
+    ("tool", "field", "agent", "fine"),
+    [
+        ("Write", "content", "claude", True),
+        ("Edit", "new_string", "claude", True),
+        ("MultiEdit", "edits", "claude", True),
+        ("NotebookEdit", "new_source", "claude", True),
+        ("Write", "content", "gemini", True),
+        ("Write", "file_path", "claude", False),
+        ("Write", "file_path", "gemini", False),
+        ("Write", "new_string", "claude", False),
+        ("mcp__files__write", "content", "claude", False),
+        ("apply_patch", "patch", "codex", False),
+    ],
+)
+def test_an_approver_may_change_only_the_text_of_a_proposal(tool: str, field: str, agent: str, fine: bool) -> None:
+    phone = Identity(name="phone", scope="approve", device_id="1")
+    answer = say.PermissionResponse(project_id="p", approval_id="a", decision="allow")
+    request = asked(tool, json.dumps({field: "old"}).encode(), Proposal("/p/a", "", "old"), agent)
+    with contextlib.nullcontext() if fine else pytest.raises(ClientError, match="requires the run scope"):
+        check_answer(phone, answer, request, {field: "new"})
+
+
+def test_an_approver_may_not_edit_a_request_that_is_not_understood() -> None:
+    phone = Identity(name="phone", scope="approve", device_id="1")
+    answer = say.PermissionResponse(project_id="p", approval_id="a", decision="allow")
+    unread = ApprovalRequested("a", "r", "Write", Raw(b'{"content":"old"}'), Raw(b"[]"), Proposal("/p/a", "", "old"))
+    with pytest.raises(ClientError, match="requires the run scope"):
+        check_answer(phone, answer, unread, {"content": "new"})
 
 
 def test_an_input_that_is_too_deep_to_compare_is_refused() -> None:

@@ -24,7 +24,9 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
 
+from drawbridge.agents import registry
 from drawbridge.agents.base import AgentLine, Proposal
+from drawbridge.server.approvals.pending import about
 from drawbridge.server.auth.devices import Devices
 from drawbridge.server.auth.scopes import Identity, owner
 from drawbridge.server.events import (
@@ -62,7 +64,7 @@ def at_blog(event: Event, *, quiet: bool = False) -> Announced:
 def question(tool: str = "Edit", id: str = "appr_1") -> Announced:
     given = Raw(json.dumps({"file_path": f"/home/{SECRET}"}).encode())
     proposal = Proposal("/a", SECRET, SECRET)
-    return at_blog(ApprovalRequested(id, "run_1", tool, given, Raw(b"[]"), proposal))
+    return at_blog(about(ApprovalRequested(id, "run_1", tool, given, Raw(b"[]"), proposal), registry.tools("claude")))
 
 
 def run_finished(outcome: Outcome) -> Announced:
@@ -642,7 +644,8 @@ def test_the_text_of_an_approval_is_its_summary() -> None:
 
 
 def shell(given: Any, tool: str = "Bash", **more: Any) -> Announced:
-    return at_blog(ApprovalRequested("appr_1", "run_1", tool, Raw(json.dumps(given).encode()), Raw(b"[]"), **more))
+    asked = ApprovalRequested("appr_1", "run_1", tool, Raw(json.dumps(given).encode()), Raw(b"[]"), **more)
+    return at_blog(about(asked, registry.tools("claude")))
 
 
 @pytest.mark.parametrize("command", ["npm test", "git push && make deploy", "a" * 120, "echo ü"])
@@ -692,6 +695,8 @@ async def test_a_short_command_can_be_decided_in_its_notification(tmp_path: Path
         shell({"command": "ls", "run_in_background": True}),
         shell({"command": "ls", "dangerouslyDisableSandbox": True}),
         shell({"command": "ls"}, tool="mcp__x__run"),
+        shell({"command": "ls"}, tool="Monitor"),
+        at_blog(ApprovalRequested("appr_1", "run_1", "Bash", Raw(b'{"command": "ls"}'), Raw(b"[]"))),
         shell({"command": "ls"}, link_targets={"a": "b"}),
         shell({"command": "ls"}, blocked_path="/etc"),
         shell({"command": "sudo ls"}, risks=(Risk("sudo", "Runs as root", "command"),)),

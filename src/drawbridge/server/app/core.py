@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec import Raw
 
 from drawbridge.agents.base import Agent, AgentUnusable, Attachment, Decision, Options
 from drawbridge.agents.terminal import TerminalAgent
@@ -784,28 +785,30 @@ class Core:
             text = f"This conversation is open {where}. Close it there, or fork it (session_fork)."
             raise ClientError("SESSION_IN_USE", text, field="data.session_id")
 
+    async def with_input(self, command: commands.PermissionResponse, client: Subscriber) -> commands.PermissionResponse:
+        """The decision with its whole ``updated_input``, checked, in place of the blob that contains it. Nobody can
+        replace it between the scope check and the decision. Raises ``ClientError``."""
+        if command.updated_input_blob is not None:
+            data, field = await self._blobs.read(command.updated_input_blob, client.device), "data.updated_input_blob"
+            updated = await asyncio.to_thread(json_object, data, field)
+        elif command.updated_input is not None:
+            updated = json_object(msgspec.json.encode(command.updated_input), "data.updated_input")
+        else:
+            return command
+        return msgspec.structs.replace(command, updated_input=updated, updated_input_blob=None)
+
     async def permission_response(
         self, command: commands.PermissionResponse, client: Subscriber
     ) -> Answer[messages.PermissionResolved]:
-        updated = None
-        if command.updated_input is not None:
-            updated = json_object(msgspec.json.encode(command.updated_input), "data.updated_input")
-        if command.updated_input_blob is not None:
-            updated = json_object(
-                self._blobs.take(command.updated_input_blob, client.device), "data.updated_input_blob"
-            )
+        """``command`` is the result of ``with_input``."""
+        assert command.updated_input_blob is None, "the agent would receive its own input"
+        updated = None if command.updated_input is None else Raw(msgspec.json.encode(command.updated_input))
         decision = Decision(command.decision == "allow", command.message, updated, command.remember)
         project = self.all_sessions.get(command.project_id)
         approval = project.approvals.find(command.approval_id)
         if approval is not None and decision.allow:
-            question = approval.request
             check = partial(
-                check_allowed,
-                self.grants.ceilings,
-                question.tool_name,
-                question.suggestions,
-                decision.remember,
-                self.grants.places.usable,
+                check_allowed, self.grants.ceilings, approval.call, decision.remember, self.grants.places.usable
             )
             if decision.remember:  # it may name directories
                 await asyncio.to_thread(check)

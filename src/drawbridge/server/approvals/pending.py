@@ -5,13 +5,14 @@ an agent waits for the decision. Pure.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from drawbridge.agents.base import Decision, Question
+from drawbridge.agents.tool_calls import ToolCall, Tools, UnknownTools
 from drawbridge.core.approval import Approval, State
 from drawbridge.server.events import ApprovalRequested
 
@@ -28,11 +29,12 @@ class Verdict(Struct, frozen=True, omit_defaults=True):
 
 class PendingApproval(Approval[Decision]):
     """An approval request: its content as the history stores it (``request``), and the id of the agent's question
-    (``Question.question_id``)."""
+    (``Question.question_id``). It is interpreted before it is opened or restored."""
 
     def __init__(self, request: ApprovalRequested, question_id: str, created_at: str, seq: int = 0) -> None:
         super().__init__(request.approval_id)
         self.request = request
+        self._tools: Tools = UnknownTools()
         self.question_id = question_id
         self.created_at = created_at
         self.seq = seq
@@ -58,6 +60,32 @@ class PendingApproval(Approval[Decision]):
     @property
     def is_open(self) -> bool:
         return self.state is State.OPEN
+
+    def interpret(self, tools: Tools) -> None:
+        """Sets what the request is about. ``tools``: those of the agent that asks."""
+        self._tools = tools
+        self.request = about(self.request, tools)
+
+    @property
+    def call(self) -> ToolCall:
+        """What the request is about."""
+        assert self.request.call is not None, "it has not been interpreted"
+        return self.request.call
+
+    def changed_text(self, given: Mapping[str, Any]) -> str | None:
+        """The text of the file if the tool runs with the input ``given``; None if the request does not propose a
+        change, or if the text can't be predicted."""
+        proposal = self.request.proposal
+        return None if proposal is None else self._tools.changed_text(self.request.tool_name, given, proposal.old_text)
+
+    def with_text(self, text: str) -> Raw | None:
+        """The input with which the tool writes ``text``; None if it can't do that, or if the request does not propose a
+        change that can be edited."""
+        request = self.request
+        if request.proposal is None or request.given is None or not request.changeable:
+            return None
+        changed = self._tools.with_text(request.tool_name, request.given, request.proposal.old_text, text)
+        return None if changed is None else Raw(msgspec.json.encode(changed))
 
     def described(self, **fields: Any) -> None:
         """Sets what the server adds to the agent's request: its description, and the targets of its links."""
@@ -129,3 +157,10 @@ class ExpectedSurface:
 
     def closed(self) -> None:
         pass
+
+
+def about(request: ApprovalRequested, tools: Tools) -> ApprovalRequested:
+    """The request with its ``call``, also for a record of an earlier version. ``tools``: those of the agent that
+    asks."""
+    call = tools.call(request.tool_name, request.given or {}, request.suggestions, request.form)
+    return msgspec.structs.replace(request, call=call)

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from drawbridge.agents.base import AskedBy, Form, ModeOffer
+from drawbridge.agents.tool_calls import Kind
 from drawbridge.server.protocol.client_errors import ClientError
 
 MESSAGE_BYTES: Final = 1_000_000
@@ -77,24 +78,6 @@ class ProposalOf(Struct, frozen=True):
     path: str
     old_text: str
     new_text: str
-
-
-Kind = Literal[
-    "edit",
-    "create",
-    "overwrite",
-    "notebook",
-    "command",
-    "plan",
-    "question",
-    "fetch",
-    "search",
-    "read",
-    "delete",
-    "move",
-    "tool",
-]
-"""What an approval request is about; "tool": anything else."""
 
 
 class Title(Struct, frozen=True, omit_defaults=True):

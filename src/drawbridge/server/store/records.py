@@ -24,6 +24,7 @@ from msgspec import Meta, Raw, Struct
 
 from drawbridge.agents.base import AgentLine
 from drawbridge.agents.output import session_id_of
+from drawbridge.agents.tool_calls import Kind
 from drawbridge.server import events
 from drawbridge.server.events import PromptAccepted, Recorded
 from drawbridge.server.store.lines import Direction
@@ -280,7 +281,7 @@ class _ApprovalRequested(Struct, frozen=True, omit_defaults=True):
     asked_by: _AskedBy | None = None
     reason: str | None = None
     blocked_path: str | None = None
-    kind: events.Kind | None = None
+    kind: Kind | None = None
     title: _Title | None = None
     risks: tuple[_Risk, ...] = ()
     always: tuple[_Always, ...] = ()

@@ -14,11 +14,9 @@ import os
 import uuid
 from collections.abc import Iterator
 
-import msgspec
-from msgspec import Raw
-
 from drawbridge.agents import catalog
-from drawbridge.agents.base import Proposal, Question
+from drawbridge.agents.base import Proposal
+from drawbridge.agents.proposals import in_editor
 from drawbridge.core.approval import State
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editor, Editors, Person, decision
@@ -136,14 +134,7 @@ class Bridges:
         shown.belongs_to(session, session.reconnect(shown))
         if shown.approval is not None:
             return
-        given = msgspec.json.encode({"file_path": proposed.path, "content": proposed.new_text})
-        question = Question(
-            question_id=uuid.uuid4().hex,
-            tool_name="Write",
-            input=Raw(given),
-            suggestions=Raw(b"[]"),
-            proposal=Proposal(proposed.path, proposed.old_text, proposed.new_text),
-        )
+        question = in_editor(uuid.uuid4().hex, Proposal(proposed.path, proposed.old_text, proposed.new_text))
         shown.belongs_to(session, session.requests.ask(question, shown))
 
     def _session_of(self, editor: Editor, proposed: wire.Proposed, agent: str) -> TerminalSession | None:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from drawbridge.agents.base import Decision
-from drawbridge.agents.proposals import Reader, changed_text
+from drawbridge.agents.proposals import Reader
 from drawbridge.agents.terminal import AskingAgent, Fate
 from drawbridge.core.approval import State
 from drawbridge.core.errors import UnusableFile
@@ -229,7 +229,7 @@ class Outcomes:
             text = self._read(proposal.path)
         except UnusableFile:
             return None
-        expected = changed_text(approval.request.tool_name, wanted, proposal.old_text)
+        expected = approval.changed_text(wanted)
         return None if text == expected or expected is None else "allowed with different text"
 
 

@@ -401,7 +401,7 @@ def question_of(event: HookEvent, proposal: Proposal | None, root: str, *, chang
 
 def _input_of(event: HookEvent, root: str) -> Raw:
     """The input of the call that an event is about, with the directory of a command if it is not ``root``."""
-    if event.tool_name != "Bash" or event.directory in ("", root):
+    if event.directory in ("", root):
         return event.tool_input
     return Raw(msgspec.json.encode({**json_object(event.tool_input), "directory": event.directory}))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import msgspec
-from msgspec import Raw
 
 from drawbridge.agents.base import Decision, Proposal
 from drawbridge.protocols import local_ipc as wire
@@ -35,9 +34,11 @@ class BridgeSurface:
         """Whether the user decided on it in the editor before a hook reported its question."""
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
-        text = None
+        text: str | None = None
         if decision.allow:
-            text = self.proposed.new_text if decision.updated_input is None else _content(decision.updated_input)
+            text = self.proposed.new_text
+            if decision.updated_input is not None:
+                text = approval.changed_text(msgspec.json.decode(decision.updated_input, type=dict[str, object]))
         self.editor.send(wire.ClientDecision(self.proposed.id, by, text))
 
     def closed(self) -> None:
@@ -103,8 +104,3 @@ class ShownProposals:
 
 def _lines(text: str) -> str:
     return text.replace("\r\n", "\n")
-
-
-def _content(given: Raw) -> str | None:
-    content = msgspec.json.decode(given, type=dict[str, object]).get("content")
-    return content if isinstance(content, str) else None

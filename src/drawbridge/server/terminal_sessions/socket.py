@@ -12,8 +12,8 @@ import msgspec
 
 from drawbridge.agents.base import Proposal
 from drawbridge.agents.output import json_object, parsed
-from drawbridge.agents.proposals import proposal, read_file
-from drawbridge.agents.terminal import HookEvent
+from drawbridge.agents.proposals import read_file
+from drawbridge.agents.terminal import HookEvent, TerminalAgent
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.protocols import local_ipc as wire
@@ -113,7 +113,7 @@ class PrivateSocket:
         handed = await self._hand_over(peer, reports, event, reader) if hook.takes else None
         reports.session.expect(event)
         if event.name == "PermissionRequest":
-            reports.add(Asked(event, surface, _proposal(event)))
+            reports.add(Asked(event, surface, _proposal(agent, event)))
             await reader.read(1)  # the hook sends nothing more, so this returns when it disconnects
             reports.add(Disconnected(surface))
             return
@@ -173,9 +173,9 @@ def _read(line: bytes) -> wire.FromPeer:
         return wire.decode_from_peer(mended[1])
 
 
-def _proposal(event: HookEvent) -> Proposal | None:
+def _proposal(agent: TerminalAgent, event: HookEvent) -> Proposal | None:
     try:
         given = json_object(event.tool_input)
     except (ValueError, RecursionError):
         return None
-    return proposal(event.tool_name, given, read_file)
+    return agent.proposal(event.tool_name, given, read_file)

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from drawbridge.agents.base import Proposal
-from drawbridge.agents.proposals import TEXT_LIMIT, proposal
+from drawbridge.agents.claude.edits import proposal
+from drawbridge.agents.proposals import TEXT_LIMIT
 from drawbridge.core.errors import UnusableFile
 
 PATH = "/p/file.txt"

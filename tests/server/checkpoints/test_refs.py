@@ -38,3 +38,15 @@ async def test_the_latest_runs_keep_their_checkpoints(project: Path, monkeypatch
         monkeypatch.setattr(commits, "AUTHOR", commits.AUTHOR | at)
         await ended(checkpoints, run)
     assert {ref.split("/")[3] for ref in refs(project)} == {"run_b", "run_c", "run_d"}
+
+
+async def test_the_checkpoints_of_active_runs_are_kept(project: Path) -> None:
+    """Several sessions share a directory, so another run may still be active when a run ends."""
+    active = ["run_a"]
+    checkpoints = Checkpoints(project, "proj_1", active=lambda: active)
+    await checkpoints.snapshotter.create("run_a", "before")
+    await ended(checkpoints, "run_b")
+    assert "refs/drawbridge/proj_1/run_a/before" in refs(project)
+    active.clear()
+    await ended(checkpoints, "run_c")
+    assert {ref.split("/")[3] for ref in refs(project)} == {"run_b", "run_c"}

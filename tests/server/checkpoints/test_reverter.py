@@ -136,7 +136,7 @@ async def test_a_directory_in_place_of_a_file_is_seen_and_reverted(tmp_path: Pat
 
 
 def test_the_first_line_in_conflict_is_found() -> None:
-    was, made = "a\nb\nc\nd\n", "a\nB\nc\nD\n"
-    assert first_conflict("a\nmine\nc\nD\n", made, was) == 2
-    assert first_conflict("new\na\nB\nc\nmine\n", made, was) == 5
-    assert first_conflict("mine\na\nB\nc\nD\n", made, was) is None
+    before, after = "a\nb\nc\nd\n", "a\nB\nc\nD\n"
+    assert first_conflict("a\nmine\nc\nD\n", after, before) == 2
+    assert first_conflict("new\na\nB\nc\nmine\n", after, before) == 5
+    assert first_conflict("mine\na\nB\nc\nD\n", after, before) is None

@@ -68,6 +68,6 @@ class Checkpoints:
         """Removes all checkpoints of the project from the repository of its git work tree, if it is in one. A private
         repository is left unchanged, because the caller removes its folder. Raises ``GitFailed``, ``NoCheckpoint`` or
         OSError."""
-        async with self.operations.locked(), self.operations.opened_in_work_tree() as git:
+        async with self.operations.held(), self.operations.opened_in_work_tree() as git:
             if git is not None:
                 await self._refs.remove_all(git)

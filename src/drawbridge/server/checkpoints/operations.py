@@ -80,7 +80,7 @@ class Operations:
                 raise await _missing()
             yield git
 
-    def locked(self, *, urgent: bool = False) -> contextlib.AbstractAsyncContextManager[None]:
+    def held(self, *, urgent: bool = False) -> contextlib.AbstractAsyncContextManager[None]:
         """Waits until no other operation is under way, and keeps others waiting. ``urgent``: before those that are
         already waiting."""
         return self._lock.held(urgent=urgent)

@@ -16,7 +16,7 @@ from drawbridge.server.checkpoints.refs import Refs
 from drawbridge.server.checkpoints.work_tree import WorkTree
 from drawbridge.text import hunks, split
 
-MERGED: Final = ("there", "made", "was")
+MERGED: Final = ("current", "after", "before")
 """The names of the files for a merge, in the order in which ``git merge-file`` expects them."""
 
 
@@ -53,9 +53,9 @@ async def undo_in_index(git: Git, before: str, after: str) -> None:
     prefix = await git.prefix()
     lines: list[str] = []
     refused: dict[str, int | None] = {}
-    for path, (was, made) in changed.items():
-        there = since[path][1] if path in since else made
-        wanted = was if there == made else there if there == was else await _merged(git, there, made, was)
+    for path, (old, new) in changed.items():
+        current = since[path][1] if path in since else new
+        wanted = old if current == new else current if current == old else await _merged(git, current, new, old)
         if isinstance(wanted, str):
             lines.append(f"{wanted}\t{prefix}{path}\0")
         else:
@@ -66,11 +66,12 @@ async def undo_in_index(git: Git, before: str, after: str) -> None:
         await git.read("update-index", "--replace", "-z", "--index-info", stdin="".join(lines))
 
 
-async def _merged(git: Git, there: str, made: str, was: str) -> str | int | None:
-    """The entry of a file that was changed after the run, with the run's changes undone. If the later changes conflict
-    with that, the line where the conflict begins, from 1; None if the conflict is not in lines."""
-    modes, blobs = zip(*(entry.split(" ") for entry in (there, made, was)), strict=True)
-    if not {*modes} <= {"100644", "100755"}:
+async def _merged(git: Git, current: str, after: str, before: str) -> str | int | None:
+    """The entry of a file that was changed after the run, with the run's changes (from ``before`` to ``after``) undone.
+    If the later changes conflict with that, the line where the conflict begins, from 1; None if the conflict is not in
+    lines."""
+    (mode, mode_after, mode_before), blobs = zip(*(entry.split(" ") for entry in (current, after, before)), strict=True)
+    if not {mode, mode_after, mode_before} <= {"100644", "100755"}:
         return None
     texts = [await git.read("cat-file", "blob", blob) for blob in blobs]
     files = [str(git.folder / name) for name in MERGED]
@@ -79,15 +80,15 @@ async def _merged(git: Git, there: str, made: str, was: str) -> str | int | None
     if (await git.run("merge-file", "--quiet", *files))[0]:
         return None if any("\0" in text for text in texts) else await asyncio.to_thread(first_conflict, *texts)
     blob = (await git.read("hash-object", "-w", "--no-filters", files[0])).strip()
-    return f"{modes[2] if modes[0] == modes[1] else modes[0]} {blob}"
+    return f"{mode_before if mode == mode_after else mode} {blob}"
 
 
-def first_conflict(there: str, made: str, was: str) -> int | None:
-    """The first line of ``there``, from 1, that was changed in a place where undoing the run (from ``made`` to ``was``)
-    changes something. None if there is no such line."""
-    lines = split(made)[0]
-    undone = hunks.diff(lines, split(was)[0])
-    for hunk in hunks.diff(lines, split(there)[0]):
+def first_conflict(current: str, after: str, before: str) -> int | None:
+    """The first line of ``current``, from 1, that was changed in a place where undoing the run (from ``after`` to
+    ``before``) changes something. None if there is no such line."""
+    lines = split(after)[0]
+    undone = hunks.diff(lines, split(before)[0])
+    for hunk in hunks.diff(lines, split(current)[0]):
         if any(hunk.old_start <= other.old_end and other.old_start <= hunk.old_end for other in undone):
             return hunk.new_start + 1
     return None

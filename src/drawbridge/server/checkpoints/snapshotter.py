@@ -125,7 +125,7 @@ class Snapshotter:
 
     async def _create(self, run_id: str, when: When, collected: asyncio.Future[bool]) -> bool:
         """Creates a checkpoint. ``collected`` is set to True as soon as git has the state of the files."""
-        async with self._operations.locked(urgent=True):
+        async with self._operations.held(urgent=True):
             if when == "before":
                 await self._leave_private_repository()
             cached = self._cache.remove()

@@ -57,6 +57,7 @@ SERVER_MAY = {
     "server.approvals.service": "where an agent's paths lead: clients are asked before the agent's next lines are handled",
     "server.sessions.disk": "the free space on the server's own disk, for which the kernel does not wait",
     "server.sessions.work_trees": "where an agent works: its next line may end the run, whose result says so",
+    "server.terminal_sessions.approval_requests": "whether a process is alive, for which the kernel does not wait",
     "server.terminal_sessions.processes": "when a process began, for which the kernel does not wait",
     "server.terminal_sessions.session": "a small file, at the end of a turn and around a prompt: a prompt is typed once",
     "server.terminal_sessions.sessions": "makes the empty history of a new session before its next hook is read",

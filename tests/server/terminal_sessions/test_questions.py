@@ -289,6 +289,15 @@ def test_a_call_settles_one_question_even_if_both_report_it(asking: Asking) -> N
     assert asking.steps[1:] == [Withdraw(second, ELSEWHERE)]
 
 
+def test_a_call_that_ran_before_a_question_does_not_close_it(asking: Asking) -> None:
+    """The agent makes the same call again. The transcript contains the result of the first call only now."""
+    asking.ended(id="t1")
+    asking.ask()
+    asking.questions.called([Call("t1", "Bash", Raw(b'{"command": "make"}'))])
+    asking.do(asking.questions.result(Result("t1", "ran"), asking.open))
+    assert asking.steps == []
+
+
 def test_a_call_is_more_likely_the_allowed_one(asking: Asking) -> None:
     denied, allowed, _ = asking.ask(), asking.ask(), asking.ask()
     asking.decide(denied, DENIED)

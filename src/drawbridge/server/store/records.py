@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Meta, Raw, Struct
@@ -265,6 +265,23 @@ class _Always(Struct, frozen=True, omit_defaults=True):
     saved_in: str = ""
 
 
+_RequestKind: TypeAlias = Literal[
+    "edit",
+    "create",
+    "overwrite",
+    "notebook",
+    "command",
+    "plan",
+    "question",
+    "fetch",
+    "search",
+    "read",
+    "delete",
+    "move",
+    "tool",
+]
+
+
 class _ApprovalRequested(Struct, frozen=True, omit_defaults=True):
     """Format 0 has the fields up to ``proposal``."""
 
@@ -280,7 +297,7 @@ class _ApprovalRequested(Struct, frozen=True, omit_defaults=True):
     asked_by: _AskedBy | None = None
     reason: str | None = None
     blocked_path: str | None = None
-    kind: events.Kind | None = None
+    kind: _RequestKind | None = None
     title: _Title | None = None
     risks: tuple[_Risk, ...] = ()
     always: tuple[_Always, ...] = ()

@@ -1038,7 +1038,6 @@ TESTED_WITH_OTHERS = {
     "server/reviews/places": ("server/reviews/test_commenting.py", "server/terminal_sessions/test_review_comments.py"),
     "server/reviews/publishing": ("server/reviews/test_committing.py", "server/reviews/test_pushing.py"),
     "server/reviews/reviewing": ("server/reviews/test_reviews.py",),
-    "server/sessions/audience": ("server/sessions/test_runs.py", "server/reviews/test_topic.py"),
     "server/sessions/continuing": ("server/sessions/test_limited.py",),
     "server/sessions/exporting": ("server/sessions/test_searching.py",),
     "server/sessions/managed": ("server/sessions/test_runs.py", "server/sessions/test_searching.py"),

@@ -32,14 +32,14 @@ def changed(kind: type[Struct]) -> type[Struct]:
             return known.name, known.type, msgspec.field(default_factory=known.default_factory)
         return known.name, known.type
 
-    tag = {"tag": kind.__struct_config__.tag, "tag_field": kind.__struct_config__.tag_field}
+    tag: dict[str, Any] = {"tag": kind.__struct_config__.tag, "tag_field": kind.__struct_config__.tag_field}
     fields = [*map(field, structs.fields(kind)), ("since", str, "another version")]
     return msgspec.defstruct(kind.__name__, fields, rename="camel", frozen=True, kw_only=True, **tag)
 
 
 def change_the_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
     for event, (name, kind) in updates.UPDATES.items():
-        monkeypatch.setitem(updates.UPDATES, event, (f"{name}_2", changed(kind)))  # type: ignore[arg-type]  # a dict
+        monkeypatch.setitem(updates.UPDATES, event, (f"{name}_2", changed(kind)))
     for kind in (
         messages.PermissionRequest,
         messages.PermissionResolved,

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from msgspec import Struct, inspect
-from tools.client_schema import sent
 
+from client_schema import sent
 from drawbridge.agents.base import AgentLine, AgentOffers, OffersReported, Options, StateReported
 from drawbridge.server import events
 from drawbridge.server.app.command_table import COMMANDS

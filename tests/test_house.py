@@ -329,6 +329,18 @@ def test_a_folder_of_the_server_imports_only_those_below_it(floor: int) -> None:
         assert [other for other in known_here if not belongs(other, below)] == [], name
 
 
+EVENTS_AND_FILES = ("server.events", "server.bus", "server.store")
+
+
+def test_the_client_protocol_is_separate_from_events_and_files() -> None:
+    """Otherwise, a change of the protocol could change what is on disk, or the other way around. ``server.updates`` maps
+    events to messages."""
+    for name in those_in(EVENTS_AND_FILES):
+        assert [other for other in reached(name) if belongs(other, ("server.protocol",))] == [], name
+    for name in those_in(("server.protocol",)):
+        assert [other for other in reached(name) if belongs(other, EVENTS_AND_FILES)] == [], name
+
+
 def test_agent_and_editor_modules_do_not_import_each_other() -> None:
     for name in those_in(AGENT_DIALECTS):
         assert [other for other in reached(name) if belongs(other, EDITOR_DIALECTS)] == [], name
@@ -1047,7 +1059,6 @@ TESTED_WITH_OTHERS = {
     "server/reviews/places": ("server/reviews/test_commenting.py", "server/terminal_sessions/test_review_comments.py"),
     "server/reviews/publishing": ("server/reviews/test_committing.py", "server/reviews/test_pushing.py"),
     "server/reviews/reviewing": ("server/reviews/test_reviews.py",),
-    "server/sessions/audience": ("server/sessions/test_runs.py", "server/reviews/test_topic.py"),
     "server/sessions/continuing": ("server/sessions/test_limited.py",),
     "server/sessions/exporting": ("server/sessions/test_searching.py",),
     "server/sessions/managed": ("server/sessions/test_runs.py", "server/sessions/test_searching.py"),

@@ -362,6 +362,12 @@ class ApprovalRequested(Struct, frozen=True, dict=True):
     form: Form = "fields"
     call: ToolCall | None = None
 
+    def described(self, **fields: Any) -> ApprovalRequested:
+        """The request with other values of these fields, but the same input, which is not decoded again."""
+        found = msgspec.structs.replace(self, **fields)
+        found.__dict__.update(self.__dict__)
+        return found
+
     @property
     def agent_id(self) -> str | None:
         """The id of the subagent that asks; None for the main agent."""

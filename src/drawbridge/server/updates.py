@@ -7,6 +7,7 @@ only for its clients, and events only for the server.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -46,9 +47,14 @@ UPDATES: Final[Mapping[type, tuple[str, type[Struct]]]] = {
 
 
 def converted(value: object, kind: type[S]) -> S:
-    """A value as the protocol's structure with the same fields. Fields that the structure does not have are left
-    out."""
+    """A value as the protocol's structure with the same fields, whatever their names in a message are. Fields that the
+    structure does not have are left out."""
     return msgspec.convert(value, kind, from_attributes=True)
+
+
+def _with(value: Struct, **more: object) -> SimpleNamespace:
+    """The fields of ``value`` and ``more``, to be converted."""
+    return SimpleNamespace(**(msgspec.structs.asdict(value) | more))
 
 
 def answered(event: Event, kind: type[S], project_id: str, seq: int | None = None) -> Answer[S]:
@@ -110,8 +116,7 @@ def update_frame(name: str, fields: Any, project_id: str | None, seq: int | None
 
 
 def prompt(event: PromptAccepted) -> messages.Prompt:
-    fields = msgspec.structs.asdict(event) | {"message": messages.PromptText(event.prompt)}
-    return converted({"type": "user"} | fields, messages.Prompt)
+    return converted(_with(event, message=messages.PromptText(event.prompt)), messages.Prompt)
 
 
 def permission_request(
@@ -124,8 +129,7 @@ def permission_request(
     """An approval request as clients see it: a ``PermissionRequest`` or, if that has more than ``limit`` bytes, the
     JSON of its preview. ``created_at`` and ``seq``: the time and the number of its record.
     """
-    fields = msgspec.structs.asdict(request) | {"created_at": created_at, "seq": seq}
-    shown = converted(fields, messages.PermissionRequest)
+    shown = converted(_with(request, created_at=created_at, seq=seq), messages.PermissionRequest)
     whole = _encode(shown)
     if len(whole) <= limit:
         return shown
@@ -167,9 +171,10 @@ def project_state(summary: SessionSummary) -> messages.ProjectState:
 def project_joined(summary: SessionSummary, **more: object) -> messages.ProjectJoined:
     """The snapshot for a client that joins. ``more``: the fields of ``ProjectJoined`` that the summary does not
     have."""
-    return converted(_project(summary) | more, messages.ProjectJoined)
+    return converted(_project(summary, **more), messages.ProjectJoined)
 
 
-def _project(summary: SessionSummary) -> dict[str, Any]:
+def _project(summary: SessionSummary, **more: object) -> SimpleNamespace:
+    """The fields of a project. What is not known is left out, so that it has the protocol's default."""
     fields = msgspec.structs.asdict(summary) | {"desk": summary.terminal}
-    return {name: value for name, value in fields.items() if value is not None}
+    return SimpleNamespace(**{name: value for name, value in fields.items() if value is not None}, **more)

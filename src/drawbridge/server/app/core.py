@@ -609,8 +609,10 @@ class Core:
             changes = await project.checkpoints.changes.of(command.run_id)
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error) from None
-        shown = msgspec.structs.asdict(changes) | {"directory": project.memory.elsewhere.get(command.run_id)}
-        return Answer(type="run_changes", project_id=project.id, data=converted(shown, replies.RunChanges))
+        shown = msgspec.structs.replace(
+            converted(changes, replies.RunChanges), directory=project.memory.elsewhere.get(command.run_id)
+        )
+        return Answer(type="run_changes", project_id=project.id, data=shown)
 
     async def run_revert(self, command: commands.RunRevert, client: Subscriber) -> Answer[messages.RunReverted]:
         project = await self._in_place(command.project_id)

@@ -89,7 +89,7 @@ class PendingApproval(Approval[Decision]):
 
     def described(self, **fields: Any) -> None:
         """Sets what the server adds to the agent's request: its description, and the targets of its links."""
-        self.request = msgspec.structs.replace(self.request, **fields)
+        self.request = self.request.described(**fields)
 
     def recorded(self, seq: int | None) -> None:
         """Sets the record's number in the history. ``seq``: None if the record could not be written; the number is then
@@ -163,4 +163,4 @@ def about(request: ApprovalRequested, tools: Tools) -> ApprovalRequested:
     """The request with its ``call``, also for a record of an earlier version. ``tools``: those of the agent that
     asks."""
     call = tools.call(request.tool_name, request.given or {}, request.suggestions, request.form)
-    return msgspec.structs.replace(request, call=call)
+    return request.described(call=call)

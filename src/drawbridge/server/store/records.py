@@ -17,14 +17,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Meta, Raw, Struct
 
 from drawbridge.agents.base import AgentLine
 from drawbridge.agents.output import session_id_of
-from drawbridge.agents.tool_calls import Kind
 from drawbridge.server import events
 from drawbridge.server.events import PromptAccepted, Recorded
 from drawbridge.server.store.lines import Direction
@@ -266,6 +265,23 @@ class _Always(Struct, frozen=True, omit_defaults=True):
     saved_in: str = ""
 
 
+_RequestKind: TypeAlias = Literal[
+    "edit",
+    "create",
+    "overwrite",
+    "notebook",
+    "command",
+    "plan",
+    "question",
+    "fetch",
+    "search",
+    "read",
+    "delete",
+    "move",
+    "tool",
+]
+
+
 class _ApprovalRequested(Struct, frozen=True, omit_defaults=True):
     """Format 0 has the fields up to ``proposal``."""
 
@@ -281,7 +297,7 @@ class _ApprovalRequested(Struct, frozen=True, omit_defaults=True):
     asked_by: _AskedBy | None = None
     reason: str | None = None
     blocked_path: str | None = None
-    kind: Kind | None = None
+    kind: _RequestKind | None = None
     title: _Title | None = None
     risks: tuple[_Risk, ...] = ()
     always: tuple[_Always, ...] = ()

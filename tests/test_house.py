@@ -1027,7 +1027,7 @@ TESTED_WITH_OTHERS = {
     "server/sessions/managed": ("server/sessions/test_runs.py", "server/sessions/test_searching.py"),
     "server/sessions/processes": ("server/sessions/test_runs.py", "server/sessions/test_warm.py"),
     "server/sessions/records": ("server/sessions/test_searching.py", "server/sessions/test_runs.py"),
-    "server/sessions/run": ("server/sessions/test_runs.py", "server/sessions/test_queue.py"),
+    "server/sessions/run": ("server/sessions/test_runs.py", "server/sessions/test_prompts.py"),
     "server/sessions/session": ("server/sessions/test_runs.py", "server/terminal_sessions/test_runs.py"),
     "server/sessions/worker": ("server/sessions/test_runs.py",),
     "server/store/index": ("server/sessions/test_searching.py", "server/store/test_lost_index.py"),

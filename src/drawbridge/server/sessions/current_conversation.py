@@ -13,8 +13,8 @@ from pathlib import Path
 
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.messages import Subscriber
-from drawbridge.server.sessions.prompt_files import PromptFiles
-from drawbridge.server.sessions.prompt_images import PromptImages, named_in
+from drawbridge.server.sessions.prompt_attachments import PromptAttachments
+from drawbridge.server.sessions.prompt_images import named_in
 from drawbridge.server.sessions.records import Memory, titled
 from drawbridge.server.sessions.session import SessionStore
 from drawbridge.server.sessions.worker import Worker
@@ -26,8 +26,7 @@ class CurrentConversation:
         self,
         store: SessionStore,
         index: Index,
-        images: PromptImages,
-        files: PromptFiles,
+        attachments: PromptAttachments,
         worker: Worker,
         forget_state: Callable[[], None],
     ) -> None:
@@ -35,8 +34,7 @@ class CurrentConversation:
         and tasks."""
         self._store = store
         self._index = index
-        self._images = images
-        self._files = files
+        self._attachments = attachments
         self._worker = worker
         self._forget_state = forget_state
         self.fork_from: str | None = None
@@ -131,5 +129,4 @@ class CurrentConversation:
         self._store.history.remove(ranges, str(trash))
         with open(trash, "rb") as records:
             named = named_in(records)
-        self._images.remove(named)
-        self._files.remove(named)
+        self._attachments.remove(named)

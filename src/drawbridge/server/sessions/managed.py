@@ -12,15 +12,13 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from drawbridge.agents import base
-from drawbridge.agents.attached import is_text
 from drawbridge.core.errors import BadArgument, DrawbridgeError
 from drawbridge.server import events
 from drawbridge.server.approvals.pending import AgentSurface, PendingApproval, Surface
@@ -43,14 +41,15 @@ from drawbridge.server.sessions.current_conversation import CurrentConversation
 from drawbridge.server.sessions.current_offers import CurrentOffers
 from drawbridge.server.sessions.disk import Disk
 from drawbridge.server.sessions.grants import Grants
-from drawbridge.server.sessions.metadata import instant, instant_of, now
+from drawbridge.server.sessions.metadata import instant_of, now
 from drawbridge.server.sessions.processes import AgentProcesses
-from drawbridge.server.sessions.prompt_files import PromptFiles
-from drawbridge.server.sessions.prompt_images import PromptImages
+from drawbridge.server.sessions.prompt_attachments import PromptAttachments
+from drawbridge.server.sessions.prompt_queue import PromptQueue, run_info
+from drawbridge.server.sessions.prompts import Prompts
 from drawbridge.server.sessions.records import titled
-from drawbridge.server.sessions.run import Order, Outcome, Run, RunQueue, State
+from drawbridge.server.sessions.run import Order, Outcome, Run, State
 from drawbridge.server.sessions.runs import Runs
-from drawbridge.server.sessions.session import SHOWN_PROMPT, Session, SessionStore
+from drawbridge.server.sessions.session import Session, SessionStore
 from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.sessions.work_trees import is_elsewhere
 from drawbridge.server.sessions.worker import (
@@ -125,14 +124,7 @@ class ManagedSession(Session):
         self._runs = runs
         self._limits = limits = processes.limits
         self.run: Run | None = None
-        self.queue = RunQueue()
-        self.images = PromptImages(directory / "images")
-        self.files = PromptFiles(directory / "files")
-        self.storing = asyncio.Lock()
-        """Held from storing a prompt's files until the prompt is accepted or refused: the size limit is for all files
-        together."""
-        self._shown_queue: tuple[messages.RunInfo, ...] = ()
-        """The queue as clients last received it."""
+        self.queue = PromptQueue(self.store.announce)
         review = Review(data.id)
         folder = directory if limits.checkpoints else None
         self.checkpoints = Checkpoints(
@@ -149,8 +141,9 @@ class ManagedSession(Session):
             data.id, review, self.checkpoints, self._comments, {data.id: self.store}, lambda: grants.ceilings
         )
         self._worker = Worker(
-            data.id, data.path, processes, self.checkpoints, self.files.directory, open_in_terminal, self._reported
+            data.id, data.path, processes, self.checkpoints, directory / "files", open_in_terminal, self._reported
         )
+        self.attachments = PromptAttachments(directory, data.id, self._worker.tasks)
         self._agent_surface = AgentSurface(
             lambda approval, decision: self._worker.answer(approval.question_id, decision)
         )
@@ -172,7 +165,21 @@ class ManagedSession(Session):
         """Held while a run is reverted, a decision on a review is applied, kept changes are committed, or a
         conversation is deleted."""
         self._conversation = CurrentConversation(
-            self.store, self.index, self.images, self.files, self._worker, self._forget_state
+            self.store, self.index, self.attachments, self._worker, self._forget_state
+        )
+        self.prompts = Prompts(
+            self.store,
+            disk,
+            grants,
+            limits.queue,
+            self.queue,
+            self.attachments,
+            self._conversation,
+            self.continuing,
+            active=lambda: self.run,
+            begin_next=self._next,
+            show_agent=self._show_agent,
+            publish_state=self.publish_state,
         )
 
     @property
@@ -198,6 +205,11 @@ class ManagedSession(Session):
         return msgspec.structs.replace(options, permission_mode=changed.mode)
 
     @property
+    def agent(self) -> str:
+        """The name of the current agent."""
+        return (self.run and self.run.order.agent) or self.memory.agent or self.data.agent
+
+    @property
     def busy(self) -> bool:
         return self.run is not None or bool(self.queue)
 
@@ -212,8 +224,8 @@ class ManagedSession(Session):
     def _details(self) -> dict[str, Any]:
         return {
             "permission_mode": self.permission_mode,
-            "modes": [mode for mode in self.offers.modes if self._grants.offers(mode, self._agent)],
-            "own_modes": [mode for mode in self.offers.own_modes if self._grants.offers(mode.name, self._agent)],
+            "modes": [mode for mode in self.offers.modes if self._grants.offers(mode, self.agent)],
+            "own_modes": [mode for mode in self.offers.own_modes if self._grants.offers(mode.name, self.agent)],
             "asks": self._grants.asks(self.data.agent),
             "first_seq": self.history.first_seq,
             "cost_usd": self.memory.cost_usd,
@@ -238,43 +250,28 @@ class ManagedSession(Session):
         return agent.last_state(lines, session_id) if isinstance(agent, base.Reconstructs) else base.AgentState()
 
     def _current_run(self) -> messages.RunInfo | None:
-        return _run_info(self.run, 0) if self.run else None
+        return run_info(self.run, 0) if self.run else None
 
     def _waiting_runs(self) -> list[messages.RunInfo]:
-        return [_run_info(run, position) for position, run in enumerate(self.queue, 1 if self.run else 0)]
+        return self.queue.shown(behind_a_run=self.run is not None)
 
     # User actions.
-
-    def execute(self, order: Order, asker: Subscriber | None, *, queue: bool) -> Answer[Accepted]:
-        """Accepts a prompt: it is in the history when this returns. Its run begins after the reply, or later if it has
-        to wait. A request with the same ``request_id`` and prompt as an earlier one is not run again: the reply names
-        the earlier run. Raises ``ClientError`` or ``DrawbridgeError``.
-        """
-        known = self.accepted_before(order.request_id, order.prompt)
-        if known is not None:
-            return known
-        seq = self._accept(order, asker, queue=queue)
-        return msgspec.structs.replace(self._accepted(order.run_id, seq, order), then=self._next)
 
     def steer(self, order: Order, asker: Subscriber) -> Answer[Accepted]:
         """Adds a message to the active run. It is in the history when this returns. A repeated request is not sent
         again. Raises ``ClientError`` or ``DrawbridgeError`` without changing anything."""
-        known = self.memory.run_of(order.request_id or "", order.prompt)
-        run = self.run
+        known = self.prompts.accepted_before(order.request_id, order.prompt)
         if known is not None:
-            return self._accepted(known)
+            return known
+        run = self.run
         if run is None or run.state not in (State.RUNNING, State.ASKING):
             text = "There is no active run to add the message to. Send it as a prompt."
             raise ClientError("PROCESS_NOT_FOUND", text)
         self._disk.check(self.id)
-        names = tuple(attachment.name or attachment.media_type for attachment in order.attachments)
-        accepted = events.PromptAccepted(
-            run.id, order.prompt, order.by, order.request_id, names, steer=True, images=order.images, files=order.files
-        )
         answer: list[Answer[Accepted]] = []
 
         def record() -> None:
-            answer.append(self._accepted(run.id, self.store.write(accepted, asker), order))
+            answer.append(self.prompts.accept_into(run.id, order, asker))
 
         try:
             self._worker.steer(order.prompt, order.attachments, record)
@@ -286,98 +283,15 @@ class ManagedSession(Session):
             raise ClientError("NOT_SUPPORTED", text, field="data.steer") from None
         except BadArgument as error:
             raise ClientError("VALIDATION_FAILED", str(error), field="data.attachments") from None
-        self._stored_were_used(order)
+        self.attachments.make_room(order, self.prompts.files_in_use())
         return answer[0]
-
-    def with_stored(self, order: Order, in_use: Collection[str], *, steer: bool) -> Order:
-        """Stores the order's attachments that are kept as files or images. Returns the order with them.
-        ``in_use``: what ``files_in_use`` returned. Raises ``ClientError`` without storing anything. Blocking."""
-        agent = self._grants.agents.get(self._agent if steer else self._agent_of(order))
-        embeds = agent.embeds if agent is not None else is_text
-        attachments, files = self.files.store(order.attachments, embeds, in_use)
-        images = self.images.store(attachments)
-        return msgspec.structs.replace(order, attachments=attachments, files=files, images=images)
-
-    def remove_stored(self, order: Order) -> None:
-        """Removes what ``with_stored`` has stored, because the prompt was not accepted. Blocking."""
-        self.images.remove(image.id for image in order.images)
-        self.files.remove(file.id for file in order.files)
-
-    def files_in_use(self) -> set[str]:
-        """The ids of files that belong to waiting or running prompts."""
-        runs = [*([self.run] if self.run else []), *self.queue]
-        return {file.id for run in runs for file in run.order.files}
-
-    def _stored_were_used(self, order: Order) -> None:
-        if order.images:
-            self._worker.spawn(asyncio.to_thread(self.images.make_room), "making room for images of prompts")
-        if order.files:
-            in_use = self.files_in_use() | {file.id for file in order.files}
-            self._worker.spawn(asyncio.to_thread(self.files.make_room, in_use), "making room for files of prompts")
 
     def _continue(self, order: Order) -> None:
         """Continues a run that a limit had stopped. Raises ``ClientError`` or ``DrawbridgeError``."""
         self._check_kept()  # if this raises, the run is retried later
-        self._accept(order, None, queue=True)
+        self.prompts.accept(order, None, queue=True)
         self.store.announce(events.RunContinued(order.run_id, order.by))
         self._next()
-
-    def _accept(self, order: Order, asker: Subscriber | None, *, queue: bool) -> int | None:
-        """Adds the prompt to the history and to the queue; the caller has to call ``_next`` afterwards. Returns what
-        ``SessionStore.write`` returns for the reply to ``asker``. If this raises ``ClientError`` or
-        ``DrawbridgeError``, the prompt is neither in the history nor in the queue.
-        """
-        if self.busy and not queue:
-            raise ClientError("PROCESS_ACTIVE", "The agent is already working in this project.", retryable=True)
-        if len(self.queue) >= self._limits.queue:
-            raise ClientError(
-                "RESOURCE_LIMIT",
-                "The queue of this project is full. Try again after the next run.",
-                retryable=True,
-            )
-        self._disk.check(self.id)
-        self._grants.granted(str(self.path), base.Options())
-        names = tuple(attachment.name or attachment.media_type for attachment in order.attachments)
-        accepted = events.PromptAccepted(
-            order.run_id,
-            order.prompt,
-            order.by,
-            order.request_id,
-            names,
-            images=order.images,
-            files=order.files,
-            review=order.review,
-        )
-        conversation = self._conversation
-        former = conversation.snapshot(self.title)
-        changes = not self.busy and not conversation.is_held and conversation.is_of_another(self._agent_of(order))
-        if changes:
-            conversation.change_agent(None)
-        try:
-            seq = self.store.write(accepted, asker)
-        except (ClientError, DrawbridgeError):
-            if changes:
-                conversation.restore(former)
-            raise
-        if changes:
-            self._show_agent(self._agent_of(order))
-        self._stored_were_used(order)
-        self.continuing.forget()
-        self.queue.add(Run(order, self.history.last_seq))
-        self.store.save()
-        return seq
-
-    def accepted_before(self, request_id: str | None, prompt: str) -> Answer[Accepted] | None:
-        """The reply to a repeated request, which is not checked again; None if the request is new."""
-        known = self.memory.run_of(request_id or "", prompt)
-        return None if known is None else self._accepted(known)
-
-    def _accepted(self, run_id: str, seq: int | None = None, order: Order | None = None) -> Answer[Accepted]:
-        """The reply to an accepted prompt. ``order``: its order if the prompt was accepted just now, otherwise None."""
-        waiting = [run.id for run in self.queue]
-        position = waiting.index(run_id) + (1 if self.run else 0) if run_id in waiting else 0
-        accepted = Accepted(run_id, position, order.images, order.files) if order else Accepted(run_id, position)
-        return Answer(type="accepted", project_id=self.id, seq=seq, data=accepted)
 
     def _approval_closed(self, approval: PendingApproval, asked_by: Surface | None = None) -> None:
         self._asking()
@@ -406,11 +320,8 @@ class ManagedSession(Session):
 
     def interrupt_all(self, asker: Subscriber) -> None:
         """Like ``interrupt``, but the prompts in the queue are removed first, so that nothing follows."""
-        waiting = self.queue.clear()
-        for run in waiting:
-            self._removed(run, asker)
-        self._queue_changed()
-        if self.run is not None or not waiting:
+        removed = self.prompts.remove_all(asker)
+        if self.run is not None or not removed:
             self.interrupt()
 
     def cancel_schedule(self) -> None:
@@ -421,43 +332,6 @@ class ManagedSession(Session):
         if not self._worker.is_scheduled:
             raise ClientError("PROCESS_NOT_FOUND", "The agent has not scheduled anything.")
         self._worker.end_soon()
-
-    def remove_prompt(self, run_id: str, asker: Subscriber) -> None:
-        """Removes a prompt from the queue. Raises ``ClientError`` if it is not in the queue, like the other queue
-        methods."""
-        run = self.queue.find(run_id)
-        title = self.title
-        self.queue.remove(run)
-        self._removed(run, asker)
-        self._queue_changed()
-        self._retitled(title)
-
-    def _removed(self, run: Run, asker: Subscriber) -> None:
-        """Ends a run that has not started. All clients are notified, including ``asker``."""
-        run.finish("interrupted")
-        ended = messages.RunFinished(
-            run_id=run.id, outcome="interrupted", duration_ms=0, removed_by=asker.name, client_id=asker.id
-        )
-        self.store.record(ended)
-
-    def edit_prompt(self, run_id: str, prompt: str, asker: Subscriber) -> None:
-        """Changes the text of a prompt in the queue. The new text is in the history when this returns. Raises
-        ``ClientError`` or ``DrawbridgeError`` without changing anything."""
-        run = self.queue.find(run_id)
-        self._disk.check(self.id)
-        title = self.title
-        self.store.write(messages.PromptEdited(run_id, prompt, asker.name, asker.id))
-        self.queue.edit(run, prompt, self.history.last_seq)
-        self._queue_changed()
-        self._retitled(title)
-
-    def _retitled(self, before: str) -> None:
-        if self.title != before:
-            self.publish_state()
-
-    def move_prompt(self, run_id: str, before: str | None) -> None:
-        self.queue.move(self.queue.find(run_id), None if before is None else self.queue.find(before))
-        self._queue_changed()
 
     def send_now(self, run_id: str) -> None:
         """Moves the prompt to the front of the queue, and interrupts the active run for it."""
@@ -546,22 +420,22 @@ class ManagedSession(Session):
         return await self._reviewing.commenting.comment(command, self.id, asker)
 
     async def submit_review(self, order: Order, drafts: str, text: str, asker: Subscriber) -> Answer[Accepted]:
-        """Sends all drafts as one prompt, like ``execute``. ``order``: the order without its prompt; ``drafts``: the
+        """Sends all drafts as one prompt, like ``Prompts.send``. ``order``: the order without its prompt; ``drafts``: the
         version of the drafts that the user has seen; ``text``: the beginning of the prompt. Raises the same errors as
         ``comment``."""
         key = submission_key(drafts, text)
-        known = self.accepted_before(order.request_id, key)
+        known = self.prompts.accepted_before(order.request_id, key)
         if known is not None:
             return known
         placed = await self._reviewing.placed(drafts)
         await self.settle()  # from here on, nothing may be awaited until the prompt is accepted
-        known = self.accepted_before(order.request_id, key)
+        known = self.prompts.accepted_before(order.request_id, key)
         if known is not None:
             return known
         prompt, submission = self._reviewing.commenting.submission(placed, drafts, text)
         order = msgspec.structs.replace(order, prompt=prompt, review=submission)
         # The asker receives the record, too: the reply does not contain the prompt.
-        return msgspec.structs.replace(self.execute(order, None, queue=True), seq=None)
+        return msgspec.structs.replace(self.prompts.send(order, None, queue=True), seq=None)
 
     async def decide_review(self, wish: Wish, asker: Subscriber) -> Answer[ReviewReply]:
         async with self._reverting:
@@ -685,11 +559,7 @@ class ManagedSession(Session):
         self._queue_changed()
 
     def _queue_changed(self) -> None:
-        """Publishes the queue, if it has changed since clients last received it."""
-        queue = tuple(self._waiting_runs())
-        if queue != self._shown_queue:
-            self._shown_queue = queue
-            self.store.announce(messages.QueueChanged(queue))
+        self.queue.publish(behind_a_run=self.run is not None)
 
     def _begin(self, run: Run) -> None:
         run.start(time.monotonic())
@@ -829,20 +699,15 @@ class ManagedSession(Session):
             self.stop_for(not_written(error))
         return None
 
-    @property
-    def _agent(self) -> str:
-        """The name of the current agent."""
-        return (self.run and self.run.order.agent) or self.memory.agent or self.data.agent
-
     def _keep_mode(self, mode: str) -> None:
         """Keeps a mode that the agent has changed to, on its own or because of a decision: its next process continues
         this conversation in that mode, if clients may choose it; other conversations are not affected. The first mode
         that a process reports is the one that it was started in, perhaps for one prompt only, so it is not kept."""
-        if self._mode is None or mode == self._mode or not self._grants.allows(mode, self._agent):
+        if self._mode is None or mode == self._mode or not self._grants.allows(mode, self.agent):
             return
         self._worker.mode_changed(mode)
         session_id = self.memory.session_id
-        if session_id and self._grants.offers(mode, self._agent):
+        if session_id and self._grants.offers(mode, self.agent):
             self.data.session_mode = metadata.SessionMode(session_id, mode)
             self.store.save()
 
@@ -858,7 +723,7 @@ class ManagedSession(Session):
         if mode is None:
             self._resets, self._elsewhere = 0, None
             self._report_state(msgspec.structs.replace(self._agent_state, tasks=(), retry=None, compacting=False))
-        elif not self._grants.allows(mode, self._agent):
+        elif not self._grants.allows(mode, self.agent):
             # After an unexpected error the agent may still be in that mode.
             failure = ClientError("INTERNAL_ERROR", DEFECT)
             self._worker.spawn(self._reset_mode(mode), "resetting the agent's mode", lambda _: self.stop_for(failure))
@@ -945,23 +810,6 @@ class ManagedSession(Session):
             self.ended(run, "interrupted", None, None)
         self.store.save()
         await asyncio.to_thread(self.history.close)  # waits for the disk
-
-
-def _run_info(run: Run, position: int) -> messages.RunInfo:
-    order = run.order
-    began = datetime.now(UTC) - timedelta(seconds=time.monotonic() - run.started_at) if run.started_at else None
-    return messages.RunInfo(
-        run_id=order.run_id,
-        position=position,
-        prompt=order.prompt[:SHOWN_PROMPT],
-        started_at=instant(began),
-        request_id=order.request_id,
-        cut=len(order.prompt) > SHOWN_PROMPT,
-        by=order.by,
-        client_id=order.client_id,
-        attachments=len(order.attachments),
-        seq=run.seq,
-    )
 
 
 def _run_finished(

@@ -1,4 +1,4 @@
-"""A run, which is one turn of an agent from the accepted prompt to its end, and the queue of runs. Pure.
+"""A run, which is one turn of an agent from the accepted prompt to its end. Pure.
 
 ::
 
@@ -10,15 +10,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any, Final, Literal, TypeAlias
 
-import msgspec
 from msgspec import Struct
 
 from drawbridge.agents.base import Attachment, Options
-from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import PromptFile, PromptImage, Submission
 
 Outcome: TypeAlias = Literal["completed", "failed", "killed", "timeout", "interrupted"]
@@ -136,61 +133,3 @@ class Run:
             return False
         self.state = following
         return True
-
-
-class RunQueue:
-    """The accepted prompts of a session that wait for their run. Iterates over the runs, the next one first."""
-
-    def __init__(self) -> None:
-        self._runs: list[Run] = []
-
-    def __iter__(self) -> Iterator[Run]:
-        return iter(list(self._runs))
-
-    def __len__(self) -> int:
-        return len(self._runs)
-
-    def find(self, run_id: str) -> Run:
-        """The run with this id. Raises ``ClientError`` (PROMPT_NOT_QUEUED) if it is not in the queue."""
-        for run in self._runs:
-            if run.id == run_id:
-                return run
-        text = "This prompt is not in the queue: its run has begun or ended, or it was removed."
-        raise ClientError("PROMPT_NOT_QUEUED", text, field="data.run_id")
-
-    def add(self, run: Run, *, first: bool = False) -> None:
-        self._runs.insert(0 if first else len(self._runs), run)
-
-    def take(self) -> Run:
-        """Removes and returns the next run."""
-        return self._runs.pop(0)
-
-    def remove(self, run: Run) -> None:
-        self._runs.remove(run)
-
-    def move(self, run: Run, before: Run | None) -> None:
-        """Moves a run. ``before``: the run that follows it afterwards, or None to make it the last one."""
-        if run is before:
-            return
-        self._runs.remove(run)
-        self._runs.insert(len(self._runs) if before is None else self._runs.index(before), run)
-
-    def edit(self, run: Run, prompt: str, seq: int) -> None:
-        """Gives the run another prompt, which is in the record ``seq``. Its options and attachments stay."""
-        edited = Run(msgspec.structs.replace(run.order, prompt=prompt), seq)
-        self._runs[self._runs.index(run)] = edited
-
-    def choose(self, agent: str, chosen: Mapping[str, str]) -> None:
-        """Changes options of the runs for which this agent, or no agent, was chosen. Options that were chosen for one
-        prompt alone stay."""
-        for index, run in enumerate(self._runs):
-            order = run.order
-            given = {name: value for name, value in chosen.items() if name not in order.wishes}
-            if given and order.options is not None and order.agent in (None, agent):
-                options = msgspec.structs.replace(order.options, **given)
-                self._runs[index] = Run(msgspec.structs.replace(order, options=options), run.seq)
-
-    def clear(self) -> list[Run]:
-        """Removes and returns all runs."""
-        runs, self._runs = self._runs, []
-        return runs

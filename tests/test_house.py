@@ -566,6 +566,7 @@ RECORDS = {
     "server.notifications.web_push: file": "server.notifications.web_push._File",
     "server.protocol.commands: command": "server.protocol.commands.InProjects",
     "server.sessions.continuing: self._data": "server.sessions.metadata.Metadata",
+    "server.sessions.chosen_options: self._data": "server.sessions.metadata.Metadata",
     "server.sessions.managed: self.data": "server.sessions.metadata.Metadata",
     "server.sessions.session: self.data": "server.sessions.metadata.Metadata",
     "server.sessions.session: self.memory": "server.sessions.records.Memory",

@@ -529,7 +529,7 @@ class Core:
         )
         if not attachments:
             return await self._execute(project, order, command, client)
-        agent = project.agent if command.steer else command.agent or project.data.agent
+        agent = project.options.agent if command.steer else command.agent or project.data.agent
         async with project.attachments.storing:
             in_use = project.prompts.files_in_use()
             order = await asyncio.to_thread(project.prompts.with_stored, order, agent, in_use)
@@ -553,7 +553,7 @@ class Core:
     async def _allowed(self, wishes: Mapping[str, Any], project: ManagedSession, agent: str) -> Options:
         """The settings of a run: what the client requests, otherwise the project's defaults; always within the
         ceilings. Raises ``ClientError`` as ``ceilings.within`` does."""
-        asked = msgspec.structs.replace(project.usual_options(agent), **wishes)
+        asked = msgspec.structs.replace(project.options.usual(agent), **wishes)
         if not asked.add_dirs:
             return self.grants.within(asked, agent)
 

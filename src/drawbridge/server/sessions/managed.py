@@ -35,7 +35,7 @@ from drawbridge.server.reviews.remembered import Remembered
 from drawbridge.server.reviews.reviewing import Reviewing
 from drawbridge.server.reviews.reviews import Review, Wish
 from drawbridge.server.sessions import metadata
-from drawbridge.server.sessions.ceilings import usual_mode
+from drawbridge.server.sessions.chosen_options import ChosenOptions
 from drawbridge.server.sessions.continuing import Continuing
 from drawbridge.server.sessions.current_conversation import CurrentConversation
 from drawbridge.server.sessions.current_offers import CurrentOffers
@@ -53,7 +53,6 @@ from drawbridge.server.sessions.session import Session, SessionStore
 from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.sessions.work_trees import is_elsewhere
 from drawbridge.server.sessions.worker import (
-    DEFECT,
     NOBODY_ASKED,
     AskerGone,
     ModeSet,
@@ -72,10 +71,6 @@ ASKER_GONE: Final = "the agent was restarted before the request was answered"
 LONGEST_REPORT = 200_000
 """The maximum size of what an agent reports about itself (its state, or what it offers), in bytes. Both are in each
 client's snapshot."""
-
-
-MOST_RESETS = 20
-"""How many times a process is reset to an allowed mode before it is ended."""
 
 
 class RecordedComments:
@@ -147,11 +142,6 @@ class ManagedSession(Session):
         self._agent_surface = AgentSurface(
             lambda approval, decision: self._worker.answer(approval.question_id, decision)
         )
-        self._mode: str | None = None
-        """The mode that the agent's process has reported or was set to; None if that is not known, or there is no
-        process."""
-        self._resets = 0
-        """How many times the agent's process has been reset to an allowed mode."""
         self._elsewhere: str | None = None
         self._known_problem = grants.places.last_problem(self.path)
         """Why agents can't run in the project's directory, as last published; None if they can. ``_elsewhere``: the
@@ -166,6 +156,17 @@ class ManagedSession(Session):
         conversation is deleted."""
         self._conversation = CurrentConversation(
             self.store, self.index, self.attachments, self._worker, self._forget_state
+        )
+        self.options = ChosenOptions(
+            self.store,
+            grants,
+            offers,
+            self._conversation,
+            self.queue,
+            self._worker,
+            active=lambda: self.run,
+            stop=self.stop_for,
+            publish_state=self.publish_state,
         )
         self.prompts = Prompts(
             self.store,
@@ -189,27 +190,6 @@ class ManagedSession(Session):
         return "ERROR" if self.memory.last_outcome in ("failed", "timeout") else "IDLE"
 
     @property
-    def permission_mode(self) -> str:
-        """The mode that the agent's process has reported or was set to, or else the mode of the next run."""
-        next_mode = self.usual_options(self.data.agent).permission_mode
-        return self._mode or next_mode or usual_mode(self._grants.ceilings)
-
-    def usual_options(self, agent: str) -> base.Options:
-        """The options of a run with this agent if its prompt chooses none: the project's options. If the agent has
-        changed its mode in this conversation, they have that mode, provided that clients may choose it."""
-        options, changed = self.data.options, self.data.session_mode
-        if changed is None or changed.session_id != self.memory.session_id or self._conversation.is_of_another(agent):
-            return options
-        if not self._grants.offers(changed.mode, agent):  # the owner has changed what is allowed
-            return options
-        return msgspec.structs.replace(options, permission_mode=changed.mode)
-
-    @property
-    def agent(self) -> str:
-        """The name of the current agent."""
-        return (self.run and self.run.order.agent) or self.memory.agent or self.data.agent
-
-    @property
     def busy(self) -> bool:
         return self.run is not None or bool(self.queue)
 
@@ -223,9 +203,7 @@ class ManagedSession(Session):
 
     def _details(self) -> dict[str, Any]:
         return {
-            "permission_mode": self.permission_mode,
-            "modes": [mode for mode in self.offers.modes if self._grants.offers(mode, self.agent)],
-            "own_modes": [mode for mode in self.offers.own_modes if self._grants.offers(mode.name, self.agent)],
+            **self.options.shown(),
             "asks": self._grants.asks(self.data.agent),
             "first_seq": self.history.first_seq,
             "cost_usd": self.memory.cost_usd,
@@ -499,22 +477,10 @@ class ManagedSession(Session):
         await self._worker.end()
 
     async def set_options(self, **chosen: str) -> None:
-        """Sets the ``permission_mode``, ``model`` or ``effort`` of later runs, including those that wait, and of the
-        active one as far as the agent can change it. Raises ``ClientError`` if the agent refuses."""
+        """Changes options as ``ChosenOptions.choose`` does, and publishes the change."""
         async with self._choosing:
             await self.look_back()
-            try:
-                await self._worker.change(**chosen)
-            except base.AgentRefused as error:
-                reason = str(error).removesuffix(".")
-                text = f"The agent rejected the change: {reason}. The previous setting is still in effect."
-                raise ClientError("NOT_SUPPORTED", text) from None
-            self.store.check_there()
-            self.data.options = msgspec.structs.replace(self.data.options, **chosen)
-            self.queue.choose(self.data.agent, chosen)
-            if "permission_mode" in chosen:
-                self.data.session_mode = None
-            self.store.save()
+            await self.options.choose(**chosen)
             self.publish_state()
             if self.run is None:  # otherwise, the process reports what has changed in this run
                 self._report_state(self._with_choices(self._agent_state))
@@ -571,7 +537,7 @@ class ManagedSession(Session):
             self._show_agent(agent)
         self.store.record(messages.RunStarted(run.id, self.memory.session_id, agent))
         self.publish_state()
-        options = run.order.options or self.usual_options(agent)
+        options = run.order.options or self.options.usual(agent)
         try:
             self._disk.check(self.id)
             options = self._grants.granted(str(self.path), self._grants.still_within(options, agent))
@@ -644,9 +610,8 @@ class ManagedSession(Session):
                 self._line(report)
             case base.SessionIdentified(session_id):
                 self._conversation.identified(session_id, self.run.order.prompt if self.run is not None else "")
-            case base.ModeChanged(mode):
-                self._keep_mode(mode)
-                self._mode_known(mode, report)
+            case base.ModeChanged():
+                self.options.mode_reported(report)
             case base.StateReported() | base.OffersReported():
                 self._about_itself(report)
             case base.ScheduleChanged():
@@ -661,8 +626,10 @@ class ManagedSession(Session):
                 self.withdraw_all(ASKER_GONE)
             case base.TurnBegun():
                 self._begun_alone()
-            case ModeSet(set_mode):
-                self._mode_known(set_mode)
+            case ModeSet(mode):
+                self.options.mode_set(mode)
+                if mode is None:
+                    self._process_left()
             case PromptGiven(given):
                 given.worked_in(self._elsewhere)
             case RunEnded(run, outcome, cost_usd, error, tokens):
@@ -699,49 +666,10 @@ class ManagedSession(Session):
             self.stop_for(not_written(error))
         return None
 
-    def _keep_mode(self, mode: str) -> None:
-        """Keeps a mode that the agent has changed to, on its own or because of a decision: its next process continues
-        this conversation in that mode, if clients may choose it; other conversations are not affected. The first mode
-        that a process reports is the one that it was started in, perhaps for one prompt only, so it is not kept."""
-        if self._mode is None or mode == self._mode or not self._grants.allows(mode, self.agent):
-            return
-        self._worker.mode_changed(mode)
-        session_id = self.memory.session_id
-        if session_id and self._grants.offers(mode, self.agent):
-            self.data.session_mode = metadata.SessionMode(session_id, mode)
-            self.store.save()
-
-    def _mode_known(self, mode: str | None, report: base.ModeChanged | None = None) -> None:
-        """Notes the agent's mode (None if its process has ended) and, from its report, its available modes."""
-        offers = self.offers
-        before = self.permission_mode, offers.modes, offers.own_modes
-        self._mode = mode
-        if report is not None:
-            offers.report_modes(report)
-        if (self.permission_mode, offers.modes, offers.own_modes) != before:
-            self.publish_state()
-        if mode is None:
-            self._resets, self._elsewhere = 0, None
-            self._report_state(msgspec.structs.replace(self._agent_state, tasks=(), retry=None, compacting=False))
-        elif not self._grants.allows(mode, self.agent):
-            # After an unexpected error the agent may still be in that mode.
-            failure = ClientError("INTERNAL_ERROR", DEFECT)
-            self._worker.spawn(self._reset_mode(mode), "resetting the agent's mode", lambda _: self.stop_for(failure))
-
-    async def _reset_mode(self, mode: str) -> None:
-        """Resets a mode that the owner does not allow, which came from the agent's own settings or its own decision."""
-        usual = usual_mode(self._grants.ceilings)
-        logger.warning("%s: the agent is in mode %s, which is not allowed; reset to %s", self.id, mode, usual)
-        self._resets += 1
-        try:
-            if self._resets > MOST_RESETS:
-                raise base.AgentRefused("it was reset too many times")
-            await self._worker.set_mode(usual)
-        except base.AgentRefused as error:
-            text = f"The agent is in mode {mode[:100]}, which the owner does not allow, and it could not be changed: {error}"
-            self.stop_for(ClientError("PERMISSION_DENIED", text))
-            if self.run is None:
-                await self._worker.end()
+    def _process_left(self) -> None:
+        """Forgets what was known about the agent's process, because it has ended or is being ended."""
+        self._elsewhere = None
+        self._report_state(msgspec.structs.replace(self._agent_state, tasks=(), retry=None, compacting=False))
 
     def _question(self, question: base.Question) -> None:
         run = self._running()

@@ -546,7 +546,7 @@ class Core:
         self, project: ManagedSession, order: Order, command: commands.Execute, client: Subscriber
     ) -> Answer[replies.Accepted]:
         if command.steer:
-            return project.steer(order, client)
+            return project.prompts.steer(order, client)
         await project.settle()  # from here on nothing may be awaited before the prompt is accepted
         return project.prompts.send(order, client, queue=command.queue)
 
@@ -593,7 +593,7 @@ class Core:
         return OK
 
     async def queue_send_now(self, command: commands.QueueSendNow, client: Subscriber) -> Answer[Nothing]:
-        self.projects.get(command.project_id).send_now(command.run_id)
+        self.projects.get(command.project_id).prompts.send_now(command.run_id)
         return OK
 
     async def agent_new_session(

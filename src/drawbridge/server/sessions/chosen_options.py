@@ -12,16 +12,16 @@ from typing import Any
 import msgspec
 
 from drawbridge.agents import base
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.ceilings import usual_mode
+from drawbridge.server.sessions.controller import DEFECT, RunController
 from drawbridge.server.sessions.current_conversation import CurrentConversation
 from drawbridge.server.sessions.current_offers import CurrentOffers
 from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.prompt_queue import PromptQueue
-from drawbridge.server.sessions.run import Run
 from drawbridge.server.sessions.session import SessionStore
-from drawbridge.server.sessions.worker import DEFECT, Worker
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -37,9 +37,8 @@ class ChosenOptions:
         offers: CurrentOffers,
         conversation: CurrentConversation,
         queue: PromptQueue,
-        worker: Worker,
-        active: Callable[[], Run | None],
-        stop: Callable[[ClientError], None],
+        controller: RunController,
+        tasks: BackgroundTasks,
         publish_state: Callable[[], None],
     ) -> None:
         """``publish_state`` is called when the mode or the offered modes have changed."""
@@ -49,9 +48,9 @@ class ChosenOptions:
         self._offers = offers
         self._conversation = conversation
         self._queue = queue
-        self._worker = worker
-        self._active = active
-        self._stop = stop
+        self._controller = controller
+        self._process = controller.process
+        self._tasks = tasks
         self._publish_state = publish_state
         self._mode: str | None = None
         """The mode that the agent's process has reported or was set to; None if that is not known, or there is no
@@ -62,7 +61,7 @@ class ChosenOptions:
     @property
     def agent(self) -> str:
         """The name of the current agent: that of the active run, or else of the conversation."""
-        run = self._active()
+        run = self._controller.run
         return (run and run.order.agent) or self._store.memory.agent or self._data.agent
 
     @property
@@ -95,7 +94,7 @@ class ChosenOptions:
         """Sets the ``permission_mode``, ``model`` or ``effort`` of later runs, including those that wait, and of the
         active one as far as the agent can change it. Raises ``ClientError`` if the agent refuses."""
         try:
-            await self._worker.change(**chosen)
+            await self._process.change(**chosen)
         except base.AgentRefused as error:
             reason = str(error).removesuffix(".")
             text = f"The agent rejected the change: {reason}. The previous setting is still in effect."
@@ -124,7 +123,7 @@ class ChosenOptions:
         that it was started in, perhaps for one prompt only, so it is not kept."""
         if self._mode is None or mode == self._mode or not self._grants.allows(mode, self.agent):
             return
-        self._worker.mode_changed(mode)
+        self._process.mode_changed(mode)
         session_id = self._store.memory.session_id
         if session_id and self._grants.offers(mode, self.agent):
             self._data.session_mode = metadata.SessionMode(session_id, mode)
@@ -141,7 +140,8 @@ class ChosenOptions:
         if mode is not None and not self._grants.allows(mode, self.agent):
             # After an unexpected error the agent may still be in that mode.
             failure = ClientError("INTERNAL_ERROR", DEFECT)
-            self._worker.spawn(self._reset(mode), "resetting the agent's mode", lambda _: self._stop(failure))
+            what = f"{self._data.id}: resetting the agent's mode"
+            self._tasks.start(self._reset(mode), what, lambda _: self._controller.stop(failure))
 
     async def _reset(self, mode: str) -> None:
         """Resets a mode that the owner does not allow, which came from the agent's own settings or its own decision."""
@@ -151,9 +151,9 @@ class ChosenOptions:
         try:
             if self._resets > MOST_RESETS:
                 raise base.AgentRefused("it was reset too many times")
-            await self._worker.set_mode(usual)
+            await self._process.set_mode(usual)
         except base.AgentRefused as error:
             text = f"The agent is in mode {mode[:100]}, which the owner does not allow, and it could not be changed: {error}"
-            self._stop(ClientError("PERMISSION_DENIED", text))
-            if self._active() is None:
-                await self._worker.end()
+            self._controller.stop(ClientError("PERMISSION_DENIED", text))
+            if self._controller.run is None:
+                await self._process.end()

@@ -14,12 +14,13 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from drawbridge.agents import base
-from drawbridge.core.errors import BadArgument, DrawbridgeError
+from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server import events
 from drawbridge.server.approvals.pending import AgentSurface, PendingApproval, Surface
 from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints, When
@@ -35,8 +36,17 @@ from drawbridge.server.reviews.remembered import Remembered
 from drawbridge.server.reviews.reviewing import Reviewing
 from drawbridge.server.reviews.reviews import Review, Wish
 from drawbridge.server.sessions import metadata
+from drawbridge.server.sessions.checkpointing import RunCheckpoints
 from drawbridge.server.sessions.chosen_options import ChosenOptions
 from drawbridge.server.sessions.continuing import Continuing
+from drawbridge.server.sessions.controller import (
+    NOBODY_ASKED,
+    PromptGiven,
+    Report,
+    RunBegun,
+    RunController,
+    RunEnded,
+)
 from drawbridge.server.sessions.current_conversation import CurrentConversation
 from drawbridge.server.sessions.current_offers import CurrentOffers
 from drawbridge.server.sessions.disk import Disk
@@ -47,26 +57,16 @@ from drawbridge.server.sessions.prompt_attachments import PromptAttachments
 from drawbridge.server.sessions.prompt_queue import PromptQueue, run_info
 from drawbridge.server.sessions.prompts import Prompts
 from drawbridge.server.sessions.records import titled
-from drawbridge.server.sessions.run import Order, Outcome, Run, State
+from drawbridge.server.sessions.run import Ending, Event, Order, Run
 from drawbridge.server.sessions.runs import Runs
 from drawbridge.server.sessions.session import Session, SessionStore
+from drawbridge.server.sessions.session_process import AskerGone, Continued, ModeSet
 from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.sessions.work_trees import is_elsewhere
-from drawbridge.server.sessions.worker import (
-    NOBODY_ASKED,
-    AskerGone,
-    ModeSet,
-    PromptGiven,
-    Report,
-    RunEnded,
-    Worker,
-)
 from drawbridge.server.store.log import History
 from drawbridge.server.store.search import Part
 
 logger = logging.getLogger("drawbridge.server")
-
-ASKER_GONE: Final = "the agent was restarted before the request was answered"
 
 LONGEST_REPORT = 200_000
 """The maximum size of what an agent reports about itself (its state, or what it offers), in bytes. Both are in each
@@ -117,9 +117,9 @@ class ManagedSession(Session):
         super().__init__(directory, data, history, surfaces, disk)
         self._grants = grants
         self._runs = runs
-        self._limits = limits = processes.limits
-        self.run: Run | None = None
-        self.queue = PromptQueue(self.store.announce)
+        limits = processes.limits
+        self.tasks = BackgroundTasks(logger)
+        self._queue = PromptQueue(self.store.announce)
         review = Review(data.id)
         folder = directory if limits.checkpoints else None
         self.checkpoints = Checkpoints(
@@ -135,68 +135,71 @@ class ManagedSession(Session):
         self._reviewing = Reviewing(
             data.id, review, self.checkpoints, self._comments, {data.id: self.store}, lambda: grants.ceilings
         )
-        self._worker = Worker(
-            data.id, data.path, processes, self.checkpoints, directory / "files", open_in_terminal, self._reported
+        self.attachments = PromptAttachments(directory, data.id, self.tasks)
+        self.controller = RunController(
+            data.id,
+            data.path,
+            self.attachments.files.directory,
+            self._queue,
+            runs,
+            processes,
+            RunCheckpoints(data.id, self.checkpoints, self.tasks, wanted=limits.checkpoints),
+            self.tasks,
+            open_in_terminal,
+            self._reported,
         )
-        self.attachments = PromptAttachments(directory, data.id, self._worker.tasks)
+        self._process = self.controller.process
         self._agent_surface = AgentSurface(
-            lambda approval, decision: self._worker.answer(approval.question_id, decision)
+            lambda approval, decision: self._process.answer(approval.question_id, decision)
         )
         self._elsewhere: str | None = None
+        """The directory in which the agent works, if changes in it are not changes to the project."""
         self._known_problem = grants.places.last_problem(self.path)
-        """Why agents can't run in the project's directory, as last published; None if they can. ``_elsewhere``: the
-        directory in which the agent works, if changes in it are not changes to the project."""
+        """Why agents can't run in the project's directory, as last published; None if they can."""
         self.offers = offers
         self._choosing = asyncio.Lock()
         """Held while options are changed: one change after the other, in the order in which they were requested."""
-        self._give_up_slot: Callable[[], None] = lambda: None
-        self.continuing = Continuing(data, limits.continue_limited, self._continue, lambda: self.busy)
+        self.continuing = Continuing(data, limits.continue_limited, self._continue, lambda: self.controller.busy)
         self._reverting = asyncio.Lock()
         """Held while a run is reverted, a decision on a review is applied, kept changes are committed, or a
         conversation is deleted."""
         self._conversation = CurrentConversation(
-            self.store, self.index, self.attachments, self._worker, self._forget_state
+            self.store, self.index, self.attachments, self._process, self._forget_state
         )
         self.options = ChosenOptions(
             self.store,
             grants,
             offers,
             self._conversation,
-            self.queue,
-            self._worker,
-            active=lambda: self.run,
-            stop=self.stop_for,
-            publish_state=self.publish_state,
+            self._queue,
+            self.controller,
+            self.tasks,
+            self.publish_state,
         )
         self.prompts = Prompts(
             self.store,
             disk,
             grants,
             limits.queue,
-            self.queue,
+            self._queue,
             self.attachments,
             self._conversation,
             self.continuing,
-            active=lambda: self.run,
-            begin_next=self._next,
-            show_agent=self._show_agent,
-            publish_state=self.publish_state,
+            self.controller,
+            self._show_agent,
+            self.publish_state,
         )
 
     @property
     def state(self) -> messages.State:
-        if self.run is not None:
+        if self.controller.run is not None:
             return "EXECUTING"
         return "ERROR" if self.memory.last_outcome in ("failed", "timeout") else "IDLE"
 
     @property
-    def busy(self) -> bool:
-        return self.run is not None or bool(self.queue)
-
-    @property
     def pids(self) -> list[int]:
         """The PIDs of its agent's processes, including those that are ending."""
-        return self._worker.pids
+        return self._process.pids
 
     def is_using(self, session_id: str) -> bool:
         return bool(self.pids) and self.memory.session_id == session_id
@@ -208,7 +211,7 @@ class ManagedSession(Session):
             "first_seq": self.history.first_seq,
             "cost_usd": self.memory.cost_usd,
             "continues_at": instant_of(self.continuing.at),
-            "scheduled_until": instant_of(self._worker.scheduled_until),
+            "scheduled_until": instant_of(self._process.scheduled_until),
             "problem": self._grants.places.last_problem(self.path),
         }
 
@@ -228,118 +231,62 @@ class ManagedSession(Session):
         return agent.last_state(lines, session_id) if isinstance(agent, base.Reconstructs) else base.AgentState()
 
     def _current_run(self) -> messages.RunInfo | None:
-        return run_info(self.run, 0) if self.run else None
+        run = self.controller.run
+        return None if run is None else run_info(run, 0)
 
     def _waiting_runs(self) -> list[messages.RunInfo]:
-        return self.queue.shown(behind_a_run=self.run is not None)
+        return self._queue.shown(behind_a_run=self.controller.run is not None)
 
     # User actions.
-
-    def steer(self, order: Order, asker: Subscriber) -> Answer[Accepted]:
-        """Adds a message to the active run. It is in the history when this returns. A repeated request is not sent
-        again. Raises ``ClientError`` or ``DrawbridgeError`` without changing anything."""
-        known = self.prompts.accepted_before(order.request_id, order.prompt)
-        if known is not None:
-            return known
-        run = self.run
-        if run is None or run.state not in (State.RUNNING, State.ASKING):
-            text = "There is no active run to add the message to. Send it as a prompt."
-            raise ClientError("PROCESS_NOT_FOUND", text)
-        self._disk.check(self.id)
-        answer: list[Answer[Accepted]] = []
-
-        def record() -> None:
-            answer.append(self.prompts.accept_into(run.id, order, asker))
-
-        try:
-            self._worker.steer(order.prompt, order.attachments, record)
-        except base.NotAtWork:
-            text = "The agent is not working. Try again in a moment, or queue the message."
-            raise ClientError("PROCESS_NOT_FOUND", text, retryable=True) from None
-        except base.AgentRefused as error:
-            text = f"The message could not be added to the current run: {error}. Queue it instead."
-            raise ClientError("NOT_SUPPORTED", text, field="data.steer") from None
-        except BadArgument as error:
-            raise ClientError("VALIDATION_FAILED", str(error), field="data.attachments") from None
-        self.attachments.make_room(order, self.prompts.files_in_use())
-        return answer[0]
 
     def _continue(self, order: Order) -> None:
         """Continues a run that a limit had stopped. Raises ``ClientError`` or ``DrawbridgeError``."""
         self._check_kept()  # if this raises, the run is retried later
         self.prompts.accept(order, None, queue=True)
         self.store.announce(events.RunContinued(order.run_id, order.by))
-        self._next()
+        self.controller.next()
 
     def _approval_closed(self, approval: PendingApproval, asked_by: Surface | None = None) -> None:
         self._asking()
 
     def _asking(self) -> None:
         """Notes whether a person is being asked. As long as that is the case, the run's time limits are suspended."""
-        self._worker.asking(bool(self.approvals))
-        if not self.approvals and self.run is not None:
-            self.run.answered()
+        self.controller.asking(bool(self.approvals))
 
     def interrupt(self) -> None:
         """Asks the agent to stop this turn; its process keeps running, and what it has scheduled stays scheduled. A run
         that still waits for a slot ends immediately. If there is no run, cancels one that waits for a limit to reset.
         Raises ``ClientError`` if no run waits for that either."""
-        if self.run is None and self.continuing.forget():
+        if self.controller.run is None and self.continuing.forget():
             self.store.save()
             return self.publish_state()
-        run = self._running()
-        if run.state is State.QUEUED:
-            self._give_up_slot()
-            self.ended(run, "interrupted", None, None)
-        elif run.stop("interrupted"):
-            self.withdraw_all("interrupted")
-            self._worker.interrupt()
-        return None
+        return self.controller.interrupt()
 
     def interrupt_all(self, asker: Subscriber) -> None:
         """Like ``interrupt``, but the prompts in the queue are removed first, so that nothing follows."""
         removed = self.prompts.remove_all(asker)
-        if self.run is not None or not removed:
+        if self.controller.run is not None or not removed:
             self.interrupt()
 
     def cancel_schedule(self) -> None:
         """Ends the idle process, with everything that its agent has scheduled or is running in the background. Raises
         ``ClientError`` if nothing is scheduled, and during a run, which may be the scheduled one."""
-        if self.run is not None:
+        if self.controller.run is not None:
             raise self._at_work()
-        if not self._worker.is_scheduled:
+        if not self._process.is_scheduled:
             raise ClientError("PROCESS_NOT_FOUND", "The agent has not scheduled anything.")
-        self._worker.end_soon()
-
-    def send_now(self, run_id: str) -> None:
-        """Moves the prompt to the front of the queue, and interrupts the active run for it."""
-        run = self.queue.find(run_id)
-        self.queue.remove(run)
-        active, begun = self.run, self.run is not None and self.run.state is not State.QUEUED
-        if active is not None and not begun:  # it still waits for a slot, so it returns to the queue
-            self._give_up_slot()
-            self.queue.add(active, first=True)
-            self.run = None
-        self.queue.add(run, first=True)
-        if begun:
-            self.interrupt()
-        self._next()
+        self._process.end_soon()
 
     async def kill(self, asker: Subscriber) -> Answer[messages.ExecutionKilled]:
         """Ends the run with its process; returns when both have ended. The record is written only then, so that the
         answer, which replaces the record for ``asker``, arrives in the order of the records. Raises ``ClientError`` if
         no run is active.
         """
-        run = self._running()
+        run = self.controller.current
         fields = messages.ExecutionKilled(self.id, "IDLE", run.id)
-        is_first = run.stopped_as != "killed"  # a second request waits until the same run has ended
-        if run.state is State.QUEUED:
-            self._give_up_slot()
-            self.ended(run, "killed", None, None)
-        else:
-            run.stop("killed")
-            self.withdraw_all("killed")
-            await self._worker.stop_run(run)
+        # A second request waits until the same run has ended.
+        is_first = run.ending is None or run.ending.outcome != "killed"
+        await self.controller.kill()
         seq = self.store.record(fields, asker) if is_first and not self.history.closed else None
         return messages.updated("execution_killed", fields, self.id, seq)
 
@@ -352,7 +299,7 @@ class ManagedSession(Session):
         self._holds_state = True  # in the specification, the state follows the reply
         try:
             # The next prompt waits until the process has ended; the answer, which replaces a record, does not wait.
-            self._worker.end_soon()
+            self._process.end_soon()
         finally:
             self._holds_state = False
         return msgspec.structs.replace(messages.updated("session_reset", fields, self.id, seq), then=self.publish_state)
@@ -421,7 +368,7 @@ class ManagedSession(Session):
 
     def _check_idle(self) -> None:
         """Raises ``ClientError`` while a run is active or queued."""
-        if self.busy:
+        if self.controller.busy:
             raise self._at_work()
 
     async def commit_review(
@@ -443,12 +390,12 @@ class ManagedSession(Session):
         If this raises ``ClientError`` or ``DrawbridgeError``, the conversation can still be continued.
         """
         self.check_at_rest()
-        conversation, key = self._conversation, parts[0].key
+        key = parts[0].key
         if is_current:
-            conversation.hold()
+            self.controller.hold()  # the conversation must not be continued meanwhile
         try:
             async with self._reverting:
-                await conversation.delete(parts, trash, is_current=is_current)
+                await self._conversation.delete(parts, trash, is_current=is_current)
                 self._comments.forget([range(part.first_seq, part.last_seq + 1) for part in parts], asker)
                 if is_current:
                     self.continuing.forget()
@@ -462,9 +409,8 @@ class ManagedSession(Session):
         return msgspec.structs.replace(answer, then=self._deleted)
 
     def _deleted(self) -> None:
-        self._conversation.release()
         self.publish_state()
-        self._next()
+        self.controller.resume()
 
     async def resume(self, session_id: str, title: str | None, *, fork: bool) -> None:
         """Makes the next prompt continue the conversation ``session_id`` or, with ``fork``, a copy of it. ``title``:
@@ -474,7 +420,7 @@ class ManagedSession(Session):
         self._conversation.resume(session_id, title, self.data.agent, fork=fork)
         self.store.save()
         self.publish_state()
-        await self._worker.end()
+        await self._process.end()
 
     async def set_options(self, **chosen: str) -> None:
         """Changes options as ``ChosenOptions.choose`` does, and publishes the change."""
@@ -482,7 +428,7 @@ class ManagedSession(Session):
             await self.look_back()
             await self.options.choose(**chosen)
             self.publish_state()
-            if self.run is None:  # otherwise, the process reports what has changed in this run
+            if self.controller.run is None:  # otherwise, the process reports what has changed in this run
                 self._report_state(self._with_choices(self._agent_state))
 
     def _with_choices(self, state: base.AgentState) -> base.AgentState:
@@ -490,11 +436,6 @@ class ManagedSession(Session):
         if self.offers.agent != self.data.agent:
             return state
         return self.offers.with_choices(state, self.data.options)
-
-    def _running(self) -> Run:
-        if self.run is None:
-            raise ClientError("PROCESS_NOT_FOUND", "No agent is working in this project.")
-        return self.run
 
     def check_at_rest(self) -> None:
         """Raises ``ClientError`` while a run is active or queued, and while something is reverted, reviewed, committed
@@ -516,20 +457,44 @@ class ManagedSession(Session):
                 retryable=True,
             )
 
-    # The states of a run, as the worker reports them.
+    # What the controller and the process report.
 
-    def _next(self) -> None:
-        if self.run is None and self.queue and not self._conversation.is_held:
-            run = self.run = self.queue.take()
-            self._give_up_slot = self._runs.take_slot(lambda: self._begin(run))
-        self._queue_changed()
+    def _reported(self, report: Report) -> None:
+        """Handles a report. Reports arrive in the order in which things happened."""
+        match report:
+            case base.AgentLine():
+                self._line(report)
+            case base.SessionIdentified(session_id):
+                run = self.controller.run
+                self._conversation.identified(session_id, run.order.prompt if run is not None else "")
+            case base.ModeChanged():
+                self.options.mode_reported(report)
+            case base.StateReported() | base.OffersReported():
+                self._about_itself(report)
+            case base.ScheduleChanged():
+                self.publish_state()
+            case base.DirectoryChanged(directory):
+                self._works_in(directory)
+            case base.Question():
+                self._question(report)
+            case base.QuestionCancelled(question_id, reason):
+                self._question_gone(question_id, reason)
+            case AskerGone(reason):
+                self.withdraw_all(reason)
+            case base.TurnBegun():
+                self._turn_begun()
+            case ModeSet(mode):
+                self.options.mode_set(mode)
+                if mode is None:
+                    self._process_left()
+            case RunBegun(run):
+                self._run_begun(run)
+            case PromptGiven(run):
+                run.worked_in(self._elsewhere)
+            case RunEnded(run):
+                self._run_ended(run)
 
-    def _queue_changed(self) -> None:
-        self.queue.publish(behind_a_run=self.run is not None)
-
-    def _begin(self, run: Run) -> None:
-        run.start(time.monotonic())
-        self._runs.begun(self)
+    def _run_begun(self, run: Run) -> None:
         agent = self._agent_of(run.order)
         if self._conversation.is_of_another(agent):
             # The prompt was accepted while the previous agent was working, so it precedes this record in the history.
@@ -543,11 +508,49 @@ class ManagedSession(Session):
             options = self._grants.granted(str(self.path), self._grants.still_within(options, agent))
         except ClientError as error:
             # The run was allowed when its prompt was accepted, but it has waited since. A run that continues
-            # automatically has the options that were allowed before, perhaps by an earlier server. The run is ended in
-            # a task: its end begins the next run, and this one is still being given its slot.
-            self._worker.spawn(self._refuse(run, error), "ending a run that was refused")
-            return
-        self._worker.begin(run, agent, options, self.memory, self._conversation.fork_from, self._agent_state)
+            # automatically has the options that were allowed before, perhaps by an earlier server.
+            return self.controller.refuse(run, error)
+        continued = Continued(self.memory, self._conversation.fork_from, self._agent_state)
+        return self.controller.launch(run, agent, options, continued)
+
+    def _turn_begun(self) -> None:
+        """Begins a run for a turn that the agent has begun without a prompt, so that people can follow and stop it like
+        any other."""
+        agent = self.memory.agent or self.data.agent
+        run = self.controller.adopt(Order(f"run_{uuid.uuid4().hex[:16]}", "", by=agent, agent=agent, unprompted=True))
+        self.store.record(messages.RunStarted(run.id, self.memory.session_id, agent, unprompted=True))
+        self.controller.publish_queue()
+        self.publish_state()
+        run.worked_in(self._elsewhere)
+        try:
+            self._grants.granted(str(self.path), base.Options())
+        except ClientError as error:  # for example, because the budget is used up
+            self.controller.stop(error)
+
+    def _run_ended(self, run: Run) -> None:
+        """Records the end of a run, which is no longer the current one."""
+        finished = _run_finished(run)
+        # Without an answer, an agent that still waits for one would hang, such as an agent that does not report its
+        # subagents.
+        for approval in self.approvals:
+            self._process.answer(approval.question_id, base.Decision(allow=False, message=NOBODY_ASKED))
+        self.withdraw_all("the run failed" if finished.outcome == "failed" else f"run {finished.outcome}")
+        if finished.code == "SESSION_NOT_FOUND" and self.memory.unproven:
+            self._conversation.lose()
+        self.data.last_active = now()
+        error = run.ending.error if run.ending is not None and finished.code else None
+        why_not = self.continuing.ended(run, finished, error.get("retry_at") if error else None)
+        if why_not:
+            finished = msgspec.structs.replace(finished, error=f"{finished.error} {why_not}")
+        self.store.record(finished)
+        self.continuing.look()
+        self.store.save()
+        self.publish_state()
+        seconds = finished.duration_ms / 1000
+        logger.info("%s: %s ended after %.1f s: %s", self.id, finished.run_id, seconds, finished.outcome)
+        used_up = self._grants.spend(str(self.path), finished.cost_usd or 0.0)
+        if used_up is not None:
+            self._runs.stop_all(used_up)
 
     def _agent_of(self, order: Order) -> str:
         return order.agent or self.data.agent
@@ -563,82 +566,18 @@ class ManagedSession(Session):
     async def settle(self) -> None:
         """Gives up a conversation that its agent has not stored. If a conversation is being deleted, waits until that
         is done. The next prompt is therefore not recorded in a lost or deleted conversation."""
-        if not self.busy and await self._conversation.is_lost(self.data.agent) and not self.busy:
+        controller = self.controller
+        is_lost = not controller.busy and await self._conversation.is_lost(self.data.agent)
+        if is_lost and not controller.busy and not controller.is_held:
             self._conversation.lose()
-        while self._conversation.is_held and self._reverting.locked():
+        while controller.is_held and self._reverting.locked():
             async with self._reverting:
                 pass
 
-    async def _refuse(self, run: Run, error: ClientError) -> None:
-        self.ended(run, "failed", None, {"code": error.code, "message": error.text})
-
-    def _begun_alone(self) -> None:
-        """Begins a run for a turn that the agent has begun without a prompt, so that people can follow and stop it like
-        any other. If a prompt is on its way, the turn is part of that prompt's run.
-        """
-        # A queued run waits for its slot; the agent's turn needs none, and may ask for approval immediately.
-        if self.run is not None and self.run.state is State.QUEUED:
-            self._give_up_slot()
-            self.queue.add(self.run, first=True)
-        elif self.run is not None:
-            return
-        agent = self.memory.agent or self.data.agent
-        run = self.run = Run(Order(f"run_{uuid.uuid4().hex[:16]}", "", by=agent, agent=agent, unprompted=True))
-        run.start(time.monotonic())
-        self._runs.begun(self)
-        self.store.record(messages.RunStarted(run.id, self.memory.session_id, agent, unprompted=True))
-        self._queue_changed()
-        self.publish_state()
-        run.worked_in(self._elsewhere)
-        self._worker.take_over(run)
-        try:
-            self._grants.granted(str(self.path), base.Options())
-        except ClientError as error:  # for example, because the budget is used up
-            self.stop_for(error)
-
-    def stop_for(self, error: ClientError) -> None:
-        """Stops the active run with this error."""
-        run = self.run
-        if run is not None and run.stop("failed", {"code": error.code, "message": error.text}):
-            self.withdraw_all("the run was stopped")
-            self._worker.stop_soon(run)
-
-    def _reported(self, report: Report) -> None:
-        """Handles a report from the worker. Reports arrive in the order in which things happened."""
-        match report:
-            case base.AgentLine():
-                self._line(report)
-            case base.SessionIdentified(session_id):
-                self._conversation.identified(session_id, self.run.order.prompt if self.run is not None else "")
-            case base.ModeChanged():
-                self.options.mode_reported(report)
-            case base.StateReported() | base.OffersReported():
-                self._about_itself(report)
-            case base.ScheduleChanged():
-                self.publish_state()
-            case base.DirectoryChanged(directory):
-                self._works_in(directory)
-            case base.Question():
-                self._question(report)
-            case base.QuestionCancelled(question_id, reason):
-                self._question_gone(question_id, reason)
-            case AskerGone():
-                self.withdraw_all(ASKER_GONE)
-            case base.TurnBegun():
-                self._begun_alone()
-            case ModeSet(mode):
-                self.options.mode_set(mode)
-                if mode is None:
-                    self._process_left()
-            case PromptGiven(given):
-                given.worked_in(self._elsewhere)
-            case RunEnded(run, outcome, cost_usd, error, tokens):
-                self.ended(run, outcome, cost_usd, error, tokens)
-
     def _works_in(self, directory: str) -> None:
         self._elsewhere = directory if is_elsewhere(directory, self.path) else None
-        if self.run is not None:
-            self.run.worked_in(self._elsewhere)
+        if self.controller.run is not None:
+            self.controller.run.worked_in(self._elsewhere)
 
     def _about_itself(self, report: base.StateReported | base.OffersReported) -> None:
         """Publishes what the agent reports about itself. Drops a report that is too large for a client's snapshot."""
@@ -647,7 +586,7 @@ class ManagedSession(Session):
             return
         if isinstance(report, base.StateReported):
             self._report_state(report.state)
-        elif self.offers.report(self._worker.agent, report.offers):
+        elif self.offers.report(self._process.agent, report.offers):
             self.store.announce(report)
             if not self.store.closed:
                 self.offers.store()
@@ -657,13 +596,13 @@ class ManagedSession(Session):
             return self.store.announce(msgspec.structs.replace(line, session_id=self.memory.session_id))
         full = self._disk.refusal(self.id, len(line.raw))
         if full is not None:
-            return self.stop_for(full)
+            return self.controller.stop(full)
         try:
             self.store.write(line)
         except DrawbridgeError as error:
             # What can't be recorded is not shown either, and the agent must not continue unseen.
             logger.error("%s: a line from the agent can't be recorded: %s", self.id, error)
-            self.stop_for(not_written(error))
+            self.controller.stop(not_written(error))
         return None
 
     def _process_left(self) -> None:
@@ -672,8 +611,7 @@ class ManagedSession(Session):
         self._report_state(msgspec.structs.replace(self._agent_state, tasks=(), retry=None, compacting=False))
 
     def _question(self, question: base.Question) -> None:
-        run = self._running()
-        run.ask()
+        run = self.controller.current
         agent = run.order.agent or self.data.agent
         self.approvals.request(PendingApproval.new(question, run.id, now()), agent, self._agent_surface)
         self._asking()
@@ -683,76 +621,35 @@ class ManagedSession(Session):
             if approval.question_id == question_id:
                 self.withdraw(approval, reason)
 
-    def ended(
-        self,
-        run: Run,
-        outcome: Outcome,
-        cost_usd: float | None,
-        error: dict[str, Any] | None,
-        tokens: base.Tokens | None = None,
-    ) -> None:
-        has_slot = run.state is not State.QUEUED and not run.order.unprompted
-        if not run.finish(outcome):
-            return
-        # Without an answer, an agent that still waits for one would hang, such as an agent that does not report its
-        # subagents.
-        for approval in self.approvals:
-            self._worker.answer(approval.question_id, base.Decision(allow=False, message=NOBODY_ASKED))
-        self.withdraw_all("the run failed" if run.outcome == "failed" else f"run {run.outcome}")
-        error = run.stopped_for or error
-        finished = _run_finished(run, cost_usd, error, tokens)
-        if finished.code == "SESSION_NOT_FOUND" and self.memory.unproven:
-            self._conversation.lose()
-        self.run = None
-        self._runs.ended(self)
-        self.data.last_active = now()
-        why_not = self.continuing.ended(run, finished, error.get("retry_at") if error and finished.code else None)
-        if why_not:
-            finished = msgspec.structs.replace(finished, error=f"{finished.error} {why_not}")
-        self.store.record(finished)
-        self.continuing.look()
-        self.store.save()
-        self.publish_state()
-        seconds = finished.duration_ms / 1000
-        logger.info("%s: %s ended after %.1f s: %s", self.id, finished.run_id, seconds, finished.outcome)
-        used_up = self._grants.spend(str(self.path), finished.cost_usd or 0.0)
-        if used_up is not None:
-            self._runs.stop_all(used_up)
-        if has_slot:
-            self._runs.give_slot_back()
-        self._next()
-
     async def close(self, reason: str) -> None:
         """Shuts down the session: stops the runs, ends the processes and closes the history. ``reason``: why open
         approval requests are withdrawn."""
-        waiting = self.queue.clear()
+        waiting = self._queue.clear()
         self.continuing.close()
-        if self.run is not None and not self.run.stop("interrupted"):
-            self._give_up_slot()  # otherwise, this run would begin when another session's run ends
         self.withdraw_all(reason)
-        await self._worker.close()
+        await self.controller.close()
         await self.checkpoints.close()
         async with self._reverting:
             pass  # git must not be ended while it writes files: some would be reverted and some not
-        for run in [*([self.run] if self.run else []), *waiting]:
-            self.ended(run, "interrupted", None, None)
+        for run in waiting:
+            run.step(Event.DROP, Ending("interrupted"))
+            self._run_ended(run)
         self.store.save()
         await asyncio.to_thread(self.history.close)  # waits for the disk
 
 
-def _run_finished(
-    run: Run, cost_usd: float | None, error: dict[str, Any] | None, tokens: base.Tokens | None
-) -> messages.RunFinished:
-    """The event for the end of ``run``. ``error``: an error's ``code`` and ``message``, perhaps with ``retry_at``."""
-    assert run.outcome is not None
-    failed = error if run.outcome in ("failed", "timeout") else None
+def _run_finished(run: Run) -> messages.RunFinished:
+    """The event for the end of ``run``."""
+    ending = run.ending
+    assert ending is not None
+    failed = ending.error if ending.outcome in ("failed", "timeout") else None
     return messages.RunFinished(
         run_id=run.id,
-        outcome=run.outcome,
+        outcome=ending.outcome,
         duration_ms=int((time.monotonic() - run.started_at) * 1000) if run.started_at else 0,
-        cost_usd=cost_usd,
-        input_tokens=tokens.input if tokens else None,
-        output_tokens=tokens.output if tokens else None,
+        cost_usd=ending.cost_usd,
+        input_tokens=ending.tokens.input if ending.tokens else None,
+        output_tokens=ending.tokens.output if ending.tokens else None,
         error=failed["message"] if failed else None,
         code=failed["code"] if failed else None,
         directory=run.elsewhere,

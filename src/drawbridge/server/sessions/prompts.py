@@ -12,19 +12,20 @@ import msgspec
 
 from drawbridge.agents import base
 from drawbridge.agents.attached import is_text
-from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.errors import BadArgument, DrawbridgeError
 from drawbridge.server import events
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.sessions.continuing import Continuing
+from drawbridge.server.sessions.controller import RunController
 from drawbridge.server.sessions.current_conversation import CurrentConversation
 from drawbridge.server.sessions.disk import Disk
 from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.prompt_attachments import PromptAttachments
 from drawbridge.server.sessions.prompt_queue import PromptQueue
-from drawbridge.server.sessions.run import Order, Run
+from drawbridge.server.sessions.run import Ending, Event, Order, Run, State
 from drawbridge.server.sessions.session import SessionStore
 
 
@@ -39,8 +40,7 @@ class Prompts:
         attachments: PromptAttachments,
         conversation: CurrentConversation,
         continuing: Continuing,
-        active: Callable[[], Run | None],
-        begin_next: Callable[[], None],
+        controller: RunController,
         show_agent: Callable[[str], None],
         publish_state: Callable[[], None],
     ) -> None:
@@ -54,8 +54,7 @@ class Prompts:
         self._attachments = attachments
         self._conversation = conversation
         self._continuing = continuing
-        self._active = active
-        self._begin_next = begin_next
+        self._controller = controller
         self._show_agent = show_agent
         self._publish_state = publish_state
 
@@ -70,7 +69,37 @@ class Prompts:
         if known is not None:
             return known
         seq = self.accept(order, asker, queue=queue)
-        return msgspec.structs.replace(self._accepted(order.run_id, seq, order), then=self._begin_next)
+        return msgspec.structs.replace(self._accepted(order.run_id, seq, order), then=self._controller.next)
+
+    def steer(self, order: Order, asker: Subscriber) -> Answer[Accepted]:
+        """Adds a message to the active run. It is in the history when this returns. A repeated request is not sent
+        again. Raises ``ClientError`` or ``DrawbridgeError`` without changing anything."""
+        known = self.accepted_before(order.request_id, order.prompt)
+        if known is not None:
+            return known
+        run = self._controller.run
+        if run is None or run.state not in (State.STARTING, State.RUNNING):
+            text = "There is no active run to add the message to. Send it as a prompt."
+            raise ClientError("PROCESS_NOT_FOUND", text)
+        self._disk.check(self._store.data.id)
+        answer: list[Answer[Accepted]] = []
+
+        def record() -> None:
+            seq = self._store.write(_recorded(order, run.id, steer=True), asker)
+            answer.append(self._accepted(run.id, seq, order))
+
+        try:
+            self._controller.steer(order.prompt, order.attachments, record)
+        except base.NotAtWork:
+            text = "The agent is not working. Try again in a moment, or queue the message."
+            raise ClientError("PROCESS_NOT_FOUND", text, retryable=True) from None
+        except base.AgentRefused as error:
+            text = f"The message could not be added to the current run: {error}. Queue it instead."
+            raise ClientError("NOT_SUPPORTED", text, field="data.steer") from None
+        except BadArgument as error:
+            raise ClientError("VALIDATION_FAILED", str(error), field="data.attachments") from None
+        self._attachments.make_room(order, self.files_in_use())
+        return answer[0]
 
     def accepted_before(self, request_id: str | None, prompt: str) -> Answer[Accepted] | None:
         """The reply to a repeated request, which is not checked again; None if the request is new."""
@@ -82,7 +111,7 @@ class Prompts:
         what ``SessionStore.write`` returns for the reply to ``asker``. If this raises ``ClientError`` or
         ``DrawbridgeError``, the prompt is neither in the history nor in the queue.
         """
-        is_busy = self._active() is not None or bool(self._queue)
+        is_busy = self._controller.busy
         if is_busy and not queue:
             raise ClientError("PROCESS_ACTIVE", "The agent is already working in this project.", retryable=True)
         if len(self._queue) >= self._most:
@@ -92,7 +121,7 @@ class Prompts:
         self._grants.granted(self._store.data.path, base.Options())
         conversation, agent = self._conversation, order.agent or self._store.data.agent
         former = conversation.snapshot(self._store.memory.shown_title)
-        changes = not is_busy and not conversation.is_held and conversation.is_of_another(agent)
+        changes = not is_busy and not self._controller.is_held and conversation.is_of_another(agent)
         if changes:
             conversation.change_agent(None)
         try:
@@ -109,15 +138,9 @@ class Prompts:
         self._store.save()
         return seq
 
-    def accept_into(self, run_id: str, order: Order, asker: Subscriber) -> Answer[Accepted]:
-        """Adds a message to the history that is sent into the active run ``run_id``. Returns the reply. Raises
-        ``ClientError`` or ``DrawbridgeError`` without changing anything."""
-        seq = self._store.write(_recorded(order, run_id, steer=True), asker)
-        return self._accepted(run_id, seq, order)
-
     def _accepted(self, run_id: str, seq: int | None = None, order: Order | None = None) -> Answer[Accepted]:
         """The reply to an accepted prompt. ``order``: its order if the prompt was accepted just now, otherwise None."""
-        position = self._queue.position(run_id, behind_a_run=self._active() is not None)
+        position = self._queue.position(run_id, behind_a_run=self._controller.run is not None)
         accepted = Accepted(run_id, position, order.images, order.files) if order else Accepted(run_id, position)
         return Answer(type="accepted", project_id=self._store.data.id, seq=seq, data=accepted)
 
@@ -131,7 +154,7 @@ class Prompts:
 
     def files_in_use(self) -> set[str]:
         """The ids of files that belong to waiting or running prompts."""
-        active = self._active()
+        active = self._controller.run
         return {file.id for run in [*([active] if active else []), *self._queue] for file in run.order.files}
 
     # Prompts that wait.
@@ -143,7 +166,7 @@ class Prompts:
         title = self._store.memory.shown_title
         self._queue.remove(run)
         self._removed(run, asker)
-        self._publish_queue()
+        self._controller.publish_queue()
         self._retitled(title)
 
     def remove_all(self, asker: Subscriber) -> int:
@@ -151,12 +174,12 @@ class Prompts:
         waiting = self._queue.clear()
         for run in waiting:
             self._removed(run, asker)
-        self._publish_queue()
+        self._controller.publish_queue()
         return len(waiting)
 
     def _removed(self, run: Run, asker: Subscriber) -> None:
         """Ends a run that has not started. All clients are notified, including ``asker``."""
-        run.finish("interrupted")
+        run.step(Event.DROP, Ending("interrupted"))
         ended = messages.RunFinished(
             run_id=run.id, outcome="interrupted", duration_ms=0, removed_by=asker.name, client_id=asker.id
         )
@@ -170,16 +193,24 @@ class Prompts:
         title = self._store.memory.shown_title
         self._store.write(messages.PromptEdited(run_id, prompt, asker.name, asker.id))
         self._queue.edit(run, prompt, self._store.history.last_seq)
-        self._publish_queue()
+        self._controller.publish_queue()
         self._retitled(title)
 
     def move(self, run_id: str, before: str | None) -> None:
         """Moves a prompt before another one in the queue, or to the end."""
         self._queue.move(self._queue.find(run_id), None if before is None else self._queue.find(before))
-        self._publish_queue()
+        self._controller.publish_queue()
 
-    def _publish_queue(self) -> None:
-        self._queue.publish(behind_a_run=self._active() is not None)
+    def send_now(self, run_id: str) -> None:
+        """Makes the prompt the next one, and interrupts the active run for it. A run that still waits for a slot returns
+        to the queue."""
+        run = self._queue.find(run_id)
+        self._queue.remove(run)
+        self._controller.put_back()
+        self._queue.add(run, first=True)
+        if self._controller.run is not None:
+            self._controller.interrupt()
+        self._controller.next()
 
     def _retitled(self, before: str) -> None:
         if self._store.memory.shown_title != before:

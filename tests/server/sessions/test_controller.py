@@ -63,6 +63,19 @@ async def test_no_process_is_started_for_a_run_that_was_killed(tmp_path: Path, m
         await assert_the_slot_is_free(server, phone)
 
 
+async def test_a_process_that_starts_too_late_for_its_run_is_ended(tmp_path: Path) -> None:
+    """The run was killed while the process was starting, so nobody needs the process."""
+    phone = Client()
+    async with serving(tmp_path, ONE_SLOT) as server:
+        project = await server.project(phone)
+        await server.starting(phone, project)
+        await server.does(phone, "agent_kill", project)
+        assert [run["outcome"] for run in phone.updates("run_finished")] == ["killed"]
+        server.agent.may_start.set()
+        await until(lambda: server.agent.processes and server.agent.latest.ended, "the end of the process")
+        assert server.agent.latest.prompts == []
+
+
 async def test_a_process_that_exits_before_the_prompt_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,13 +100,16 @@ async def test_a_run_with_other_needs_gets_another_process(rig: Rig, change: str
     assert rig.process.pids == [second.pid]
 
 
-async def test_a_process_that_was_killed_is_not_used_again(rig: Rig) -> None:
+async def test_a_process_that_is_being_killed_is_not_used_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     first = await rig.run()
+    killed = asyncio.Event()
+    monkeypatch.setattr(first, "kill", killed.wait)
     rig.process.use()
     killing = asyncio.create_task(rig.process.kill())
-    await asyncio.sleep(0)
+    await settled(turns=5)
     assert rig.process.pids == [first.pid], "it is current until it has exited"
     second = await rig.run()
+    killed.set()
     await killing
     assert second is not first
 

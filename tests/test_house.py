@@ -64,8 +64,7 @@ PURE = (
     "server.updates",
     "server.approvals.pending",
     *(f"server.reviews.{name}" for name in ("change_set", "comments", "remembered")),
-    *(f"server.sessions.{name}" for name in ("audience", "memory", "run")),
-    *(f"server.terminal_sessions.{name}" for name in ("dialog", "prompt_text", "questions", "turn", "turns")),
+    *(f"server.sessions.{name}" for name in ("audience", "run", "runs", "records")),
     *(
         f"tui.{name}"
         for name in (
@@ -433,8 +432,8 @@ OWN_ROUNDS = {
     # A deadline that is looked at again because it may have moved.
     "server.sessions.continuing: Continuing.look": "until the time at which a run continues; the clock may be adjusted",
     "server.sessions.processes: IdlePool._expire": "keeps an idle process as long as its agent has scheduled a turn",
-    "server.sessions.worker: Worker._look": "until the run has ended or was stopped at its time limit",
-    "server.sessions.worker: Worker._look_at_schedule": "until the last scheduled turn is too late",
+    "server.sessions.controller: RunController._check_limits": "until the run has ended or reached its time limit",
+    "server.sessions.session_process: SessionProcess._check_schedule": "until the last scheduled turn is too late",
     "tui.questions: Questions._take_focus": "until no key was pressed for STILL_SECONDS",
     # Rounds that an error does not end.
     "server.sessions.processes: IdlePool._look": "schedules the next check before its own",
@@ -612,6 +611,7 @@ RECORDS = {
     "server.notifications.web_push: file": "server.notifications.web_push._File",
     "server.protocol.commands: command": "server.protocol.commands.InProjects",
     "server.sessions.continuing: self._data": "server.sessions.metadata.Metadata",
+    "server.sessions.chosen_options: self._data": "server.sessions.metadata.Metadata",
     "server.sessions.managed: self.data": "server.sessions.metadata.Metadata",
     "server.sessions.session: self.data": "server.sessions.metadata.Metadata",
     "server.sessions.session: self.memory": "server.sessions.memory.Memory",
@@ -678,7 +678,11 @@ ASSIGNED_FROM_OUTSIDE = {
     "server.app.server_commands: client.nonce": "a challenge is used up by the first answer to it",
     "server.checkpoints.commits: git.commits": "what was read of a commit, for the duration of the operation",
     "server.reviews.reviews: git.commits": "the same",
-    "server.sessions.worker: self._listener.worker": "ends the way back from a process that is left",
+    "server.terminal_sessions.session: self.turn.process": "a turn belongs to one session, and hooks report about it",
+    "server.terminal_sessions.session: self.turn.prompt": "the same",
+    "server.terminal_sessions.session: self.turn.recorded": "the same",
+    "server.terminal_sessions.session: self.turn.reported": "the same",
+    "server.terminal_sessions.session: self.turn.resting": "the same",
     "transport.http_server: self._http.websocket.unfinished_limit": "lower until the client has authenticated",
     "tui.client: conversation.agent": "the client passes on to the conversation what the server reports",
     "tui.client: conversation.begins": "the same",
@@ -889,6 +893,7 @@ def test_the_tree_of_the_architecture_names_only_what_exists() -> None:
     parts = {part for name in modules() for part in name.split(".")}
     tops = (SRC / "drawbridge", ROOT / "web" / "src")
     folders = {folder.name for top in tops for folder in top.rglob("*") if folder.is_dir()}
+    folders |= {child.name for child in (ROOT / "web").iterdir()}
     built = {"page"}  # does not exist before the first build
     assert tree_of_the_architecture() - parts - folders - built == set()
 
@@ -1063,10 +1068,8 @@ TESTED_WITH_OTHERS = {
     "server/sessions/exporting": ("server/sessions/test_searching.py",),
     "server/sessions/managed": ("server/sessions/test_runs.py", "server/sessions/test_searching.py"),
     "server/sessions/processes": ("server/sessions/test_runs.py", "server/sessions/test_warm.py"),
-    "server/sessions/memory": ("server/sessions/test_searching.py", "server/sessions/test_runs.py"),
-    "server/sessions/run": ("server/sessions/test_runs.py", "server/sessions/test_queue.py"),
+    "server/sessions/records": ("server/sessions/test_searching.py", "server/sessions/test_runs.py"),
     "server/sessions/session": ("server/sessions/test_runs.py", "server/terminal_sessions/test_runs.py"),
-    "server/sessions/worker": ("server/sessions/test_runs.py",),
     "server/store/index": ("server/sessions/test_searching.py", "server/store/test_lost_index.py"),
     "server/store/log": ("server/store/test_faults.py", "server/sessions/test_searching.py"),
     "server/store/texts": ("server/sessions/test_searching.py", "server/store/test_search.py"),

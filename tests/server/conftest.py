@@ -7,7 +7,7 @@ import pytest
 
 from drawbridge.server.app import core
 from drawbridge.server.checkpoints import private
-from drawbridge.server.sessions import file_changes, file_index, places, worker
+from drawbridge.server.sessions import checkpointing, file_changes, file_index, places
 from drawbridge.server.store import search
 from drawbridge.server.terminal_sessions import directories, prompts
 from tests import programs
@@ -27,7 +27,7 @@ def time_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
         (file_changes, "GIT_SECONDS"),
         (private, "LIST_SECONDS"),
         (core, "COUNTING_SECONDS"),
-        (worker, "LOOK_BACK_SECONDS"),
+        (checkpointing, "LAST_SECONDS"),
         (directories, "READY_SECONDS"),
         (directories, "CLOSE_SECONDS"),
         (prompts, "BEGIN_SECONDS"),

@@ -315,8 +315,8 @@ class Server:
         await self.does(client, "execute", project, prompt=prompt)
 
         def is_waiting() -> bool:
-            run = self.core.projects.get(project).run
-            return self.agent.starts > starts or run is None or run.state is State.QUEUED
+            run = self.core.projects.get(project).controller.run
+            return self.agent.starts > starts or run is None or run.state is State.WAITING
 
         await settled(is_waiting)
 

@@ -401,7 +401,7 @@ async def _comes_to_rest(server: Server, project: str) -> None:
     def has_ended() -> bool:
         if server.agent.latest.turn_open:
             server.agent.latest.ends()
-        return not server.core.projects.get(project).busy
+        return not server.core.projects.get(project).controller.busy
 
     await until(has_ended, "the end of all runs")
     await settled()

@@ -119,7 +119,7 @@ async def too_many_prompts(guest: Guest) -> Shown:
     async with guest.phone() as (client, token):
         codes = [code_of(await client.ask("execute", {"prompt": "/quick"}, guest.project)) for _ in range(2)]
         await client.ask("project_join", project_id=guest.project)
-        if guest.server.core.projects.get(guest.project).busy:
+        if guest.server.core.projects.get(guest.project).controller.busy:
             await client.receive("update", "run_finished")
         return codes[-1], {token}
 

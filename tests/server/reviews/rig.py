@@ -50,7 +50,7 @@ class Reviewed:
         """Begins a run without a prompt, and waits for the checkpoint before it."""
         session = self.server.core.projects.get(self.project)
         self.server.agent.latest.heard(TurnBegun())
-        await session._worker.tasks.wait()
+        await session.tasks.wait()
         await session.checkpoints.snapshotter.stored()
 
     def _prompts(self) -> int:
@@ -60,8 +60,8 @@ class Reviewed:
         """Ends the run, and waits for the checkpoint after it."""
         session = self.server.core.projects.get(self.project)
         self.server.agent.latest.ends()
-        await until(lambda: not session.busy, "the end of the run")
-        await session._worker.tasks.wait()
+        await until(lambda: not session.controller.busy, "the end of the run")
+        await session.tasks.wait()
 
     async def run(self, work: Callable[[Path], object]) -> str:
         """Runs an agent that does ``work`` in the directory, from its prompt to the checkpoint after the run. Returns

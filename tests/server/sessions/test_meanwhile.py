@@ -31,7 +31,7 @@ async def at_rest(server: Server, phone: Client, project: str) -> Process:
     """An idle process whose first run has ended."""
     process = await server.running(phone, project)
     process.ends()
-    await settled(lambda: not server.core.projects.get(project).busy)
+    await settled(lambda: not server.core.projects.get(project).controller.busy)
     return process
 
 
@@ -124,7 +124,7 @@ async def test_a_mode_chosen_during_the_directory_check_is_applied(
         examining, may_end, problem = threading.Event(), threading.Event(), Places.problem
 
         def examined(own: Places, path: Path) -> str | None:
-            if server.core.projects.get(project).run is not None:
+            if server.core.projects.get(project).controller.run is not None:
                 examining.set()
                 may_end.wait(PATIENCE)
             return problem(own, path)

@@ -318,7 +318,7 @@ async def test_a_request_during_a_deletion_is_executed_or_refused(
             project = await server.project(phone)
             process = await server.running(phone, project)
             process.ends()
-            await settled(lambda project=project: not server.core.projects.get(project).busy)  # type: ignore[misc]
+            await settled(lambda project=project: not server.core.projects.get(project).controller.busy)  # type: ignore[misc]
             asked = [("project_delete", {}), (what, ABOUT_A_PROJECT[what])][:: -1 if turns < 0 else 1]
             tasks = []
             for type, data in asked:

@@ -44,7 +44,7 @@ async def a_run(server: Server, phone: Client, *, line: str) -> tuple[str, str]:
         poem.write(line)
     server.agent.latest.ends()
     await until(lambda: len(phone.updates("run_finished")) == prompts, "the end of the run")
-    await server.core.projects.get(project)._worker.tasks.wait()
+    await server.core.projects.get(project).tasks.wait()
     return project, run
 
 

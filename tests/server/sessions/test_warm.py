@@ -156,7 +156,7 @@ class Idle:
     id = "idle"
     is_scheduled = False
 
-    def cool(self) -> None:
+    def end_if_idle(self) -> None:
         pass
 
 
@@ -211,10 +211,10 @@ class Kept:
     def __init__(self, id: str, *, is_scheduled: bool = False) -> None:
         self.id = id
         self.is_scheduled = is_scheduled
-        self.cooled = False
+        self.is_ended = False
 
-    def cool(self) -> None:
-        self.cooled = True
+    def end_if_idle(self) -> None:
+        self.is_ended = True
 
 
 async def test_low_memory_ends_processes_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,23 +224,23 @@ async def test_low_memory_ends_processes_one_by_one(monkeypatch: pytest.MonkeyPa
     def available() -> float:
         nonlocal looks
         looks += 1
-        return 0.05 if short and not two.cooled else 0.5
+        return 0.05 if short and not two.is_ended else 0.5
 
     one, two, three = Kept("one"), Kept("two"), Kept("three")
     keeping = IdlePool(10, 60.0, available)
     for each in (one, two, three):
         keeping.keep(each)
     await until(lambda: looks > 3)
-    assert not one.cooled
+    assert not one.is_ended
     short = True
-    await until(lambda: one.cooled)
-    assert not three.cooled
-    await until(lambda: two.cooled)
+    await until(lambda: one.is_ended)
+    assert not three.is_ended
+    await until(lambda: two.is_ended)
     keeping.forget(three)
     before = looks
     await asyncio.sleep(0.05)
     assert looks <= before + 1, "the memory is not checked if no process is kept"
-    assert not three.cooled
+    assert not three.is_ended
 
 
 async def test_low_memory_ends_scheduled_agents_last(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,15 +249,15 @@ async def test_low_memory_ends_scheduled_agents_last(monkeypatch: pytest.MonkeyP
     enough = True
 
     def available() -> float:
-        return 0.5 if other.cooled and enough else 0.05
+        return 0.5 if other.is_ended and enough else 0.05
 
     keeping = IdlePool(10, 60.0, available)
     keeping.keep(alarm)
     keeping.keep(other)
-    await until(lambda: other.cooled)
-    assert not alarm.cooled
+    await until(lambda: other.is_ended)
+    assert not alarm.is_ended
     enough = False
-    await until(lambda: alarm.cooled)
+    await until(lambda: alarm.is_ended)
 
 
 def test_the_available_memory_of_the_machine_is_known() -> None:

@@ -238,7 +238,7 @@ class Core:
 
     async def prompt_image(self, project_id: str, id: str) -> bytes:
         """An image that a prompt in the history refers to. Raises ``ClientError``."""
-        data = await asyncio.to_thread(self.projects.get(project_id).images.read, id)
+        data = await asyncio.to_thread(self.projects.get(project_id).attachments.images.read, id)
         if data is None:
             raise ClientError("BLOB_NOT_FOUND", "The history no longer contains this image.", field="data.blob_id")
         return data
@@ -501,7 +501,7 @@ class Core:
         if isinstance(session, TerminalSession):
             return await self.terminal_sessions.execute(session, command, client, session.within_limits)
         project = self.projects.get(session.id)
-        known = project.accepted_before(command.request_id, command.prompt)
+        known = project.prompts.accepted_before(command.request_id, command.prompt)
         if known is not None:
             return known
         await self._check_place(project)
@@ -533,29 +533,31 @@ class Core:
         )
         if not attachments:
             return await self._execute(project, order, command, client)
-        async with project.storing:
-            order = await asyncio.to_thread(project.with_stored, order, project.files_in_use(), steer=command.steer)
+        agent = project.options.agent if command.steer else command.agent or project.data.agent
+        async with project.attachments.storing:
+            in_use = project.prompts.files_in_use()
+            order = await asyncio.to_thread(project.prompts.with_stored, order, agent, in_use)
             is_used = False
             try:
                 answer = await self._execute(project, order, command, client)
                 is_used = command.steer or answer.data.run_id == order.run_id
             finally:
                 if not is_used:
-                    await asyncio.to_thread(project.remove_stored, order)
+                    await asyncio.to_thread(project.attachments.discard, order)
         return answer
 
     async def _execute(
         self, project: ManagedSession, order: Order, command: commands.Execute, client: Subscriber
     ) -> Answer[replies.Accepted]:
         if command.steer:
-            return project.steer(order, client)
+            return project.prompts.steer(order, client)
         await project.settle()  # from here on nothing may be awaited before the prompt is accepted
-        return project.execute(order, client, queue=command.queue)
+        return project.prompts.send(order, client, queue=command.queue)
 
     async def _allowed(self, wishes: Mapping[str, Any], project: ManagedSession, agent: str) -> Options:
         """The settings of a run: what the client requests, otherwise the project's defaults; always within the
         ceilings. Raises ``ClientError`` as ``ceilings.within`` does."""
-        asked = msgspec.structs.replace(project.usual_options(agent), **wishes)
+        asked = msgspec.structs.replace(project.options.usual(agent), **wishes)
         if not asked.add_dirs:
             return self.grants.within(asked, agent)
 
@@ -583,19 +585,19 @@ class Core:
         return OK
 
     async def queue_remove(self, command: commands.QueueRemove, client: Subscriber) -> Answer[Nothing]:
-        self.projects.get(command.project_id).remove_prompt(command.run_id, client)
+        self.projects.get(command.project_id).prompts.remove(command.run_id, client)
         return OK
 
     async def queue_edit(self, command: commands.QueueEdit, client: Subscriber) -> Answer[Nothing]:
-        self.projects.get(command.project_id).edit_prompt(command.run_id, command.prompt, client)
+        self.projects.get(command.project_id).prompts.edit(command.run_id, command.prompt, client)
         return OK
 
     async def queue_move(self, command: commands.QueueMove, client: Subscriber) -> Answer[Nothing]:
-        self.projects.get(command.project_id).move_prompt(command.run_id, command.before)
+        self.projects.get(command.project_id).prompts.move(command.run_id, command.before)
         return OK
 
     async def queue_send_now(self, command: commands.QueueSendNow, client: Subscriber) -> Answer[Nothing]:
-        self.projects.get(command.project_id).send_now(command.run_id)
+        self.projects.get(command.project_id).prompts.send_now(command.run_id)
         return OK
 
     async def agent_new_session(

@@ -1,7 +1,7 @@
 """The current conversation of a managed session: the one that its next run continues, and how it is replaced.
 
 Its id is part of the session's memory, which is derived from the records. What the memory does not contain is here:
-the conversation to fork, and whether the current one must not be continued.
+the conversation to fork.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 from drawbridge.server.events import SessionChanged, SessionReset
 from drawbridge.server.protocol.messages import Subscriber
 from drawbridge.server.sessions.memory import Memory, titled
-from drawbridge.server.sessions.prompt_files import PromptFiles
-from drawbridge.server.sessions.prompt_images import PromptImages, named_in
+from drawbridge.server.sessions.prompt_attachments import PromptAttachments
+from drawbridge.server.sessions.prompt_images import named_in
 from drawbridge.server.sessions.session import SessionStore
-from drawbridge.server.sessions.worker import Worker
+from drawbridge.server.sessions.session_process import SessionProcess
 from drawbridge.server.store.search import Index, Part
 
 
@@ -26,23 +26,19 @@ class CurrentConversation:
         self,
         store: SessionStore,
         index: Index,
-        images: PromptImages,
-        files: PromptFiles,
-        worker: Worker,
+        attachments: PromptAttachments,
+        process: SessionProcess,
         forget_state: Callable[[], None],
     ) -> None:
         """``forget_state`` is called when another conversation begins, because each has its own context, to-do list
         and tasks."""
         self._store = store
         self._index = index
-        self._images = images
-        self._files = files
-        self._worker = worker
+        self._attachments = attachments
+        self._process = process
         self._forget_state = forget_state
         self.fork_from: str | None = None
         """The agent's conversation that the next run forks, if any."""
-        self.is_held = False
-        """Whether the conversation must not be continued now."""
 
     @property
     def _memory(self) -> Memory:
@@ -83,9 +79,9 @@ class CurrentConversation:
         """Whether the agent has ended without storing the conversation. ``agent``: the session's agent, for a
         conversation whose agent is not known."""
         memory, session_id = self._memory, self._memory.session_id
-        if not memory.unproven or not await self._worker.is_lost(memory.agent or agent, memory):
+        if not memory.unproven or not await self._process.is_lost(memory.agent or agent, memory):
             return False
-        return not self.is_held and memory.unproven and memory.session_id == session_id
+        return memory.unproven and memory.session_id == session_id
 
     def lose(self) -> None:
         """Gives up the conversation, which the agent has not stored; the next prompt begins a new one."""
@@ -106,19 +102,12 @@ class CurrentConversation:
         self._forget_state()
         return reset, self._store.record(reset, asker)
 
-    def hold(self) -> None:
-        """Prevents the conversation, which is about to be deleted, from being continued until ``release``."""
-        self.is_held = True
-
-    def release(self) -> None:
-        self.is_held = False
-
     async def delete(self, parts: Sequence[Part], trash: Path, *, is_current: bool) -> None:
         """Moves the records of a conversation into the new file ``trash``, and removes the images and files that they
         name. If this raises ``DrawbridgeError``, the conversation can still be continued.
         """
         if is_current:
-            await self._worker.end()
+            await self._process.end()
         keys = {parts[0].key, *(f"log_{part.first_seq}" for part in parts)}
         names = await asyncio.to_thread(self._index.named, keys)
         ranges = [range(part.first_seq, part.last_seq + 1) for part in parts]
@@ -131,5 +120,4 @@ class CurrentConversation:
         self._store.history.remove(ranges, str(trash))
         with open(trash, "rb") as records:
             named = named_in(records)
-        self._images.remove(named)
-        self._files.remove(named)
+        self._attachments.remove(named)

@@ -202,6 +202,11 @@ class Memory(Struct):
         reported any."""
         return self.session_id or f"log_{self.begun}"
 
+    @property
+    def shown_title(self) -> str:
+        """The name that a person gave to the current conversation, or else its title, usually its first prompt."""
+        return self.names.get(self.session_key) or self.title
+
     def _begins(self, title: str) -> None:
         self.title, self.titled_by, self.begun = title, "", self.seq
 

@@ -182,7 +182,7 @@ class Idle(Protocol):
         """Whether the process is needed for a turn that its agent has scheduled."""
         ...
 
-    def cool(self) -> None:
+    def end_if_idle(self) -> None:
         """Ends the session's idle process, or calls ``IdlePool.retain`` if the process is working in the background."""
         ...
 
@@ -229,7 +229,7 @@ class IdlePool:
         for one in kept:
             if sum(id in self._kept for id in kept) <= most:
                 break
-            self._cool(one)
+            self._end(one)
 
     def _by_schedule(self) -> tuple[list[str], list[str]]:
         """The ids of the sessions with a scheduled turn, and of the others; least recently used first."""
@@ -241,12 +241,12 @@ class IdlePool:
         if session.is_scheduled:
             self.retain(session)
         else:
-            self._cool(session_id)
+            self._end(session_id)
 
-    def _cool(self, session_id: str) -> None:
+    def _end(self, session_id: str) -> None:
         session, timer = self._kept.pop(session_id)
         timer.cancel()
-        session.cool()
+        session.end_if_idle()
 
     def _look_again(self) -> None:
         if self._kept and self._next_look is None:
@@ -257,7 +257,7 @@ class IdlePool:
         self._look_again()  # first, so that the checks continue even if this one fails
         if self._kept and self._available() < LEAST_AVAILABLE:
             scheduled, others = self._by_schedule()
-            self._cool([*others, *scheduled][0])
+            self._end([*others, *scheduled][0])
 
 
 class AgentProcesses:

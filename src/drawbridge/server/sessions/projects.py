@@ -392,8 +392,7 @@ class Maintenance:
         if dropped:
             first_time = session.history.first_time
             if isinstance(session, ManagedSession) and first_time is not None:
-                await asyncio.to_thread(session.images.remove_before, first_time.timestamp())
-                await asyncio.to_thread(session.files.remove_before, first_time.timestamp())
+                await asyncio.to_thread(session.attachments.remove_before, first_time.timestamp())
             first = session.history.first_seq
             logger.info(
                 "%s: deleted %s of old history; it now begins with record %d",

@@ -108,8 +108,8 @@ class Session(ABC):
 
     @property
     def title(self) -> str:
-        """The name that a person gave to the current conversation, or else its title, usually its first prompt."""
-        return self.memory.names.get(self.memory.session_key) or self.memory.title
+        """See ``Memory.shown_title``."""
+        return self.memory.shown_title
 
     def learn_title(self, title: str) -> None:
         """Sets the title of the current conversation if it has none. The title comes from older records, or from the

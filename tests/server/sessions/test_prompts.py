@@ -8,13 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as some
 
 from drawbridge.agents import base
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.limits import Limits
-from drawbridge.server.sessions.run import Order, Run, RunQueue
 from tests.server.core_rig import Client, Process, Server, records, serving, settled
 
 
@@ -218,24 +215,6 @@ async def test_a_run_that_has_begun_is_not_in_the_queue(tmp_path: Path, type: st
         assert records(one.server, one.project) == before
         assert one.shown == ["second", "third"]
         assert one.process.interrupts == 0
-
-
-IDS = some.sampled_from(["a", "b", "c", "d"])
-
-
-@given(some.lists(some.tuples(IDS, IDS | some.none())))
-def test_moves_lose_no_prompt(moves: list[tuple[str, str | None]]) -> None:
-    queue = RunQueue()
-    for id in ("a", "b", "c", "d"):
-        queue.add(Run(Order(id, id, "phone")))
-    for moved, before in moves:
-        queue.move(queue.find(moved), None if before is None else queue.find(before))
-        order = [run.id for run in queue]
-        assert sorted(order) == ["a", "b", "c", "d"]
-        if before is None:
-            assert order[-1] == moved
-        elif before != moved:
-            assert order.index(moved) + 1 == order.index(before)
 
 
 async def test_a_turn_without_a_prompt_puts_the_next_one_back(tmp_path: Path) -> None:

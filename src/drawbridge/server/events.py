@@ -108,7 +108,7 @@ class ApprovalRequested(Struct, frozen=True, omit_defaults=True, dict=True):
     """An agent waits for a person's decision. The fields are as in ``PermissionRequest``. ``known_as``: the id by which
     the hook or bridge of a terminal session identifies its question when it sends the question again; empty if it gave
     none, and in managed sessions. ``call``: what the request is about, according to the agent; it is not recorded, since
-    it follows from the other fields (see ``pending.about``), and is None in a record that was read back.
+    it follows from the other fields (see ``pending.with_call``), and is None in a record that was read back.
     """
 
     approval_id: str

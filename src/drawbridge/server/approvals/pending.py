@@ -66,7 +66,7 @@ class PendingApproval(Approval[Decision]):
     def interpret(self, tools: Tools) -> None:
         """Sets what the request is about. ``tools``: those of the agent that asks."""
         self._tools = tools
-        self.request = about(self.request, tools)
+        self.request = with_call(self.request, tools)
 
     @property
     def call(self) -> ToolCall:
@@ -105,7 +105,7 @@ class PendingApproval(Approval[Decision]):
         return Verdict(self.decided_by, "allow" if self.decision.allow else "deny", client_id=client_id)
 
 
-def about(request: ApprovalRequested, tools: Tools) -> ApprovalRequested:
+def with_call(request: ApprovalRequested, tools: Tools) -> ApprovalRequested:
     """The request with its ``call``, also for a record of an earlier version. ``tools``: those of the agent that
     asks."""
     call = tools.call(request.tool_name, request.given or {}, request.suggestions, request.form)

@@ -64,7 +64,7 @@ PURE = (
     "server.updates",
     "server.approvals.pending",
     *(f"server.reviews.{name}" for name in ("change_set", "comments", "remembered")),
-    *(f"server.sessions.{name}" for name in ("audience", "run", "runs", "records")),
+    *(f"server.sessions.{name}" for name in ("audience", "memory", "run", "runs")),
     *(
         f"tui.{name}"
         for name in (
@@ -1068,7 +1068,7 @@ TESTED_WITH_OTHERS = {
     "server/sessions/exporting": ("server/sessions/test_searching.py",),
     "server/sessions/managed": ("server/sessions/test_runs.py", "server/sessions/test_searching.py"),
     "server/sessions/processes": ("server/sessions/test_runs.py", "server/sessions/test_warm.py"),
-    "server/sessions/records": ("server/sessions/test_searching.py", "server/sessions/test_runs.py"),
+    "server/sessions/memory": ("server/sessions/test_searching.py", "server/sessions/test_runs.py"),
     "server/sessions/session": ("server/sessions/test_runs.py", "server/terminal_sessions/test_runs.py"),
     "server/store/index": ("server/sessions/test_searching.py", "server/store/test_lost_index.py"),
     "server/store/log": ("server/store/test_faults.py", "server/sessions/test_searching.py"),

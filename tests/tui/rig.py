@@ -19,7 +19,7 @@ from textual.screen import Screen
 
 from drawbridge.agents import registry
 from drawbridge.agents.base import Proposal
-from drawbridge.server.approvals.pending import about
+from drawbridge.server.approvals.pending import with_call
 from drawbridge.server.approvals.words import words
 from drawbridge.server.events import ApprovalRequested
 from drawbridge.tui import approval_view
@@ -175,7 +175,7 @@ def described(request: dict[str, Any], agent: str) -> dict[str, Any]:
         request.get("changeable", True),
         form=request.get("form", "fields"),
     )
-    call = about(asked, registry.tools("gemini" if asked.form == "acp" else "claude")).call
+    call = with_call(asked, registry.tools("gemini" if asked.form == "acp" else "claude")).call
     assert call is not None
     found = words(asked, call, agent.lower(), "/home/ada/blog", os.path.normpath)
     told: dict[str, Any] = json.loads(json.dumps(msgspec.to_builtins(found)))

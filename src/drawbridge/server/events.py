@@ -329,7 +329,7 @@ class Always(Struct, frozen=True):
 class ApprovalRequested(Struct, frozen=True, dict=True):
     """An agent waits for a person's decision. ``input`` and ``suggestions`` are the agent's JSON; ``form``: what the
     input is. ``call``: what the request is about, according to the agent; it is not recorded, since it follows from the
-    other fields (see ``pending.about``), and is None in a record that was read back. ``changeable``: the decision may
+    other fields (see ``pending.with_call``), and is None in a record that was read back. ``changeable``: the decision may
     contain an edited input. ``known_as``: the id by which the hook or bridge of a terminal session identifies its
     question when it sends the question again; empty if it gave none, and in managed sessions. ``link_targets``: the
     paths in the request that lead through a symbolic link, with their targets. ``asked_by``: the subagent that asks;

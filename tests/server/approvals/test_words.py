@@ -15,7 +15,7 @@ from msgspec import Raw
 from drawbridge.agents import registry
 from drawbridge.agents.base import Form, Proposal
 from drawbridge.agents.claude.suggestions import remembered
-from drawbridge.server.approvals.pending import about
+from drawbridge.server.approvals.pending import with_call
 from drawbridge.server.approvals.words import LONGEST_PATH, MOST_RISKS, Words, words
 from drawbridge.server.events import ApprovalRequested
 
@@ -34,7 +34,7 @@ def said(
 ) -> Words:
     raw = [Raw(json.dumps(one).encode()) for one in ({} if given is None else given, suggestions)]
     request = ApprovalRequested("appr_1", "run_1", tool, raw[0], raw[1], proposal, changeable, form=form)
-    call = about(request, registry.tools("gemini" if form == "acp" else agent)).call
+    call = with_call(request, registry.tools("gemini" if form == "acp" else agent)).call
     assert call is not None
     return words(request, call, agent, ROOT, os.path.normpath)
 

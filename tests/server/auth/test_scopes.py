@@ -16,7 +16,7 @@ from msgspec import Raw
 from drawbridge.agents import registry
 from drawbridge.agents.base import Proposal
 from drawbridge.server.app.command_table import COMMANDS
-from drawbridge.server.approvals.pending import about
+from drawbridge.server.approvals.pending import with_call
 from drawbridge.server.auth.scopes import SCOPES, Identity, Scope, check_answer
 from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.notifications.send import Notifier
@@ -169,7 +169,7 @@ async def test_an_approver_may_edit_the_text_but_not_the_path(server: Server, ow
 
 def asked(tool: str, given: bytes, proposal: Proposal | None = None, agent: str = "claude") -> ApprovalRequested:
     request = ApprovalRequested("appr_1", "run_1", tool, Raw(given), Raw(b"[]"), proposal)
-    return about(request, registry.tools(agent))
+    return with_call(request, registry.tools(agent))
 
 
 @pytest.mark.parametrize(

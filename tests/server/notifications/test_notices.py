@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from drawbridge.agents import registry
 from drawbridge.agents.base import AgentLine, Proposal
-from drawbridge.server.approvals.pending import about
+from drawbridge.server.approvals.pending import with_call
 from drawbridge.server.auth.devices import Devices
 from drawbridge.server.auth.scopes import Identity, owner
 from drawbridge.server.events import (
@@ -64,7 +64,9 @@ def at_blog(event: Event, *, quiet: bool = False) -> Announced:
 def question(tool: str = "Edit", id: str = "appr_1") -> Announced:
     given = Raw(json.dumps({"file_path": f"/home/{SECRET}"}).encode())
     proposal = Proposal("/a", SECRET, SECRET)
-    return at_blog(about(ApprovalRequested(id, "run_1", tool, given, Raw(b"[]"), proposal), registry.tools("claude")))
+    return at_blog(
+        with_call(ApprovalRequested(id, "run_1", tool, given, Raw(b"[]"), proposal), registry.tools("claude"))
+    )
 
 
 def run_finished(outcome: Outcome) -> Announced:
@@ -645,7 +647,7 @@ def test_the_text_of_an_approval_is_its_summary() -> None:
 
 def shell(given: Any, tool: str = "Bash", **more: Any) -> Announced:
     asked = ApprovalRequested("appr_1", "run_1", tool, Raw(json.dumps(given).encode()), Raw(b"[]"), **more)
-    return at_blog(about(asked, registry.tools("claude")))
+    return at_blog(with_call(asked, registry.tools("claude")))
 
 
 @pytest.mark.parametrize("command", ["npm test", "git push && make deploy", "a" * 120, "echo ü"])

@@ -64,7 +64,7 @@ class PendingApproval(Approval[Decision]):
     def interpret(self, tools: Tools) -> None:
         """Sets what the request is about. ``tools``: those of the agent that asks."""
         self._tools = tools
-        self.request = about(self.request, tools)
+        self.request = with_call(self.request, tools)
 
     @property
     def call(self) -> ToolCall:
@@ -159,7 +159,7 @@ class ExpectedSurface:
         pass
 
 
-def about(request: ApprovalRequested, tools: Tools) -> ApprovalRequested:
+def with_call(request: ApprovalRequested, tools: Tools) -> ApprovalRequested:
     """The request with its ``call``, also for a record of an earlier version. ``tools``: those of the agent that
     asks."""
     call = tools.call(request.tool_name, request.given or {}, request.suggestions, request.form)

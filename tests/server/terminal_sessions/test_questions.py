@@ -345,7 +345,7 @@ def test_a_dialog_without_a_question_ends(asking: Asking, how: str) -> None:
 # any order
 
 
-@pytest.mark.parametrize("rounds", [1_000, pytest.param(100_000, marks=[pytest.mark.slow])])
+@pytest.mark.parametrize("rounds", [1_000, pytest.param(100_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
 def test_each_question_ends_once_in_any_order(rounds: int) -> None:
     """Each is decided on or withdrawn, and only a decision is overruled."""
     seed = SystemRandom().randrange(2**32)

@@ -370,7 +370,9 @@ def test_the_transcript_may_report_the_end_of_a_turn(outcome: Any, clock: FakeCl
 # any order
 
 
-ROUNDS = pytest.mark.parametrize("rounds", [1_000, pytest.param(100_000, marks=[pytest.mark.slow])])
+ROUNDS = pytest.mark.parametrize(
+    "rounds", [1_000, pytest.param(100_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
+)
 
 
 class Play:

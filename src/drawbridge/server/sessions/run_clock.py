@@ -28,7 +28,7 @@ class RunClock:
             self._asked_since = now
 
     def answered(self, now: float) -> bool:
-        """No person is being asked any more. Returns whether one was."""
+        """No person is being asked anymore. Returns whether one was."""
         if self._asked_since is None:
             return False
         self._asked_seconds += now - self._asked_since

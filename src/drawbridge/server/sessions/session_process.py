@@ -44,7 +44,7 @@ class ModeSet(Struct, frozen=True):
 
 
 class AskerGone(Struct, frozen=True):
-    """Open questions need no answer any more, for this reason, which clients see."""
+    """Open questions need no answer anymore, for this reason, which clients see."""
 
     reason: str = "the agent was restarted before the request was answered"
 

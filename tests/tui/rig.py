@@ -224,7 +224,7 @@ class Alone(App[None]):
     def action_always(self) -> None:
         self.view.always()
 
-    def action_back(self) -> None:
+    async def action_back(self) -> None:
         if not self.view.back():
             self.view.look()
 

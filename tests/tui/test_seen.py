@@ -109,9 +109,8 @@ Manner: TypeAlias = Literal["reads", "edits", "answers"]
 
 
 def request(random: Random, words: Words, manner: Manner) -> dict[str, Any]:
-    if manner == "answers":
-        found = {"tool_name": "AskUserQuestion", "input": questions(random, words)}
-    else:
+    found: dict[str, Any] = {"tool_name": "AskUserQuestion", "input": questions(random, words)}
+    if manner != "answers":
         found = call(random, words, random.choice([*EDITABLE, 2] if manner == "edits" else range(7)))
     if random.random() < 0.5:
         found["suggestions"] = [ALWAYS]
@@ -275,11 +274,12 @@ async def plays(random: Random, story: list[Any], manner: Manner) -> Literal["",
     story += [asked, (width, height)]
     app = Alone(asked, may_remember=True)
     app.animation_level = random.choice(["none", "none", "full"])
+    seen = Seen()
+    # The first frames are drawn before the pilot returns. On a busy machine, it may also return before the screen has been
+    # drawn after a key, and the next key may follow.
+    app.drawn = lambda: seen.look(app)
     async with alone(app, width, height) as pilot:
-        seen = Seen()
         seen.look(app)
-        # On a busy machine, the pilot may return before the screen has been drawn, and the next key may follow.
-        app.drawn = lambda: seen.look(app)
         for _ in range(40):
             story.append(await acts(random, app, pilot, words, manner))
             for answer in app.given:

@@ -186,8 +186,10 @@ class Alone(App[None]):
     """A screen that contains only one approval request. ``given``: the answers to it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        ("a", "accept", "as the conversation has it"),
+        ("a,ctrl+s", "accept", "as the conversation has it"),
+        ("e", "edit", "as the conversation has it"),
         ("w", "always", "as the conversation has it"),
+        ("escape", "back", "as the conversation has it"),
     ]
     CSS_PATH = Path(approval_view.__file__).parent / "attach.tcss"
 
@@ -220,8 +222,15 @@ class Alone(App[None]):
     def action_accept(self) -> None:
         self.view.accept()
 
+    def action_edit(self) -> None:
+        self.view.edit()
+
     def action_always(self) -> None:
         self.view.always()
+
+    async def action_back(self) -> None:
+        if not self.view.back():
+            self.view.look()
 
     @property
     def text(self) -> str:

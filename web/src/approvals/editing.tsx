@@ -43,8 +43,8 @@ function useRoom(place: { current: HTMLElement | null }) {
 
 /**
  * An editor for a file, or a cell of a notebook, as it will be written; a plain field if the editor can't be loaded.
- * `hides` is called with whether removed text can be hidden. If it can't, the editor calls `seen` once all changes have
- * been in view.
+ * `hides` is called with whether removed text can be hidden. If it can't, the editor calls `seen` with whether all
+ * changes have been in view, whenever this changes.
  */
 export function FileEditor({
   path,
@@ -66,7 +66,7 @@ export function FileEditor({
   takesFocus: boolean;
   changed: (text: string) => void;
   hides: (isRemovedHidden: boolean) => void;
-  seen: () => void;
+  seen: (isSeen: boolean) => void;
   accept: () => void;
 }) {
   const host = useRef<HTMLDivElement>(null);
@@ -82,8 +82,9 @@ export function FileEditor({
   };
   const done = useRef(accept);
   done.current = accept;
-  const isSeen = useRef(seen);
-  isSeen.current = seen;
+  const isSeen = useRef(false);
+  const see = useRef(seen);
+  see.current = seen;
   const isHiding = useRef(hides);
   isHiding.current = hides;
   const isSmall = original.length + text.length <= MOST;
@@ -119,7 +120,11 @@ export function FileEditor({
           label,
           changed: (now) => edit.current(now),
           hides: (isRemovedHidden) => isHiding.current(isRemovedHidden),
-          seen: () => isSeen.current(),
+          isSeen: isSeen.current,
+          seen: (isAllSeen) => {
+            isSeen.current = isAllSeen;
+            see.current(isAllSeen);
+          },
           freePart,
           accept: () => done.current(),
         });

@@ -37,6 +37,7 @@ from drawbridge.server.protocol.messages import (
     ReviewCommented,
     ReviewCommitted,
     ReviewDecided,
+    ReviewInterrupted,
     ReviewPushed,
     RunFinished,
     RunReverted,
@@ -61,6 +62,7 @@ __all__ = [
     "ReviewCommented",
     "ReviewCommitted",
     "ReviewDecided",
+    "ReviewInterrupted",
     "ReviewPushed",
     "RunFinished",
     "RunReverted",
@@ -225,6 +227,7 @@ Recorded: TypeAlias = (
     | RunFinished
     | RunReverted
     | ReviewDecided
+    | ReviewInterrupted
     | ReviewCommented
     | ReviewCommitted
     | ReviewPushed
@@ -261,6 +264,7 @@ KINDS: Final[Mapping[type, str]] = {
     RunFinished: "run_finished",
     RunReverted: "run_reverted",
     ReviewDecided: "review_decided",
+    ReviewInterrupted: "review_interrupted",
     ReviewCommented: "review_commented",
     ReviewCommitted: "review_committed",
     ReviewPushed: "review_pushed",
@@ -483,6 +487,7 @@ RECEIVERS: Final[Mapping[type, tuple[Receiver, ...]]] = {
     RunFinished: ("clients", "notices", "metrics"),
     RunReverted: ("clients",),
     ReviewDecided: ("clients",),
+    ReviewInterrupted: ("clients",),
     ReviewCommented: ("clients", "editors"),
     ReviewCommitted: ("clients",),
     ReviewPushed: ("clients",),
@@ -513,6 +518,7 @@ TOPICS: Final[Mapping[type, tuple[Literal["projects", "approvals", "reviews"], .
     RunReverted: ("reviews",),
     ReviewChanged: ("projects", "reviews"),
     ReviewDecided: ("reviews",),
+    ReviewInterrupted: ("reviews",),
     ReviewCommented: ("projects", "reviews"),
     ReviewCommitted: ("projects", "reviews"),
     ReviewPushed: ("projects", "reviews"),

@@ -91,6 +91,10 @@ FILTERED_BYTES: Final = 32 * MB
 """The maximum number of bytes of files with a filter that are read for a checkpoint, the smallest files first. It does
 not apply to a checkpoint that is based on an earlier one: the same files are read for it, and new ones."""
 
+REFUSED: Final = 1
+"""The exit code of ``git apply`` if the patch does not match the files. Nothing was written then; with other codes, some
+files may have been."""
+
 MERGED: Final = ("there", "made", "was")
 """The names of the files for a merge, in the order in which ``git merge-file`` expects them."""
 
@@ -648,9 +652,10 @@ class Checkpoints:
             await self._private.check_size(git)
 
     async def write(self, git: Git, now: str, wanted: str, paths: Sequence[str]) -> None:
-        """Changes the files from the tree ``now``, their current state, to the tree ``wanted``, all or nothing.
+        """Changes the files from the tree ``now``, their current state, to the tree ``wanted``.
         ``paths``: the paths of the files that differ. Raises ``UnsavedChanges`` if an editor has unsaved changes to one
-        of them, ``Changed`` if the files no longer match ``now``, and ``GitFailed``."""
+        of them, ``Changed`` if the files no longer match ``now``, and ``GitFailed``, possibly after some files were
+        written."""
         unsaved = await asyncio.to_thread(self._unsaved, paths)
         if unsaved:
             raise UnsavedChanges(unsaved)
@@ -660,6 +665,8 @@ class Checkpoints:
         await git.read(*PATCH, "-p", "--binary", "--full-index", f"--output={patch}", now, wanted, "--", ".")
         if (await asyncio.to_thread(patch.stat)).st_size:
             code, _, complaint = await git.run("apply", "--whitespace=nowarn", str(patch), writes=True)
+            if code > REFUSED:
+                raise GitFailed(f"git could not write all files: {complaint.strip()[:500]}")
             if code:
                 raise Changed(await self._named(git, complaint, paths))
 

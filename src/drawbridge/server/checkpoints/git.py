@@ -66,6 +66,12 @@ LEAVE_SECONDS: Final = 5.0
 """Seconds for the shell to end after its last command or after it was killed, and for a program to end after
 SIGTERM."""
 
+LEFT_SECONDS: Final = 5.0
+"""Seconds for git to end after its server was killed. Its supervisor gives it 3 seconds."""
+
+NOBODY: Final = -1
+"""A process id that no process has."""
+
 KEPT: Final = frozenset(
     "core." + name
     for name in (
@@ -533,13 +539,26 @@ async def _temporary_folder(mark: str) -> AsyncIterator[Path]:
 
 
 def remove_left_folders() -> None:
-    """Removes the folders of operations whose server was killed. Blocking."""
+    """Removes the folders of operations whose server was killed, once their processes have ended: git may still be
+    writing files. Blocking."""
     for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
-        pid = folder.name.removeprefix(FOLDER).partition("-")[0]
+        pid, _, mark = folder.name.removeprefix(FOLDER).partition("-")
         with contextlib.suppress(OSError):
             is_ours = folder.lstat().st_uid == os.getuid() and folder.is_dir() and not folder.is_symlink()
             if is_ours and pid.isascii() and pid.isdigit() and not process_alive(int(pid)):
+                _end_left(f"{MARK}={mark}")
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end_left(mark: str) -> None:
+    """Waits until the processes of an operation whose server was killed have ended; kills those that take longer than
+    their supervisor allows. ``mark``: as ``process_tree.members`` expects it. Blocking."""
+    deadline = now() + LEFT_SECONDS
+    while process_tree.members(NOBODY, mark):
+        if now() > deadline:
+            process_tree.end(NOBODY, mark)
+            return
+        time.sleep(process_tree.SWEEP_SECONDS)
 
 
 async def _ended(shell: asyncio.subprocess.Process, pipe: SupervisorPipe, pid: int, mark: str) -> None:

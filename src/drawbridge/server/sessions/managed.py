@@ -146,8 +146,9 @@ class ManagedSession(Session):
         )
         self._comments = RecordedComments(self.store)
         self._reviewing = Reviewing(
-            data.id, review, self.checkpoints, self._comments, {data.id: self.store}, lambda: grants.ceilings
+            data.id, review, self.checkpoints, self._comments, {data.id: self.store}, lambda: grants.ceilings, directory
         )
+        self.recovery = self._reviewing.recovery
         self._worker = Worker(
             data.id, data.path, processes, self.checkpoints, self.files.directory, open_in_terminal, self._reported
         )

@@ -126,6 +126,7 @@ class TerminalSession(Session):
         self.memory.shares_comments = True
         self.reviewed = reviewed
         self.checkpoints = reviewed.checkpoints
+        self.recovery = reviewed.recovery
         self.processes = Processes(facts)
         self._reporting: int | None = None
         """The PID of the process whose hook or line is being processed, if it is known."""

@@ -55,7 +55,7 @@ PURE = (
     *(f"server.auth.{name}" for name in ("audited", "rate_limits", "scopes")),
     "server.events",
     "server.approvals.pending",
-    *(f"server.reviews.{name}" for name in ("change_set", "comments", "remembered")),
+    *(f"server.reviews.{name}" for name in ("change_set", "comments", "intents", "remembered")),
     *(f"server.sessions.{name}" for name in ("audience", "run", "records")),
     *(
         f"tui.{name}"

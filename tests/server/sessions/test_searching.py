@@ -18,7 +18,14 @@ from drawbridge.agents import base
 from drawbridge.core.errors import HistoryNotWritten, HistoryUnreadable
 from drawbridge.server.events import PromptAccepted, Recorded
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import FRAME_BYTES, ChangedFile, ReviewDecided, RunFinished, RunReverted
+from drawbridge.server.protocol.messages import (
+    FRAME_BYTES,
+    ChangedFile,
+    ReviewDecided,
+    ReviewInterrupted,
+    RunFinished,
+    RunReverted,
+)
 from drawbridge.server.sessions import exporting
 from drawbridge.server.store import search
 from tests.server.core_rig import Client, Server, exported, records, serving, settled
@@ -517,8 +524,24 @@ async def test_an_export_of_records_equals_the_history(tmp_path: Path, monkeypat
         (RunFinished(run_id="r", outcome="timeout", duration_ms=5), "Run timed out"),
         (RunReverted("r", "Ada", (ChangedFile("a.py", "changed"),)), "Ada undid the changes to 1 file"),
         (ReviewDecided(files=1, hunks=2, left=3, by="Ada", decision="keep"), "Ada kept 2 changes in 1 file"),
+        (
+            ReviewDecided(files=1, hunks=2, left=3, by="Ada", decision="undo", interrupted=True),
+            "Ada undid 2 changes in 1 file (the server was restarted meanwhile)",
+        ),
+        (
+            ReviewInterrupted(files=1, hunks=2, by="Ada", decision="undo", result="not_done"),
+            "Ada wanted to undo 2 changes in 1 file, but the server was restarted. Nothing was changed.",
+        ),
+        (
+            ReviewInterrupted(files=1, hunks=2, by="Ada", decision="edit", result="unknown", changed=("a.py",)),
+            "Ada wanted to edit 2 changes in 1 file, but the server was restarted meanwhile, and a.py changed. "
+            "Check the review.",
+        ),
     ],
-    ids=["failed", "interrupted", "killed", "timed out", "undone", "reviewed"],
+    ids=[
+        *("failed", "interrupted", "killed", "timed out", "undone", "reviewed"),
+        *("recovered", "not done", "unknown"),
+    ],
 )
 async def test_an_export_reports_how_runs_end_and_what_users_decide(
     tmp_path: Path, message: Recorded, words: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.commits import differences, tree_of
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git import LARGEST_OUTPUT, Git
 from drawbridge.server.reviews.change_set import REGULAR
 from drawbridge.server.reviews.contents import tree_with, version_of
 from drawbridge.server.reviews.intents import Intent, State, Verdict, exists, state_of, verdict
@@ -40,7 +40,7 @@ async def _is_part(git: Git, now: str, after: str) -> bool:
     if now == after or not exists(now) or not {*modes} <= REGULAR:
         return False
     sizes = [int(await git.read("cat-file", "-s", blob)) for blob in blobs]
-    if sizes[0] >= sizes[1]:
-        return False
+    if not sizes[0] or sizes[0] >= sizes[1] or sizes[1] > LARGEST_OUTPUT:
+        return not sizes[0]
     part, whole = [await git.read("cat-file", "blob", blob) for blob in blobs]
     return whole.startswith(part)

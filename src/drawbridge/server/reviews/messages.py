@@ -24,8 +24,8 @@ from drawbridge.server.protocol.messages import (
     Subscriber,
 )
 from drawbridge.server.reviews.change_set import REGULAR, FileChange, NotEditable, Part, Version
-from drawbridge.server.reviews.intents import Intent, Verdict
 from drawbridge.server.reviews.committing import BadBranch, Blocked, NothingToCommit, Refused
+from drawbridge.server.reviews.intents import Intent, Verdict
 from drawbridge.server.reviews.places import Placed
 from drawbridge.server.reviews.pushing import CannotPush, NotPushed, Target
 from drawbridge.server.reviews.reviews import Decided, HunkGone, Open, Outcome, ReviewMoved, Wish

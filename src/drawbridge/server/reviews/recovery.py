@@ -21,7 +21,6 @@ from drawbridge.server import events
 from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.events import Recorded
-from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import ReviewDecided, Subscriber
 from drawbridge.server.reviews.intents import Intent, Result
 from drawbridge.server.reviews.messages import recovered_record, refused
@@ -124,9 +123,9 @@ class Recovery:
             review = await self._review.current(git, self._checkpoints)
         store = self._stores.get(intent.session)  # None: a terminal session that was removed from the list
         # Whoever requested a decision that failed has received the error, unless the server was restarted.
-        if store is not None and (found.result == "done" or self._is_restarted):
-            if found.result != "done" or not await _is_recorded(store, intent):
-                store.record(recovered_record(intent, found, review, interrupted=self._is_restarted))
+        is_news = found.result == "done" or self._is_restarted
+        if store is not None and is_news and not await _is_recorded(store, intent):
+            store.record(recovered_record(intent, found, review, interrupted=self._is_restarted))
         logger.warning("%s: an interrupted decision by %s is %s", intent.session, intent.by, found.result)
         self._recovered(review)
         return found.result

@@ -28,7 +28,7 @@ LINES = "".join(f"line {number}\n" for number in range(2_000))
 
 @pytest.mark.thorough
 async def test_some_killed_decisions(tmp_path: Path) -> None:
-    await rounds(tmp_path, 15)
+    await rounds(tmp_path, 20)
 
 
 @pytest.mark.slow

@@ -3,8 +3,6 @@ servers."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +16,10 @@ from drawbridge.server.reviews.reviewing import Reviewing
 from drawbridge.server.reviews.reviews import Review
 from tests import programs
 from tests.server.core_rig import records
-from tests.server.reviews.rig import POEM, Reviewed, hunks, id_of, reviewing
+from tests.server.reviews.rig import POEM, Reviewed, hunks, id_of, killed, reviewing
 
 FILES = ("a.txt", "b.txt", "c.txt")
 LONG = "".join(f"{number:06}\n" for number in range(1000))
-
-
-class Killed(Exception):
-    """The server ends here."""
 
 
 def work(directory: Path) -> None:
@@ -35,26 +29,6 @@ def work(directory: Path) -> None:
 def three_files(directory: Path) -> None:
     for name in FILES:
         (directory / name).write_text(LONG + "by the agent\n")
-
-
-@contextlib.contextmanager
-def killed(owner: type, name: str, first: Callable[..., object] = lambda *_: None) -> Iterator[None]:
-    """The server is killed where ``owner.name`` would be called, after ``first`` was called with its arguments."""
-
-    async def stops(*given: object) -> None:
-        first(*given)
-        raise Killed
-
-    def stops_now(*given: object) -> None:
-        raise Killed
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(owner, name, stops_now if name == "_publish_decision" else stops)
-        try:
-            yield
-        except Killed:
-            return
-        raise AssertionError(f"{name} was not called")
 
 
 def of_review(one: Reviewed) -> list[dict[str, Any]]:

@@ -46,7 +46,7 @@ async def before_and_kill(folder: Path, point: tuple[type, str], decision: str =
     async with reviewing(folder) as one:
         await one.run(work)
         review = await one.get()
-        wish = {"text": "edited\n"} if decision == "edit" else {"decision": decision}
+        wish: dict[str, Any] = {"text": "edited\n"} if decision == "edit" else {"decision": decision}
         with killed(*point):
             await one.decide(hunks=[id_of(review, "LINE 3\n")], **wish)
         assert intent_of(one).exists()

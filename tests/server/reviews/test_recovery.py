@@ -98,6 +98,17 @@ async def test_it_is_done_once_or_not_at_all_and_recorded(
         assert len(of_review(one)) == 1, "it is recorded only once"
 
 
+@pytest.mark.parametrize("point", [WRITE, SET])
+async def test_a_recovery_that_is_killed_is_recorded_once(tmp_path: Path, point: tuple[type, str]) -> None:
+    await before_and_kill(tmp_path, point)
+    with killed(*END):
+        async with reviewing(tmp_path) as one:
+            assert len(of_review(one)) == 1
+            await one.get()
+    async with reviewing(tmp_path) as one:
+        assert len(of_review(one)) == 1
+
+
 async def test_nothing_is_left_after_a_decision(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(work)

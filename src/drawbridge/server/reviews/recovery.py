@@ -21,7 +21,7 @@ from drawbridge.server import events
 from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.events import Recorded
-from drawbridge.server.protocol.messages import ReviewDecided, Subscriber
+from drawbridge.server.protocol.messages import ReviewDecided, ReviewInterrupted, Subscriber
 from drawbridge.server.reviews.intents import Intent, Result
 from drawbridge.server.reviews.messages import recovered_record, refused
 from drawbridge.server.reviews.reviews import Open, Review
@@ -34,7 +34,8 @@ NAME: Final = "decision.json"
 RECORDS_AT_ONCE: Final = 1_000
 """The number of records of the history that are read at once."""
 
-DECIDED: Final = events.KINDS[ReviewDecided]
+RECORDS: Final = (events.KINDS[ReviewDecided], events.KINDS[ReviewInterrupted])
+"""The kinds of records that contain what has become of a decision."""
 
 
 class Store(Protocol):
@@ -143,7 +144,7 @@ class Recovery:
 
 
 async def _is_recorded(store: Store, intent: Intent) -> bool:
-    """Whether the history already contains the decision. Only one decision on a review is applied at a time, so it is
+    """Whether the history already contains what has become of the decision. Only one decision on a review is applied at a time, so it is
     the first one that is recorded after the intent."""
     after, more = intent.seq, True
     while more:
@@ -159,5 +160,5 @@ def _is_decision(line: bytes) -> bool:
         found = events.parts(line)
         if found.direction == "server":
             of_server = msgspec.json.decode(found.message, type=events.OfServer)
-            return of_server.subtype == DECIDED and bool(msgspec.json.decode(of_server.message).get("by"))
+            return of_server.subtype in RECORDS and bool(msgspec.json.decode(of_server.message).get("by"))
     return False

@@ -144,8 +144,8 @@ class Recovery:
 
 
 async def _is_recorded(store: Store, intent: Intent) -> bool:
-    """Whether the history already contains what has become of the decision. Only one decision on a review is applied at a time, so it is
-    the first one that is recorded after the intent."""
+    """Whether the history already contains what has become of the decision. Only one decision on a review is applied at
+    a time, so it is the first one that is recorded after the intent."""
     after, more = intent.seq, True
     while more:
         page = await store.read(after_seq=after, limit=RECORDS_AT_ONCE)

@@ -135,7 +135,7 @@ STEPS = {
     "after the first file": ("apply", '"$real" "$@" --include=0.txt; sleep 600', True),
     "in the middle of a file": ("apply", 'echo "line 0" >0.txt; sleep 600', True),
     "after git has written": ("apply", '"$real" "$@"; sleep 600', True),
-    "while git finishes later": ("apply", 'sleep 1; exec "$real" "$@"', True),
+    "while git finishes later": ("apply", 'sleep 1.8; exec "$real" "$@"', True),
     "before the review is changed": ("update-ref --stdin", "sleep 600", True),
     "after the review was changed": ("update-ref --stdin", '"$real" "$@"; sleep 600', True),
 }

@@ -63,7 +63,7 @@ PURE = (
     "server.store.records",
     "server.updates",
     "server.approvals.pending",
-    *(f"server.reviews.{name}" for name in ("change_set", "comments", "remembered")),
+    *(f"server.reviews.{name}" for name in ("change_set", "comments", "intents", "remembered")),
     *(f"server.sessions.{name}" for name in ("audience", "memory", "run", "runs")),
     *(
         f"tui.{name}"

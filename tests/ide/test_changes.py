@@ -215,6 +215,36 @@ async def test_a_request_ends_when_the_server_ends(desk: Desk) -> None:
     await desk.told("The connection to the agent server was lost.")
 
 
+async def test_a_decision_is_sent_again_after_a_restart_of_the_server(desk: Desk) -> None:
+    killed, restarted = Served(), Served()
+    killed.answers = [answer(FILE)]
+    restarted.answers = [answer(version="v2")]
+    async with killed.listening():
+        desk.editor.report(WANTED)
+        await desk.shows("h1")
+        killed.answers = []
+        desk.editor.report(KEEP)
+        await killed.hears(wire.ReviewDecision)
+    async with restarted.listening():
+        await desk.told("Kept: 1 change in a.py. Nothing is left to review.")
+        [first] = [one for one in killed.heard if isinstance(one, wire.ReviewDecision)]
+        [again] = [one for one in restarted.heard if isinstance(one, wire.ReviewDecision)]
+        assert again == first
+
+
+async def test_a_decision_is_not_sent_again_later(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_link, "RESTART_SECONDS", 0.1)
+    server = Served()
+    server.answers = [answer(FILE)]
+    async with server.listening():
+        desk.editor.report(WANTED)
+        await desk.shows("h1")
+        server.answers = []
+        desk.editor.report(KEEP)
+        await server.hears(wire.ReviewDecision)
+    await desk.told("The connection to the agent server was lost.")
+
+
 async def test_only_changes_to_the_shown_review_are_followed(desk: Desk) -> None:
     server = Served()
     server.answers = [answer(FILE), answer(version="v2")]

@@ -34,6 +34,7 @@ UPDATES: Final[Mapping[type, tuple[str, type[Struct]]]] = {
     events.ReviewCommented: ("review_commented", messages.ReviewCommented),
     events.ReviewCommitted: ("review_committed", messages.ReviewCommitted),
     events.ReviewDecided: ("review_decided", messages.ReviewDecided),
+    events.ReviewInterrupted: ("review_interrupted", messages.ReviewInterrupted),
     events.ReviewPushed: ("review_pushed", messages.ReviewPushed),
     events.RunFinished: ("run_finished", messages.RunFinished),
     events.RunReverted: ("run_reverted", messages.RunReverted),

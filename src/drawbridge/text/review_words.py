@@ -21,6 +21,7 @@ Hunk: TypeAlias = Mapping[str, Any]
 """A ``ReviewHunk`` of the protocol."""
 
 VERBS: Final = {"keep": "Keep", "undo": "Undo"}
+RESTARTED: Final = "the server was restarted meanwhile"
 DECIDED: Final = {"keep": "kept", "undo": "undid", "edit": "edited"}
 ASIDE: Final = {"mode": "File mode", "name": "File name"}
 """The kinds of hunks without lines, and their titles."""
@@ -171,8 +172,22 @@ def question(decision: Decision, count: int, unseen: int, where: str) -> tuple[s
 
 def decided_words(decided: Mapping[str, Any]) -> str:
     """What someone has decided in a review, such as "kept 2 changes in 1 file"; it follows their name."""
-    about = f"{counted(decided['hunks'], 'change')} in {counted(decided['files'], 'file')}"
-    return f"{DECIDED.get(decided.get('decision') or '', 'decided on')} {about}"
+    end = f" ({RESTARTED})" if decided.get("interrupted") else ""
+    return f"{DECIDED.get(decided.get('decision') or '', 'decided on')} {_about(decided)}{end}"
+
+
+def interrupted_words(decided: Mapping[str, Any]) -> str:
+    """What has become of a decision that was interrupted and not done; it follows the name of whoever has decided.
+    ``decided``: a ``ReviewInterrupted`` of the protocol."""
+    words = f"wanted to {decided.get('decision') or 'decide on'} {_about(decided)}, but the server was restarted"
+    if decided.get("result") == "not_done":
+        return f"{words}. Nothing was changed."
+    changed = ", ".join(map(str, decided.get("changed") or ())) or "the files"
+    return f"{words} meanwhile, and {changed} changed. Check the review."
+
+
+def _about(decided: Mapping[str, Any]) -> str:
+    return f"{counted(decided['hunks'], 'change')} in {counted(decided['files'], 'file')}"
 
 
 # Comments and commits.

@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from drawbridge.text.counts import counted
-from drawbridge.text.review_words import decided_words
+from drawbridge.text.review_words import decided_words, interrupted_words
 
 MOST_ITEMS: Final = 600
 """The maximum number of items in memory: each is laid out once, and again when the terminal's width changes."""
@@ -398,6 +398,8 @@ class Conversation:
                 self._add(record, "notice", {"by": data["by"], "text": f"undid the changes to {files}"})
             case "review_decided" if data.get("by"):
                 self._add(record, "notice", {"by": data["by"], "text": decided_words(data)})
+            case "review_interrupted":
+                self._add(record, "notice", {"by": data["by"], "text": interrupted_words(data)})
             case "session_reset":
                 self._add(record, "notice", {"text": "New session"})
             case "session_changed" if data.get("fork_from"):

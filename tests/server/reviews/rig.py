@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -162,3 +162,27 @@ def id_of(review: dict[str, Any], part: str) -> str:
     ]
     assert len(found) == 1, found
     return str(found[0])
+
+
+class Killed(Exception):
+    """The server ends here."""
+
+
+@contextlib.contextmanager
+def killed(owner: type, name: str, first: Callable[..., object] = lambda *_: None) -> Iterator[None]:
+    """The server is killed where ``owner.name`` would be called, after ``first`` was called with its arguments."""
+
+    async def stops(*given: object) -> None:
+        first(*given)
+        raise Killed
+
+    def stops_now(*given: object) -> None:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, name, stops_now if name == "_publish_decision" else stops)
+        try:
+            yield
+        except Killed:
+            return
+        raise AssertionError(f"{name} was not called")

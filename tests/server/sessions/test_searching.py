@@ -16,7 +16,15 @@ import pytest
 
 from drawbridge.agents import base
 from drawbridge.core.errors import HistoryNotWritten, HistoryUnreadable
-from drawbridge.server.events import ChangedFile, PromptAccepted, Recorded, ReviewDecided, RunFinished, RunReverted
+from drawbridge.server.events import (
+    ChangedFile,
+    PromptAccepted,
+    Recorded,
+    ReviewDecided,
+    ReviewInterrupted,
+    RunFinished,
+    RunReverted,
+)
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import FRAME_BYTES
 from drawbridge.server.sessions import exporting
@@ -517,8 +525,24 @@ async def test_an_export_of_records_equals_the_history(tmp_path: Path, monkeypat
         (RunFinished(run_id="r", outcome="timeout", duration_ms=5), "Run timed out"),
         (RunReverted("r", "Ada", (ChangedFile("a.py", "changed"),)), "Ada undid the changes to 1 file"),
         (ReviewDecided(files=1, hunks=2, left=3, by="Ada", decision="keep"), "Ada kept 2 changes in 1 file"),
+        (
+            ReviewDecided(files=1, hunks=2, left=3, by="Ada", decision="undo", interrupted=True),
+            "Ada undid 2 changes in 1 file (the server was restarted meanwhile)",
+        ),
+        (
+            ReviewInterrupted(files=1, hunks=2, by="Ada", decision="undo", result="not_done"),
+            "Ada wanted to undo 2 changes in 1 file, but the server was restarted. Nothing was changed.",
+        ),
+        (
+            ReviewInterrupted(files=1, hunks=2, by="Ada", decision="edit", result="unknown", changed=("a.py",)),
+            "Ada wanted to edit 2 changes in 1 file, but the server was restarted meanwhile, and a.py changed. "
+            "Check the review.",
+        ),
     ],
-    ids=["failed", "interrupted", "killed", "timed out", "undone", "reviewed"],
+    ids=[
+        *("failed", "interrupted", "killed", "timed out", "undone", "reviewed"),
+        *("recovered", "not done", "unknown"),
+    ],
 )
 async def test_an_export_reports_how_runs_end_and_what_users_decide(
     tmp_path: Path, message: Recorded, words: str

@@ -16,6 +16,7 @@ import pytest
 from drawbridge.server.checkpoints.errors import GitFailed
 from drawbridge.server.checkpoints.snapshotter import Snapshotter
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.reviews.reviews import Review
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.terminal_sessions import directories
@@ -24,7 +25,7 @@ from drawbridge.server.terminal_sessions import turn as turn_module
 from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
 from tests.server.checkpoints.rig import git
 from tests.server.reviews.remotes import add_remote, tip
-from tests.server.reviews.rig import POEM, hunks, id_of, make_repository
+from tests.server.reviews.rig import POEM, hunks, id_of, killed, make_repository
 from tests.waiting import until
 
 from .socket_rig import Line, Message, Session, SocketRig, socket_rig
@@ -446,6 +447,32 @@ async def test_a_run_and_its_review_survive_a_restart(tmp_path: Path) -> None:
         await at.stops()
         at.replace("line 19\n", "by a person\n")
         assert await at.added() == ["LINE 3\n", "LINE 6\n", "LINE 9\n", "LINE 12\n", "LINE 15\n"]
+
+
+async def test_an_interrupted_decision_is_recorded_in_its_session(tmp_path: Path) -> None:
+    """The sessions share the review, and only one of them has the record."""
+    async with socket_rig(tmp_path, Limits()) as rig:
+        make_repository(rig.folder / "one")
+        one, two = At(rig, rig.folder / "one"), At(rig, rig.folder / "one")
+        for at in (one, two):
+            await at.begins()
+            at.replace("line 3\n" if at is one else "line 9\n", "by an agent\n")
+            await at.stops()
+        review = await two.get()
+        with killed(Review, "_set"):
+            await two.decide(hunks=[hunk["id"] for hunk in review["files"][0]["hunks"]], decision="undo")
+    async with socket_rig(tmp_path, Limits()) as rig:
+        assert (rig.folder / "one" / "poem.txt").read_text() == POEM
+        found = {}
+        for at in (one, two):
+            page = await rig.does("get_messages", at.session.project, after_seq=0, limit=100)
+            records = [record["message"] for record in page["data"]["messages"]]
+            found[at] = [record["message"] for record in records if record.get("subtype") == "review_decided"]
+        assert found[one] == []
+        [decided] = found[two]
+        assert (decided["hunks"], decided["left"], decided["interrupted"]) == (2, 0, True)
+        for at in (one, two):
+            assert (await rig.does("review_get", at.session.project))["data"]["state"] == "none"
 
 
 @pytest.mark.thorough

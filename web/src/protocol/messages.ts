@@ -209,8 +209,8 @@ export type ReviewCommented = { comment_id: string; by: string; comment?: Review
 /** A user has committed what was kept in the review. `commit`: the id of the commit; `branch`: the commit's branch (`created`: the branch is new); `files`: the paths of the committed files, at most 500. `output`: the end of what git and its hooks printed. */
 export type ReviewCommitted = { commit: string; branch: string; files: string[]; output: string; by: string; client_id?: string | null; created?: boolean };
 
-/** A user has decided on hunks of the review. `hunks`: the number of hunks; `files`: the number of files with these hunks; `left`: the number of hunks that still wait for a decision. `by` null: nobody has decided anything in Drawbridge, but nothing is left to decide. */
-export type ReviewDecided = { files: number; hunks: number; left: number; by?: string | null; decision?: "edit" | "keep" | "undo" | null; client_id?: string | null };
+/** A user has decided on hunks of the review. `hunks`: the number of hunks; `files`: the number of files with these hunks; `left`: the number of hunks that still wait for a decision. `by` null: nobody has decided anything in Drawbridge, but nothing is left to decide. `interrupted`: the server was killed before it could record or finish this, and has done so after its restart. */
+export type ReviewDecided = { files: number; hunks: number; left: number; by?: string | null; decision?: "edit" | "keep" | "undo" | null; client_id?: string | null; interrupted?: boolean };
 
 /** A file with changes to decide. `old_path`: the previous path, if it was renamed. `added`, `removed`: numbers of lines. `old_mode`, `new_mode`: as in git, null where the file does not exist. `binary`: its lines are not compared, and it is decided on as a whole. `old_image`, `new_image`: the versions of the image, if the file is named like one. `too_large`: the file's hunks are too large for the message, and are left out. */
 export type ReviewFile = { path: string; change: "added" | "changed" | "deleted"; old_mode: string | null; new_mode: string | null; added: number; removed: number; hunks: ReviewHunk[]; old_path?: string | null; binary?: boolean; old_image?: ReviewImage | null; new_image?: ReviewImage | null; too_large?: boolean };
@@ -220,6 +220,9 @@ export type ReviewHunk = { id: string; kind: "file" | "lines" | "mode" | "name";
 
 /** One version of an image. `blob_get` of `blob_id` returns it. `media_type`: derived from the file's name. */
 export type ReviewImage = { blob_id: string; media_type: string };
+
+/** The server was killed while it applied a user's decision on `hunks` hunks in `files` files. `result`: the decision is `not_done`, and everything is as before; or `unknown`, because somebody else has changed its files since. `changed`: the paths of these files, at most 20. A decision that is done is recorded as `ReviewDecided`. */
+export type ReviewInterrupted = { by: string; decision: "edit" | "keep" | "undo"; files: number; hunks: number; result: "not_done" | "unknown"; changed?: string[]; client_id?: string | null };
 
 /** How much there is to decide in a review. `added`, `removed`: numbers of lines. */
 export type ReviewNumbers = { files: number; hunks: number; added: number; removed: number };
@@ -434,6 +437,7 @@ export type Updates = {
   review_commented: ReviewCommented;
   review_committed: ReviewCommitted;
   review_decided: ReviewDecided;
+  review_interrupted: ReviewInterrupted;
   review_pushed: ReviewPushed;
   run_finished: RunFinished;
   run_reverted: RunReverted;

@@ -7,6 +7,7 @@ receive the events that the command causes. The frame of an event is encoded onc
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
@@ -63,6 +64,9 @@ from drawbridge.server.terminal_sessions.sessions import TerminalSessions
 from drawbridge.server.updates import converted
 
 logger = logging.getLogger("drawbridge.server")
+
+RECOVERY_SECONDS: Final = 20.0
+"""The maximum number of seconds that the start waits for the recovery of interrupted decisions."""
 
 COUNTING_SECONDS: Final = 2.0
 """The maximum number of seconds that the ``usage`` command waits for the runs in older histories to be counted."""
@@ -141,10 +145,29 @@ class Core:
         await asyncio.to_thread(self.processes.running.end_leftovers)
         await asyncio.to_thread(remove_left_folders)
         await asyncio.to_thread(self.projects.load)
+        self.terminal_sessions.load()
+        await self._recover()
         for project in self.projects:
             project.continuing.look()
-        self.terminal_sessions.load()
         self.all_sessions.rebuild()
+
+    async def _recover(self) -> None:
+        """Recovers the decisions on reviews that were interrupted when the last server ended, before any client or
+        agent can change anything. After ``RECOVERY_SECONDS``, the rest is done in the background."""
+        sessions = {id(session.recovery): session for session in self.all_sessions}.values()
+        due = await asyncio.to_thread(lambda: [session for session in sessions if session.recovery.is_due()])
+        for session in due:
+            self._tasks.start(self._recover_one(session), f"{session.id}: recovering a decision")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RECOVERY_SECONDS):
+                await self._tasks.wait()
+
+    async def _recover_one(self, session: Session) -> None:
+        try:
+            await self._check_place(session)
+            await session.recovery.run()
+        except (ClientError, NoCheckpoint, GitFailed, OSError) as error:
+            logger.warning("%s: a decision was interrupted, and can't be recovered now: %s", session.id, error)
 
     async def close(self, reason: str) -> None:
         """Shuts down: stops the runs, ends the agent processes and closes the histories."""

@@ -11,15 +11,24 @@ import contextlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
+from drawbridge.agents import process_tree
+from drawbridge.agents.environment import MARK
 from drawbridge.core.private_files import process_alive
 from drawbridge.server.checkpoints.repository import Repository, line_of
 
 FOLDER: Final = "drawbridge-git-"
 """The prefix of the names of folders for one operation."""
+
+LEFT_SECONDS: Final = 5.0
+"""Seconds for git to end after its server was killed. Its supervisor gives it 3 seconds."""
+
+NOBODY: Final = -1
+"""A process id that no process has."""
 
 
 @contextlib.asynccontextmanager
@@ -36,13 +45,26 @@ async def temporary_folder(mark: str) -> AsyncIterator[Path]:
 
 
 def remove_left_folders() -> None:
-    """Removes the folders of operations whose server was killed. Blocking."""
+    """Removes the folders of operations whose server was killed, once their processes have ended: git may still be
+    writing files. Blocking."""
     for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
-        pid = folder.name.removeprefix(FOLDER).partition("-")[0]
+        pid, _, mark = folder.name.removeprefix(FOLDER).partition("-")
         with contextlib.suppress(OSError):
             is_ours = folder.lstat().st_uid == os.getuid() and folder.is_dir() and not folder.is_symlink()
             if is_ours and pid.isascii() and pid.isdigit() and not process_alive(int(pid)):
+                _end_left(f"{MARK}={mark}")
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end_left(mark: str) -> None:
+    """Waits until the processes of an operation whose server was killed have ended; kills those that take longer than
+    their supervisor allows. ``mark``: as ``process_tree.members`` expects it. Blocking."""
+    deadline = time.monotonic() + LEFT_SECONDS
+    while process_tree.members(NOBODY, mark):
+        if time.monotonic() > deadline:
+            process_tree.end(NOBODY, mark)
+            return
+        time.sleep(process_tree.SWEEP_SECONDS)
 
 
 def make(folder: Path, repository: Repository, format: str) -> None:

@@ -6,13 +6,18 @@ import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from drawbridge.server.checkpoints.commits import PATCH, Filtered, shown_path, tree_of
-from drawbridge.server.checkpoints.errors import Changed
+from drawbridge.server.checkpoints.errors import Changed, GitFailed
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.private import PrivateRepository
 from drawbridge.server.checkpoints.staging import Staging
 from drawbridge.server.checkpoints.unsaved import FindUnsaved, UnsavedChanges
+
+REFUSED: Final = 1
+"""The exit code of ``git apply`` if the patch does not match the files. Nothing was written then; with other codes, some
+files may have been."""
 
 
 class WorkTree:
@@ -43,9 +48,10 @@ class WorkTree:
         return tree.strip(), filtered
 
     async def write(self, git: Git, now: str, wanted: str, paths: Sequence[str]) -> None:
-        """Changes the files from the tree ``now``, their current state, to the tree ``wanted``, all or nothing.
+        """Changes the files from the tree ``now``, their current state, to the tree ``wanted``.
         ``paths``: the paths of the files that differ. Raises ``UnsavedChanges`` if an editor has unsaved changes to one
-        of them, ``Changed`` if the files no longer match ``now``, and ``GitFailed``."""
+        of them, ``Changed`` if the files no longer match ``now``, and ``GitFailed``, possibly after some files were
+        written."""
         unsaved = await asyncio.to_thread(self._unsaved, paths)
         if unsaved:
             raise UnsavedChanges(unsaved)
@@ -55,6 +61,8 @@ class WorkTree:
         await git.read(*PATCH, "-p", "--binary", "--full-index", f"--output={patch}", now, wanted, "--", ".")
         if (await asyncio.to_thread(patch.stat)).st_size:
             code, _, complaint = await git.run("apply", "--whitespace=nowarn", str(patch), writes=True)
+            if code > REFUSED:
+                raise GitFailed(f"git could not write all files: {complaint.strip()[:500]}")
             if code:
                 raise Changed(named_files(complaint, await git.prefix(), paths))
 

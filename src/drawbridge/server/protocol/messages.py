@@ -537,7 +537,8 @@ class RunReverted(Struct, frozen=True):
 class ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A user has decided on hunks of the review. ``hunks``: the number of hunks; ``files``: the number of files with
     these hunks; ``left``: the number of hunks that still wait for a decision. ``by`` null: nobody has decided anything
-    in Drawbridge, but nothing is left to decide.
+    in Drawbridge, but nothing is left to decide. ``interrupted``: the server was killed before it could record or
+    finish this, and has done so after its restart.
     """
 
     files: int
@@ -545,6 +546,22 @@ class ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
     left: int
     by: str | None = None
     decision: Literal["keep", "undo", "edit"] | None = None
+    client_id: str | None = None
+    interrupted: bool = False
+
+
+class ReviewInterrupted(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The server was killed while it applied a user's decision on ``hunks`` hunks in ``files`` files. ``result``: the
+    decision is ``not_done``, and everything is as before; or ``unknown``, because somebody else has changed its files
+    since. ``changed``: the paths of these files, at most 20. A decision that is done is recorded as ``ReviewDecided``.
+    """
+
+    by: str
+    decision: Literal["keep", "undo", "edit"]
+    files: int
+    hunks: int
+    result: Literal["not_done", "unknown"]
+    changed: tuple[str, ...] = ()
     client_id: str | None = None
 
 
@@ -713,6 +730,7 @@ UPDATES: Final[Mapping[str, type[Struct]]] = {
     "queue_changed": QueueChanged,
     "review_changed": ReviewChanged,
     "review_decided": ReviewDecided,
+    "review_interrupted": ReviewInterrupted,
     "run_finished": RunFinished,
     "run_started": RunStarted,
     "session_changed": SessionChanged,

@@ -12,12 +12,13 @@ from msgspec import Struct
 
 from drawbridge.server.checkpoints.commits import shown_path
 from drawbridge.server.checkpoints.errors import Changed
-from drawbridge.server.events import ReviewChanged, ReviewDecided, ReviewNumbers
+from drawbridge.server.events import ReviewChanged, ReviewDecided, ReviewInterrupted, ReviewNumbers
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import FRAME_BYTES, ROOM, Subscriber
 from drawbridge.server.reviews.change_set import REGULAR, FileChange, NotEditable, Part, Version
 from drawbridge.server.reviews.committing import BadBranch, Blocked, NothingToCommit, Refused
+from drawbridge.server.reviews.intents import Intent, Verdict
 from drawbridge.server.reviews.places import Placed
 from drawbridge.server.reviews.pushing import CannotPush, NotPushed, Target
 from drawbridge.server.reviews.reviews import Decided, HunkGone, Open, Outcome, ReviewMoved, Wish
@@ -37,6 +38,9 @@ LONGEST_TITLE: Final = 200
 """The maximum length of the title that is proposed for a pull request, in characters."""
 
 LONGEST_BODY: Final = 10_000
+
+LISTED_CHANGED: Final = 20
+"""The maximum number of paths in the record of an interrupted decision."""
 
 LARGEST_FILE: Final = FRAME_BYTES // 4
 """The maximum size of one file with its hunks in a message, as JSON, in bytes."""
@@ -66,14 +70,22 @@ def wish_of(command: commands.ReviewDecide, by: str) -> Wish:
         if len(command.hunks) != 1 or command.decision is not None:
             text = "An edit applies to exactly one hunk and can't be combined with a decision."
             raise ClientError("VALIDATION_FAILED", text, field="data.text")
-        return Wish(by, "edit", command.hunks, text=command.text)
+        return Wish(by, "edit", command.hunks, text=command.text, request_id=command.request_id or "")
     if command.decision is None:
         text = "The decision is missing: keep or undo."
         raise ClientError("VALIDATION_FAILED", text, field="data.decision")
     if not command.hunks and command.version is None:
         text = "The version of the review that was shown is missing."
         raise ClientError("VALIDATION_FAILED", text, field="data.version")
-    return Wish(by, command.decision, command.hunks, command.files, command.all, command.version)
+    return Wish(
+        by,
+        command.decision,
+        command.hunks,
+        command.files,
+        command.all,
+        command.version,
+        request_id=command.request_id or "",
+    )
 
 
 def refused(error: HunkGone | ReviewMoved | NotEditable | Changed) -> ClientError:
@@ -165,6 +177,31 @@ def record_of(wish: Wish, outcome: Outcome, asker: Subscriber) -> ReviewDecided:
         hunks=outcome.hunks,
         left=outcome.review.hunks,
         client_id=asker.id,
+    )
+
+
+def recovered_record(
+    intent: Intent, found: Verdict, review: Open, *, interrupted: bool
+) -> ReviewDecided | ReviewInterrupted:
+    """The record of what has become of a decision. ``interrupted``: whether the server was restarted meanwhile."""
+    if found.result == "done":
+        return ReviewDecided(
+            by=intent.by,
+            decision=intent.decision,
+            files=intent.files,
+            hunks=intent.hunks,
+            left=review.hunks,
+            client_id=intent.client_id,
+            interrupted=interrupted,
+        )
+    return ReviewInterrupted(
+        by=intent.by,
+        decision=intent.decision,
+        files=intent.files,
+        hunks=intent.hunks,
+        result=found.result,
+        changed=tuple(map(shown_path, found.changed[:LISTED_CHANGED])),
+        client_id=intent.client_id,
     )
 
 

@@ -6,8 +6,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Final, Protocol
 
+from drawbridge.core.errors import DrawbridgeError
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.errors import Changed, GitFailed, NoCheckpoint
 from drawbridge.server.checkpoints.git import Git
@@ -17,20 +20,22 @@ from drawbridge.server.events import ReviewDecided, ReviewNumbers
 from drawbridge.server.protocol.client_errors import ClientError, no_project
 from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import Review as ReviewReply
-from drawbridge.server.reviews import publishing
+from drawbridge.server.reviews import publishing, recovery
 from drawbridge.server.reviews.change_set import NotEditable
 from drawbridge.server.reviews.commenting import Commenting, KeptComments
+from drawbridge.server.reviews.intents import Intent
 from drawbridge.server.reviews.messages import Shown, counted, images_of, numbers, record_of, refused, reply
 from drawbridge.server.reviews.places import Placed
 from drawbridge.server.reviews.publishing import Offers, Owner, Publishing
-from drawbridge.server.reviews.reviews import HunkGone, Open, Outcome, Review, ReviewMoved, Wish
+from drawbridge.server.reviews.recovery import Recovery
+from drawbridge.server.reviews.reviews import HunkGone, Open, Outcome, Plan, Review, ReviewMoved, Wish
 
 logger = logging.getLogger("drawbridge.server")
 
 NOTHING_TO_REVIEW: Final = Open().version
 
 
-class Store(publishing.Store, Protocol):
+class Store(publishing.Store, recovery.Store, Protocol):
     """The part of a session's store that a review uses. The store itself is in the layer above."""
 
     @property
@@ -53,8 +58,10 @@ class Reviewing:
         comments: KeptComments,
         stores: Mapping[str, Store],
         owner: Callable[[], Owner],
+        folder: Path,
     ) -> None:
-        """``name``: for the log. ``owner``: returns what the owner allows now."""
+        """``name``: for the log. ``owner``: returns what the owner allows now. ``folder``: where the intent of a
+        decision is stored; it exists before a decision is made."""
         self._name = name
         self._review = review
         self._operations = checkpoints.operations
@@ -62,6 +69,7 @@ class Reviewing:
         self._stores = stores
         self.commenting = Commenting(comments, review, checkpoints)
         self.publishing = Publishing(review, checkpoints, stores, owner)
+        self.recovery = Recovery(folder / recovery.NAME, review, checkpoints, stores, self._publish_recovered)
         self._known_version = NOTHING_TO_REVIEW
         """The version of the review that was last published to clients."""
         self._shown: Mapping[str, Shown] = {}
@@ -84,9 +92,10 @@ class Reviewing:
     async def look(self) -> None:
         """Updates the review after something other than a run has changed files. A failure is logged."""
         try:
+            await self.recovery.run()
             async with self._operations.exclusive() as git:
                 review = await self._review.current(git, self._work_tree)
-        except (GitFailed, NoCheckpoint, OSError) as error:
+        except (ClientError, DrawbridgeError, GitFailed, NoCheckpoint, OSError) as error:
             logger.warning("%s: the review was not checked: %s", self._name, error)
         else:
             self._publish(review)
@@ -112,7 +121,8 @@ class Reviewing:
             store.announce(numbers(review))
 
     async def get(self, session: str) -> Answer[ReviewReply]:
-        """The open review of the files as they are now. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """The open review of the files as they are now. Raises the same errors as ``Recovery.run``."""
+        await self.recovery.run()
         async with self._operations.exclusive() as git:
             review = await self._review.current(git, self._work_tree)
             placed = await self.commenting.placed(git, review)
@@ -155,18 +165,41 @@ class Reviewing:
             raise no_project()
         own.check_there()
         try:
-            async with self._operations.exclusive() as git:
-                if wish.decision != "keep":
-                    check_at_rest()
-                outcome = await self._review.decide(git, self._work_tree, wish)
-                self._publish_decision(wish, outcome, own, asker)  # even if the rest of the reply can't be read
-                placed = await self.commenting.placed(git, outcome.review)
-                offers = await self.publishing.offers(git, session)
+            async with self.recovery.applying():
+                return await self._apply(wish, session, own, asker, check_at_rest)
         except (HunkGone, ReviewMoved, NotEditable, Changed) as error:
             raise refused(error) from None
         except UnsavedChanges as error:
             raise not_written_over(error) from None
+        except GitFailed:
+            if await self.recovery.run() != "done":
+                raise
+            return await self.get(session)
+
+    async def _apply(
+        self, wish: Wish, session: str, own: Store, asker: Subscriber, check_at_rest: Callable[[], None]
+    ) -> Answer[ReviewReply]:
+        try:
+            async with self._operations.exclusive() as git:
+                if wish.decision != "keep":
+                    check_at_rest()
+                begin = partial(self._begin, wish, session, own, asker)
+                outcome = await self._review.decide(git, self._work_tree, wish, begin)
+                self._publish_decision(wish, outcome, own, asker)  # even if the rest of the reply can't be read
+                await self.recovery.end()
+                placed = await self.commenting.placed(git, outcome.review)
+                offers = await self.publishing.offers(git, session)
+        except (Changed, UnsavedChanges):
+            await self.recovery.end()  # nothing was changed
+            raise
         return await self._reply(session, outcome.review, placed, offers)
+
+    async def _begin(self, wish: Wish, session: str, own: Store, asker: Subscriber, plan: Plan) -> None:
+        """Stores the intent of a decision."""
+        if plan.hunks:
+            counts = plan.files, plan.hunks
+            intent = Intent(session, own.last_seq, asker.name, asker.id, wish.decision, *counts, plan.bases, plan.heads)
+            await self.recovery.begin(intent)
 
     def _publish_decision(self, wish: Wish, outcome: Outcome, own: Store, asker: Subscriber) -> None:
         """Records a decision in the session in which it was made (``own``), and publishes what is left to decide."""
@@ -179,10 +212,19 @@ class Reviewing:
             for store in self._stores.values():
                 store.announce(numbers(review, asker), asker if store is own else None)
 
+    def _publish_recovered(self, review: Open) -> None:
+        """Publishes what is left to decide after an interrupted decision was recovered."""
+        self._known_version = review.version
+        for store in self._stores.values():
+            if not store.closed:
+                store.review_is(counted(review))
+                store.announce(numbers(review))
+
     async def placed(self, drafts: str) -> Placed:
         """The comments at their current lines. ``drafts``: the version of the drafts that are to be sent. Raises
         ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         self.commenting.check_seen(drafts)
+        await self.recovery.run()
         async with self._operations.exclusive() as git:
             review = await self._review.current(git, self._work_tree)
             return await self.commenting.placed(git, review)

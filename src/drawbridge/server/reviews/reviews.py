@@ -14,11 +14,12 @@ next time that the review is read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final, Literal, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
+import msgspec
 from msgspec import Struct
 
 from drawbridge.server.checkpoints.commits import (
@@ -49,10 +50,15 @@ from drawbridge.server.reviews.change_set import (
 )
 from drawbridge.server.reviews.committing import Committed, NothingToCommit, commit, counted_lines, kept_changes
 from drawbridge.server.reviews.contents import Entry, loaded_texts, tree_with, version_of, with_contents
+from drawbridge.server.reviews.intents import Intent, Verdict
+from drawbridge.server.reviews.interrupted import recovered
 from drawbridge.server.reviews.places import Commits, Placed, Side, places
 
 REMEMBERED: Final = 500
 """The maximum number of hunks for which decisions are remembered."""
+
+REMEMBERED_REQUESTS: Final = 50
+"""The maximum number of requests that are remembered, in case they are repeated."""
 
 Decision: TypeAlias = Literal["keep", "undo", "edit"]
 
@@ -62,7 +68,8 @@ class Wish(Struct, frozen=True):
     see them), or to ``all`` hunks.
 
     ``version``: the version of the review that the user has seen; decisions on ``files`` and ``all`` are refused if it
-    has changed. ``text``: for an edit, the lines that replace the new lines of one hunk.
+    has changed. ``text``: for an edit, the lines that replace the new lines of one hunk. ``request_id``: the id of the
+    request, so that a repeated request is recognized; empty if it has none.
     """
 
     by: str
@@ -72,6 +79,14 @@ class Wish(Struct, frozen=True):
     all: bool = False
     version: str | None = None
     text: str = ""
+    request_id: str = ""
+
+    @property
+    def key(self) -> str:
+        """What a repeated request has in common with the first one; empty if its id is not known."""
+        if not self.request_id:
+            return ""
+        return blake2b(repr(msgspec.structs.astuple(self)).encode(errors="replace"), digest_size=12).hexdigest()
 
 
 class Decided(Struct, frozen=True):
@@ -128,17 +143,38 @@ class Open(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """The result of a decision: the review after it, and the number of files and hunks that it applied to."""
+    """The result of a decision: the review after it, and the number of files and hunks that it applied to; both are 0
+    if nothing was left to do, for example because the same request was carried out before."""
 
     review: Open
     files: int
     hunks: int
 
 
+class Plan(Struct, frozen=True):
+    """A decision before it is applied: the numbers of its ``files`` and ``hunks``, and the review's commits ``base``
+    and ``head`` before and after it. The files that it writes are those that differ between both heads."""
+
+    files: int
+    hunks: int
+    bases: tuple[str, str]
+    heads: tuple[str, str]
+
+
+Begin: TypeAlias = Callable[[Plan], Awaitable[None]]
+"""Called before a decision changes anything. If it raises, nothing is changed."""
+
+
+async def _unplanned(plan: Plan) -> None:
+    """A ``Begin`` that does nothing."""
+
+
 class _Notes(Struct, frozen=True):
-    """What the message of the commit ``base`` contains: the hunks that were decided on, newest last."""
+    """What the message of the commit ``base`` contains: the hunks that were decided on, and the ``Wish.key`` of the
+    latest requests; both newest last."""
 
     decided: dict[str, Decided] = {}
+    requests: tuple[str, ...] = ()
 
 
 class _Trees(NamedTuple):
@@ -163,7 +199,7 @@ class _Compared(Struct, frozen=True):
 
 class Review:
     """The review of one managed session, or of one directory with terminal sessions. Each asynchronous method is part
-    of one operation of ``Checkpoints.operations``."""
+    of one operation of its ``Checkpoints``."""
 
     def __init__(self, project_id: str) -> None:
         self._refs = f"refs/drawbridge/{project_id}/{REVIEW}"
@@ -208,18 +244,21 @@ class Review:
         return (
             Open(private=git.repository.private)
             if trees is None
-            else await self._between(git, trees, await self._decided(git, trees))
+            else await self._between(git, trees, (await self._noted(git, trees)).decided)
         )
 
-    async def decide(self, git: Git, work_tree: WorkTree, wish: Wish) -> Outcome:
-        """Applies a decision to hunks of the review as it is now. Raises ``HunkGone``, ``ReviewMoved``,
+    async def decide(self, git: Git, work_tree: WorkTree, wish: Wish, begin: Begin = _unplanned) -> Outcome:
+        """Applies a decision to hunks of the review as it is now. ``begin`` is called before anything is changed. A
+        request that was carried out before is not carried out again. Raises ``HunkGone``, ``ReviewMoved``,
         ``NotEditable``, ``NoCheckpoint``, ``Changed`` or ``UnsavedChanges`` without changing anything. Raises
         ``GitFailed``, possibly after some or all files were written."""
         trees, review = await self._look(git, work_tree)
         if trees is None:
             raise HunkGone(next(iter(wish.hunks), "")) if wish.hunks else ReviewMoved
-        decided = await self._decided(git, trees)
-        chosen = _chosen(review, wish, decided)
+        notes = await self._noted(git, trees)
+        if wish.key and wish.key in notes.requests:
+            return Outcome(review, 0, 0)
+        chosen = _chosen(review, wish, notes.decided)
         files = {file.path: file for file in review.files}
         if wish.decision != "keep":
             await self._check_known(git, trees, [files[path].path_before for path in chosen])
@@ -230,25 +269,39 @@ class Review:
             olds |= _moved(before.path_before, before.old, file.path_before, file.old)
             news |= _moved(path, before.new, file.path, file.new)
         olds, news = await with_contents(git, olds), await with_contents(git, news)
-        head = trees.head
+        decided = notes.decided | {id: Decided(wish.by, wish.decision) for ids in chosen.values() for id in ids}
+        notes = _Notes(decided, (*notes.requests, wish.key) if wish.key else notes.requests)
+        head, tree = trees.head, ""
         if news:
             tree = await tree_with(git, trees.head, news)
             lost = (await differences(git, trees.head, tree)).keys() - news
             if lost:  # a file would replace a directory, or vice versa
                 raise Changed(sorted(map(shown_path, lost)))
-            await work_tree.write(git, trees.head, tree, list(news))
             title = f"{trees.run} {'now' if trees.is_running else 'after'}"
             head = await committed(git, tree, title, await filtered_of(git, trees.head))
-        decided |= {id: Decided(wish.by, wish.decision) for ids in chosen.values() for id in ids}
-        base = await self._new_base(git, trees.base, olds, decided)
+        base = await self._new_base(git, trees.base, olds, notes)
+        counts = len(chosen), sum(map(len, chosen.values()))
+        await begin(Plan(*counts, (trees.base, base), (trees.head, head)))
+        if news:
+            await work_tree.write(git, trees.head, tree, list(news))
         trees = trees._replace(base=base, head=head)
         await self._set(git, trees)
         for path, file in after.items():
             old, new = olds.get(file.path_before, file.old), news.get(file.path, file.new)
             self._compared.pop(path, None)
             self._compared[file.path] = _Compared(_key(old), _key(new), file.hunks, file.old_path)
-        left = await self._between(git, trees, decided)
-        return Outcome(left, len(chosen), sum(map(len, chosen.values())))
+        return Outcome(await self._between(git, trees, decided), *counts)
+
+    async def recover(self, git: Git, work_tree: WorkTree, intent: Intent) -> Verdict:
+        """Determines what has become of an interrupted decision; completes it, or undoes the part that was done, if
+        only a part was. Raises the same errors as ``recovered``."""
+        trees = await self._trees(git)
+        now = (trees.base, trees.head) if trees else None
+        before, after = zip(intent.bases, intent.heads, strict=True)
+        found = await recovered(git, work_tree, intent, is_in_review=now == after)
+        if trees is not None and now == before and found.result == "done":
+            await self._set(git, trees._replace(base=intent.bases[1], head=intent.heads[1]))
+        return found
 
     async def commit(
         self, git: Git, work_tree: WorkTree, message: str, branch: str | None, files: Collection[str]
@@ -334,7 +387,7 @@ class Review:
                 start = await self._absorb_kept(git, trees, base)
             trees = _Trees(start, base, head, trees.run, is_running)
             await self._set(git, trees)
-        return trees, await self._between(git, trees, await self._decided(git, trees))
+        return trees, await self._between(git, trees, (await self._noted(git, trees)).decided)
 
     async def _trees(self, git: Git) -> _Trees | None:
         """The review's commits. None if no run has had a checkpoint yet, or if another program has removed the refs or
@@ -368,15 +421,14 @@ class Review:
         await git.read("update-ref", "--stdin", stdin="".join(lines))
         self._trees_in[git] = trees
 
-    async def _decided(self, git: Git, trees: _Trees) -> dict[str, Decided]:
-        notes = noted(await message_of(git, trees.base), _Notes)
-        return notes.decided if notes else {}
+    async def _noted(self, git: Git, trees: _Trees) -> _Notes:
+        return noted(await message_of(git, trees.base), _Notes) or _Notes()
 
     async def _absorb(self, git: Git, trees: _Trees, now: str) -> str:
         """The base with what somebody else changed from head to ``now``, a commit or a tree: a new commit if that
         changes a file, otherwise the same base."""
         new = await self._absorbed(git, trees.base, trees.head, now)
-        return await self._new_base(git, trees.base, new, await self._decided(git, trees)) if new else trees.base
+        return await self._new_base(git, trees.base, new, await self._noted(git, trees)) if new else trees.base
 
     async def _absorb_kept(self, git: Git, trees: _Trees, base: str) -> str:
         """The start with what somebody else changed from the previous base to ``base``; ``base`` if nothing was
@@ -411,13 +463,14 @@ class Review:
                 new[path_before] = found
         return await with_contents(git, new)
 
-    async def _new_base(
-        self, git: Git, base: str, new: Mapping[str, Version | None], decided: Mapping[str, Decided]
-    ) -> str:
-        newest = dict(list(decided.items())[-REMEMBERED:])
-        notes = {id: {"by": one.by, "decision": one.decision} for id, one in newest.items()}
+    async def _new_base(self, git: Git, base: str, new: Mapping[str, Version | None], notes: _Notes) -> str:
+        newest = dict(list(notes.decided.items())[-REMEMBERED:])
+        more = {
+            "decided": {id: {"by": one.by, "decision": one.decision} for id, one in newest.items()},
+            "requests": notes.requests[-REMEMBERED_REQUESTS:],
+        }
         tree = await tree_with(git, base, new) if new else f"{base}^{{tree}}"
-        return await committed(git, tree, "base", await filtered_of(git, base), {"decided": notes})
+        return await committed(git, tree, "base", await filtered_of(git, base), more)
 
     async def _between(self, git: Git, trees: _Trees, decided: Collection[str]) -> Open:
         """The hunks between base and head."""

@@ -136,8 +136,9 @@ class ManagedSession(Session):
         )
         self._comments = RecordedComments(self.store)
         self._reviewing = Reviewing(
-            data.id, review, self.checkpoints, self._comments, {data.id: self.store}, lambda: grants.ceilings
+            data.id, review, self.checkpoints, self._comments, {data.id: self.store}, lambda: grants.ceilings, directory
         )
+        self.recovery = self._reviewing.recovery
         self.attachments = PromptAttachments(directory, data.id, self.tasks)
         self.controller = RunController(
             data.id,

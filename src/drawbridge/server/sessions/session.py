@@ -44,6 +44,7 @@ from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError, no_project
 from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import Review
+from drawbridge.server.reviews.recovery import Recovery
 from drawbridge.server.reviews.reviews import Wish
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.ceilings import day_of
@@ -129,6 +130,9 @@ class Session(ABC):
 
     checkpoints: Checkpoints
     """The checkpoints of its runs."""
+
+    recovery: Recovery
+    """The recovery of decisions on its review."""
 
     @abstractmethod
     async def review(self) -> Answer[Review]:
@@ -369,6 +373,11 @@ class SessionStore:
     def review(self) -> ReviewNumbers | None:
         """How much there is to decide in the review, for lists of sessions; None if that is not known."""
         return self.data.review
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the last record of the history; 0 before the first."""
+        return self.history.last_seq
 
     @property
     def subject(self) -> str:

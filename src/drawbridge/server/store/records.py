@@ -185,6 +185,17 @@ class _ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
     by: str | None = None
     decision: Literal["keep", "undo", "edit"] | None = None
     client_id: str | None = None
+    interrupted: bool = False
+
+
+class _ReviewInterrupted(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    by: str
+    decision: Literal["keep", "undo", "edit"]
+    files: int
+    hunks: int
+    result: Literal["not_done", "unknown"]
+    changed: tuple[str, ...] = ()
+    client_id: str | None = None
 
 
 class _Comment(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -381,6 +392,7 @@ _KINDS: Final = (
     _Kind("run_reverted", events.RunReverted, _RunReverted, _RunReverted),
     _Kind("execution_killed", events.ExecutionKilled, _ExecutionKilled, _ExecutionKilled),
     _Kind("review_decided", events.ReviewDecided, _ReviewDecided, _ReviewDecided),
+    _Kind("review_interrupted", events.ReviewInterrupted, _ReviewInterrupted, _ReviewInterrupted),
     _Kind("review_commented", events.ReviewCommented, _ReviewCommented, _ReviewCommented),
     _Kind("review_committed", events.ReviewCommitted, _ReviewCommitted, _ReviewCommitted),
     _Kind("review_pushed", events.ReviewPushed, _ReviewPushed, _ReviewPushed),

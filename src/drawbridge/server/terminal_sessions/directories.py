@@ -114,8 +114,9 @@ class ReviewedDirectory:
         """Held while a decision is applied, or kept changes are committed."""
         self.comments = SharedComments(folder / COMMENTS, self._stores)
         self._reviewing = Reviewing(
-            str(path), self._review, self.checkpoints, self.comments, self._stores, lambda: grants.ceilings
+            str(path), self._review, self.checkpoints, self.comments, self._stores, lambda: grants.ceilings, folder
         )
+        self.recovery = self._reviewing.recovery
         self._sending: asyncio.Future[str] | None = None
         """The last submission of comments: done once the agent has started on it, or the submission has failed."""
         self._problem = ""

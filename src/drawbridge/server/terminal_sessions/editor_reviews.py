@@ -191,6 +191,7 @@ def _comment(line: wire.ReviewComment) -> commands.ReviewComment:
 def _decision(line: wire.ReviewDecision) -> commands.ReviewDecide:
     return commands.ReviewDecide(
         project_id=line.project,
+        request_id=line.id,
         decision=line.decision,
         hunks=(line.hunk,) if line.hunk is not None else (),
         files=(line.file,) if line.file is not None else (),

@@ -147,6 +147,7 @@ class TerminalSession(Session):
         self.memory.shares_comments = True
         self.reviewed = reviewed
         self.checkpoints = reviewed.checkpoints
+        self.recovery = reviewed.recovery
         self.processes = Processes(facts)
         self.turns = Turns(self.agent, time.monotonic, facts.past)
         self._stored = msgspec.convert(facts, StoredTurns, from_attributes=True)

@@ -175,6 +175,12 @@ def decided_words(decided: Mapping[str, Any]) -> str:
     return f"{DECIDED.get(decided.get('decision') or '', 'decided on')} {about}"
 
 
+# What is new.
+
+NEW: Final = "since your last visit"
+ONLY_NEW: Final = "Only since your last visit"
+OTHERS_HIDDEN: Final = "To decide on all at once, show the other changes, too."
+
 # Comments and commits.
 
 Comment: TypeAlias = Mapping[str, Any]

@@ -128,6 +128,8 @@ SENTENCES = {
     ],
     "search/page.tsx": [f"{kind}: '{words}'" for kind, words in search_dialog.KINDS.items()],
     "review/comments.ts": [review_words.CHANGED, review_words.NOT_AS_SHOWN, review_words.AFTER_WORK],
+    "review/page.tsx": [review_words.ONLY_NEW, review_words.OTHERS_HIDDEN],
+    "review/part.tsx": [review_words.NEW],
     "review/commit.ts": [review_words.COMMIT_LOST],
     "review/comment-view.tsx": [
         *(review_words.NOT_A_DRAFT, review_words.UNFINISHED, review_words.MAY_NOT_SEND, review_words.NO_COMMENTS),

@@ -190,6 +190,12 @@ def _about(decided: Mapping[str, Any]) -> str:
     return f"{counted(decided['hunks'], 'change')} in {counted(decided['files'], 'file')}"
 
 
+# What is new.
+
+NEW: Final = "since your last visit"
+ONLY_NEW: Final = "Only since your last visit"
+OTHERS_HIDDEN: Final = "To decide on all at once, show the other changes, too."
+
 # Comments and commits.
 
 Comment: TypeAlias = Mapping[str, Any]

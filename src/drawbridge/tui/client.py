@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+from drawbridge.core.review_memory import ReviewMemory
 from drawbridge.tui import wording
 from drawbridge.tui.connection import Connection, Message, RequestError
 from drawbridge.tui.conversation import Conversation, Record, record_in, record_of
@@ -54,6 +55,7 @@ class Client:
         self.connection = Connection(find, self.name)
         self.projects = Projects()
         self.reviews = Reviews()
+        self.memory = ReviewMemory()
         self.conversation: Conversation | None = None
         self.unsent: list[Unsent] = []
         self.features: frozenset[str] | None = None

@@ -83,11 +83,15 @@ ADVICE: Final = (
 )
 
 
+NARROWER: Final = "Work in a directory below it, or make the directory a git repository (git init)."
+"""The advice if the directory is refused whatever it contains: a ``.gitignore`` file would not help."""
+
+
 class TooLarge(NoCheckpoint):
     """The directory exceeds a limit, or contains the user's home directory or the server's data."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(f"Too large to review: {why} {ADVICE}")
+    def __init__(self, why: str, advice: str = ADVICE) -> None:
+        super().__init__(f"Too large to review: {why} {advice}")
 
 
 class PrivateRepository:
@@ -123,7 +127,7 @@ class PrivateRepository:
         directory = self._directory.resolve(strict=True)
         inside = (Path.home().resolve(), self._place.resolve())
         if any(directory in (place, *place.parents) for place in inside):
-            raise TooLarge("the directory contains your home directory or the server's data.")
+            raise TooLarge("the directory contains your home directory or the server's data.", NARROWER)
         new = self._place.with_name(f"{NAME}.new")
         shutil.rmtree(new, ignore_errors=True)
         make_private_directory(str(new))

@@ -9,10 +9,11 @@ import pytest
 
 from drawbridge.tui import screen_review
 from drawbridge.tui.dialogs import ConfirmDialog
+from tests.rigs.reviews import WORK, make_repository
 from tests.server.processes import Server
 
 from .rig import attached
-from .test_reviewing import WORK, about, is_at, is_told, make_repository, opens, project_of, reviewing, runs, view
+from .test_reviewing import about, is_at, is_told, opens, project_of, reviewing, runs, view
 
 LATER = {"src/later.py": "later = True\n"}
 

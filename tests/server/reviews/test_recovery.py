@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from drawbridge.core.errors import DrawbridgeError, NotPrivate
-from drawbridge.server.checkpoints.checkpoints import Checkpoints
+from drawbridge.server.checkpoints.work_tree import WorkTree
 from drawbridge.server.reviews import recovery
 from drawbridge.server.reviews.recovery import Recovery
 from drawbridge.server.reviews.reviewing import Reviewing
@@ -53,7 +53,7 @@ async def before_and_kill(folder: Path, point: tuple[type, str], decision: str =
 
 
 WRITE, SET, RECORD, END = (
-    (Checkpoints, "write"),
+    (WorkTree, "write"),
     (Review, "_set"),
     (Reviewing, "_publish_decision"),
     (Recovery, "end"),
@@ -134,7 +134,7 @@ async def test_a_decision_that_was_half_written_is_completed(tmp_path: Path, tor
             if torn is not None:
                 (one.directory / "b.txt").write_text(torn)
 
-        with killed(Checkpoints, "write", half):
+        with killed(WorkTree, "write", half):
             await one.decide(all=True, version=review["version"], decision="undo")
     async with reviewing(tmp_path) as one:
         assert [one.text(name) for name in FILES] == [LONG] * 3
@@ -154,7 +154,7 @@ async def test_a_half_written_decision_is_undone_if_a_file_was_changed(tmp_path:
             (one.directory / "a.txt").write_text(LONG)
             (one.directory / "b.txt").unlink()
 
-        with killed(Checkpoints, "write", half):
+        with killed(WorkTree, "write", half):
             await one.decide(all=True, version=review["version"], decision="undo")
         (one.directory / "c.txt").write_text("by a person\n")
     async with reviewing(tmp_path) as one:
@@ -180,7 +180,7 @@ async def test_a_file_that_was_changed_meanwhile_stays_as_it_is(tmp_path: Path) 
 
 
 async def test_a_damaged_intent_is_removed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    await before_and_kill(tmp_path, (Checkpoints, "write"))
+    await before_and_kill(tmp_path, (WorkTree, "write"))
     for file in tmp_path.rglob(recovery.NAME):
         file.write_bytes(b'{"session": "\xff')
     async with reviewing(tmp_path) as one:

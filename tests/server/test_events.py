@@ -120,7 +120,6 @@ RECORDED: list[Recorded] = [
     ),
     RunReverted("run_1", "phone", (ChangedFile("a.py", "changed"),)),
     ReviewDecided(by="phone", decision="keep", files=1, hunks=2, left=3, client_id="c1"),
-    ReviewInterrupted(by="phone", decision="undo", files=1, hunks=2, result="unknown", changed=("a.py",)),
     ReviewCommented(comment_id="comment_1", by="phone", comment=COMMENT, client_id="c1"),
     ReviewCommented(comment_id="comment_1", by="phone"),
     ReviewCommitted(commit="5f3c", branch="main", files=("a.py",), output="1 file changed", by="phone", created=True),
@@ -162,6 +161,8 @@ RECORDED: list[Recorded] = [
     SessionDeleted("s1", "phone", agent_copy=True),
     SessionReset("s1", "", "p1"),
     PromptEdited("run_1", "Fix both", "phone", "c1"),
+    ReviewDecided(by="phone", decision="undo", files=1, hunks=2, left=3, interrupted=True),
+    ReviewInterrupted(by="phone", decision="undo", files=1, hunks=2, result="unknown", changed=("a.py",)),
 ]
 
 SUMMARY = summary("p1", str(PATH))

@@ -358,8 +358,12 @@ async def test_the_time_before_a_restart_counts(tmp_path: Path, home: Path, monk
     monkeypatch.setattr(questions, "_age_of", lambda approval: questions.HOLD_SECONDS)
     async with restarted(tmp_path) as (session, question), socket_rig(tmp_path) as later:
         session.at(later)
-        await until(lambda: later.withdrawn(question), "the end of the wait")
-        assert later.withdrawn(question) == HANDED_OVER
+        sessions, asked = later.server.core.terminal_sessions, question["approval_id"]
+        await until(lambda: not any(one.approvals.find(asked) for one in sessions), "the end of the wait")
+        page = await later.does("get_messages", session.project, after_seq=0)
+        written = [one["message"] for one in page["data"]["messages"] if one["direction"] == "server"]
+        reasons = [one["message"]["reason"] for one in written if one["subtype"] == "permission_withdrawn"]
+        assert reasons == HANDED_OVER
 
 
 async def test_a_continued_turn_ends_after_a_restart(tmp_path: Path, home: Path) -> None:

@@ -7,7 +7,8 @@ import { cellsOf, editedCell } from '../../../web/src/approvals/notebook.ts';
 import { Questions } from '../../../web/src/approvals/questions.ts';
 import { reasonsFor, toggled } from '../../../web/src/approvals/reasons.ts';
 import { Collected } from '../../../web/src/approvals/comments.ts';
-import { inserted, Unseen } from '../../../web/src/approvals/unseen.ts';
+import { inserted } from '../../../web/src/approvals/inserted.ts';
+import { Unseen } from '../../../web/src/approvals/unseen.ts';
 
 const cell = (source, more = {}) => ({ cell_type: 'code', id: 'a', metadata: {}, outputs: [], source, ...more });
 const book = (cells, more = {}) => JSON.stringify({ cells, metadata: {}, nbformat: 4, ...more });

@@ -17,7 +17,7 @@ import { isChoiceCut } from './question.tsx';
 import { MORE, partOf, Questions } from './questions.ts';
 import { type Reason, toggled } from './reasons.ts';
 import { Collected } from './comments.ts';
-import { inserted, isLong } from './unseen.ts';
+import { inserted, isLong } from './inserted.ts';
 
 /** Milliseconds from the last change to an edit until its changed lines are counted. */
 const COUNTED = 200;

@@ -8,6 +8,7 @@ import { isHarmless } from '../text/harmless.ts';
 import { Text } from '../ui/elements.tsx';
 import { isComposing } from '../ui/typing.ts';
 import { freePart, LOOK_AGAIN } from './current.ts';
+import { isLong } from './inserted.ts';
 
 /** Milliseconds to wait for the editor to load before a plain field replaces it. */
 const PATIENCE = 8000;
@@ -126,6 +127,7 @@ export function FileEditor({
             see.current(isAllSeen);
           },
           freePart,
+          isLong,
           accept: () => done.current(),
         });
         setState('open');

@@ -16,7 +16,7 @@ import {
 
 import { COLORS, colorsFor, HIDDEN, LOOK } from '../text/codemirror.ts';
 import { isHarmless } from '../text/harmless.ts';
-import { isLong, Unseen } from './unseen.ts';
+import { Unseen } from './unseen.ts';
 
 /** The styles of the comparison. */
 const COMPARED = EditorView.theme({
@@ -74,8 +74,9 @@ const COMPARISON = {
   diffConfig: { scanLimit: 500, timeout: 50 },
 };
 
-// Only the type is imported: the function itself is passed in, so that its module is in one bundle only.
+// Only the types are imported: the functions themselves are passed in, so that their modules are in one bundle only.
 type FreePart = typeof import('./current.ts').freePart;
+type IsLong = typeof import('./inserted.ts').isLong;
 
 export type Editor = {
   focus: () => void;
@@ -98,6 +99,7 @@ export type Editor = {
  * @param isSeen whether all of the change has been in view already
  * @param seen is called with whether all of the change has been in view, whenever this changes
  * @param freePart returns the largest part of the vertical range of a box that the screen shows and that nothing covers
+ * @param isLong returns whether some of a text can be out of view while the text beside it is in view
  */
 export function openEditor({
   root,
@@ -114,6 +116,7 @@ export function openEditor({
   isSeen,
   seen,
   freePart,
+  isLong,
   accept,
 }: {
   root: ShadowRoot;
@@ -130,6 +133,7 @@ export function openEditor({
   isSeen: boolean;
   seen: (isSeen: boolean) => void;
   freePart: FreePart;
+  isLong: IsLong;
   accept: () => void;
 }): Editor {
   const place = document.createElement('div');
@@ -176,7 +180,7 @@ export function openEditor({
       ? beside({ root, place, original, text, isReadOnly, common, extensions })
       : alone({ root, place, original, text, isReadOnly, compares, extensions });
   const { view } = opened;
-  const isRemovedHidden = hidesRemoved(original, view);
+  const isRemovedHidden = hidesRemoved(original, view, isLong);
   hides(isRemovedHidden);
   if (!isRemovedHidden) watch = watched({ root, view, freePart, isSeen, seen });
   const at = Math.min(caret ?? getChunks(view.state)?.chunks[0]?.fromB ?? 0, view.state.doc.length);
@@ -193,7 +197,7 @@ export function openEditor({
 }
 
 /** Whether removed text can be out of view while the text beside it is in view: if it is too long, or not compared. */
-function hidesRemoved(original: string, view: EditorView) {
+function hidesRemoved(original: string, view: EditorView, isLong: IsLong) {
   const chunks = getChunks(view.state)?.chunks;
   if (original === '' || !chunks) return original !== '';
   return chunks.some(({ fromA, toA }) => isLong(original.slice(fromA, toA)));

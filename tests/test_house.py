@@ -474,7 +474,7 @@ def waits_for_time(call: ast.Call) -> bool:
 
 
 def functions(tree: ast.AST, inside: str = "") -> Iterator[tuple[str, Function]]:
-    """Yields each function with its full name, such as "Worker._look"."""
+    """Yields each function with its full name, such as "SessionProcess._receive"."""
     for node in ast.iter_child_nodes(tree):
         name = f"{inside}{node.name}" if isinstance(node, Function | ast.ClassDef) else inside.removesuffix(".")
         if isinstance(node, Function):

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from drawbridge.core.errors import DrawbridgeError, NotPrivate
+from drawbridge.server.app.core import Core
 from drawbridge.server.checkpoints.work_tree import WorkTree
 from drawbridge.server.reviews import recovery
 from drawbridge.server.reviews.recovery import Recovery
 from drawbridge.server.reviews.reviewing import Reviewing
 from drawbridge.server.reviews.reviews import Review
 from tests import programs
-from tests.server.core_rig import records
+from tests.server.core_rig import Client, records
 from tests.server.reviews.rig import POEM, Reviewed, hunks, id_of, killed, reviewing
 
 FILES = ("a.txt", "b.txt", "c.txt")
@@ -143,6 +144,33 @@ async def test_a_decision_that_was_half_written_is_completed(tmp_path: Path, tor
         assert (await one.get())["state"] == "none"
 
 
+async def test_no_file_is_written_while_an_agent_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recovery that failed at the server's start waits for the end of the run."""
+    async with reviewing(tmp_path) as one:
+        for name in FILES:
+            (one.directory / name).write_text(LONG)
+        await one.run(three_files)
+        review = await one.get()
+        with killed(WorkTree, "write", lambda *_: (one.directory / "a.txt").write_text(LONG)):
+            await one.decide(all=True, version=review["version"], decision="undo")
+    with monkeypatch.context() as failing:
+        failing.setattr(Core, "_recover_one", fails)
+        async with reviewing(tmp_path) as one:
+            await one.begin()
+            await one.get()
+            assert [one.text(name) == LONG for name in FILES] == [True, False, False]
+            assert (await one.refused(all=True, version=review["version"], decision="keep")).code == "PROCESS_ACTIVE"
+            assert intent_of(one).exists()
+            await one.end()
+            await one.get()
+            assert [one.text(name) == LONG for name in FILES] == [True, True, True]
+            assert [found["kind"] for found in of_review(one)] == ["review_decided"]
+
+
+async def fails(*_: object) -> None:
+    pass
+
+
 async def test_a_half_written_decision_is_undone_if_a_file_was_changed(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         for name in FILES:
@@ -241,6 +269,23 @@ async def test_a_repeated_request_is_answered_and_not_carried_out_again(tmp_path
             assert (await one.refused(**wish | {"request_id": "undo-2"})).code == "HUNK_GONE"
         assert "by a person\n" in one.text()
         assert len(of_review(one)) == 1
+
+
+async def test_a_repeated_request_publishes_what_has_changed_since(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(work)
+        other = Client("laptop")
+        await one.server.does(other, "project_join", one.project)
+        wish: dict[str, Any] = {
+            "hunks": [id_of(await one.get(), "LINE 3\n")],
+            "decision": "undo",
+            "request_id": "undo-1",
+        }
+        await one.decide(**wish)
+        assert other.updates("review_changed")[-1]["hunks"] == 1
+        one.replace("LINE 17\n", "line 17\n")
+        await one.decide(**wish)
+        assert other.updates("review_changed")[-1]["hunks"] == 0
 
 
 @pytest.mark.parametrize("written", [True, False])

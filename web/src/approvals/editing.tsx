@@ -120,7 +120,14 @@ export function FileEditor({
           caret: caret.current,
           label,
           changed: (now) => edit.current(now),
-          hides: (isRemovedHidden) => isHiding.current(isRemovedHidden),
+          hides: (isRemovedHidden) => {
+            if (isRemovedHidden) {
+              // Nothing records what is in view until another editor is opened.
+              isSeen.current = false;
+              see.current(false);
+            }
+            isHiding.current(isRemovedHidden);
+          },
           isSeen: isSeen.current,
           seen: (isAllSeen) => {
             isSeen.current = isAllSeen;

@@ -82,7 +82,9 @@ export class OpenReview {
   hidesOld: ReadonlySignal<boolean> = computed(() => this.onlyNew.value && this.newCount.value > 0);
   /** The files that are shown. */
   files: ReadonlySignal<ShownFile[]> = computed(() =>
-    this.hidesOld.value ? onlyParts(this._all.value, (part) => this.isNew(part)) : this._all.value,
+    this.hidesOld.value
+      ? onlyParts(this._all.value, (part) => part.hunk === undefined || this.isNew(part))
+      : this._all.value,
   );
   /** The number of files that did not fit into the message. */
   more: Signal<number> = signal(0);

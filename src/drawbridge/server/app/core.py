@@ -152,8 +152,9 @@ class Core:
         self.all_sessions.rebuild()
 
     async def _recover(self) -> None:
-        """Recovers the decisions on reviews that were interrupted when the last server ended, before any client or
-        agent can change anything. After ``RECOVERY_SECONDS``, the rest is done in the background."""
+        """Recovers the decisions on reviews that were interrupted when the last server ended, before clients are
+        accepted. After ``RECOVERY_SECONDS``, the rest is done in the background. An agent in a terminal may be at work;
+        then files are written after its run."""
         sessions = {id(session.recovery): session for session in self.all_sessions}.values()
         due = await asyncio.to_thread(lambda: [session for session in sessions if session.recovery.is_due()])
         for session in due:

@@ -3,6 +3,8 @@ failed, and completes the decision or undoes the part that was done."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from drawbridge.server.checkpoints.commits import differences, tree_of
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.git_program import LARGEST_OUTPUT
@@ -12,9 +14,12 @@ from drawbridge.server.reviews.contents import tree_with, version_of
 from drawbridge.server.reviews.intents import Intent, State, Verdict, exists, state_of, verdict
 
 
-async def recovered(git: Git, work_tree: WorkTree, intent: Intent, *, is_in_review: bool) -> Verdict:
+async def recovered(
+    git: Git, work_tree: WorkTree, intent: Intent, check_at_rest: Callable[[], None], *, is_in_review: bool
+) -> Verdict:
     """Compares the files with those before and after a decision. Completes it, or undoes the part that was done, if
-    only a part was. ``is_in_review``: as in ``verdict``. Raises ``Changed``, ``UnsavedChanges`` or ``NoCheckpoint``
+    only a part was; ``check_at_rest`` is called before files are written. ``is_in_review``: as in ``verdict``. Raises
+    what ``check_at_rest`` raises, ``Changed``, ``UnsavedChanges`` or ``NoCheckpoint``
     without changing anything, and ``GitFailed``; in each case, a later call can finish the work."""
     old, new = intent.heads
     if not await tree_of(git, old) or not await tree_of(git, new):
@@ -28,6 +33,7 @@ async def recovered(git: Git, work_tree: WorkTree, intent: Intent, *, is_in_revi
         states[path] = state_of(before, after, now, is_part=await _is_part(git, now, after))
     found = verdict(states, is_in_review=is_in_review)
     if found.write:
+        check_at_rest()
         side = 0 if found.to == "before" else 1
         wanted = await tree_with(git, tree, {path: version_of(files[path][side], {}) for path in found.write})
         await work_tree.write(git, tree, wanted, found.write)

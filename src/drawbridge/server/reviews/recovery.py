@@ -21,6 +21,7 @@ from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.errors import Changed
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.events import Recorded, ReviewDecided, ReviewInterrupted
+from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Subscriber
 from drawbridge.server.reviews.intents import Intent, Result
 from drawbridge.server.reviews.messages import recovered_record, refused
@@ -52,7 +53,8 @@ class Store(Protocol):
 
 class Recovery:
     """The recovery of one review. ``path``: the file for the intent. ``stores``: the stores of the sessions that share
-    the review, by session id. ``recovered``: called with the review after a decision was recovered."""
+    the review, by session id. ``recovered``: called with the review after a decision was recovered. ``check_at_rest``
+    raises ``ClientError`` (PROCESS_ACTIVE) while an agent is at work, when no file may be written."""
 
     def __init__(
         self,
@@ -61,12 +63,14 @@ class Recovery:
         checkpoints: Checkpoints,
         stores: Mapping[str, Store],
         recovered: Callable[[Open], None],
+        check_at_rest: Callable[[], None],
     ) -> None:
         self._path = path
         self._review = review
         self._checkpoints = checkpoints
         self._stores = stores
         self._recovered = recovered
+        self._check_at_rest = check_at_rest
         self._applying = asyncio.Lock()
         """Held while a decision is applied or recovered."""
         self._may_be_due = True
@@ -97,10 +101,20 @@ class Recovery:
             await asyncio.to_thread(remove_quietly, str(self._path))
             self._may_be_due = False
 
+    async def run_at_rest(self) -> None:
+        """Like ``run``, but leaves the recovery for later while an agent is at work."""
+        try:
+            await self.run()
+        except ClientError as error:
+            if error.code != "PROCESS_ACTIVE":
+                raise
+
     async def run(self) -> Result | None:
         """Finds out what has become of an interrupted decision, completes it or undoes the part that was done, and
         records that. Returns None if no decision was interrupted. Raises ``ClientError``, ``HistoryUnreadable``,
-        ``NoCheckpoint``, ``GitFailed`` or OSError; the recovery is then tried again when the review is used next."""
+        ``NoCheckpoint``, ``GitFailed`` or OSError; the recovery is then tried again when the review is next read,
+        decided on or submitted. ``ClientError`` (PROCESS_ACTIVE): files would have to be written while an agent is at
+        work."""
         if not self._may_be_due:
             return None
         async with self._applying:
@@ -113,7 +127,7 @@ class Recovery:
     async def _run(self, intent: Intent) -> Result:
         try:
             async with self._checkpoints.operations.exclusive() as git:
-                found = await self._review.recover(git, self._checkpoints.work_tree, intent)
+                found = await self._review.recover(git, self._checkpoints.work_tree, intent, self._check_at_rest)
         except Changed as error:
             raise refused(error) from None
         except UnsavedChanges as error:

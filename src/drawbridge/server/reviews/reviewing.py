@@ -59,9 +59,11 @@ class Reviewing:
         stores: Mapping[str, Store],
         owner: Callable[[], Owner],
         folder: Path,
+        check_at_rest: Callable[[], None],
     ) -> None:
         """``name``: for the log. ``owner``: returns what the owner allows now. ``folder``: where the intent of a
-        decision is stored; it exists before a decision is made."""
+        decision is stored; it exists before a decision is made. ``check_at_rest`` raises ``ClientError`` during a run,
+        when changes can only be kept."""
         self._name = name
         self._review = review
         self._operations = checkpoints.operations
@@ -69,7 +71,10 @@ class Reviewing:
         self._stores = stores
         self.commenting = Commenting(comments, review, checkpoints)
         self.publishing = Publishing(review, checkpoints, stores, owner)
-        self.recovery = Recovery(folder / recovery.NAME, review, checkpoints, stores, self._publish_recovered)
+        self.recovery = Recovery(
+            folder / recovery.NAME, review, checkpoints, stores, self._publish_recovered, check_at_rest
+        )
+        self._check_at_rest = check_at_rest
         self._known_version = NOTHING_TO_REVIEW
         """The version of the review that was last published to clients."""
         self._shown: Mapping[str, Shown] = {}
@@ -92,7 +97,7 @@ class Reviewing:
     async def look(self) -> None:
         """Updates the review after something other than a run has changed files. A failure is logged."""
         try:
-            await self.recovery.run()
+            await self.recovery.run_at_rest()
             async with self._operations.exclusive() as git:
                 review = await self._review.current(git, self._work_tree)
         except (ClientError, DrawbridgeError, GitFailed, NoCheckpoint, OSError) as error:
@@ -122,7 +127,7 @@ class Reviewing:
 
     async def get(self, session: str) -> Answer[ReviewReply]:
         """The open review of the files as they are now. Raises the same errors as ``Recovery.run``."""
-        await self.recovery.run()
+        await self.recovery.run_at_rest()
         async with self._operations.exclusive() as git:
             review = await self._review.current(git, self._work_tree)
             placed = await self.commenting.placed(git, review)
@@ -153,20 +158,17 @@ class Reviewing:
                 raise ClientError("FILE_TOO_LARGE", text, field="data.blob_id", details=details)
             return (await git.read("cat-file", "blob", blob)).encode(errors="surrogateescape")
 
-    async def decide(
-        self, wish: Wish, session: str, asker: Subscriber, check_at_rest: Callable[[], None]
-    ) -> Answer[ReviewReply]:
+    async def decide(self, wish: Wish, session: str, asker: Subscriber) -> Answer[ReviewReply]:
         """Applies a decision to a part of the review. The decision is recorded in ``session``, and published like every
-        event. ``check_at_rest`` raises ``ClientError`` during a run, when changes can only be kept. The caller must not
-        run two decisions or commits at the same time. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or
-        OSError."""
+        event. The caller must not run two decisions or commits at the same time. Raises ``ClientError``,
+        ``NoCheckpoint``, ``GitFailed`` or OSError."""
         own = self._stores.get(session)
         if own is None:  # a terminal session that was removed from the list
             raise no_project()
         own.check_there()
         try:
             async with self.recovery.applying():
-                return await self._apply(wish, session, own, asker, check_at_rest)
+                return await self._apply(wish, session, own, asker)
         except (HunkGone, ReviewMoved, NotEditable, Changed) as error:
             raise refused(error) from None
         except UnsavedChanges as error:
@@ -176,13 +178,11 @@ class Reviewing:
                 raise
             return await self.get(session)
 
-    async def _apply(
-        self, wish: Wish, session: str, own: Store, asker: Subscriber, check_at_rest: Callable[[], None]
-    ) -> Answer[ReviewReply]:
+    async def _apply(self, wish: Wish, session: str, own: Store, asker: Subscriber) -> Answer[ReviewReply]:
         try:
             async with self._operations.exclusive() as git:
                 if wish.decision != "keep":
-                    check_at_rest()
+                    self._check_at_rest()
                 begin = partial(self._begin, wish, session, own, asker)
                 outcome = await self._review.decide(git, self._work_tree, wish, begin)
                 self._publish_decision(wish, outcome, own, asker)  # even if the rest of the reply can't be read
@@ -204,13 +204,15 @@ class Reviewing:
     def _publish_decision(self, wish: Wish, outcome: Outcome, own: Store, asker: Subscriber) -> None:
         """Records a decision in the session in which it was made (``own``), and publishes what is left to decide."""
         review = outcome.review
+        if not outcome.hunks:  # a repeated request
+            self._publish(review)
+            return
         self._known_version = review.version
         for store in self._stores.values():
             store.review_is(counted(review))
-        if outcome.hunks:
-            own.record(record_of(wish, outcome, asker))  # for the asker, too: the reply is not the record
-            for store in self._stores.values():
-                store.announce(numbers(review, asker), asker if store is own else None)
+        own.record(record_of(wish, outcome, asker))  # for the asker, too: the reply is not the record
+        for store in self._stores.values():
+            store.announce(numbers(review, asker), asker if store is own else None)
 
     def _publish_recovered(self, review: Open) -> None:
         """Publishes what is left to decide after an interrupted decision was recovered."""
@@ -224,7 +226,7 @@ class Reviewing:
         """The comments at their current lines. ``drafts``: the version of the drafts that are to be sent. Raises
         ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         self.commenting.check_seen(drafts)
-        await self.recovery.run()
+        await self.recovery.run_at_rest()
         async with self._operations.exclusive() as git:
             review = await self._review.current(git, self._work_tree)
             return await self.commenting.placed(git, review)

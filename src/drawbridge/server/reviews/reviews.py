@@ -292,13 +292,15 @@ class Review:
             self._compared[file.path] = _Compared(_key(old), _key(new), file.hunks, file.old_path)
         return Outcome(await self._between(git, trees, decided), *counts)
 
-    async def recover(self, git: Git, work_tree: WorkTree, intent: Intent) -> Verdict:
+    async def recover(
+        self, git: Git, work_tree: WorkTree, intent: Intent, check_at_rest: Callable[[], None]
+    ) -> Verdict:
         """Determines what has become of an interrupted decision; completes it, or undoes the part that was done, if
         only a part was. Raises the same errors as ``recovered``."""
         trees = await self._trees(git)
         now = (trees.base, trees.head) if trees else None
         before, after = zip(intent.bases, intent.heads, strict=True)
-        found = await recovered(git, work_tree, intent, is_in_review=now == after)
+        found = await recovered(git, work_tree, intent, check_at_rest, is_in_review=now == after)
         if trees is not None and now == before and found.result == "done":
             await self._set(git, trees._replace(base=intent.bases[1], head=intent.heads[1]))
         return found

@@ -136,7 +136,14 @@ class ManagedSession(Session):
         )
         self._comments = RecordedComments(self.store)
         self._reviewing = Reviewing(
-            data.id, review, self.checkpoints, self._comments, {data.id: self.store}, lambda: grants.ceilings, directory
+            data.id,
+            review,
+            self.checkpoints,
+            self._comments,
+            {data.id: self.store},
+            lambda: grants.ceilings,
+            directory,
+            self._check_idle,
         )
         self.recovery = self._reviewing.recovery
         self.attachments = PromptAttachments(directory, data.id, self.tasks)
@@ -369,7 +376,7 @@ class ManagedSession(Session):
 
     async def decide_review(self, wish: Wish, asker: Subscriber) -> Answer[ReviewReply]:
         async with self._reverting:
-            return await self._reviewing.decide(wish, self.id, asker, self._check_idle)
+            return await self._reviewing.decide(wish, self.id, asker)
 
     def _check_idle(self) -> None:
         """Raises ``ClientError`` while a run is active or queued."""

@@ -114,7 +114,14 @@ class ReviewedDirectory:
         """Held while a decision is applied, or kept changes are committed."""
         self.comments = SharedComments(folder / COMMENTS, self._stores)
         self._reviewing = Reviewing(
-            str(path), self._review, self.checkpoints, self.comments, self._stores, lambda: grants.ceilings, folder
+            str(path),
+            self._review,
+            self.checkpoints,
+            self.comments,
+            self._stores,
+            lambda: grants.ceilings,
+            folder,
+            self._check_at_rest,
         )
         self.recovery = self._reviewing.recovery
         self._sending: asyncio.Future[str] | None = None
@@ -290,7 +297,7 @@ class ReviewedDirectory:
         only be kept. Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         async with self._deciding:
             await self._prepare()
-            return await self._reviewing.decide(wish, session, asker, self._check_at_rest)
+            return await self._reviewing.decide(wish, session, asker)
 
     async def commit(
         self, command: commands.ReviewCommit, asker: Subscriber, session: str

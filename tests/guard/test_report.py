@@ -200,7 +200,7 @@ def test_a_tool_call_waits_a_limited_time_for_the_checkpoint(
         assert guard.say(edit()) == {}
         thread.join(PATIENCE)
         assert not thread.is_alive(), "the hook has disconnected"
-    assert waits == pytest.approx(limits, abs=0.1)
+    assert waits == pytest.approx(limits, abs=0.5)
 
 
 def reply_and_hang(listener: socket.socket, line: bytes) -> None:
@@ -296,7 +296,12 @@ def test_a_subagents_request_gets_a_decision_made_in_time(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(report, "HIDDEN_SECONDS", PATIENCE)
-    answering = threading.Thread(target=lambda: server.asked.wait(PATIENCE) and server.answer(ALLOW))
+
+    def answer() -> None:
+        server.asked.wait(PATIENCE)
+        server.answer(ALLOW)
+
+    answering = threading.Thread(target=answer)
     answering.start()
     said = guard.say(ASKED | {"agent_id": "a1", "agent_type": "general-purpose"})
     answering.join()
@@ -555,7 +560,7 @@ def test_a_hook_waits_for_a_hung_servers_context_until_a_timeout(
     payload = recorded("claude", "Stop")
     wait_for(payload)
     assert guard.say(payload) == {}
-    assert waits == pytest.approx([report.HANDOVER_SECONDS], abs=0.1)
+    assert waits == pytest.approx([report.HANDOVER_SECONDS], abs=0.5)
     assert server.gone.wait(PATIENCE)
     assert guard.log == []
 

@@ -198,8 +198,8 @@ def test_a_change_that_was_read_can_be_accepted_in_its_editor(browser: Browser, 
 def test_an_unread_text_that_returns_to_its_editor_is_not_accepted(
     browser: Browser, address: str, directory: Path, kind: str, key: str
 ) -> None:
-    """Only the user's short version was in view. An undo brings the agent's long one back, and so does a paste of what
-    was cut."""
+    """Only the first line was in view, the user's short version. An undo brings the agent's long one back, and so does a
+    paste of what was cut."""
     text = "".join(f"echo {number}\n" for number in range(45))
     call = write(directory / "long.sh", text) if kind == "a file" else bash(text)
     with browser.person(address, height=600) as person:
@@ -207,8 +207,8 @@ def test_an_unread_text_that_returns_to_its_editor_is_not_accepted(
         person.clicks(EDIT)
         person.sees(f"{CARD} .cm-content, {CARD} textarea")
         person.until("document.activeElement.closest('.approval .editor-host, .approval .editing') !== null")
-        person.presses("Control+a")
-        person.presses("Control+x")
+        for pressed in ("Control+Home", "ArrowDown", "Control+Shift+End", "Control+x"):
+            person.presses(pressed)
         person.sees(f"{EDITED}:enabled")
         person.presses(key)
         person.sees(f"{EDITED}:disabled")

@@ -64,7 +64,7 @@ PURE = (
     "server.updates",
     "server.approvals.pending",
     *(f"server.reviews.{name}" for name in ("change_set", "comments", "intents", "remembered")),
-    *(f"server.sessions.{name}" for name in ("audience", "memory", "run", "runs")),
+    *(f"server.sessions.{name}" for name in ("audience", "recorded_state", "run", "runs")),
     *(
         f"tui.{name}"
         for name in (
@@ -614,12 +614,12 @@ RECORDS = {
     "server.sessions.chosen_options: self._data": "server.sessions.metadata.Metadata",
     "server.sessions.managed: self.data": "server.sessions.metadata.Metadata",
     "server.sessions.session: self.data": "server.sessions.metadata.Metadata",
-    "server.sessions.session: self.memory": "server.sessions.memory.Memory",
+    "server.sessions.session: self.memory": "server.sessions.recorded_state.Memory",
     "server.store.index: segment": "server.store.index.Segment",
     "server.terminal_sessions.processes: known": "server.terminal_sessions.facts.ProcessFacts",
     "server.terminal_sessions.processes: one": "server.terminal_sessions.facts.ProcessFacts",
     "server.terminal_sessions.session: self.data": "server.sessions.metadata.Metadata",
-    "server.terminal_sessions.session: self.memory": "server.sessions.memory.Memory",
+    "server.terminal_sessions.session: self.memory": "server.sessions.recorded_state.Memory",
     "server.terminal_sessions.shared_comments: file": "server.terminal_sessions.shared_comments._File",
     "tui.comment_dialogs: one": "tui.review_comments.Writing",
     "tui.commenting: one": "tui.review_comments.Writing",

@@ -30,7 +30,7 @@ async def ran(server: Server, name: str) -> Process:
 async def test_the_least_recently_used_process_is_ended(tmp_path: Path) -> None:
     async with serving(tmp_path, Limits(warm_processes=2, checkpoints=False)) as server:
         one, two = await ran(server, "one"), await ran(server, "two")
-        project = next(project.id for project in server.core.projects if project.path.name == "one")
+        project = next(session.id for session in server.core.projects if session.path.name == "one")
         await server.does(Client(), "execute", project, prompt="again")
         await settled(lambda: one.prompts == ["go", "again"])
         one.ends()

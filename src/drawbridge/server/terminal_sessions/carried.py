@@ -19,7 +19,7 @@ from drawbridge.agents.base import Decision
 from drawbridge.agents.terminal import Call
 from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.events import ApprovalRequested, ApprovalResolved, PermissionWithdrawn, Recorded, RunFinished
-from drawbridge.server.sessions.memory import Memory
+from drawbridge.server.sessions.recorded_state import RecordedState
 from drawbridge.server.store.lines import timestamp
 from drawbridge.server.store.log import History, Record
 from drawbridge.server.store.records import NOT_OURS, read
@@ -94,15 +94,15 @@ class Continuation(Struct):
 
 
 def continuation(
-    history: History, memory: Memory, processes: Processes, works: int | None, *, ended: bool
+    history: History, recorded: RecordedState, processes: Processes, works: int | None, *, ended: bool
 ) -> Continuation:
     """Finds out what continues after a restart: the turn and the approval requests, if their agent is alive. If no
     process is known, only the agent's next report shows that it is alive. ``works`` and ``ended``: as in ``Facts``.
     Raises ``HistoryUnreadable``."""
     is_open = not ended and (processes.latest.pid is None or bool(processes.alive))
-    found = carried(history, memory.approvals) if is_open else Carried([], [])
+    found = carried(history, recorded.approvals) if is_open else Carried([], [])
     works = processes.only if works is None else works  # earlier versions did not store it
-    active = next(reversed(memory.unfinished), None)
+    active = next(reversed(recorded.unfinished), None)
     has_left = not processes.is_alive(works) if works is not None else bool(processes.gone)
     waits = any(one.is_open and one.request.run_id == active for one in found.approvals)
     if is_open and not has_left and (processes.latest.pid is not None or waits):

@@ -40,7 +40,7 @@ class ReportQueue:
         """The report that is processed once the lines that precede it in the file have been read; None if none is
         due."""
         self._file = ConversationFile(
-            session.id, session.terminal_agent, session.processes, session.history, session.memory
+            session.id, session.terminal_agent, session.processes, session.history, session.recorded
         )
         self._finding: asyncio.Task[None] | None = None
         """The search for the mode in which the agent's process was started."""
@@ -132,7 +132,7 @@ class ReportQueue:
     async def _read(self) -> None:
         session, file = self.session, self._file
         await session.look_back()
-        if file.is_open and not session.memory.title:
+        if file.is_open and not session.recorded.title:
             # The title may precede what is read below, which is only the end of a long conversation.
             session.learn_title(await file.title())
         has_more = True

@@ -144,7 +144,7 @@ class TerminalSession(Session):
         """The agent with its hooks and its transcript; None if it is known only from its proposals."""
         self.agent: AskingAgent = ONLY_IN_EDITOR if terminal_agent is None else terminal_agent
         self._grants = grants
-        self.memory.shares_comments = True
+        self.recorded.shares_comments = True
         self.reviewed = reviewed
         self.checkpoints = reviewed.checkpoints
         self.recovery = reviewed.recovery
@@ -219,7 +219,7 @@ class TerminalSession(Session):
 
     def is_using(self, session_id: str) -> bool:
         alive = not self.ended and (self.pid is None or self.is_open)
-        return alive and self.memory.session_id == session_id
+        return alive and self.recorded.session_id == session_id
 
     @property
     def is_open(self) -> bool:
@@ -488,7 +488,7 @@ class TerminalSession(Session):
             match change:
                 case RunBegun(run):
                     self.reviewed.set_run(self.id, run)
-                    self.store.record(events.RunStarted(run, self.data.memory.session_id, self.data.agent))
+                    self.store.record(events.RunStarted(run, self.data.recorded.session_id, self.data.agent))
                 case RunFinished(run, outcome, seconds, quiet, error, code):
                     self.reviewed.set_run(self.id, None)
                     milliseconds = int(seconds * 1000)
@@ -551,7 +551,7 @@ class TerminalSession(Session):
     def recover(self) -> None:
         """Restores the state after a restart. What does not continue (see ``continuation``) counts as ended."""
         self.store.catch_up()
-        found = continuation(self.history, self.memory, self.processes, self._stored.works, ended=self.ended)
+        found = continuation(self.history, self.recorded, self.processes, self._stored.works, ended=self.ended)
         run, works = found.run, found.works
         self.processes.only_alive()
         self.store.recover([approval.id for approval in found.carried.approvals], run)
@@ -618,7 +618,7 @@ class TerminalSession(Session):
             case Prompt(foreign=True) | Message(foreign=True) if not quiet:
                 return
             case Message():
-                self._keep(AgentLine(entry.data, self.memory.session_id))
+                self._keep(AgentLine(entry.data, self.recorded.session_id))
                 if not entry.foreign:
                     self.questions.called(entry.calls)
                     for result in entry.results:

@@ -81,7 +81,7 @@ async def test_a_run_that_cannot_be_stored_fails_and_the_next_works(
     assert seqs == list(range(1, len(seqs) + 1))
     async with serving(tmp_path) as server:
         assert server.core.projects.get(id).state == "IDLE"
-        assert not server.core.projects.get(id).memory.unfinished
+        assert not server.core.projects.get(id).recorded.unfinished
 
 
 async def test_an_approval_request_that_is_not_stored_has_a_time(

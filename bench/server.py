@@ -20,8 +20,8 @@ import psutil
 from websockets.asyncio.client import ClientConnection, connect
 
 from bench import fanout
-from drawbridge.server.sessions.recorded_state import RecordedState
 from drawbridge.server.sessions.metadata import Metadata, save
+from drawbridge.server.sessions.recorded_state import RecordedState
 from drawbridge.server.store.log import History
 
 PROJECTS = 100

@@ -11,8 +11,8 @@ from drawbridge.agents.base import AgentOffers, ModelOffer, Offer, Options
 from drawbridge.server.approvals.pending import Verdict
 from drawbridge.server.events import ReviewComment, ReviewNumbers, Submission
 from drawbridge.server.reviews.remembered import Remembered
-from drawbridge.server.sessions.recorded_state import Day, RecordedState
 from drawbridge.server.sessions.metadata import Metadata, SessionMode, Waiting
+from drawbridge.server.sessions.recorded_state import Day, RecordedState
 from drawbridge.server.terminal_sessions.shared_comments import Left
 
 COMMENT = ReviewComment(

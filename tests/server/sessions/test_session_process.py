@@ -12,10 +12,10 @@ import pytest
 
 from drawbridge.agents import base
 from drawbridge.core.tasks import BackgroundTasks
+from drawbridge.server.sessions.allowed_directories import AllowedDirectories
 from drawbridge.server.sessions.limits import Limits
-from drawbridge.server.sessions.recorded_state import RecordedState
-from drawbridge.server.sessions.places import Places
 from drawbridge.server.sessions.processes import AgentProcesses
+from drawbridge.server.sessions.recorded_state import RecordedState
 from drawbridge.server.sessions.session_process import AskerGone, Continued, ModeSet, SessionProcess
 from tests.server.core_rig import Agent, Process, StoredSessions, settled
 from tests.waiting import until
@@ -35,7 +35,7 @@ class Rig:
         self.agent = Agent()
         agents: dict[str, Any] = {"claude": self.agent}
         limits = Limits(warm_processes=1)
-        self.pool = AgentProcesses(agents, Places([folder / "work"], data), limits, data)
+        self.pool = AgentProcesses(agents, AllowedDirectories([folder / "work"], data), limits, data)
         self.tasks = BackgroundTasks(logging.getLogger("test"))
         self.reports: list[object] = []
         self.about_turns: list[base.Event] = []

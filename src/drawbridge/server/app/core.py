@@ -38,7 +38,8 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import OK, Health, Nothing
 from drawbridge.server.reviews.messages import wish_of
-from drawbridge.server.sessions import conversations, exporting, files, places, timeline
+from drawbridge.server.sessions import allowed_directories, conversations, exporting, files, timeline
+from drawbridge.server.sessions.allowed_directories import AllowedDirectories
 from drawbridge.server.sessions.audience import Audience, Broadcast
 from drawbridge.server.sessions.ceilings import Ceilings, check_allowed, checked_mode, checked_model, day_of, modes
 from drawbridge.server.sessions.disk import Disk
@@ -49,7 +50,6 @@ from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.managed import ManagedSession
 from drawbridge.server.sessions.metrics import RunMetrics, summary
-from drawbridge.server.sessions.places import Places
 from drawbridge.server.sessions.processes import AgentProcesses
 from drawbridge.server.sessions.projects import Maintenance, Projects, Retention
 from drawbridge.server.sessions.run import Order
@@ -80,7 +80,7 @@ class Core:
     def __init__(
         self,
         data: Path,
-        places: Places,
+        directories: AllowedDirectories,
         agents: Mapping[str, Agent],
         blobs: Blobs,
         limits: Limits,
@@ -100,7 +100,7 @@ class Core:
         ``audit`` receive the events for notifications and for the audit log."""
         self.audience = Audience(broadcast)
         self.metrics = RunMetrics()
-        editors = Editors(places.leads_to)
+        editors = Editors(directories.leads_to)
         bus = Bus(
             clients=self.audience.published,
             editors=editors.published,
@@ -110,9 +110,9 @@ class Core:
         )
         self.surfaces = Surfaces(bus.publish, self.audience, editors, find_unsaved)
         self.disk = Disk(data, limits.sizes, bus.publish)
-        self.grants = Grants(agents, ceilings, places)
+        self.grants = Grants(agents, ceilings, directories)
         self.runs = Runs(limits.runs_at_once)
-        self.processes = AgentProcesses(agents, self.grants.places, limits, data)
+        self.processes = AgentProcesses(agents, self.grants.directories, limits, data)
         memory = self.processes.memory
         self.all_sessions = Sessions(self.disk)
         self.terminal_sessions = TerminalSessions(
@@ -148,7 +148,7 @@ class Core:
         self.terminal_sessions.load()
         await self._recover()
         for session in self.projects:
-            session.continuing.look()
+            session.continuing.check_schedule()
         self.all_sessions.rebuild()
 
     async def _recover(self) -> None:
@@ -164,7 +164,7 @@ class Core:
 
     async def _recover_one(self, session: Session) -> None:
         try:
-            await self._check_place(session)
+            await self._check_directory(session)
             await session.recovery.run()
         except (ClientError, NoCheckpoint, GitFailed, OSError) as error:
             logger.warning("%s: a decision was interrupted, and can't be recovered now: %s", session.id, error)
@@ -179,11 +179,11 @@ class Core:
         await self.all_sessions.close()
         await self.projects.close(reason)
 
-    def gone(self, client: Subscriber) -> None:
+    def remove_client(self, client: Subscriber) -> None:
         """Removes a client that has disconnected. Its runs continue."""
         for session in self.all_sessions:
             self._joining.leave(session, client)
-        self.audience.gone(client)
+        self.audience.remove(client)
 
     def follow(self, topics: Sequence[commands.Topic], client: Subscriber) -> None:
         """Subscribes ``client`` to events about these topics ("stats" is handled elsewhere)."""
@@ -205,9 +205,9 @@ class Core:
 
     def health_of(self, whole: Health, identity: Identity) -> Health:
         """The part of ``whole`` that a device confined to some projects may see."""
-        places = self.grants.places
-        seen = [session for session in self.projects if identity.sees(session.path, places.leads_to)]
-        problems = [problem for session in seen if (problem := places.last_problem(session.path))]
+        directories = self.grants.directories
+        seen = [session for session in self.projects if identity.sees(session.path, directories.leads_to)]
+        problems = [problem for session in seen if (problem := directories.last_problem(session.path))]
         return msgspec.structs.replace(
             whole,
             status="degraded" if problems else "ok",
@@ -224,8 +224,8 @@ class Core:
         return None if session is None else session.path
 
     def leads_to(self, path: Path) -> Path:
-        """See ``Places.leads_to``."""
-        return self.grants.places.leads_to(path)
+        """See ``AllowedDirectories.leads_to``."""
+        return self.grants.directories.leads_to(path)
 
     async def examine(self) -> None:
         """See ``Projects.examine``."""
@@ -241,7 +241,7 @@ class Core:
         among them or does not exist."""
         path = self.path_of(project_id)
         if identity.projects is not None and path is not None:
-            await self.grants.places.examine(path)
+            await self.grants.directories.examine(path)
         if not self.sees(identity, project_id):
             raise ClientError("PROJECT_NOT_FOUND", "The project does not exist.", "project_id")
 
@@ -270,26 +270,26 @@ class Core:
         """Whether the agent with this name can ask for approval."""
         return self.grants.asks(agent)
 
-    async def _session_in_place(self, project_id: str) -> Session:
+    async def _usable_session(self, project_id: str) -> Session:
         """Returns a session of either kind. Raises ``ClientError`` if it does not exist, or its directory may not be
         used now."""
         session = self.all_sessions.get(project_id)
-        await self._check_place(session)
+        await self._check_directory(session)
         return session
 
-    async def _in_place(self, project_id: str) -> ManagedSession:
+    async def _usable_managed(self, project_id: str) -> ManagedSession:
         """Returns a project. Raises ``ClientError`` if it does not exist, or its directory may not be used now."""
         session = self.projects.get(project_id)
-        await self._check_place(session)
+        await self._check_directory(session)
         return session
 
-    async def _check_place(self, session: Session) -> None:
+    async def _check_directory(self, session: Session) -> None:
         """Raises ``ClientError`` if the session's directory may not be used now."""
         try:
-            await self.grants.check_place(session.path)
+            await self.grants.check_directory(session.path)
         finally:
             if isinstance(session, ManagedSession):
-                session.place_examined()
+                session.directory_examined()
 
     # Projects.
 
@@ -329,7 +329,7 @@ class Core:
                 self.surfaces.publish(Announced(session.id, session.path, gone))
 
     async def project_join(self, command: commands.ProjectJoin, client: Subscriber) -> Answer[messages.ProjectJoined]:
-        await self.all_sessions.get(command.project_id).look_back()
+        await self.all_sessions.get(command.project_id).restore_agent_state()
         session = self.all_sessions.get(command.project_id)  # it may have been deleted in the meantime
         snapshot = self._joining.join(session, client, command.after_seq)
         return messages.updated("project_joined", snapshot, session.id)
@@ -442,7 +442,7 @@ class Core:
 
     async def dir_create(self, command: commands.DirCreate, client: Subscriber) -> Answer[replies.DirectoryCreated]:
         projects = [session.path for session in self.projects]
-        create = self.grants.places.create
+        create = self.grants.directories.create
         path = await asyncio.to_thread(create, command.path, command.name, projects, client.sees)
         return Answer(type="dir_created", data=replies.DirectoryCreated(str(path)))
 
@@ -454,8 +454,10 @@ class Core:
 
         def suggested() -> replies.Places:
             deleted = [(Path(one.path), one.last_active) for one in self.projects.deleted()]
-            stored = conversations.directories(self.grants.agents.values(), places.MOST_RECENT)
-            return places.suggested(self.grants.places, projects, [*in_terminals, *deleted, *stored], client.sees)
+            stored = conversations.directories(self.grants.agents.values(), allowed_directories.MOST_RECENT)
+            return allowed_directories.suggested(
+                self.grants.directories, projects, [*in_terminals, *deleted, *stored], client.sees
+            )
 
         return Answer(type="place_list", data=await asyncio.to_thread(suggested))
 
@@ -513,8 +515,8 @@ class Core:
 
     async def _files_of(self, project_id: str) -> files.Project:
         """The files of a session's directory. Raises ``ClientError`` if they may not be read now."""
-        session = await self._session_in_place(project_id)
-        root, data = await asyncio.to_thread(lambda: (session.path.resolve(), self.grants.places.data.resolve()))
+        session = await self._usable_session(project_id)
+        root, data = await asyncio.to_thread(lambda: (session.path.resolve(), self.grants.directories.data.resolve()))
         return files.Project(root, data, self._privacy)
 
     # Runs.
@@ -527,7 +529,7 @@ class Core:
         known = managed.prompts.accepted_before(command.request_id, command.prompt)
         if known is not None:
             return known
-        await self._check_place(managed)
+        await self._check_directory(managed)
         if command.steer and (command.agent is not None or command.options != commands.Options()):
             text = "A message to the active run can't change the agent or its options."
             raise ClientError("VALIDATION_FAILED", text, field="data.steer")
@@ -629,7 +631,7 @@ class Core:
         return await self.projects.get(command.project_id).new_session(client)
 
     async def run_changes(self, command: commands.RunChanges, client: Subscriber) -> Answer[replies.RunChanges]:
-        session = await self._session_in_place(command.project_id)
+        session = await self._usable_session(command.project_id)
         try:
             changes = await session.checkpoints.changes.of(command.run_id)
         except (NoCheckpoint, GitFailed, OSError) as error:
@@ -640,7 +642,7 @@ class Core:
         return Answer(type="run_changes", project_id=session.id, data=shown)
 
     async def run_revert(self, command: commands.RunRevert, client: Subscriber) -> Answer[messages.RunReverted]:
-        session = await self._in_place(command.project_id)
+        session = await self._usable_managed(command.project_id)
         try:
             return await session.revert(command.run_id, client)
         except (NoCheckpoint, GitFailed, OSError) as error:
@@ -649,9 +651,9 @@ class Core:
     async def review_get(self, command: commands.ReviewGet, client: Subscriber) -> Answer[replies.Review]:
         session = self.all_sessions.get(command.project_id)
         try:
-            await self._check_place(session)
+            await self._check_directory(session)
         except ClientError:
-            if self.grants.places.last_problem(session.path) != places.SILENT:
+            if self.grants.directories.last_problem(session.path) != allowed_directories.SILENT:
                 session.review_is_gone()
             raise
         try:
@@ -661,7 +663,7 @@ class Core:
 
     async def review_image(self, project_id: str, blob: str) -> bytes:
         """A version of an image that the review shows. Raises ``ClientError``."""
-        session = await self._session_in_place(project_id)
+        session = await self._usable_session(project_id)
         try:
             data = await session.review_image(blob, files.LARGEST_IMAGE)
         except (NoCheckpoint, GitFailed, OSError) as error:
@@ -673,7 +675,7 @@ class Core:
 
     async def review_decide(self, command: commands.ReviewDecide, client: Subscriber) -> Answer[replies.Review]:
         wish = wish_of(command, client.name)
-        session = await self._session_in_place(command.project_id)
+        session = await self._usable_session(command.project_id)
         try:
             return await session.decide_review(wish, client)
         except (NoCheckpoint, GitFailed, OSError) as error:
@@ -682,14 +684,14 @@ class Core:
     async def review_comment(
         self, command: commands.ReviewComment, client: Subscriber
     ) -> Answer[messages.ReviewCommented]:
-        session = await self._session_in_place(command.project_id)
+        session = await self._usable_session(command.project_id)
         try:
             return await session.comment(command, client)
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error, None) from None
 
     async def review_submit(self, command: commands.ReviewSubmit, client: Subscriber) -> Answer[replies.Accepted]:
-        session = await self._session_in_place(command.project_id)
+        session = await self._usable_session(command.project_id)
         try:
             if isinstance(session, TerminalSession):
                 return await self.terminal_sessions.submit_review(session, command, client, session.within_limits)
@@ -707,7 +709,7 @@ class Core:
             raise _no_checkpoint(error, None) from None
 
     async def review_withdraw(self, command: commands.ReviewWithdraw, client: Subscriber) -> Answer[replies.Review]:
-        session = await self._session_in_place(command.project_id)
+        session = await self._usable_session(command.project_id)
         if not isinstance(session, TerminalSession):
             raise ClientError("COMMENT_GONE", "No comments are waiting for the agent.")
         try:
@@ -718,7 +720,7 @@ class Core:
     async def review_commit(
         self, command: commands.ReviewCommit, client: Subscriber
     ) -> Answer[messages.ReviewCommitted]:
-        session = await self._session_in_place(command.project_id)
+        session = await self._usable_session(command.project_id)
         if not self.grants.ceilings.commits:
             text = "This server does not allow clients to commit. Its owner can allow it with --allow-commit."
             raise ClientError("PERMISSION_DENIED", text)
@@ -730,7 +732,7 @@ class Core:
             raise _no_checkpoint(error, None) from None
 
     async def review_push(self, command: commands.ReviewPush, client: Subscriber) -> Answer[messages.ReviewPushed]:
-        session = await self._session_in_place(command.project_id)
+        session = await self._usable_session(command.project_id)
         if not self.grants.ceilings.pushes:
             text = "This server does not allow clients to push. Its owner can allow it with --allow-push."
             raise ClientError("PERMISSION_DENIED", text)
@@ -774,7 +776,7 @@ class Core:
     # Conversations.
 
     async def session_list(self, command: commands.SessionList, client: Subscriber) -> Answer[replies.SessionList]:
-        session = await self._in_place(command.project_id)
+        session = await self._usable_managed(command.project_id)
         agent, current = self.grants.agents.get(session.data.agent), session.recorded.session_id
         try:
             found = await conversations.listed(agent, session.path, current, command.limit)
@@ -790,7 +792,7 @@ class Core:
         return await self._continue(session.id, command.session_id or session.recorded.session_id, fork=True)
 
     async def _continue(self, project_id: str, session_id: str, *, fork: bool) -> Answer[Nothing]:
-        session = await self._in_place(project_id)
+        session = await self._usable_managed(project_id)
         agent = self.grants.agents.get(session.data.agent)
         self.terminal_sessions.check_agent(session_id, session.data.agent)
         if not await asyncio.to_thread(conversations.known, agent, session.path, session_id):
@@ -835,7 +837,7 @@ class Core:
         approval = session.approvals.find(command.approval_id)
         if approval is not None and decision.allow:
             check = partial(
-                check_allowed, self.grants.ceilings, approval.call, decision.remember, self.grants.places.usable
+                check_allowed, self.grants.ceilings, approval.call, decision.remember, self.grants.directories.usable
             )
             if decision.remember:  # it may name directories
                 await asyncio.to_thread(check)

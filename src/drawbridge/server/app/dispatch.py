@@ -28,7 +28,7 @@ from drawbridge.server.protocol.client_errors import ClientError, internal_error
 from drawbridge.server.protocol.commands import Command, parse
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.replies import Reply
-from drawbridge.server.sessions.places import expanded
+from drawbridge.server.sessions.allowed_directories import expanded
 
 Owner = TypeVar("Owner")
 C = TypeVar("C", bound=Command)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from drawbridge.server.events import SessionChanged, SessionReset
 from drawbridge.server.protocol.messages import Subscriber
-from drawbridge.server.sessions.recorded_state import RecordedState, titled
 from drawbridge.server.sessions.prompt_attachments import PromptAttachments
 from drawbridge.server.sessions.prompt_images import named_in
+from drawbridge.server.sessions.recorded_state import RecordedState, titled
 from drawbridge.server.sessions.session import SessionStore
 from drawbridge.server.sessions.session_process import SessionProcess
 from drawbridge.server.store.search import Index, Part

@@ -53,12 +53,12 @@ from drawbridge.server.sessions.current_conversation import CurrentConversation
 from drawbridge.server.sessions.current_offers import CurrentOffers
 from drawbridge.server.sessions.disk import Disk
 from drawbridge.server.sessions.grants import Grants
-from drawbridge.server.sessions.recorded_state import titled
 from drawbridge.server.sessions.metadata import instant_of, now
 from drawbridge.server.sessions.processes import AgentProcesses
 from drawbridge.server.sessions.prompt_attachments import PromptAttachments
 from drawbridge.server.sessions.prompt_queue import PromptQueue, run_info
 from drawbridge.server.sessions.prompts import Prompts
+from drawbridge.server.sessions.recorded_state import titled
 from drawbridge.server.sessions.run import Ending, Event, Order, Run
 from drawbridge.server.sessions.runs import Runs
 from drawbridge.server.sessions.session import Session, SessionStore
@@ -158,7 +158,7 @@ class ManagedSession(Session):
         )
         self._elsewhere: str | None = None
         """The directory in which the agent works, if changes in it are not changes to the project."""
-        self._known_problem = grants.places.last_problem(self.path)
+        self._known_problem = grants.directories.last_problem(self.path)
         """Why agents can't run in the project's directory, as last published; None if they can."""
         self.offers = offers
         self._choosing = asyncio.Lock()
@@ -216,12 +216,12 @@ class ManagedSession(Session):
             "cost_usd": self.recorded.cost_usd,
             "continues_at": instant_of(self.continuing.at),
             "scheduled_until": instant_of(self._process.scheduled_until),
-            "problem": self._grants.places.last_problem(self.path),
+            "problem": self._grants.directories.last_problem(self.path),
         }
 
-    def place_examined(self) -> None:
+    def directory_examined(self) -> None:
         """Publishes the project's state if agents can no longer run in its directory, or can again."""
-        problem = self._grants.places.last_problem(self.path)
+        problem = self._grants.directories.last_problem(self.path)
         if problem != self._known_problem:
             self._known_problem = problem
             self.publish_state()
@@ -329,7 +329,7 @@ class ManagedSession(Session):
                 raise not_written_over(error) from None
             reverted = events.RunReverted(run_id, asker.name, changes.files)
             seq = self.store.record(reverted, asker)
-            await self._reviewing.look()
+            await self._reviewing.refresh()
         return answered(reverted, messages.RunReverted, self.id, seq)
 
     async def _extend_review(self, git: Git, run_id: str, when: When, commit: str) -> None:
@@ -357,12 +357,12 @@ class ManagedSession(Session):
         known = self.prompts.accepted_before(order.request_id, key)
         if known is not None:
             return known
-        placed = await self._reviewing.placed(drafts)
+        located = await self._reviewing.located(drafts)
         await self.settle()  # from here on, nothing may be awaited until the prompt is accepted
         known = self.prompts.accepted_before(order.request_id, key)
         if known is not None:
             return known
-        prompt, submission = self._reviewing.commenting.submission(placed, drafts, text)
+        prompt, submission = self._reviewing.commenting.submission(located, drafts, text)
         order = msgspec.structs.replace(order, prompt=prompt, review=submission)
         # The asker receives the record, too: the reply does not contain the prompt.
         return msgspec.structs.replace(self.prompts.send(order, None, queue=True), seq=None)
@@ -431,7 +431,7 @@ class ManagedSession(Session):
     async def set_options(self, **chosen: str) -> None:
         """Changes options as ``ChosenOptions.choose`` does, and publishes the change."""
         async with self._choosing:
-            await self.look_back()
+            await self.restore_agent_state()
             await self.options.choose(**chosen)
             self.publish_state()
             if self.controller.run is None:  # otherwise, the process reports what has changed in this run
@@ -545,11 +545,11 @@ class ManagedSession(Session):
             self._conversation.lose()
         self.data.last_active = now()
         error = run.ending.error if run.ending is not None and finished.code else None
-        why_not = self.continuing.ended(run, finished, error.get("retry_at") if error else None)
+        why_not = self.continuing.plan(run, finished, error.get("retry_at") if error else None)
         if why_not:
             finished = msgspec.structs.replace(finished, error=f"{finished.error} {why_not}")
         self.store.record(finished)
-        self.continuing.look()
+        self.continuing.check_schedule()
         self.store.save()
         self.publish_state()
         seconds = finished.duration_ms / 1000

@@ -124,7 +124,7 @@ class Projects:
                     loaded.append(session)
         for session in sorted(loaded, key=lambda session: (session.data.created_at, session.id)):
             self._add(session)
-            if problem := self._grants.places.problem(session.path):
+            if problem := self._grants.directories.problem(session.path):
                 logger.warning("%s (%s) can't run agents: %s", session.id, session.path, problem)
 
     def deleted(self) -> list[metadata.Metadata]:
@@ -163,10 +163,10 @@ class Projects:
         return found
 
     async def examine(self) -> None:
-        """Examines the directories of all sessions (``Places.examine_all``)."""
-        await self._grants.places.examine_all({session.path for session in self._sessions})
+        """Examines the directories of all sessions (``AllowedDirectories.examine_all``)."""
+        await self._grants.directories.examine_all({session.path for session in self._sessions})
         for session in self:
-            session.place_examined()
+            session.directory_examined()
 
     def problems(self) -> list[str]:
         """What is wrong with projects, as human-readable sentences without paths."""
@@ -174,7 +174,7 @@ class Projects:
             *(
                 f"{problem} No agent can run in project {one.id}."
                 for one in self
-                if (problem := self._grants.places.last_problem(one.path))
+                if (problem := self._grants.directories.last_problem(one.path))
             ),
             *(
                 f"The project in {name} can't be read at present; the server will try again."
@@ -224,7 +224,7 @@ class Projects:
             )
         async with self._adding:
             taken = [session.path for session in self]
-            real = await asyncio.to_thread(self._grants.places.resolve, path, taken)
+            real = await asyncio.to_thread(self._grants.directories.resolve, path, taken)
             if len(self) >= self._processes.limits.projects:
                 raise ClientError("RESOURCE_LIMIT", "The server has reached its limit of projects. Delete one first.")
             id = f"proj_{uuid.uuid4().hex[:16]}"
@@ -307,7 +307,7 @@ class Projects:
         """Removes the checkpoints of a deleted project, unless its directory no longer exists or is no longer allowed.
         A failure is logged."""
         path = Path(project.path)
-        if await self._grants.places.examine(path) is not None:
+        if await self._grants.directories.examine(path) is not None:
             return
         checkpoints = Checkpoints(path, project.id, self._processes.limits.confinement, self._processes.memory)
         try:
@@ -362,18 +362,18 @@ class Maintenance:
             # Set before the cleanup: if it fails, the rounds until the next one must still measure the disk.
             self._clean_at = time.monotonic() + CLEANING_SECONDS
             await self.clean()
-        await self.look()
+        await self.check()
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         self._disk.forget_others({session.id for session in self._sessions})
         await asyncio.to_thread(self._disk.measure)
-        self._disk.look()
+        self._disk.publish_warnings()
         await self._projects.examine()
         if self._disk.too_much:
             await asyncio.to_thread(self._projects.make_room)
         for session in await self._projects.read_again():
             logger.info("the project in %s can be read again", session.id)
-            session.continuing.look()
+            session.continuing.check_schedule()
             session.store.announce(ProjectCreated(session.summary()))
 
     async def clean(self) -> None:
@@ -400,4 +400,4 @@ class Maintenance:
                 counted(dropped, "file"),
                 first,
             )
-            self._disk.now(session.id, str(session.path), session.history.size)
+            self._disk.set_size(session.id, str(session.path), session.history.size)

@@ -103,8 +103,8 @@ class Searching:
 
     async def _read(self, session: Session) -> list[Part]:
         """The parts of a session's history; empty if its index is being rebuilt. If older records were dropped, the
-        history may not contain the id of the current conversation; in that case, it is taken from the session's ``RecordedState``.
-        Raises ``ClientError`` if the index can't be read."""
+        history may not contain the id of the current conversation; in that case, it is taken from the session's
+        ``RecordedState``. Raises ``ClientError`` if the index can't be read."""
         try:
             parts = await asyncio.to_thread(session.index.parts)
             if parts and not parts[-1].session_id and session.recorded.begun <= parts[-1].first_seq:

@@ -49,8 +49,8 @@ from drawbridge.server.reviews.reviews import Wish
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.ceilings import day_of
 from drawbridge.server.sessions.disk import Disk
-from drawbridge.server.sessions.recorded_state import DAYS_KEPT, Day, RecordedState, count_run
 from drawbridge.server.sessions.metadata import instant
+from drawbridge.server.sessions.recorded_state import DAYS_KEPT, Day, RecordedState, count_run
 from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store import records
 from drawbridge.server.store.lines import timestamp
@@ -91,7 +91,13 @@ class Session(ABC):
         self.index = Index(str(directory / FILE), history)
         self.store = SessionStore(directory, data, history, surfaces, disk)
         self.approvals = Approvals(
-            self.id, data.path, self.store.write, self.store.record, data.recorded.verdicts, surfaces.editors, self.decide
+            self.id,
+            data.path,
+            self.store.write,
+            self.store.record,
+            data.recorded.verdicts,
+            surfaces.editors,
+            self.decide,
         )
         self._disk = disk
         self._holds_state = False
@@ -99,9 +105,9 @@ class Session(ABC):
         first."""
         self._agent_state = AgentState()
         """What the agent has reported about itself, including reports of a process that has ended since."""
-        self._looked_back = not history.count and data.options == Options()
-        """Whether ``look_back`` has nothing left to read: it was called before, or there are neither records nor chosen
-        options."""
+        self._is_restored = not history.count and data.options == Options()
+        """Whether ``restore_agent_state`` has nothing left to read: it was called before, or there are neither records nor
+        chosen options."""
 
     @property
     def recorded(self) -> RecordedState:
@@ -187,13 +193,13 @@ class Session(ABC):
         return {"agent_state": self._agent_state if self._agent_state != AgentState() else None}
 
     @final
-    async def look_back(self) -> None:
+    async def restore_agent_state(self) -> None:
         """On the first call, restores what the agent reported about itself before the server was started, from the end
         of the history, and what people have chosen since, from the metadata. What the agent has reported since the
         server was started takes precedence."""
-        if self._looked_back:
+        if self._is_restored:
             return
-        self._looked_back = True
+        self._is_restored = True
         if self._agent_state != AgentState():
             return
         session_id = self.recorded.session_id
@@ -400,7 +406,7 @@ class SessionStore:
         direction, message = records.written(event)
         is_line = isinstance(event, AgentLine)
         record = self.history.append(direction, message, is_json=is_line)
-        self._disk.now(self.data.id, self.data.path, self.history.size)
+        self._disk.set_size(self.data.id, self.data.path, self.history.size)
         if is_line:  # most records are lines, which change nothing but the number
             self.recorded.seq = record.seq
         else:
@@ -573,12 +579,12 @@ class Sessions:
 
     def add(self, session: Session) -> None:
         self._sessions[session.id] = session
-        self._disk.now(session.id, str(session.path), session.history.size)
+        self._disk.set_size(session.id, str(session.path), session.history.size)
 
     def remove(self, session: Session) -> None:
         """Removes the session from the list. Another session may get its id later."""
         del self._sessions[session.id]
-        self._disk.gone(session.id)
+        self._disk.remove(session.id)
 
     def rebuild(self) -> None:
         """Rebuilds the lost indexes of all histories in the background."""

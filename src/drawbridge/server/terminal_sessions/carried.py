@@ -75,9 +75,9 @@ def carried(history: History, waiting: Collection[str]) -> Carried:
     for record in _tail(history, waiting):
         try:
             if record.direction == "server":
-                _take(questions, record)
+                _read_request(questions, record)
             elif record.direction == "claude":
-                _take_calls(calls, record)
+                _read_calls(calls, record)
         except NOT_OURS:
             continue
     return Carried([approval for approval in questions.values() if approval.request.known_as], list(calls.values()))
@@ -103,7 +103,7 @@ def continuation(
     found = carried(history, recorded.approvals) if is_open else Carried([], [])
     works = processes.only if works is None else works  # earlier versions did not store it
     active = next(reversed(recorded.unfinished), None)
-    has_left = not processes.is_alive(works) if works is not None else bool(processes.gone)
+    has_left = not processes.is_alive(works) if works is not None else bool(processes.exited)
     waits = any(one.is_open and one.request.run_id == active for one in found.approvals)
     if is_open and not has_left and (processes.latest.pid is not None or waits):
         return Continuation(found, active, works, is_open)
@@ -170,7 +170,7 @@ def _event(record: Record) -> Recorded | None:
     return None
 
 
-def _take(questions: dict[str, PendingApproval], record: Record) -> None:
+def _read_request(questions: dict[str, PendingApproval], record: Record) -> None:
     match _event(record):
         case ApprovalRequested() as asked:
             questions[asked.approval_id] = PendingApproval(asked, "", timestamp(record), record.seq)
@@ -187,7 +187,7 @@ def _decision(resolved: ApprovalResolved) -> Decision:
     return Decision(resolved.decision == "allow", resolved.message, changed, resolved.remember)
 
 
-def _take_calls(calls: dict[str, Call], record: Record) -> None:
+def _read_calls(calls: dict[str, Call], record: Record) -> None:
     content = msgspec.json.decode(record.line, type=_OfAgent).message.message.content
     for block in content if isinstance(content, list) else []:
         if block.type == "tool_use":

@@ -328,14 +328,14 @@ class Questions:
             self._calls[call.id] = call
 
     def result(self, result: Result, open: Sequence[OpenQuestion]) -> list[Step]:
-        """Settles the approval request about a call whose result is in the transcript, as ``ended`` does."""
+        """Settles the approval request about a call whose result is in the transcript, as ``call_ended`` does."""
         called = self._calls.pop(result.id, None)
         if called is None:
             return []
         given = json_object(called.input)
-        return self.ended(EndedCall(result.id, called.name, given, result.fate, None, as_run=False), open)
+        return self.call_ended(EndedCall(result.id, called.name, given, result.fate, None, as_run=False), open)
 
-    def ended(self, call: EndedCall, open: Sequence[OpenQuestion]) -> list[Step]:
+    def call_ended(self, call: EndedCall, open: Sequence[OpenQuestion]) -> list[Step]:
         """Settles the approval request about a tool call that has ended: one that is open is withdrawn, and a client's
         decision is compared with what the agent did.
 

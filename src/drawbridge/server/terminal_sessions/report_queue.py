@@ -131,7 +131,7 @@ class ReportQueue:
 
     async def _read(self) -> None:
         session, file = self.session, self._file
-        await session.look_back()
+        await session.restore_agent_state()
         if file.is_open and not session.recorded.title:
             # The title may precede what is read below, which is only the end of a long conversation.
             session.learn_title(await file.title())

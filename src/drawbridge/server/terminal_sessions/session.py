@@ -288,7 +288,7 @@ class TerminalSession(Session):
         if mode is None and not self._grants.ceilings.skip_permissions:
             raise ClientError("PERMISSION_DENIED", UNKNOWN_MODE)
         asked = Options(permission_mode=mode or BYPASS)
-        is_usable = self._grants.places.last_problem(self.path) is None
+        is_usable = self._grants.directories.last_problem(self.path) is None
         granted = self._grants.granted(str(self.path), asked)
         return is_usable and self._grants.within(asked, self.data.agent) == granted
 
@@ -337,7 +337,7 @@ class TerminalSession(Session):
         that it has ended, or has left the conversation. ``states``: as in ``Checked``."""
         if self.pid is None or self.ended:
             return
-        gone = self.processes.gone
+        gone = self.processes.exited
         for pid in gone:
             self.leave(pid)
         if gone:
@@ -399,7 +399,7 @@ class TerminalSession(Session):
             case "PostToolUse" | "PostToolUseFailure":
                 given = json_object(event.tool_input)
                 call = EndedCall(event.call, event.tool_name, given, "ran", event.agent_id, as_run=True)
-                self.requests.carry_out(self.questions.ended(call, self.requests.open))
+                self.requests.carry_out(self.questions.call_ended(call, self.requests.open))
             case "Notification" if event.asks_in_terminal:
                 self.requests.carry_out(self.questions.noticed(pid, self.requests.open))
         self.changed()

@@ -143,10 +143,10 @@ async def test_an_unreadable_project_is_reported_and_retried(
             assert server.core.problems() == [
                 f"The project in {id} can't be read at present; the server will try again."
             ]
-            await server.core.maintenance.look()
+            await server.core.maintenance.check()
             assert len(server.core.projects) == 0
             patch.undo()
-            await server.core.maintenance.look()
+            await server.core.maintenance.check()
             assert server.core.problems() == []
             (created,) = page.updates("project_created")
             assert (created["id"], created["message_count"]) == (id, kept)
@@ -168,7 +168,7 @@ async def test_an_unreadable_damaged_project_is_quarantined_once(
             metadata.write_text("{")
             metadata.with_name("metadata.json.bak").unlink(missing_ok=True)
             for _ in range(3):
-                await server.core.maintenance.look()
+                await server.core.maintenance.check()
                 assert server.core.problems() == [f"The project in {id} was damaged and has been quarantined."]
 
 

@@ -430,7 +430,7 @@ OWN_ROUNDS = {
     "ide.review: _wait_for_write": "until the agent has written one file, for FOLLOW_SECONDS at most",
     "server.auth.devices: Devices._lock": "until the lock is free, for `patience` seconds at most",
     # A deadline that is looked at again because it may have moved.
-    "server.sessions.continuing: Continuing.check_schedule": "until the time at which a run continues; the clock may be adjusted",
+    "server.sessions.continuing: Continuing.check_schedule": "until a run continues; the clock may be adjusted",
     "server.sessions.processes: IdlePool._expire": "keeps an idle process as long as its agent has scheduled a turn",
     "server.sessions.controller: RunController._check_limits": "until the run has ended or reached its time limit",
     "server.sessions.session_process: SessionProcess._check_schedule": "until the last scheduled turn is too late",
@@ -1075,7 +1075,7 @@ TESTED_WITH_OTHERS = {
         "server/terminal_sessions/test_restarts.py",
         "server/terminal_sessions/test_subagents.py",
     ),
-    "server/terminal_sessions/carried": (
+    "server/terminal_sessions/continuation": (
         "server/terminal_sessions/test_restarts.py",
         "server/terminal_sessions/test_review_comments.py",
     ),

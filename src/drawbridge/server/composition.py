@@ -23,7 +23,7 @@ from drawbridge.server.app.dispatch import AnyRow, Dispatch
 from drawbridge.server.app.outbox import Writers
 from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.app.site import ServerSite
-from drawbridge.server.app.stats import EVERY_SECONDS, Monitor
+from drawbridge.server.app.stats import EVERY_SECONDS, ServerMonitor
 from drawbridge.server.auth.access import Access, OwnNames, owner_token
 from drawbridge.server.auth.audit import AuditLog
 from drawbridge.server.auth.devices import Devices
@@ -102,7 +102,7 @@ class Server:
             find_unsaved=find_unsaved,
         )
         self.clients = Clients(self.entrance, self.core, self.writers)
-        self.monitor = Monitor(
+        self.monitor = ServerMonitor(
             plan.data,
             self.version,
             self.core.states,

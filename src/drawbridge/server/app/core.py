@@ -245,7 +245,7 @@ class Core:
         if not self.sees(identity, project_id):
             raise ClientError("PROJECT_NOT_FOUND", "The project does not exist.", "project_id")
 
-    def question(self, project_id: str, approval_id: str) -> ApprovalRequested | None:
+    def approval_request(self, project_id: str, approval_id: str) -> ApprovalRequested | None:
         """The approval request with this id; None if it is not open. Raises ``ClientError`` if the project does not
         exist."""
         approval = self.all_sessions.get(project_id).approvals.find(approval_id)

@@ -179,7 +179,7 @@ class Dispatch:
         if not isinstance(command, commands.PermissionResponse):
             return command, None
         decision = await self._core.with_input(command, client)
-        asked = self._core.question(decision.project_id, decision.approval_id)
+        asked = self._core.approval_request(decision.project_id, decision.approval_id)
         if asked is not None and not identity.may(scopes.RUNS):
             scopes.check_answer(identity, decision, asked, _decoded(decision.updated_input))
         return decision, asked

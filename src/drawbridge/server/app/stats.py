@@ -38,7 +38,7 @@ from drawbridge.transport.http_server import Exchange, HttpServer, Peer, ServerO
 EVERY_SECONDS: Final = 10.0
 
 
-class Monitor:
+class ServerMonitor:
     """Measures the server. ``states`` returns each project's state, ``clients`` the number of connected clients,
     ``problems`` the problems of other parts as human-readable sentences, and ``subscriptions`` the number of all
     clients' subscriptions.

@@ -54,7 +54,7 @@ from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store.log import History
 from drawbridge.server.store.records import written
 from drawbridge.server.terminal_sessions.approval_requests import ApprovalRequests
-from drawbridge.server.terminal_sessions.carried import age_of_run, continuation, finished_runs
+from drawbridge.server.terminal_sessions.continuation import age_of_run, continuation, finished_runs
 from drawbridge.server.terminal_sessions.conversation_file import Portion
 from drawbridge.server.terminal_sessions.dialog import EndedCall, json_object
 from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
@@ -71,12 +71,12 @@ from drawbridge.server.terminal_sessions.questions import (
     question_of,
 )
 from drawbridge.server.terminal_sessions.reports import (
-    Asked,
-    Awaited,
-    Checked,
+    Barrier,
     Disconnected,
+    HookReport,
+    ProcessCheck,
+    QuestionReport,
     Report,
-    Reported,
     ReturnTimeOver,
 )
 from drawbridge.server.terminal_sessions.shared_comments import Left
@@ -303,13 +303,13 @@ class TerminalSession(Session):
     def process(self, report: Report) -> None:
         """Processes a report from the queue. Everything that precedes it has been processed."""
         match report:
-            case Reported(event, pid, handed):
+            case HookReport(event, pid, handed):
                 self._hook(event, pid, handed)
                 if event.name in MAY_BEGIN:
                     self.reviewed.expect_nothing(self.id)
                 if event.name in ("Stop", "StopFailure", "SessionEnd"):
                     self.save()
-            case Asked(event, surface, proposal):
+            case QuestionReport(event, surface, proposal):
                 if surface.is_gone and not self.questions.known(surface.known_as):
                     self._hook(event, surface.pid)  # nobody is waiting for an answer
                 elif (approval := self._asked(event, surface, proposal)) is not None:
@@ -318,9 +318,9 @@ class TerminalSession(Session):
                 self.requests.disconnect(surface)
             case ReturnTimeOver():
                 self._stop_waiting()
-            case Awaited(done):
+            case Barrier(done):
                 done.set_result(None)
-            case Checked(states):
+            case ProcessCheck(states):
                 self._check(states)
 
     @property
@@ -334,7 +334,7 @@ class TerminalSession(Session):
 
     def _check(self, states: Mapping[int, ProcessState]) -> None:
         """Checks whether the agent is still running and still has this conversation open: hooks do not always report
-        that it has ended, or has left the conversation. ``states``: as in ``Checked``."""
+        that it has ended, or has left the conversation. ``states``: as in ``ProcessCheck``."""
         if self.pid is None or self.ended:
             return
         gone = self.processes.exited
@@ -379,7 +379,7 @@ class TerminalSession(Session):
             self.reviewed.expect(self.id, event.turn)
 
     def _hook(self, event: HookEvent, pid: int | None, handed: Left | None = None) -> None:
-        """Processes a hook's event. The arguments are as in ``Reported``."""
+        """Processes a hook's event. The arguments are as in ``HookReport``."""
         self._note_hook(event, pid, handed)
         was_working = self.turns.current is not None
         match event.name:
@@ -406,7 +406,7 @@ class TerminalSession(Session):
 
     def _asked(self, event: HookEvent, surface: Surface, proposal: Proposal | None) -> PendingApproval | None:
         """Processes a question. Returns its approval request; None if it does not wait for an answer here. The arguments
-        are as in ``Asked``."""
+        are as in ``QuestionReport``."""
         pid, agent = surface.pid, event.agent_id
         self._note_hook(event, pid)
         if self.questions.is_another(event, surface.known_as):
@@ -554,10 +554,10 @@ class TerminalSession(Session):
         found = continuation(self.history, self.recorded, self.processes, self._stored.works, ended=self.ended)
         run, works = found.run, found.works
         self.processes.only_alive()
-        self.store.recover([approval.id for approval in found.carried.approvals], run)
+        self.store.recover([approval.id for approval in found.restored.approvals], run)
         if run is not None:
             self.turns.restore(run, age_of_run(self.history, run), self._stored, works)
-        self.requests.restore(found.carried, works, run)
+        self.requests.restore(found.restored, works, run)
         self.turns.remember(finished_runs(self.history))  # including those that ended after the facts were saved
         self.ended = not found.is_open or (self.pid is None and not self.approvals)
         if run is not None:

@@ -37,7 +37,7 @@ LOOK_BACK: Final = 2_000
 """The number of records at the end of a history that are searched for the start of a run."""
 
 
-class Carried(Struct):
+class RestoredRequests(Struct):
     """What was read from a history. ``approvals``: the open and the latest closed approval requests that a hook or
     bridge may report again, oldest first. ``calls``: the latest tool calls without a result."""
 
@@ -53,21 +53,21 @@ class _Block(Struct):
     tool_use_id: str = ""
 
 
-class _Said(Struct):
+class _Message(Struct):
     content: str | list[_Block] = ""
 
 
 class _Line(Struct):
     """A line in the form in which the lines of all agents are stored."""
 
-    message: _Said = msgspec.field(default_factory=_Said)
+    message: _Message = msgspec.field(default_factory=_Message)
 
 
 class _OfAgent(Struct):
     message: _Line
 
 
-def carried(history: History, waiting: Collection[str]) -> Carried:
+def restored_requests(history: History, waiting: Collection[str]) -> RestoredRequests:
     """Reads approval requests, and tool calls without a result, from the end of the history. ``waiting``: the ids of
     the requests that are open according to the history. Raises ``HistoryUnreadable``."""
     questions: dict[str, PendingApproval] = {}
@@ -80,14 +80,16 @@ def carried(history: History, waiting: Collection[str]) -> Carried:
                 _read_calls(calls, record)
         except NOT_OURS:
             continue
-    return Carried([approval for approval in questions.values() if approval.request.known_as], list(calls.values()))
+    return RestoredRequests(
+        [approval for approval in questions.values() if approval.request.known_as], list(calls.values())
+    )
 
 
 class Continuation(Struct):
     """What continues after a restart. ``run``: the active run, if any. ``works``: the PID of the process that works on it,
     if it is known. ``is_open``: whether a process may still have the conversation open."""
 
-    carried: Carried
+    restored: RestoredRequests
     run: str | None
     works: int | None
     is_open: bool
@@ -100,7 +102,7 @@ def continuation(
     process is known, only the agent's next report shows that it is alive. ``works`` and ``ended``: as in ``Facts``.
     Raises ``HistoryUnreadable``."""
     is_open = not ended and (processes.latest.pid is None or bool(processes.alive))
-    found = carried(history, recorded.approvals) if is_open else Carried([], [])
+    found = restored_requests(history, recorded.approvals) if is_open else RestoredRequests([], [])
     works = processes.only if works is None else works  # earlier versions did not store it
     active = next(reversed(recorded.unfinished), None)
     has_left = not processes.is_alive(works) if works is not None else bool(processes.exited)
@@ -109,7 +111,7 @@ def continuation(
         return Continuation(found, active, works, is_open)
     if has_left:
         left = [one for one in found.approvals if not is_main_of(one, active)]
-        return Continuation(Carried(left, found.calls), None, None, is_open)
+        return Continuation(RestoredRequests(left, found.calls), None, None, is_open)
     return Continuation(found, None, works, is_open)
 
 

@@ -64,7 +64,7 @@ PURE = (
     "server.updates",
     "server.approvals.pending",
     *(f"server.reviews.{name}" for name in ("change_set", "comments", "intents", "remembered")),
-    *(f"server.sessions.{name}" for name in ("audience", "memory", "run", "runs")),
+    *(f"server.sessions.{name}" for name in ("audience", "recorded_state", "run", "runs")),
     *(
         f"tui.{name}"
         for name in (
@@ -430,13 +430,13 @@ OWN_ROUNDS = {
     "ide.review: _wait_for_write": "until the agent has written one file, for FOLLOW_SECONDS at most",
     "server.auth.devices: Devices._lock": "until the lock is free, for `patience` seconds at most",
     # A deadline that is looked at again because it may have moved.
-    "server.sessions.continuing: Continuing.look": "until the time at which a run continues; the clock may be adjusted",
+    "server.sessions.continuing: Continuing.check_schedule": "until a run continues; the clock may be adjusted",
     "server.sessions.processes: IdlePool._expire": "keeps an idle process as long as its agent has scheduled a turn",
     "server.sessions.controller: RunController._check_limits": "until the run has ended or reached its time limit",
     "server.sessions.session_process: SessionProcess._check_schedule": "until the last scheduled turn is too late",
     "tui.questions: Questions._take_focus": "until no key was pressed for STILL_SECONDS",
     # Rounds that an error does not end.
-    "server.sessions.processes: IdlePool._look": "schedules the next check before its own",
+    "server.sessions.processes: IdlePool._check_memory": "schedules the next check before its own",
     "server.terminal_sessions.report_queue: ReportQueue._run": "catches every error of a round; reports interrupt its "
     "waits; between them, only the agent's files and process show what no hook reports",
 }
@@ -614,12 +614,12 @@ RECORDS = {
     "server.sessions.chosen_options: self._data": "server.sessions.metadata.Metadata",
     "server.sessions.managed: self.data": "server.sessions.metadata.Metadata",
     "server.sessions.session: self.data": "server.sessions.metadata.Metadata",
-    "server.sessions.session: self.memory": "server.sessions.memory.Memory",
+    "server.sessions.session: self.recorded": "server.sessions.recorded_state.RecordedState",
     "server.store.index: segment": "server.store.index.Segment",
     "server.terminal_sessions.processes: known": "server.terminal_sessions.facts.ProcessFacts",
     "server.terminal_sessions.processes: one": "server.terminal_sessions.facts.ProcessFacts",
     "server.terminal_sessions.session: self.data": "server.sessions.metadata.Metadata",
-    "server.terminal_sessions.session: self.memory": "server.sessions.memory.Memory",
+    "server.terminal_sessions.session: self.recorded": "server.sessions.recorded_state.RecordedState",
     "server.terminal_sessions.shared_comments: file": "server.terminal_sessions.shared_comments._File",
     "tui.comment_dialogs: one": "tui.review_comments.Writing",
     "tui.commenting: one": "tui.review_comments.Writing",
@@ -1056,14 +1056,17 @@ TESTED_WITH_OTHERS = {
     "server/protocol/messages": ("server/sessions/test_runs.py", "server/protocol/test_client_page.py"),
     "server/protocol/replies": ("server/protocol/test_client_page.py",),
     "server/reviews/messages": ("server/reviews/test_pushing.py", "server/reviews/test_reviews.py"),
-    "server/reviews/places": ("server/reviews/test_commenting.py", "server/terminal_sessions/test_review_comments.py"),
+    "server/reviews/located_comments": (
+        "server/reviews/test_commenting.py",
+        "server/terminal_sessions/test_review_comments.py",
+    ),
     "server/reviews/publishing": ("server/reviews/test_committing.py", "server/reviews/test_pushing.py"),
     "server/reviews/reviewing": ("server/reviews/test_reviews.py",),
     "server/sessions/continuing": ("server/sessions/test_limited.py",),
     "server/sessions/exporting": ("server/sessions/test_searching.py",),
     "server/sessions/managed": ("server/sessions/test_runs.py", "server/sessions/test_searching.py"),
     "server/sessions/processes": ("server/sessions/test_runs.py", "server/sessions/test_warm.py"),
-    "server/sessions/memory": ("server/sessions/test_searching.py", "server/sessions/test_runs.py"),
+    "server/sessions/recorded_state": ("server/sessions/test_searching.py", "server/sessions/test_runs.py"),
     "server/sessions/session": ("server/sessions/test_runs.py", "server/terminal_sessions/test_runs.py"),
     "server/store/index": ("server/sessions/test_searching.py", "server/store/test_lost_index.py"),
     "server/store/log": ("server/store/test_faults.py", "server/sessions/test_searching.py"),
@@ -1072,7 +1075,7 @@ TESTED_WITH_OTHERS = {
         "server/terminal_sessions/test_restarts.py",
         "server/terminal_sessions/test_subagents.py",
     ),
-    "server/terminal_sessions/carried": (
+    "server/terminal_sessions/continuation": (
         "server/terminal_sessions/test_restarts.py",
         "server/terminal_sessions/test_review_comments.py",
     ),

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from drawbridge.server.sessions.audience import replayed
-from drawbridge.server.sessions.memory import Memory
+from drawbridge.server.sessions.recorded_state import RecordedState
 from drawbridge.server.store import records
 from drawbridge.server.store.lines import compose, parse
 from drawbridge.server.store.log import Direction, History
@@ -143,12 +143,12 @@ def one_line(random: Random, lines: list[bytes]) -> None:
         shown = replayed("p", line)
         assert shown.seq == record.seq
         json.loads(shown.data)
-    memory = Memory(session_id="s", unfinished={"r": "phone"}, approvals={"a": "r"})
+    recorded = RecordedState(session_id="s", unfinished={"r": "phone"}, approvals={"a": "r"})
     with contextlib.suppress(*records.NOT_OURS):
         seq, moment, event = records.read(line)
-        memory.apply(event, moment, seq)
-    kept = msgspec.json.encode(memory)
-    assert msgspec.json.encode(msgspec.json.decode(kept, type=Memory)) == kept, (
+        recorded.apply(event, moment, seq)
+    kept = msgspec.json.encode(recorded)
+    assert msgspec.json.encode(msgspec.json.decode(kept, type=RecordedState)) == kept, (
         "the stored memory reads back differently"
     )
 

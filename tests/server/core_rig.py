@@ -173,7 +173,7 @@ class Agent:
     own_modes = False
     sees = True
     embeds = staticmethod(prompts.embeds)
-    sessions: base.Sessions | None = None
+    sessions: base.StoredConversations | None = None
     says_sessions = True
     """Whether processes report their conversation as soon as they get a prompt."""
 

@@ -64,7 +64,7 @@ from drawbridge.server.events import (
     Title,
 )
 from drawbridge.server.sessions.audience import frame, replayed
-from drawbridge.server.sessions.memory import Memory
+from drawbridge.server.sessions.recorded_state import RecordedState
 from drawbridge.server.store import records
 from drawbridge.server.store.lines import compose, timestamp
 from tests.server.app.rig import summary
@@ -207,7 +207,7 @@ def test_clients_see_the_same_live_and_in_a_replay(event: Recorded) -> None:
 
 @pytest.mark.parametrize("event", RECORDED, ids=name)
 def test_what_is_remembered_is_the_same_after_a_restart(event: Recorded) -> None:
-    live, read_back = (Memory(unfinished={"run_1": "phone"}, approvals={"appr_1": "run_1"}) for _ in range(2))
+    live, read_back = (RecordedState(unfinished={"run_1": "phone"}, approvals={"appr_1": "run_1"}) for _ in range(2))
     happened, record = stored(event)
     live.apply(event, NOON, happened.seq)
     seq, moment, found = records.read(record)
@@ -217,7 +217,7 @@ def test_what_is_remembered_is_the_same_after_a_restart(event: Recorded) -> None
 
 
 def test_a_title_is_the_prompt_that_the_agent_was_given() -> None:
-    memory = Memory()
+    recorded = RecordedState()
     prompts: list[PromptAccepted | PromptEdited] = [
         PromptAccepted("r1", "walnuts", "phone"),
         PromptEdited("r1", "figs", "phone", "c1"),
@@ -225,8 +225,8 @@ def test_a_title_is_the_prompt_that_the_agent_was_given() -> None:
         PromptEdited("r2", "plums", "phone", "c1"),
     ]
     for seq, event in enumerate(prompts, 1):
-        memory.apply(event, NOON, seq)
-    assert memory.title == "figs"
-    memory.apply(RunFinished(run_id="r1", outcome="interrupted", duration_ms=0, removed_by="phone"), NOON, 5)
-    memory.apply(PromptAccepted("r3", "dates", "phone"), NOON, 6)
-    assert memory.title == "dates"
+        recorded.apply(event, NOON, seq)
+    assert recorded.title == "figs"
+    recorded.apply(RunFinished(run_id="r1", outcome="interrupted", duration_ms=0, removed_by="phone"), NOON, 5)
+    recorded.apply(PromptAccepted("r3", "dates", "phone"), NOON, 6)
+    assert recorded.title == "dates"

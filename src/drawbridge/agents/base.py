@@ -534,7 +534,7 @@ class Earlier(Struct, frozen=True):
     before: int | None
 
 
-class Sessions(Protocol):
+class StoredConversations(Protocol):
     """The conversations that an agent has stored for a project's directory, read from its own files. Blocking."""
 
     def directories(self, limit: int) -> list[tuple[Path, float]]:
@@ -590,7 +590,7 @@ class Agent(Protocol):
         ...
 
     @property
-    def sessions(self) -> Sessions | None:
+    def sessions(self) -> StoredConversations | None:
         """The agent's stored conversations; None if they can't be read from its files."""
         ...
 

@@ -24,7 +24,7 @@ from drawbridge.server.app.dispatch import AnyRow, Dispatch
 from drawbridge.server.app.outbox import Writers
 from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.app.site import ServerSite
-from drawbridge.server.app.stats import Monitor
+from drawbridge.server.app.stats import ServerMonitor
 from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.scopes import Identity
@@ -154,7 +154,7 @@ class FakeCore:
         project = self.projects.get(project_id)
         return Path(project.path) if project else None
 
-    def question(self, project_id: str, approval_id: str) -> ApprovalRequested | None:
+    def approval_request(self, project_id: str, approval_id: str) -> ApprovalRequested | None:
         return self.questions.get(approval_id)
 
     async def examine(self) -> None:
@@ -195,7 +195,7 @@ class Server:
         entrance = Entrance(Access(token, OwnNames(["public.example"]), secure=tls is not None))
         core: Any = self.core
         self.clients = Clients(entrance, core, Writers())
-        self.monitor = Monitor(directory, "1.2.3", self.core.states, self.clients.__len__)
+        self.monitor = ServerMonitor(directory, "1.2.3", self.core.states, self.clients.__len__)
         self.blobs = Blobs(directory / "blobs")
         own = ServerCommands(
             core,

@@ -207,7 +207,7 @@ async def signs_in(stranger: ClientConnection) -> bool:
 def few_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Allows at most four clients without a token, and at most two of them from the same address."""
     monkeypatch.setattr(clients_module, "STRANGERS", 4)
-    monkeypatch.setattr(clients_module, "PLACE_STRANGERS", 2)
+    monkeypatch.setattr(clients_module, "NETWORK_STRANGERS", 2)
 
 
 @pytest.mark.usefixtures("few_strangers")

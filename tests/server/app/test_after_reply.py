@@ -86,5 +86,5 @@ async def test_a_prompt_runs_even_if_its_client_is_gone(
     audit_that(disconnects, monkeypatch)
     await owner.send("execute", {"prompt": "/quick"}, project)
     [session] = server.core.projects
-    await until(lambda: session.memory.last_outcome == "completed")
+    await until(lambda: session.recorded.last_outcome == "completed")
     assert "accepted" not in kinds(owner.received)

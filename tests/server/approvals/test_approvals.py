@@ -267,7 +267,7 @@ async def test_an_approval_request_may_contain_a_huge_number(tmp_path: Path) -> 
         process.heard(Question("q1", "Write", given, Raw(b"[]"), Proposal("/p/a.py", "old\n", "new\n")))
         [request] = phone.of_type("permission_request")
         approval = request["data"]["approval_id"]
-        asked = server.core.question(project, approval)
+        asked = server.core.approval_request(project, approval)
         [waiting] = (await server.does(Client(), "project_join", project))["data"]["data"]["open_approvals"]
         assert waiting["seq"] == request["seq"]
         answer = await server.does(phone, "permission_response", project, approval_id=approval, decision="allow")

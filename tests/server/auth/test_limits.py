@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidMessage, InvalidStatus
 
-from drawbridge.core.addresses import place, unmapped
+from drawbridge.core.addresses import network_of, unmapped
 from drawbridge.protocols.gate import Head
 from drawbridge.server.app import clients as clients_module
 from drawbridge.server.auth import devices, entrance
@@ -44,7 +44,7 @@ from drawbridge.server.auth.ssh_keys import Keys
 from drawbridge.server.auth.tls import own_certificate
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.transport import tls_acceptor
-from drawbridge.transport.tls_acceptor import HANDSHAKE_LIMIT, PLACE_LIMIT, TlsAcceptor
+from drawbridge.transport.tls_acceptor import HANDSHAKE_LIMIT, NETWORK_LIMIT, TlsAcceptor
 from tests.server.auth.rig import OWNER, Server, code_of, serving
 from tests.server.wire_client import connected
 from tests.waiting import PATIENCE, until
@@ -335,7 +335,7 @@ async def test_strangers_at_its_address_do_not_keep_a_device_out(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, sign: bool
 ) -> None:
     """Clients without a token have their own limit, and do not count toward the limit of clients from one address."""
-    monkeypatch.setattr(clients_module, "PLACE_STRANGERS", 5)
+    monkeypatch.setattr(clients_module, "NETWORK_STRANGERS", 5)
     monkeypatch.setattr(clients_module, "AUTH_SECONDS", PATIENCE)
     (tmp_path / "keys").touch(mode=0o600)
     async with (
@@ -613,9 +613,9 @@ def test_nobody_gets_more_than_burst_and_rate_allow(steps: list[tuple[str, float
 
 
 def test_place_groups_addresses_that_are_counted_together() -> None:
-    assert place("192.0.2.7") == place("::ffff:192.0.2.7") == "192.0.2.7"
-    assert place("2001:db8::1") == place("2001:db8::2") != place("2001:db8:0:1::1")
-    assert place("") == ""
+    assert network_of("192.0.2.7") == network_of("::ffff:192.0.2.7") == "192.0.2.7"
+    assert network_of("2001:db8::1") == network_of("2001:db8::2") != network_of("2001:db8:0:1::1")
+    assert network_of("") == ""
     assert unmapped("::ffff:192.0.2.7") == "192.0.2.7"
     assert unmapped("2001:db8::1") == "2001:db8::1"
 
@@ -751,8 +751,8 @@ async def test_one_address_gets_only_its_share_of_handshakes(tmp_path: Path) -> 
         assert isinstance(acceptor, TlsAcceptor)
         slow = await silent(server, "127.0.0.2")
         await until(lambda: acceptor.shaking == 1)
-        crowd = [await silent(server, "127.0.0.3") for _ in range(PLACE_LIMIT)]
-        await until(lambda: acceptor.shaking == PLACE_LIMIT + 1)
+        crowd = [await silent(server, "127.0.0.3") for _ in range(NETWORK_LIMIT)]
+        await until(lambda: acceptor.shaking == NETWORK_LIMIT + 1)
         later = await silent(server, "127.0.0.3")
         async with asyncio.timeout(PATIENCE):
             with contextlib.suppress(ConnectionError):

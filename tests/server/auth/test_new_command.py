@@ -38,8 +38,8 @@ class Renamed(Struct, frozen=True):
 
 
 async def renamed(core: Core, command: Rename, client: Client) -> Answer[Renamed]:
-    project = core.projects.get(command.project_id)
-    return Answer(type="renamed", project_id=project.id, data=Renamed(command.title, client.name))
+    session = core.projects.get(command.project_id)
+    return Answer(type="renamed", project_id=session.id, data=Renamed(command.title, client.name))
 
 
 def title(command: Rename, reply: Renamed, asked: ApprovalRequested | None) -> dict[str, Any]:

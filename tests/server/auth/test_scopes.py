@@ -333,7 +333,7 @@ async def test_a_confined_device_sees_its_own_projects_health(
     health = (await confined.ask("health_check"))["data"]
     assert health["runs"]["ended"] == {"completed": 1}
     assert (health["projects"], health["running"], health["subscriptions"]) == (1, 0, 1)
-    assert health["runs"]["cost_usd"] == next(iter(server.core.projects)).memory.cost_usd
+    assert health["runs"]["cost_usd"] == next(iter(server.core.projects)).recorded.cost_usd
     assert server.core.metrics.total.runs.total() == 3
 
 

@@ -460,7 +460,7 @@ async def test_a_comment_is_deleted_with_its_session(tmp_path: Path) -> None:
         (key,) = {part.key for part in await parts(one)}
         await one.server.does(one.phone, "session_delete", one.project, session_id=key)
         assert await one.comments() == {}
-        assert session.memory.comments == {}
+        assert session.recorded.comments == {}
         assert "SECRETWORDS" not in str(records(one.server, one.project))
 
 

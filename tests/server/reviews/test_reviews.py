@@ -653,10 +653,10 @@ async def test_reading_the_review_of_a_project_being_deleted_fails(tmp_path: Pat
     async with reviewing(tmp_path) as one:
         shutil.rmtree(one.directory / ".git")
         await one.run(three_files)
-        project = one.server.core.projects.get(one.project)
+        session = one.server.core.projects.get(one.project)
 
         async def looks() -> None:
-            async with project.checkpoints.operations.exclusive() as running:
+            async with session.checkpoints.operations.exclusive() as running:
                 await one.server.does(one.phone, "project_delete", one.project)
                 await running.read("for-each-ref")
 

@@ -77,7 +77,7 @@ class World:
             self._folders.append(self._folders[0] / f"life {len(self._folders)}")
             shutil.copytree(before.folder / "data", self._folders[-1] / "data", symlinks=True)
             for person in self.people:
-                before.core.gone(person)
+                before.core.remove_client(person)
         await before.core.close("the server is ending")
         self._slot = None
         self.server = Server(self._folders[-1], LIMITS, self._folders[0] / "work")

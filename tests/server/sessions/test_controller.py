@@ -180,7 +180,7 @@ async def test_the_end_of_a_run_that_cannot_be_reported_frees_its_slot(
             raise ValueError("odd")
 
         with monkeypatch.context() as defect:
-            defect.setattr(server.core.projects.get(project).continuing, "ended", fails)
+            defect.setattr(server.core.projects.get(project).continuing, "plan", fails)
             with pytest.raises(ValueError, match="odd"):
                 process.ends()
         await assert_the_slot_is_free(server, phone)

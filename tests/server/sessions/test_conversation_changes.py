@@ -81,7 +81,7 @@ async def test_a_prompt_for_another_agent_begins_its_conversation(tmp_path: Path
             ("Count walnuts", 1, "Two.", False),
         ]
         assert server.core.projects.get(project).title == "Count pears"
-        current = server.core.projects.get(project).memory.session_id
+        current = server.core.projects.get(project).recorded.session_id
         [hit] = (await server.does(phone, "search", query="pears"))["data"]["results"]
         assert hit["session_id"] == current
         await deleted(server, phone, project, current, "pears")
@@ -154,8 +154,8 @@ async def test_a_prompt_that_is_not_stored_does_not_change_the_agent(
         shown = session.snapshot()
         for fact in ("agent_state", "agent_offers", "modes", "own_modes"):
             assert getattr(shown, fact) == getattr(before, fact) != [], f"{fact} is still the former agent's"
-        memory = session.memory
-        assert (memory.session_id, memory.agent, memory.title) == (
+        recorded = session.recorded
+        assert (recorded.session_id, recorded.agent, recorded.title) == (
             process.launch.session_id,
             "claude",
             "Count walnuts",

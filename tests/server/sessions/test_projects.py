@@ -74,7 +74,7 @@ async def test_two_simultaneous_requests_create_one_project(tmp_path: Path) -> N
         made, error = await asyncio.gather(*asked, return_exceptions=True)
         assert isinstance(error, ClientError)
         assert error.code == "PROJECT_EXISTS"
-        assert [project.id for project in server.core.projects] == [made["project_id"]]  # type: ignore[index]
+        assert [session.id for session in server.core.projects] == [made["project_id"]]  # type: ignore[index]
         assert len(list((tmp_path / "data" / "projects").iterdir())) == 1
 
 
@@ -84,8 +84,8 @@ async def test_a_project_being_created_is_closed_with_the_server(tmp_path: Path)
         creating = asyncio.create_task(server.does(Client(), "project_create", path=str(server.root / "one")))
         await asyncio.sleep(0)
         await server.core.projects.close("the server is ending")
-        [project] = server.core.projects
-        assert project.history.closed
+        [session] = server.core.projects
+        assert session.history.closed
         await creating
 
 

@@ -61,7 +61,7 @@ def test_an_empty_queue_is_not_sent_at_first() -> None:
 
 def test_a_prompt_that_returns_is_the_next_one() -> None:
     queue = Shown("a", "b").queue
-    taken = queue.take()
+    taken = queue.pop()
     assert (taken.id, queue.position("a", behind_a_run=True), queue.position("b", behind_a_run=True)) == ("a", 0, 1)
     queue.add(taken, first=True)
     assert [run.id for run in queue] == ["a", "b"]

@@ -112,8 +112,8 @@ async def test_a_removed_prompt_does_not_hide_a_failed_run(tmp_path: Path) -> No
         [run] = one.phone.updates("queue_changed")[-1]["queue"]
         await one.does(one.phone, "queue_remove", run_id=run["run_id"])
         session = one.server.core.projects.get(one.project)
-        assert session.memory.last_outcome == "failed"
-        assert list(session.memory.unfinished) == [fourth]
+        assert session.recorded.last_outcome == "failed"
+        assert list(session.recorded.unfinished) == [fourth]
 
 
 async def test_an_edited_prompt_is_what_the_agent_gets(tmp_path: Path) -> None:

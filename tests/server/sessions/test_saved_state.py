@@ -11,8 +11,8 @@ from drawbridge.agents.base import AgentOffers, ModelOffer, Offer, Options
 from drawbridge.server.approvals.pending import Verdict
 from drawbridge.server.events import ReviewComment, ReviewNumbers, Submission
 from drawbridge.server.reviews.remembered import Remembered
-from drawbridge.server.sessions.memory import Day, Memory
 from drawbridge.server.sessions.metadata import Metadata, SessionMode, Waiting
+from drawbridge.server.sessions.recorded_state import Day, RecordedState
 from drawbridge.server.terminal_sessions.shared_comments import Left
 
 COMMENT = ReviewComment(
@@ -34,7 +34,7 @@ IN_FILE = (
     b'"blob":"5f3c","text":"Why?","suggestion":"b\\n","state":"sent","run_id":"r1"},"seq":3,"changes":2,"begun":true}'
 )
 
-MEMORY = Memory(
+MEMORY = RecordedState(
     seq=9,
     session_id="s1",
     unfinished={"r2": "Ada"},
@@ -73,7 +73,7 @@ METADATA = Metadata(
     last_active="2026-11-21T12:00:00.000Z",
     agent="demo",
     options=Options(model="opus", permission_mode="plan"),
-    memory=MEMORY,
+    recorded=MEMORY,
     waiting=Waiting(1.5, "Go", "Ada", "demo", Options(effort="high")),
     review=ReviewNumbers(files=1, hunks=2, added=3, removed=4),
     session_mode=SessionMode("s1", "plan"),

@@ -119,15 +119,15 @@ async def test_results_of_the_same_moment_appear_on_one_page(tmp_path: Path) -> 
     async with serving(tmp_path) as server:
         projects = [server.core.projects.get(await server.project(phone, name)) for name in ("one", "two", "three")]
         moment = datetime.now(UTC)
-        for project in projects * 2:
-            project.history.append("client", b'{"message":{"prompt":"walnuts"},"run_id":"r"}', moment)
+        for session in projects * 2:
+            session.history.append("client", b'{"message":{"prompt":"walnuts"},"run_id":"r"}', moment)
         found: list[tuple[str, int]] = []
         before = None
         for _ in range(6):
             page = (await server.does(phone, "search", query="walnuts", limit=1, before=before))["data"]
             found += [(one["project_id"], one["seq"]) for one in page["results"]]
             before = page.get("next")
-        assert sorted(found) == sorted((project.id, seq) for project in projects for seq in (1, 2))
+        assert sorted(found) == sorted((session.id, seq) for session in projects for seq in (1, 2))
         assert before is None
 
 
@@ -236,15 +236,15 @@ async def test_a_session_has_the_state_of_its_project(tmp_path: Path) -> None:
 async def test_long_lists_are_cut_to_fit_into_a_message(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
-        project = server.core.projects.get(await server.project(phone, "p" * 200))
+        session = server.core.projects.get(await server.project(phone, "p" * 200))
         for number in range(1_000):
             prompt = f"walnuts {number} " + '漢 \\"' * 200
-            project.history.append("client", json.dumps({"message": {"prompt": prompt}, "run_id": "r"}).encode())
+            session.history.append("client", json.dumps({"message": {"prompt": prompt}, "run_id": "r"}).encode())
             answer = {"type": "text", "text": '字"' * 300}
-            project.history.append(
+            session.history.append(
                 "claude", json.dumps({"type": "assistant", "message": {"content": [answer]}}).encode()
             )
-            project.history.append("server", b'{"type":"system","subtype":"session_reset","message":{}}')
+            session.history.append("server", b'{"type":"system","subtype":"session_reset","message":{}}')
         await server.core.searching.round()
         for what, wanted in (("sessions", {"limit": 1_000}), ("search", {"query": "walnuts", "limit": 200})):
             found = await server.does(phone, what, **wanted)

@@ -12,10 +12,10 @@ import pytest
 
 from drawbridge.agents import base
 from drawbridge.core.tasks import BackgroundTasks
+from drawbridge.server.sessions.allowed_directories import AllowedDirectories
 from drawbridge.server.sessions.limits import Limits
-from drawbridge.server.sessions.memory import Memory
-from drawbridge.server.sessions.places import Places
 from drawbridge.server.sessions.processes import AgentProcesses
+from drawbridge.server.sessions.recorded_state import RecordedState
 from drawbridge.server.sessions.session_process import AskerGone, Continued, ModeSet, SessionProcess
 from tests.server.core_rig import Agent, Process, StoredSessions, settled
 from tests.waiting import until
@@ -35,7 +35,7 @@ class Rig:
         self.agent = Agent()
         agents: dict[str, Any] = {"claude": self.agent}
         limits = Limits(warm_processes=1)
-        self.pool = AgentProcesses(agents, Places([folder / "work"], data), limits, data)
+        self.pool = AgentProcesses(agents, AllowedDirectories([folder / "work"], data), limits, data)
         self.tasks = BackgroundTasks(logging.getLogger("test"))
         self.reports: list[object] = []
         self.about_turns: list[base.Event] = []
@@ -53,7 +53,7 @@ class Rig:
     async def run(self, options: base.Options = USUAL, fork_from: str | None = None) -> Process:
         """Prepares a process for a run with these options, which ends at once. Returns the process."""
         self.process.use()
-        continued = Continued(Memory(session_id="s1"), fork_from, base.AgentState())
+        continued = Continued(RecordedState(session_id="s1"), fork_from, base.AgentState())
         async with self.process.changing:
             await self.process.prepare("claude", options, continued)
         self.process.release(0.0)
@@ -185,9 +185,9 @@ async def test_a_mode_that_was_set_counts_for_the_next_run(rig: Rig) -> None:
 
 async def test_a_conversation_that_was_never_stored_is_lost(rig: Rig) -> None:
     rig.agent.sessions = StoredSessions("kept")
-    unproven = Memory(session_id="s1", unproven=True)
+    unproven = RecordedState(session_id="s1", unproven=True)
     assert await rig.process.is_lost("claude", unproven)
-    assert not await rig.process.is_lost("claude", Memory(session_id="kept", unproven=True))
+    assert not await rig.process.is_lost("claude", RecordedState(session_id="kept", unproven=True))
     await rig.run()
     assert rig.agent.latest.launch.resume, "a conversation that is known to exist is continued"
     assert not await rig.process.is_lost("claude", unproven), "a process has it"

@@ -30,7 +30,7 @@ async def ran(server: Server, name: str) -> Process:
 async def test_the_least_recently_used_process_is_ended(tmp_path: Path) -> None:
     async with serving(tmp_path, Limits(warm_processes=2, checkpoints=False)) as server:
         one, two = await ran(server, "one"), await ran(server, "two")
-        project = next(project.id for project in server.core.projects if project.path.name == "one")
+        project = next(session.id for session in server.core.projects if session.path.name == "one")
         await server.does(Client(), "execute", project, prompt="again")
         await settled(lambda: one.prompts == ["go", "again"])
         one.ends()
@@ -161,19 +161,19 @@ class Idle:
 
 
 async def test_a_failed_memory_check_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks, errors = list[str](), list[Exception]()
+    checks, errors = list[str](), list[Exception]()
 
     def fails_once() -> float:
-        looks.append("look")
-        if len(looks) == 1:
+        checks.append("check")
+        if len(checks) == 1:
             raise OSError("odd")
         return 1.0
 
-    monkeypatch.setattr(processes, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(processes, "CHECK_SECONDS", 0.001)
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["exception"]))
     idle, kept = Idle(), IdlePool(processes=1, seconds=60, available=fails_once)
     kept.retain(idle)
-    await until(lambda: len(looks) > 2)
+    await until(lambda: len(checks) > 2)
     kept.forget(idle)
     assert [str(error) for error in errors] == ["odd"]
 
@@ -218,33 +218,33 @@ class Kept:
 
 
 async def test_low_memory_ends_processes_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "LOOK_SECONDS", 0.001)
-    looks, short = 0, False
+    monkeypatch.setattr(processes, "CHECK_SECONDS", 0.001)
+    checks, short = 0, False
 
     def available() -> float:
-        nonlocal looks
-        looks += 1
+        nonlocal checks
+        checks += 1
         return 0.05 if short and not two.is_ended else 0.5
 
     one, two, three = Kept("one"), Kept("two"), Kept("three")
     keeping = IdlePool(10, 60.0, available)
     for each in (one, two, three):
         keeping.keep(each)
-    await until(lambda: looks > 3)
+    await until(lambda: checks > 3)
     assert not one.is_ended
     short = True
     await until(lambda: one.is_ended)
     assert not three.is_ended
     await until(lambda: two.is_ended)
     keeping.forget(three)
-    before = looks
+    before = checks
     await asyncio.sleep(0.05)
-    assert looks <= before + 1, "the memory is not checked if no process is kept"
+    assert checks <= before + 1, "the memory is not checked if no process is kept"
     assert not three.is_ended
 
 
 async def test_low_memory_ends_scheduled_agents_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(processes, "CHECK_SECONDS", 0.001)
     alarm, other = Kept("alarm", is_scheduled=True), Kept("other")
     enough = True
 

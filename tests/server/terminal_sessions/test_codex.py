@@ -90,7 +90,7 @@ async def test_a_change_of_the_input_is_refused(rig: SocketRig) -> None:
 
 
 async def test_without_a_client_the_dialog_appears_at_once(rig: SocketRig) -> None:
-    rig.server.core.gone(rig.client)
+    rig.server.core.remove_client(rig.client)
     session = Codex(rig)
     await session.begins()
     async with session.question_of({}, **COMMAND) as hook:

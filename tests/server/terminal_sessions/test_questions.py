@@ -113,7 +113,7 @@ class Asking:
 
     def ended(self, command: str = "make", fate: Fate = "ran", *, id: str = "", agent_id: str | None = None) -> None:
         call = EndedCall(id, "Bash", {"command": command}, fate, agent_id, as_run=fate == "ran")
-        self.do(self.questions.ended(call, self.open))
+        self.do(self.questions.call_ended(call, self.open))
 
     def main_stopped(self, pid: int | None = PID, others: tuple[int, ...] = ()) -> None:
         self.do(self.questions.main_stopped(pid, self.open, others, is_only=not others))

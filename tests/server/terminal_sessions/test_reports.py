@@ -11,11 +11,11 @@ from drawbridge.server.terminal_sessions.peers import HookSurface
 from drawbridge.server.terminal_sessions.reports import (
     AfterPrompt,
     AfterText,
-    Asked,
-    Checked,
     Condition,
     Disconnected,
-    Reported,
+    HookReport,
+    ProcessCheck,
+    QuestionReport,
     ReturnTimeOver,
 )
 
@@ -33,12 +33,12 @@ SURFACE = cast(HookSurface, None)
     ],
 )
 def test_the_end_of_a_turn_follows_its_last_text(name: str, text: str, after: Condition | None) -> None:
-    assert Reported(HookEvent(name, "s", "/ws", last_message=text), 5).after == after
+    assert HookReport(HookEvent(name, "s", "/ws", last_message=text), 5).after == after
 
 
 def test_a_question_follows_the_prompt_of_its_run() -> None:
-    assert Asked(HookEvent("PermissionRequest", "s", "/ws"), SURFACE, None).after == AfterPrompt()
+    assert QuestionReport(HookEvent("PermissionRequest", "s", "/ws"), SURFACE, None).after == AfterPrompt()
 
 
 def test_other_reports_wait_for_no_line() -> None:
-    assert [one.after for one in (Disconnected(SURFACE), ReturnTimeOver(), Checked({}))] == [None] * 3
+    assert [one.after for one in (Disconnected(SURFACE), ReturnTimeOver(), ProcessCheck({}))] == [None] * 3

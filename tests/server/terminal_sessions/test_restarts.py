@@ -20,8 +20,7 @@ import pytest
 
 from drawbridge.cli.hook import for_guard
 from drawbridge.core.errors import HistoryUnreadable
-from drawbridge.server.terminal_sessions import carried as desk_carried
-from drawbridge.server.terminal_sessions import questions, report_queue
+from drawbridge.server.terminal_sessions import continuation, questions, report_queue
 from drawbridge.server.terminal_sessions import sessions as sessions_module
 from drawbridge.server.terminal_sessions import turn as turn_module
 from drawbridge.server.terminal_sessions import turns as turns_module
@@ -403,7 +402,7 @@ async def test_a_hook_asks_its_question_on_a_server_with_other_data(tmp_path: Pa
 
 
 async def test_a_question_is_found_however_long_the_history_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk_carried, "PAGE", 7)
+    monkeypatch.setattr(continuation, "PAGE", 7)
     async with asked(tmp_path, "killed") as (_, session, _, question):
         session.writes(*(said(str(number)) for number in range(100)))
         await session.reports("Notification")
@@ -962,7 +961,7 @@ async def test_a_run_keeps_its_start_time_after_a_restart(tmp_path: Path, monkey
     async with first_server(tmp_path, "ended") as rig:
         session = Session(rig)
         await session.reports("UserPromptSubmit", prompt="Go")
-    monkeypatch.setattr(desk_carried, "datetime", AnHourLater)
+    monkeypatch.setattr(continuation, "datetime", AnHourLater)
     async with socket_rig(tmp_path) as rig:
         run = (await rig.does("project_join", session.project))["data"]["data"]["run"]
         age = datetime.now(UTC) - datetime.fromisoformat(run["started_at"])

@@ -20,7 +20,7 @@ from drawbridge.agents import catalog, registry
 from drawbridge.guard import calls
 from drawbridge.server.terminal_sessions import report_queue, transcript_file
 from drawbridge.server.terminal_sessions import sessions as sessions_module
-from drawbridge.server.terminal_sessions.reports import Checked, Report
+from drawbridge.server.terminal_sessions.reports import ProcessCheck, Report
 from drawbridge.server.terminal_sessions.session import TerminalSession
 from tests.waiting import PATIENCE, until
 
@@ -577,7 +577,7 @@ async def test_no_session_ends_if_the_clock_is_changed(rig: SocketRig, monkeypat
 
     def counted(checked: TerminalSession, report: Report) -> None:
         process(checked, report)
-        checks[0] += isinstance(report, Checked)
+        checks[0] += isinstance(report, ProcessCheck)
 
     await session.reports("Stop")
     monkeypatch.setattr(TerminalSession, "process", counted)

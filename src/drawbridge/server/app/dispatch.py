@@ -28,7 +28,7 @@ from drawbridge.server.protocol.client_errors import ClientError, internal_error
 from drawbridge.server.protocol.commands import Command, parse
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.replies import Reply
-from drawbridge.server.sessions.places import expanded
+from drawbridge.server.sessions.allowed_directories import expanded
 
 Owner = TypeVar("Owner")
 C = TypeVar("C", bound=Command)
@@ -179,7 +179,7 @@ class Dispatch:
         if not isinstance(command, commands.PermissionResponse):
             return command, None
         decision = await self._core.with_input(command, client)
-        asked = self._core.question(decision.project_id, decision.approval_id)
+        asked = self._core.approval_request(decision.project_id, decision.approval_id)
         if asked is not None and not identity.may(scopes.RUNS):
             scopes.check_answer(identity, decision, asked, _decoded(decision.updated_input))
         return decision, asked

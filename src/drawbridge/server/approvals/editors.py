@@ -74,7 +74,7 @@ class Editors:
     """All connected editors, and the approval requests that they show. The "editors" receiver of the event bus."""
 
     def __init__(self, leads_to: Callable[[Path], Path]) -> None:
-        """``leads_to``: see ``Places.leads_to``."""
+        """``leads_to``: see ``AllowedDirectories.leads_to``."""
         self._leads_to = leads_to
         self._editors: list[Editor] = []
         self._offered: dict[str, _Offer] = {}

@@ -164,11 +164,11 @@ class Devices:
         """Revokes a device by its id or, with ``by_name``, its name, and the pairing codes that it made. Raises
         ``BadArgument`` if there is no such device, or its token was already revoked, and the errors of ``changed``."""
         with self.changed() as file:
-            for place, device in enumerate(file.devices):
+            for index, device in enumerate(file.devices):
                 if which in (device.id, device.name if by_name else None) and device.revoked is None:
                     file.codes = [code for code in file.codes if code.used or code.made_by != device.id]
-                    file.devices[place] = msgspec.structs.replace(device, revoked=now())
-                    return file.devices[place]
+                    file.devices[index] = msgspec.structs.replace(device, revoked=now())
+                    return file.devices[index]
             raise BadArgument("NAME", f"no device {which!r} has a token. See `drawbridge token list`.")
 
     # for the server
@@ -214,9 +214,9 @@ class Devices:
             return
         try:
             with self.changed(lasting=False, patience=0) as file:
-                for place, one in enumerate(file.devices):
+                for index, one in enumerate(file.devices):
                     if one.id == device.id:
-                        file.devices[place] = msgspec.structs.replace(one, last_used=at)
+                        file.devices[index] = msgspec.structs.replace(one, last_used=at)
         except DrawbridgeError as error:
             logger.error("the time of a device's last use could not be stored: %s", error)
 
@@ -407,10 +407,10 @@ def redeem(devices: Devices, given: str, name: str | None, keys: Container[str] 
     if name is not None and not is_name(name):
         raise ClientError("VALIDATION_FAILED", "name: it must be 1 to 60 printable characters.", "data.name")
     with devices.changed(patience=0.5) as file:
-        place, code = _code_of(file, hashed(given.upper().replace("-", "").replace(" ", "")), keys)
+        index, code = _code_of(file, hashed(given.upper().replace("-", "").replace(" ", "")), keys)
         ends = [now() + timedelta(seconds=code.lifetime)] if code.lifetime is not None else []
         ends += [code.expires] if code.expires is not None else []
-        file.codes[place] = msgspec.structs.replace(code, used=True)
+        file.codes[index] = msgspec.structs.replace(code, used=True)
         chosen = _free_name(file, code.name or name or UNNAMED)
         return added(file, chosen, code.scope, code.projects, min(ends, default=None), code.made_by)
 
@@ -431,7 +431,7 @@ def _has_valid_maker(file: File, code: Code, keys: Container[str]) -> bool:
 def _code_of(file: File, given: str, keys: Container[str]) -> tuple[int, Code]:
     """The index of the unused code with the hash ``given``, and the code. All codes are compared, so that the time
     reveals nothing. Raises ``ClientError``."""
-    hits = [(place, code) for place, code in enumerate(file.codes) if same(given, code.hash)]
+    hits = [(index, code) for index, code in enumerate(file.codes) if same(given, code.hash)]
     if not hits or not (hits[0][1].used or _has_valid_maker(file, hits[0][1], keys)):
         raise ClientError(
             "PAIRING_WRONG",

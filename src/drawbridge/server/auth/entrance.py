@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from drawbridge.core.addresses import place
+from drawbridge.core.addresses import network_of
 from drawbridge.protocols.gate import Head, Refusal
 from drawbridge.server.auth import audited
 from drawbridge.server.auth.access import Access, is_loopback
@@ -143,7 +143,7 @@ class Entrance:
         self._signed_in: Counter[str] = Counter()
         """The number of clients of each device or SSH key, and of the owner ("")."""
         self._at: Counter[str] = Counter()
-        """The number of these clients by the place of their address (``core.addresses``)."""
+        """The number of these clients by the network of their address (``core.addresses``)."""
         self._warned_of_proxy = False
 
     def refusal(self, head: Head, upgrade: bool) -> Refusal | None:
@@ -182,7 +182,7 @@ class Entrance:
     async def by_code(self, code: str, name: str | None, address: str) -> tuple[Identity, str]:
         """Pairs a device. Returns its identity and its token. Raises ``ClientError``; the code stays valid if there is
         no room for another client."""
-        key = place(address)
+        key = network_of(address)
         # One at a time, so that a wrong code is counted before the next one is checked.
         async with self._pairing:
             refused = self._wrong_codes.peek(key, now()) or self._all_wrong_codes.peek("", now())
@@ -222,7 +222,7 @@ class Entrance:
     def count_prompt(self, identity: Identity, address: str) -> None:
         """Counts a prompt. Raises ``ClientError`` if there were too many. Prompts are counted by device; those from the
         owner's clients, and from clients with an SSH key, by address."""
-        refused = self._prompts.admit(identity.device_id or place(address), now())
+        refused = self._prompts.admit(identity.device_id or network_of(address), now())
         if refused is not None:
             raise self._too_often("prompts", refused, address, identity.name)
 
@@ -247,10 +247,10 @@ class Entrance:
 
     def _count(self, identity: Identity, address: str) -> None:
         self._signed_in[identity.device or OWNER] += 1
-        self._at[place(address)] += 1
+        self._at[network_of(address)] += 1
 
     def left(self, identity: Identity, address: str) -> None:
-        for counter, key in ((self._signed_in, identity.device or OWNER), (self._at, place(address))):
+        for counter, key in ((self._signed_in, identity.device or OWNER), (self._at, network_of(address))):
             counter[key] -= 1
             if not counter[key]:
                 del counter[key]
@@ -269,7 +269,7 @@ class Entrance:
         """Raises ``ClientError`` if there is no room for another client with this identity (``_full``)."""
         full = self._full(identity, address)
         if full is not None:
-            if self._logged_refusals.admit(f"{full[0]} {place(address)}", now()) is None:
+            if self._logged_refusals.admit(f"{full[0]} {network_of(address)}", now()) is None:
                 self._report_refusal(full[0], address, identity.name or None, identity.name or "the owner")
             raise ClientError("RESOURCE_LIMIT", full[1])
 
@@ -285,7 +285,7 @@ class Entrance:
             device is not None and all - self._signed_in[OWNER] >= self._limits.of_devices
         ):
             return "TOO_MANY_CLIENTS", "The server has reached its maximum number of clients. Try again later."
-        if self._at[place(address)] >= self._limits.per_address and not is_loopback(address):
+        if self._at[network_of(address)] >= self._limits.per_address and not is_loopback(address):
             text = "Your address has too many connections. Close some, or try again later."
             return "TOO_MANY_FROM_ADDRESS", text
         return None
@@ -293,11 +293,11 @@ class Entrance:
     def denied(self, identity: Identity, *, by: str, address: str, code: str, **fields: Any) -> None:
         """Logs and audits a request that the signed-in client is not allowed to make, within limits (``DENIALS``).
         ``by``: the client's name."""
-        refused = self._denials.admit(identity.device_id or place(address), now())
+        refused = self._denials.admit(identity.device_id or network_of(address), now())
         if refused is None:
             logger.warning("denied %s (%s): %s", address, by, code)
             self.note("denied", by=by, address=address, code=code, **fields)
-        elif self._is_news("denials", refused, identity.device_id or place(address)):
+        elif self._is_news("denials", refused, identity.device_id or network_of(address)):
             text = "keeps sending requests that it is not allowed to send: further refusals are not logged for now"
             self._report(f"{address} ({by}) {text}", "limited", what="denials", device=by, address=address)
 
@@ -312,7 +312,7 @@ class Entrance:
     def _log_refusal(self, head: Head, code: str) -> None:
         """Logs and audits a refusal, at most once in ``RETRY_SECONDS`` for the same code and address."""
         address = self.address(head)
-        if self._logged_refusals.admit(f"{code} {place(address)}", now()) is None:
+        if self._logged_refusals.admit(f"{code} {network_of(address)}", now()) is None:
             self._report_refusal(code, address, self._device(head))
 
     def _device(self, head: Head) -> str | None:
@@ -327,7 +327,7 @@ class Entrance:
         """Counts a connection or request from the head's address, unless that is this machine. Returns the refusal if
         there are too many."""
         address = self.address(head)
-        refused = None if is_loopback(address) else buckets.admit(place(address), now())
+        refused = None if is_loopback(address) else buckets.admit(network_of(address), now())
         if refused is None:
             return None
         device = self._device(head) if refused.first else None
@@ -354,7 +354,7 @@ class Entrance:
         address have failed: 256 bits can't be guessed, and a neighbor must not lock a device out. After too many
         failures, a pairing code or a signature (``short``) is not even checked.
         """
-        key = place(address)
+        key = network_of(address)
         refused = self._failures.peek(key, now())
         if refused is not None and short:
             raise self._too_often("failed sign-in attempts", refused, address)
@@ -368,7 +368,7 @@ class Entrance:
             raise
 
     def _too_often(self, what: str, refused: Refused, address: str, device: str = "") -> ClientError:
-        if self._is_news(what, refused, device or place(address)):
+        if self._is_news(what, refused, device or network_of(address)):
             line = f"too many {what} from {_from(address, device)}: refused for now"
             self._report(line, "limited", what=what, device=device or None, address=address)
         seconds = math.ceil(refused.seconds)

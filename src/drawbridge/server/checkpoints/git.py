@@ -189,16 +189,18 @@ async def _configuration(program: GitProgram, *options: str) -> tuple[str, str]:
     """The output and error output of ``git config --list``, which reads the user's and the repository's configuration.
     Raises the errors of ``GitProgram.run``, and ``GitFailed`` if the configuration can't be read."""
     words = ["config", "--list", *options, "-z"]
-    code, listed, complaint = await program.run(words, _place(program.repository), seconds=SETTINGS_SECONDS)
+    code, listed, complaint = await program.run(
+        words, _git_directory_environment(program.repository), seconds=SETTINGS_SECONDS
+    )
     if code:
         raise GitFailed(f"the configuration can't be read (code {code}): {complaint.strip()[:500]}")
     return listed, complaint
 
 
-def _place(repository: Repository) -> Mapping[str, str]:
+def _git_directory_environment(repository: Repository) -> Mapping[str, str]:
     """The environment in which git reads the repository's configuration."""
-    place = {"GIT_DIR": str(repository.own), "GIT_WORK_TREE": str(repository.root)}
-    return place | {"GIT_TRACE2": "0", "GIT_TRACE2_EVENT": "0", "GIT_TRACE2_PERF": "0"}
+    environment = {"GIT_DIR": str(repository.own), "GIT_WORK_TREE": str(repository.root)}
+    return environment | {"GIT_TRACE2": "0", "GIT_TRACE2_EVENT": "0", "GIT_TRACE2_PERF": "0"}
 
 
 async def _read_settings(program: GitProgram) -> Settings:
@@ -206,7 +208,7 @@ async def _read_settings(program: GitProgram) -> Settings:
     repository that the installed git does not support."""
     listed, complaint = await _configuration(program, "--show-origin")
     if (
-        complaint and (await program.run(["rev-parse", "--git-dir"], _place(program.repository)))[0]
+        complaint and (await program.run(["rev-parse", "--git-dir"], _git_directory_environment(program.repository)))[0]
     ):  # the list does not contain the repository's configuration
         raise unavailable("the installed git does not support the repository's format")
     return await asyncio.to_thread(settings_from, listed, program.repository)
@@ -241,7 +243,7 @@ async def opened(
     Raises ``GitFailed``, ``NoCheckpoint`` or OSError. When the context ends, everything that was started has ended,
     unless the wait for that was canceled.
     """
-    repository, path, place = await asyncio.to_thread(lambda: (find(directory), program(), directory.resolve()))
+    repository, path, real = await asyncio.to_thread(lambda: (find(directory), program(), directory.resolve()))
     if repository is None or path is None:
         yield None
         return
@@ -251,4 +253,4 @@ async def opened(
         shell.started(directory, confinement, memory, endings, mark) as started,
     ):
         git = GitProgram(path, repository, folder, started)
-        yield await _prepared(git, known, is_in_root=place == repository.root)
+        yield await _prepared(git, known, is_in_root=real == repository.root)

@@ -98,7 +98,7 @@ class PrivateRepository:
     """The private repository of ``directory``, in ``folder``. It is created when it is needed for the first time."""
 
     def __init__(self, folder: Path, directory: Path) -> None:
-        self._place = folder / NAME
+        self._git_directory = folder / NAME
         self._directory = directory
         self._too_large: tuple[float, TooLarge] | None = None
         """When the directory was found to be too large (``time.monotonic``), and why; None if it is not."""
@@ -106,7 +106,7 @@ class PrivateRepository:
     @property
     def exists(self) -> bool:
         """Whether the repository was created. Blocking."""
-        return self._place.is_dir()
+        return self._git_directory.is_dir()
 
     def repository(self) -> Repository | None:
         """The repository for the checkpoints of the directory: the private one if it exists, otherwise the repository
@@ -120,15 +120,15 @@ class PrivateRepository:
                 self._create()
             except DrawbridgeError as error:
                 raise GitFailed(f"the private repository could not be created: {error}") from None
-        return Repository(self._directory.resolve(), self._place, self._place, private=True)
+        return Repository(self._directory.resolve(), self._git_directory, self._git_directory, private=True)
 
     def _create(self) -> None:
         """Creates the repository. Raises ``NoCheckpoint``, ``DrawbridgeError`` or OSError."""
         directory = self._directory.resolve(strict=True)
-        inside = (Path.home().resolve(), self._place.resolve())
-        if any(directory in (place, *place.parents) for place in inside):
+        inside = (Path.home().resolve(), self._git_directory.resolve())
+        if any(directory in (folder, *folder.parents) for folder in inside):
             raise TooLarge("the directory contains your home directory or the server's data.", NARROWER)
-        new = self._place.with_name(f"{NAME}.new")
+        new = self._git_directory.with_name(f"{NAME}.new")
         shutil.rmtree(new, ignore_errors=True)
         make_private_directory(str(new))
         for name in ("objects", "refs", "info"):
@@ -141,7 +141,7 @@ class PrivateRepository:
         }
         for name, text in files.items():
             write_private(str(new / name), text.encode())
-        new.rename(self._place)
+        new.rename(self._git_directory)
 
     def successor(self) -> Repository | None:
         """The git work tree that the directory has become part of since the private repository was created, if any.
@@ -156,7 +156,7 @@ class PrivateRepository:
 
     def remove(self) -> None:
         """Removes the repository. Blocking."""
-        shutil.rmtree(self._place, ignore_errors=True)
+        shutil.rmtree(self._git_directory, ignore_errors=True)
 
     def check_again_later(self) -> None:
         """Raises ``TooLarge`` if the directory was found to be too large less than ``REST_SECONDS`` ago."""
@@ -229,13 +229,13 @@ class PrivateRepository:
             # Without a search for similar contents, which could take minutes.
             await git.read("repack", "-a", "-d", "-q", "--window=0", "--depth=0")
             await git.read("prune", "--expire=now")
-            await asyncio.to_thread((self._place / "collected").touch, PRIVATE_FILE)
+            await asyncio.to_thread((self._git_directory / "collected").touch, PRIVATE_FILE)
         except (GitFailed, NoCheckpoint, OSError) as error:
             logger.warning("the private repository of %s was not cleaned up: %s", self._directory, error)
 
     def _is_due(self) -> bool:
         """Whether it is time for ``collect``. Blocking."""
-        collected = self._place / "collected"
+        collected = self._git_directory / "collected"
         try:
             age = time.time() - collected.stat().st_mtime
         except FileNotFoundError:
@@ -244,10 +244,10 @@ class PrivateRepository:
         return not 0 <= age < COLLECT_SECONDS or sum(1 for _ in self._objects()) > MOST_LOOSE
 
     def _objects(self) -> Iterator[tuple[str, int]]:
-        for place, _, names in os.walk(self._place / "objects"):
+        for folder, _, names in os.walk(self._git_directory / "objects"):
             for name in names:
                 with contextlib.suppress(OSError):
-                    yield name, os.lstat(os.path.join(place, name)).st_size
+                    yield name, os.lstat(os.path.join(folder, name)).st_size
 
 
 def _listed(output: str) -> Iterable[tuple[str, str]]:

@@ -67,7 +67,7 @@ def _by_index(git: Git, directory: Path, known: Mapping[str, Listing]) -> Untrac
     listed |= list_folders(directory, folders - known.keys())
     paths, ignore_files = without(listed, tracked)
     above = directory.parents[: len(directory.parts) - len(root.parts)]
-    ignoring = [*(directory / file for file in ignore_files), *(place / ".gitignore" for place in above)]
+    ignoring = [*(directory / file for file in ignore_files), *(parent / ".gitignore" for parent in above)]
     return Untracked(frozenset(paths), versions(map(str, ignoring)), frozenset(folders))
 
 

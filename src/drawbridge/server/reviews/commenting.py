@@ -18,8 +18,8 @@ from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import Handover
 from drawbridge.server.reviews.change_set import lines_of
 from drawbridge.server.reviews.comments import prompt_of
+from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.messages import refused
-from drawbridge.server.reviews.places import Placed
 from drawbridge.server.reviews.remembered import COMMENTS_BYTES, MOST_COMMENTS, Remembered, sized
 from drawbridge.server.reviews.reviews import HunkGone, NoLines, Open, Review, SameName
 from drawbridge.server.updates import answered
@@ -76,11 +76,11 @@ class Commenting:
         drafts = [(id, one.seq, one.changes) for id, one in self._comments.items() if one.comment.state == "draft"]
         return blake2b(repr(drafts).encode(), digest_size=12).hexdigest()
 
-    async def placed(self, git: Git, review: Open) -> Placed:
+    async def located(self, git: Git, review: Open) -> LocatedComments:
         """The comments at their current lines. Raises ``GitFailed``."""
         known = list(self._comments.values())
         begun = {one.comment.comment_id for one in known if one.begun}
-        return await self._review.placed(git, review, [one.comment for one in known], begun)
+        return await self._review.located(git, review, [one.comment for one in known], begun)
 
     def check_seen(self, drafts: str) -> None:
         """Raises ``ClientError`` if there are no drafts, or if ``drafts`` is not their current version."""
@@ -99,11 +99,11 @@ class Commenting:
             text = "There are no drafts to send. Write a comment first, or send a prompt."
             raise ClientError("VALIDATION_FAILED", text, field="data.drafts")
 
-    def submission(self, placed: Placed, drafts: str, text: str) -> tuple[str, Submission]:
+    def submission(self, located: LocatedComments, drafts: str, text: str) -> tuple[str, Submission]:
         """The prompt that sends the drafts of this version, and what is recorded with it. ``text``: the beginning of
         the prompt. Raises the same errors as ``check_seen``."""
         self.check_seen(drafts)
-        submitted = [one for one in placed.comments if one.state == "draft"]
+        submitted = [one for one in located.comments if one.state == "draft"]
         key = submission_key(drafts, text)
         return prompt_of(submitted, text), Submission(key, tuple(one.comment_id for one in submitted))
 

@@ -19,7 +19,7 @@ from drawbridge.server.protocol.messages import FRAME_BYTES, ROOM, Subscriber
 from drawbridge.server.reviews.change_set import REGULAR, FileChange, NotEditable, Part, Version
 from drawbridge.server.reviews.committing import BadBranch, Blocked, NothingToCommit, Refused
 from drawbridge.server.reviews.intents import Intent, Verdict
-from drawbridge.server.reviews.places import Placed
+from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.pushing import CannotPush, NotPushed, Target
 from drawbridge.server.reviews.reviews import Decided, HunkGone, Open, Outcome, ReviewMoved, Wish
 from drawbridge.server.store.texts import clean
@@ -243,7 +243,7 @@ class Shown(Struct, frozen=True):
 def reply(
     session: str,
     review: Open,
-    placed: Placed = Placed(),  # noqa: B008 - frozen
+    located: LocatedComments = LocatedComments(),  # noqa: B008 - frozen
     drafts: str = "",
     kept: Iterable[str] = (),
     commit: replies.CommitOffer | None = None,
@@ -255,12 +255,12 @@ def reply(
     drafts; ``kept``: the paths of files with kept changes. ``before``: the files of an earlier reply by their paths,
     most of which are unchanged after a decision. Also returns the files of this reply."""
     shown_kept = tuple(_fitting(sorted(map(shown_path, kept))))
-    comments = tuple(converted(comment, messages.ReviewComment) for comment in placed.comments)
+    comments = tuple(converted(comment, messages.ReviewComment) for comment in located.comments)
     room = FRAME_BYTES - ROOM - len(msgspec.json.encode((shown_kept, comments, commit, push, handover)))
     files: list[replies.ReviewFile] = []
     shown: dict[str, Shown] = {}
     for change in review.files:
-        known = shown[change.path] = _shown(session, change, placed, before.get(change.path))
+        known = shown[change.path] = _shown(session, change, located, before.get(change.path))
         file, size = known.file, known.size
         if size > min(LARGEST_FILE, room):
             file = msgspec.structs.replace(file, hunks=(), too_large=True)
@@ -285,13 +285,13 @@ def reply(
     return data, shown
 
 
-def _shown(session: str, change: FileChange, placed: Placed, before: Shown | None) -> Shown:
+def _shown(session: str, change: FileChange, located: LocatedComments, before: Shown | None) -> Shown:
     sides = [(side.mode, side.blob, side.text is None) if side else None for side in (change.old, change.new)]
-    answers = [placed.answers.get(hunk.id, ()) for hunk in change.hunks]
+    answers = [located.answers.get(hunk.id, ()) for hunk in change.hunks]
     made_of = (session, change.old_path, *sides, change.hunks, *answers)
     if before is not None and before.made_of == made_of:
         return before
-    file = _file(session, change, placed)
+    file = _file(session, change, located)
     return Shown(made_of, file, len(msgspec.json.encode(file)))
 
 
@@ -304,7 +304,7 @@ def _fitting(paths: Iterable[str]) -> Iterator[str]:
         yield path
 
 
-def _file(session: str, change: FileChange, placed: Placed) -> replies.ReviewFile:
+def _file(session: str, change: FileChange, located: LocatedComments) -> replies.ReviewFile:
     old, new = change.old, change.new
     spans = [hunk.span for hunk in change.hunks]
     return replies.ReviewFile(
@@ -315,7 +315,7 @@ def _file(session: str, change: FileChange, placed: Placed) -> replies.ReviewFil
         new_mode=new.mode if new else None,
         added=sum(span.new_count for span in spans),
         removed=sum(span.old_count for span in spans),
-        hunks=tuple(_hunk(part, placed.answers.get(part.hunk.id, ())) for part in change.parts()),
+        hunks=tuple(_hunk(part, located.answers.get(part.hunk.id, ())) for part in change.parts()),
         binary=any(side is not None and side.text is None for side in (old, new)),
         old_image=_image(session, change.path_before, old),
         new_image=_image(session, change.path, new),

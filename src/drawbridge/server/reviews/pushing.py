@@ -227,8 +227,8 @@ def _host(url: str) -> str:
             return (urlsplit(url).hostname or "").lower()
         except ValueError:
             return ""
-    place, colon, _ = url.partition(":")
-    return "" if not colon or "/" in place else place.rpartition("@")[2].lower()
+    authority, colon, _ = url.partition(":")
+    return "" if not colon or "/" in authority else authority.rpartition("@")[2].lower()
 
 
 def _command(program: Program, branch: str, title: str, body: str) -> list[str]:

@@ -24,8 +24,8 @@ from drawbridge.server.reviews import publishing, recovery
 from drawbridge.server.reviews.change_set import NotEditable
 from drawbridge.server.reviews.commenting import Commenting, KeptComments
 from drawbridge.server.reviews.intents import Intent
+from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.messages import Shown, counted, images_of, numbers, record_of, refused, reply
-from drawbridge.server.reviews.places import Placed
 from drawbridge.server.reviews.publishing import Offers, Owner, Publishing
 from drawbridge.server.reviews.recovery import Recovery
 from drawbridge.server.reviews.reviews import HunkGone, Open, Outcome, Plan, Review, ReviewMoved, Wish
@@ -94,7 +94,7 @@ class Reviewing:
             return False
         return True
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Updates the review after something other than a run has changed files. A failure is logged."""
         try:
             await self.recovery.run_at_rest()
@@ -130,16 +130,16 @@ class Reviewing:
         await self.recovery.run_at_rest()
         async with self._operations.exclusive() as git:
             review = await self._review.current(git, self._work_tree)
-            placed = await self.commenting.placed(git, review)
+            located = await self.commenting.located(git, review)
             offers = await self.publishing.offers(git, session)
         self._publish(review)
-        return await self._reply(session, review, placed, offers)
+        return await self._reply(session, review, located, offers)
 
-    async def _reply(self, session: str, review: Open, placed: Placed, offers: Offers) -> Answer[ReviewReply]:
+    async def _reply(self, session: str, review: Open, located: LocatedComments, offers: Offers) -> Answer[ReviewReply]:
         drafts, handover = self.commenting.drafts_version, self.commenting.handover
         found = (offers.kept, offers.commit, offers.push)
         data, self._shown = await asyncio.to_thread(
-            reply, session, review, placed, drafts, *found, handover, self._shown
+            reply, session, review, located, drafts, *found, handover, self._shown
         )
         self._images = images_of(data)
         return Answer(type="review", project_id=session, data=data)
@@ -187,12 +187,12 @@ class Reviewing:
                 outcome = await self._review.decide(git, self._work_tree, wish, begin)
                 self._publish_decision(wish, outcome, own, asker)  # even if the rest of the reply can't be read
                 await self.recovery.end()
-                placed = await self.commenting.placed(git, outcome.review)
+                located = await self.commenting.located(git, outcome.review)
                 offers = await self.publishing.offers(git, session)
         except (Changed, UnsavedChanges):
             await self.recovery.end()  # nothing was changed
             raise
-        return await self._reply(session, outcome.review, placed, offers)
+        return await self._reply(session, outcome.review, located, offers)
 
     async def _begin(self, wish: Wish, session: str, own: Store, asker: Subscriber, plan: Plan) -> None:
         """Stores the intent of a decision."""
@@ -222,11 +222,11 @@ class Reviewing:
                 store.review_is(counted(review))
                 store.announce(numbers(review))
 
-    async def placed(self, drafts: str) -> Placed:
+    async def located(self, drafts: str) -> LocatedComments:
         """The comments at their current lines. ``drafts``: the version of the drafts that are to be sent. Raises
         ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         self.commenting.check_seen(drafts)
         await self.recovery.run_at_rest()
         async with self._operations.exclusive() as git:
             review = await self._review.current(git, self._work_tree)
-            return await self.commenting.placed(git, review)
+            return await self.commenting.located(git, review)

@@ -52,7 +52,7 @@ from drawbridge.server.reviews.committing import Committed, NothingToCommit, com
 from drawbridge.server.reviews.contents import Entry, loaded_texts, tree_with, version_of, with_contents
 from drawbridge.server.reviews.intents import Intent, Verdict
 from drawbridge.server.reviews.interrupted import recovered
-from drawbridge.server.reviews.places import Commits, Placed, Side, places
+from drawbridge.server.reviews.located_comments import Commits, LocatedComments, Side, located
 
 REMEMBERED: Final = 500
 """The maximum number of hunks for which decisions are remembered."""
@@ -236,7 +236,7 @@ class Review:
 
     async def current(self, git: Git, work_tree: WorkTree) -> Open:
         """The review of the files as they are now. Raises ``NoCheckpoint`` or ``GitFailed``."""
-        return (await self._look(git, work_tree))[1]
+        return (await self._refresh(git, work_tree))[1]
 
     async def stored(self, git: Git) -> Open:
         """The review as it is stored, without reading the files. Raises ``GitFailed``."""
@@ -252,7 +252,7 @@ class Review:
         request that was carried out before is not carried out again. Raises ``HunkGone``, ``ReviewMoved``,
         ``NotEditable``, ``NoCheckpoint``, ``Changed`` or ``UnsavedChanges`` without changing anything. Raises
         ``GitFailed``, possibly after some or all files were written."""
-        trees, review = await self._look(git, work_tree)
+        trees, review = await self._refresh(git, work_tree)
         if trees is None:
             raise HunkGone(next(iter(wish.hunks), "")) if wish.hunks else ReviewMoved
         notes = await self._noted(git, trees)
@@ -311,7 +311,7 @@ class Review:
         """Commits the changes to ``files`` that were kept; all that were kept if ``files`` is empty. Raises
         ``NoCheckpoint`` or the errors of ``committing.commit``; in that case, nothing was changed except for what a
         hook itself has changed."""
-        trees, _ = await self._look(git, work_tree)
+        trees, _ = await self._refresh(git, work_tree)
         if trees is None:
             raise NothingToCommit
         done = await commit(git, trees.start, trees.base, trees.head, message, branch, files)
@@ -352,14 +352,16 @@ class Review:
             raise NoLines
         return version
 
-    async def placed(self, git: Git, review: Open, comments: Sequence[ReviewComment], begun: Collection[str]) -> Placed:
+    async def located(
+        self, git: Git, review: Open, comments: Sequence[ReviewComment], begun: Collection[str]
+    ) -> LocatedComments:
         """Where the comments are in the files of ``review``. ``begun``: the ids of the comments whose run has begun.
         Raises ``GitFailed``."""
         trees = await self._trees(git) if comments else None
         if trees is None:
-            return Placed(tuple(comments))
+            return LocatedComments(tuple(comments))
         runs = self._refs.rpartition("/")[0]
-        return await places(git, Commits(trees.base, trees.head, runs), review.files, comments, begun)
+        return await located(git, Commits(trees.base, trees.head, runs), review.files, comments, begun)
 
     async def keep_texts(self, git: Git, blobs: Collection[str]) -> None:
         """Makes git keep these contents of files with comments until the next call, or until the checkpoints are
@@ -370,7 +372,7 @@ class Review:
         commit = await committed(git, tree.strip(), "comments", Filtered())
         await git.read("update-ref", "--no-deref", f"{self._refs}/comments", commit)
 
-    async def _look(self, git: Git, work_tree: WorkTree) -> tuple[_Trees | None, Open]:
+    async def _refresh(self, git: Git, work_tree: WorkTree) -> tuple[_Trees | None, Open]:
         """Updates head to the files as they are now. Returns the review's commits (None if ``_trees`` finds none) and
         the review. Raises ``NoCheckpoint`` or ``GitFailed``."""
         trees = await self._trees(git)
@@ -528,12 +530,12 @@ class Review:
 def _chosen(review: Open, wish: Wish, decided: Mapping[str, Decided]) -> dict[str, set[str]]:
     """The ids of the hunks that the decision applies to, by path. Raises ``HunkGone`` or ``ReviewMoved``."""
     if wish.hunks:
-        place = {hunk.id: file.path for file in review.files for hunk in file.hunks}
+        path_of = {hunk.id: file.path for file in review.files for hunk in file.hunks}
         chosen: dict[str, set[str]] = {}
         for id in wish.hunks:
-            if id not in place:
+            if id not in path_of:
                 raise HunkGone(id, decided.get(id))
-            chosen.setdefault(place[id], set()).add(id)
+            chosen.setdefault(path_of[id], set()).add(id)
         return chosen
     if wish.version != review.version:
         raise ReviewMoved

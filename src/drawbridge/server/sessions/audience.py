@@ -61,7 +61,7 @@ class Audience:
             if not clients:
                 some.pop(project_id, None)
 
-    def gone(self, client: Subscriber) -> None:
+    def remove(self, client: Subscriber) -> None:
         """Removes a client that has disconnected."""
         for project_id in {*self._joined, *self._catching_up}:
             self.leave(project_id, client)

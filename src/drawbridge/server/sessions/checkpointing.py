@@ -28,11 +28,11 @@ class RunCheckpoints:
 
     async def before(self, run_id: str) -> None:
         """Takes the checkpoint before a run."""
-        await self._take(run_id, "before", self._last)
+        await self._checkpoint(run_id, "before", self._last)
 
     def begin(self, run_id: str, when: Literal["before", "after"]) -> None:
         """Takes a checkpoint in the background: after a run, or before a run that the agent has begun itself."""
-        taken = self._take(run_id, when, self._last)
+        taken = self._checkpoint(run_id, when, self._last)
         self._last = self._tasks.start(taken, f"{self._session_id}: the checkpoint {when} a run")
 
     async def finish(self) -> None:
@@ -40,7 +40,9 @@ class RunCheckpoints:
         if self._last is not None:
             await asyncio.wait([self._last], timeout=LAST_SECONDS)
 
-    async def _take(self, run_id: str, when: Literal["before", "after"], previous: asyncio.Task[None] | None) -> None:
+    async def _checkpoint(
+        self, run_id: str, when: Literal["before", "after"], previous: asyncio.Task[None] | None
+    ) -> None:
         """Takes a checkpoint; a failure is logged. First waits for the ``previous`` one, so that checkpoints are taken
         in order, and the one after a run contains nothing that the next run changes."""
         if not self._wanted:

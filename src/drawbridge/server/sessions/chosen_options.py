@@ -62,7 +62,7 @@ class ChosenOptions:
     def agent(self) -> str:
         """The name of the current agent: that of the active run, or else of the conversation."""
         run = self._controller.run
-        return (run and run.order.agent) or self._store.memory.agent or self._data.agent
+        return (run and run.order.agent) or self._store.recorded.agent or self._data.agent
 
     @property
     def permission_mode(self) -> str:
@@ -83,7 +83,7 @@ class ChosenOptions:
         """The options of a run with this agent if its prompt chooses none: the project's options. If the agent has
         changed its mode in this conversation, they have that mode, provided that clients may choose it."""
         options, changed = self._data.options, self._data.session_mode
-        session_id = self._store.memory.session_id
+        session_id = self._store.recorded.session_id
         if changed is None or changed.session_id != session_id or self._conversation.is_of_another(agent):
             return options
         if not self._grants.offers(changed.mode, agent):  # the owner has changed what is allowed
@@ -124,7 +124,7 @@ class ChosenOptions:
         if self._mode is None or mode == self._mode or not self._grants.allows(mode, self.agent):
             return
         self._process.mode_changed(mode)
-        session_id = self._store.memory.session_id
+        session_id = self._store.recorded.session_id
         if session_id and self._grants.offers(mode, self.agent):
             self._data.session_mode = metadata.SessionMode(session_id, mode)
             self._store.save()

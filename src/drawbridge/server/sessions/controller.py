@@ -135,7 +135,7 @@ class RunController:
         """Begins the next run of the queue, once a slot is free. Has no effect if a run is active, or the queue is empty
         or held."""
         if self.run is None and self._queue and not self.is_held:
-            run = self.run = self._queue.take()
+            run = self.run = self._queue.pop()
             if run.step(Event.NEXT) is Do.REQUEST_SLOT:
                 self._slot = Slot(self._runs, lambda: self._has_slot(run))
                 self._runs.request(self._slot)
@@ -161,7 +161,7 @@ class RunController:
     def _has_slot(self, run: Run) -> None:
         if run.step(Event.SLOT) is Do.PREPARE:
             run.start(time.monotonic())
-            self._runs.begun(self)
+            self._runs.add(self)
             self._report(RunBegun(run))
 
     def refuse(self, run: Run, error: ClientError) -> None:
@@ -189,7 +189,7 @@ class RunController:
         run = self.run = Run(order)
         run.start(time.monotonic())
         if run.step(Event.TURN_BEGUN) is Do.USE:
-            self._runs.begun(self)
+            self._runs.add(self)
             self._use_process(run)
             self._check_limits(run)
             self._checkpoints.begin(run.id, "before")
@@ -374,7 +374,7 @@ class RunController:
         if used_process and checkpoint:
             self._checkpoints.begin(run.id, "after")
         slot, self._slot, self.run, self._clock = self._slot, None, None, None
-        self._runs.ended(self)
+        self._runs.remove(self)
         try:
             self._report(RunEnded(run))
         finally:

@@ -1,7 +1,6 @@
 """The current conversation of a managed session: the one that its next run continues, and how it is replaced.
 
-Its id is part of the session's memory, which is derived from the records. What the memory does not contain is here:
-the conversation to fork.
+Its id is part of the session's ``RecordedState``. What that does not contain is here: the conversation to fork.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from pathlib import Path
 
 from drawbridge.server.events import SessionChanged, SessionReset
 from drawbridge.server.protocol.messages import Subscriber
-from drawbridge.server.sessions.memory import Memory, titled
 from drawbridge.server.sessions.prompt_attachments import PromptAttachments
 from drawbridge.server.sessions.prompt_images import named_in
+from drawbridge.server.sessions.recorded_state import RecordedState, titled
 from drawbridge.server.sessions.session import SessionStore
 from drawbridge.server.sessions.session_process import SessionProcess
 from drawbridge.server.store.search import Index, Part
@@ -41,12 +40,12 @@ class CurrentConversation:
         """The agent's conversation that the next run forks, if any."""
 
     @property
-    def _memory(self) -> Memory:
-        return self._store.memory
+    def _recorded(self) -> RecordedState:
+        return self._store.recorded
 
     def snapshot(self, title: str) -> SessionChanged:
         """Returns what ``restore`` needs. ``title``: the title that people see."""
-        return SessionChanged(self._memory.session_id, self.fork_from, self._memory.agent, title)
+        return SessionChanged(self._recorded.session_id, self.fork_from, self._recorded.agent, title)
 
     def restore(self, former: SessionChanged) -> None:
         self.fork_from = former.fork_from
@@ -54,7 +53,7 @@ class CurrentConversation:
 
     def is_of_another(self, agent: str) -> bool:
         """Whether the conversation belongs to an agent other than ``agent``, which can't continue it."""
-        return bool(self._memory.session_id or self.fork_from) and self._memory.agent not in ("", agent)
+        return bool(self._recorded.session_id or self.fork_from) and self._recorded.agent not in ("", agent)
 
     def change_agent(self, title: str | None) -> None:
         """Records that the next run begins a conversation with another agent. ``title``: the conversation's title, if
@@ -66,7 +65,7 @@ class CurrentConversation:
         """Records the id that the agent has reported for its conversation. ``prompt``: the active run's prompt, which
         precedes this record in the history."""
         self.fork_from = None
-        before = self._memory.session_id
+        before = self._recorded.session_id
         if session_id == before:
             return
         # If there was a previous conversation, the agent could not continue it.
@@ -78,10 +77,10 @@ class CurrentConversation:
     async def is_lost(self, agent: str) -> bool:
         """Whether the agent has ended without storing the conversation. ``agent``: the session's agent, for a
         conversation whose agent is not known."""
-        memory, session_id = self._memory, self._memory.session_id
-        if not memory.unproven or not await self._process.is_lost(memory.agent or agent, memory):
+        recorded, session_id = self._recorded, self._recorded.session_id
+        if not recorded.unproven or not await self._process.is_lost(recorded.agent or agent, recorded):
             return False
-        return memory.unproven and memory.session_id == session_id
+        return recorded.unproven and recorded.session_id == session_id
 
     def lose(self) -> None:
         """Gives up the conversation, which the agent has not stored; the next prompt begins a new one."""
@@ -97,7 +96,7 @@ class CurrentConversation:
     def reset(self, asker: Subscriber | None = None) -> tuple[SessionReset, int | None]:
         """Makes the next prompt begin a new conversation. Returns the event, and what ``SessionStore.record`` returns
         for the reply to ``asker``."""
-        reset = SessionReset(self._memory.session_id, "", self._store.data.id)
+        reset = SessionReset(self._recorded.session_id, "", self._store.data.id)
         self.fork_from = None
         self._forget_state()
         return reset, self._store.record(reset, asker)

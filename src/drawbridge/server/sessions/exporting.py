@@ -118,8 +118,8 @@ def _recorded(history: History, part: Part, seq: int) -> Iterator[Record]:
 
 def _position(after: str | None, stretches: int) -> tuple[int, int, int]:
     """Parses a position: the number of the stretch, from 0; the position in it up to which all records were written (a
-    record's number, or a position of ``messages_from`` in ``agents.base.Sessions``); and the number of characters of
-    the next record that were written. Raises ``ClientError`` if it is not valid."""
+    record's number, or a position of ``messages_from`` in ``agents.base.StoredConversations``); and the number of characters
+    of the next record that were written. Raises ``ClientError`` if it is not valid."""
     numbers = (after or "0.0.0").split(".")
     if (
         len(numbers) != 3

@@ -53,12 +53,12 @@ from drawbridge.server.sessions.current_conversation import CurrentConversation
 from drawbridge.server.sessions.current_offers import CurrentOffers
 from drawbridge.server.sessions.disk import Disk
 from drawbridge.server.sessions.grants import Grants
-from drawbridge.server.sessions.memory import titled
 from drawbridge.server.sessions.metadata import instant_of, now
 from drawbridge.server.sessions.processes import AgentProcesses
 from drawbridge.server.sessions.prompt_attachments import PromptAttachments
 from drawbridge.server.sessions.prompt_queue import PromptQueue, run_info
 from drawbridge.server.sessions.prompts import Prompts
+from drawbridge.server.sessions.recorded_state import titled
 from drawbridge.server.sessions.run import Ending, Event, Order, Run
 from drawbridge.server.sessions.runs import Runs
 from drawbridge.server.sessions.session import Session, SessionStore
@@ -84,7 +84,7 @@ class RecordedComments:
 
     @property
     def known(self) -> Mapping[str, Remembered]:
-        return self._store.memory.comments
+        return self._store.recorded.comments
 
     @property
     def handover(self) -> None:
@@ -165,7 +165,7 @@ class ManagedSession(Session):
         )
         self._elsewhere: str | None = None
         """The directory in which the agent works, if changes in it are not changes to the project."""
-        self._known_problem = grants.places.last_problem(self.path)
+        self._known_problem = grants.directories.last_problem(self.path)
         """Why agents can't run in the project's directory, as last published; None if they can."""
         self.offers = offers
         self._choosing = asyncio.Lock()
@@ -205,7 +205,7 @@ class ManagedSession(Session):
     def state(self) -> messages.State:
         if self.controller.run is not None:
             return "EXECUTING"
-        return "ERROR" if self.memory.last_outcome in ("failed", "timeout") else "IDLE"
+        return "ERROR" if self.recorded.last_outcome in ("failed", "timeout") else "IDLE"
 
     @property
     def pids(self) -> list[int]:
@@ -213,22 +213,22 @@ class ManagedSession(Session):
         return self._process.pids
 
     def is_using(self, session_id: str) -> bool:
-        return bool(self.pids) and self.memory.session_id == session_id
+        return bool(self.pids) and self.recorded.session_id == session_id
 
     def _details(self) -> dict[str, Any]:
         return {
             **self.options.shown(),
             "asks": self._grants.asks(self.data.agent),
             "first_seq": self.history.first_seq,
-            "cost_usd": self.memory.cost_usd,
+            "cost_usd": self.recorded.cost_usd,
             "continues_at": instant_of(self.continuing.at),
             "scheduled_until": instant_of(self._process.scheduled_until),
-            "problem": self._grants.places.last_problem(self.path),
+            "problem": self._grants.directories.last_problem(self.path),
         }
 
-    def place_examined(self) -> None:
+    def directory_examined(self) -> None:
         """Publishes the project's state if agents can no longer run in its directory, or can again."""
-        problem = self._grants.places.last_problem(self.path)
+        problem = self._grants.directories.last_problem(self.path)
         if problem != self._known_problem:
             self._known_problem = problem
             self.publish_state()
@@ -238,7 +238,7 @@ class ManagedSession(Session):
         return {**super()._of_agent(), "agent_offers": offers if offers != base.AgentOffers() else None}
 
     def _last_state(self, lines: Sequence[bytes], session_id: str) -> base.AgentState:
-        agent: object = self._grants.agents.get(self.memory.agent or self.data.agent)
+        agent: object = self._grants.agents.get(self.recorded.agent or self.data.agent)
         return agent.last_state(lines, session_id) if isinstance(agent, base.Reconstructs) else base.AgentState()
 
     def _current_run(self) -> events.RunInfo | None:
@@ -336,7 +336,7 @@ class ManagedSession(Session):
                 raise not_written_over(error) from None
             reverted = events.RunReverted(run_id, asker.name, changes.files)
             seq = self.store.record(reverted, asker)
-            await self._reviewing.look()
+            await self._reviewing.refresh()
         return answered(reverted, messages.RunReverted, self.id, seq)
 
     async def _extend_review(self, git: Git, run_id: str, when: When, commit: str) -> None:
@@ -364,12 +364,12 @@ class ManagedSession(Session):
         known = self.prompts.accepted_before(order.request_id, key)
         if known is not None:
             return known
-        placed = await self._reviewing.placed(drafts)
+        located = await self._reviewing.located(drafts)
         await self.settle()  # from here on, nothing may be awaited until the prompt is accepted
         known = self.prompts.accepted_before(order.request_id, key)
         if known is not None:
             return known
-        prompt, submission = self._reviewing.commenting.submission(placed, drafts, text)
+        prompt, submission = self._reviewing.commenting.submission(located, drafts, text)
         order = msgspec.structs.replace(order, prompt=prompt, review=submission)
         # The asker receives the record, too: the reply does not contain the prompt.
         return msgspec.structs.replace(self.prompts.send(order, None, queue=True), seq=None)
@@ -438,7 +438,7 @@ class ManagedSession(Session):
     async def set_options(self, **chosen: str) -> None:
         """Changes options as ``ChosenOptions.choose`` does, and publishes the change."""
         async with self._choosing:
-            await self.look_back()
+            await self.restore_agent_state()
             await self.options.choose(**chosen)
             self.publish_state()
             if self.controller.run is None:  # otherwise, the process reports what has changed in this run
@@ -513,7 +513,7 @@ class ManagedSession(Session):
             # The prompt was accepted while the previous agent was working, so it precedes this record in the history.
             self._conversation.change_agent(titled(run.order.prompt))
             self._show_agent(agent)
-        self.store.record(events.RunStarted(run.id, self.memory.session_id, agent))
+        self.store.record(events.RunStarted(run.id, self.recorded.session_id, agent))
         self.publish_state()
         options = run.order.options or self.options.usual(agent)
         try:
@@ -523,15 +523,15 @@ class ManagedSession(Session):
             # The run was allowed when its prompt was accepted, but it has waited since. A run that continues
             # automatically has the options that were allowed before, perhaps by an earlier server.
             return self.controller.refuse(run, error)
-        continued = Continued(self.memory, self._conversation.fork_from, self._agent_state)
+        continued = Continued(self.recorded, self._conversation.fork_from, self._agent_state)
         return self.controller.launch(run, agent, options, continued)
 
     def _turn_begun(self) -> None:
         """Begins a run for a turn that the agent has begun without a prompt, so that people can follow and stop it like
         any other."""
-        agent = self.memory.agent or self.data.agent
+        agent = self.recorded.agent or self.data.agent
         run = self.controller.adopt(Order(f"run_{uuid.uuid4().hex[:16]}", "", by=agent, agent=agent, unprompted=True))
-        self.store.record(events.RunStarted(run.id, self.memory.session_id, agent, unprompted=True))
+        self.store.record(events.RunStarted(run.id, self.recorded.session_id, agent, unprompted=True))
         self.controller.publish_queue()
         self.publish_state()
         run.worked_in(self._elsewhere)
@@ -548,15 +548,15 @@ class ManagedSession(Session):
         for approval in self.approvals:
             self._process.answer(approval.question_id, base.Decision(allow=False, message=NOBODY_ASKED))
         self.withdraw_all("the run failed" if finished.outcome == "failed" else f"run {finished.outcome}")
-        if finished.code == "SESSION_NOT_FOUND" and self.memory.unproven:
+        if finished.code == "SESSION_NOT_FOUND" and self.recorded.unproven:
             self._conversation.lose()
         self.data.last_active = now()
         error = run.ending.error if run.ending is not None and finished.code else None
-        why_not = self.continuing.ended(run, finished, error.get("retry_at") if error else None)
+        why_not = self.continuing.plan(run, finished, error.get("retry_at") if error else None)
         if why_not:
             finished = msgspec.structs.replace(finished, error=f"{finished.error} {why_not}")
         self.store.record(finished)
-        self.continuing.look()
+        self.continuing.check_schedule()
         self.store.save()
         self.publish_state()
         seconds = finished.duration_ms / 1000
@@ -606,7 +606,7 @@ class ManagedSession(Session):
 
     def _line(self, line: base.AgentLine) -> None:
         if not line.durable:
-            return self.store.announce(msgspec.structs.replace(line, session_id=self.memory.session_id))
+            return self.store.announce(msgspec.structs.replace(line, session_id=self.recorded.session_id))
         full = self._disk.refusal(self.id, len(line.raw))
         if full is not None:
             return self.controller.stop(full)

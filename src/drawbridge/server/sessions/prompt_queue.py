@@ -58,7 +58,7 @@ class PromptQueue:
     def add(self, run: Run, *, first: bool = False) -> None:
         self._runs.insert(0 if first else len(self._runs), run)
 
-    def take(self) -> Run:
+    def pop(self) -> Run:
         """Removes and returns the next run."""
         return self._runs.pop(0)
 

@@ -104,7 +104,7 @@ class Prompts:
 
     def accepted_before(self, request_id: str | None, prompt: str) -> Answer[Accepted] | None:
         """The reply to a repeated request, which is not checked again; None if the request is new."""
-        known = self._store.memory.run_of(request_id or "", prompt)
+        known = self._store.recorded.run_of(request_id or "", prompt)
         return None if known is None else self._accepted(known)
 
     def accept(self, order: Order, asker: Subscriber | None, *, queue: bool) -> int | None:
@@ -121,7 +121,7 @@ class Prompts:
         self._disk.check(self._store.data.id)
         self._grants.granted(self._store.data.path, base.Options())
         conversation, agent = self._conversation, order.agent or self._store.data.agent
-        former = conversation.snapshot(self._store.memory.shown_title)
+        former = conversation.snapshot(self._store.recorded.shown_title)
         changes = not is_busy and not self._controller.is_held and conversation.is_of_another(agent)
         if changes:
             conversation.change_agent(None)
@@ -166,7 +166,7 @@ class Prompts:
         """Removes a prompt from the queue. Raises ``ClientError`` if it is not in the queue, like the other methods
         that change the queue."""
         run = self._queue.find(run_id)
-        title = self._store.memory.shown_title
+        title = self._store.recorded.shown_title
         self._queue.remove(run)
         self._removed(run, asker)
         self._controller.publish_queue()
@@ -193,7 +193,7 @@ class Prompts:
         ``ClientError`` or ``DrawbridgeError`` without changing anything."""
         run = self._queue.find(run_id)
         self._disk.check(self._store.data.id)
-        title = self._store.memory.shown_title
+        title = self._store.recorded.shown_title
         self._store.write(events.PromptEdited(run_id, prompt, asker.name, asker.id))
         self._queue.edit(run, prompt, self._store.history.last_seq)
         self._controller.publish_queue()
@@ -216,7 +216,7 @@ class Prompts:
         self._controller.next()
 
     def _retitled(self, before: str) -> None:
-        if self._store.memory.shown_title != before:
+        if self._store.recorded.shown_title != before:
             self._publish_state()
 
 

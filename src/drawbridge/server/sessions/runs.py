@@ -32,7 +32,7 @@ class Slot:
         """Gives the slot back, or withdraws the request. Has no effect if that was done before."""
         if not self._is_released:
             self._is_released = True
-            self._runs.released(self)
+            self._runs.release(self)
 
 
 class Runs:
@@ -52,7 +52,7 @@ class Runs:
         else:
             self._waiting.append(slot)
 
-    def released(self, slot: Slot) -> None:
+    def release(self, slot: Slot) -> None:
         """Called by the slot, once."""
         if slot in self._waiting:
             self._waiting.remove(slot)
@@ -61,11 +61,11 @@ class Runs:
         else:
             self._free += 1
 
-    def begun(self, owner: Stoppable) -> None:
+    def add(self, owner: Stoppable) -> None:
         """Notes that a run of this owner is active."""
         self._active[owner.id] = owner
 
-    def ended(self, owner: Stoppable) -> None:
+    def remove(self, owner: Stoppable) -> None:
         """Notes that the owner no longer has an active run. Has no effect if it had none."""
         self._active.pop(owner.id, None)
 

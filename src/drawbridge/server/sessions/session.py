@@ -49,8 +49,8 @@ from drawbridge.server.reviews.reviews import Wish
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.ceilings import day_of
 from drawbridge.server.sessions.disk import Disk
-from drawbridge.server.sessions.memory import DAYS_KEPT, Day, Memory, count_run
 from drawbridge.server.sessions.metadata import instant
+from drawbridge.server.sessions.recorded_state import DAYS_KEPT, Day, RecordedState, count_run
 from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store import records
 from drawbridge.server.store.lines import timestamp
@@ -91,7 +91,13 @@ class Session(ABC):
         self.index = Index(str(directory / FILE), history)
         self.store = SessionStore(directory, data, history, surfaces, disk)
         self.approvals = Approvals(
-            self.id, data.path, self.store.write, self.store.record, data.memory.verdicts, surfaces.editors, self.decide
+            self.id,
+            data.path,
+            self.store.write,
+            self.store.record,
+            data.recorded.verdicts,
+            surfaces.editors,
+            self.decide,
         )
         self._disk = disk
         self._holds_state = False
@@ -99,23 +105,23 @@ class Session(ABC):
         first."""
         self._agent_state = AgentState()
         """What the agent has reported about itself, including reports of a process that has ended since."""
-        self._looked_back = not history.count and data.options == Options()
-        """Whether ``look_back`` has nothing left to read: it was called before, or there are neither records nor chosen
-        options."""
+        self._is_restored = not history.count and data.options == Options()
+        """Whether ``restore_agent_state`` has nothing left to read: it was called before, or there are neither records nor
+        chosen options."""
 
     @property
-    def memory(self) -> Memory:
-        return self.data.memory
+    def recorded(self) -> RecordedState:
+        return self.data.recorded
 
     @property
     def title(self) -> str:
-        """See ``Memory.shown_title``."""
-        return self.memory.shown_title
+        """See ``RecordedState.shown_title``."""
+        return self.recorded.shown_title
 
     def learn_title(self, title: str) -> None:
         """Sets the title of the current conversation if it has none. The title comes from older records, or from the
         agent's own file."""
-        self.memory.title = self.memory.title or title
+        self.recorded.title = self.recorded.title or title
 
     # What differs between the kinds.
 
@@ -187,18 +193,18 @@ class Session(ABC):
         return {"agent_state": self._agent_state if self._agent_state != AgentState() else None}
 
     @final
-    async def look_back(self) -> None:
+    async def restore_agent_state(self) -> None:
         """On the first call, restores what the agent reported about itself before the server was started, from the end
         of the history, and what people have chosen since, from the metadata. What the agent has reported since the
         server was started takes precedence."""
-        if self._looked_back:
+        if self._is_restored:
             return
-        self._looked_back = True
+        self._is_restored = True
         if self._agent_state != AgentState():
             return
-        session_id = self.memory.session_id
+        session_id = self.recorded.session_id
         state = await self._state_in_history(session_id) if session_id else AgentState()
-        if self._agent_state == AgentState() and self.memory.session_id == session_id:
+        if self._agent_state == AgentState() and self.recorded.session_id == session_id:
             self._report_state(self._with_choices(state))
 
     async def _state_in_history(self, session_id: str) -> AgentState:
@@ -285,7 +291,7 @@ class Session(ABC):
         return SessionSummary(
             id=self.id,
             path=self.data.path,
-            session_id=self.memory.session_id,
+            session_id=self.recorded.session_id,
             agent=self.data.agent,
             created_at=self.data.created_at,
             last_active=self.data.last_active,
@@ -361,8 +367,8 @@ class SessionStore:
         self._disk = disk
 
     @property
-    def memory(self) -> Memory:
-        return self.data.memory
+    def recorded(self) -> RecordedState:
+        return self.data.recorded
 
     @property
     def closed(self) -> bool:
@@ -382,7 +388,7 @@ class SessionStore:
     @property
     def subject(self) -> str:
         """What to propose as the subject of a commit message."""
-        return self.memory.subject
+        return self.recorded.subject
 
     def has_room(self, more: int) -> bool:
         """Whether the owner's limits leave room for this many more bytes from an agent."""
@@ -400,11 +406,11 @@ class SessionStore:
         direction, message = records.written(event)
         is_line = isinstance(event, AgentLine)
         record = self.history.append(direction, message, is_json=is_line)
-        self._disk.now(self.data.id, self.data.path, self.history.size)
+        self._disk.set_size(self.data.id, self.data.path, self.history.size)
         if is_line:  # most records are lines, which change nothing but the number
-            self.memory.seq = record.seq
+            self.recorded.seq = record.seq
         else:
-            self.memory.apply(event, record.time, record.seq)
+            self.recorded.apply(event, record.time, record.seq)
         return Stored(
             self.data.id,
             self._path,
@@ -430,7 +436,7 @@ class SessionStore:
         except DrawbridgeError as error:
             logger.error("%s: %s could not be written: %s", self.data.id, _name(event), error)
             moment = datetime.now(UTC)
-            self.memory.apply(event, moment)
+            self.recorded.apply(event, moment)
             self.announce(event, asker, quiet=quiet, moment=moment)
             return None
         return self._publish(stored)
@@ -459,7 +465,7 @@ class SessionStore:
             raise
 
     def save(self) -> None:
-        self.data.session_id = self.memory.session_id
+        self.data.session_id = self.recorded.session_id
         try:
             metadata.save(self._directory, self.data)
         except (DrawbridgeError, OSError) as error:
@@ -478,7 +484,7 @@ class SessionStore:
 
     def catch_up(self) -> None:
         """After a restart, updates the state with the records that the metadata does not cover yet."""
-        for record in self.history.after(self.memory.seq):
+        for record in self.history.after(self.recorded.seq):
             try:
                 seq, moment, event = records.read(record.line)
             except records.NOT_OURS:
@@ -488,21 +494,21 @@ class SessionStore:
                     record.seq,
                 )
             else:
-                self.memory.apply(event, moment, seq)
+                self.recorded.apply(event, moment, seq)
 
     async def count_usage(self) -> None:
         """Counts the runs in a history that was written by an earlier version."""
         since = datetime.now(UTC) - timedelta(days=DAYS_KEPT)
         days: dict[str, Day] = {}
         after, more = 0, True
-        while more or after < self.memory.seq:
-            newest = self.memory.seq
+        while more or after < self.recorded.seq:
+            newest = self.recorded.seq
             page = await self.read(after_seq=after, since=since, limit=COUNTED_AT_ONCE)
             await asyncio.to_thread(_count, page, days)
             more = page.has_more
             after = page.records[-1].seq if more else newest
         # Nothing has been added to the history since the last page was read.
-        self.memory.usage, self.memory.usage_complete = days, True
+        self.recorded.usage, self.recorded.usage_complete = days, True
         self.save()
 
     def recover(self, still_open: Collection[str] = (), continues: str | None = None) -> None:
@@ -510,15 +516,15 @@ class SessionStore:
         runs, and the run ``continues``. Nothing is published: no client has joined yet, and this may run in a thread.
         """
         self.catch_up()
-        still_active = {continues, *(self.memory.approvals.get(approval_id) for approval_id in still_open)}
+        still_active = {continues, *(self.recorded.approvals.get(approval_id) for approval_id in still_open)}
         over: list[Recorded] = [
             PermissionWithdrawn(approval_id, "the server was restarted")
-            for approval_id in self.memory.approvals
+            for approval_id in self.recorded.approvals
             if approval_id not in still_open
         ]
         over += [
             RunFinished(run_id=run_id, outcome="interrupted", duration_ms=0)
-            for run_id in self.memory.unfinished
+            for run_id in self.recorded.unfinished
             if run_id not in still_active
         ]
         for event in over:
@@ -526,8 +532,8 @@ class SessionStore:
                 self.append(event)
             except DrawbridgeError as error:
                 logger.error("%s: %s could not be written: %s", self.data.id, _name(event), error)
-                self.memory.apply(event, datetime.now(UTC))
-        self.memory.last_outcome = None
+                self.recorded.apply(event, datetime.now(UTC))
+        self.recorded.last_outcome = None
         if over:
             self.save()
 
@@ -573,12 +579,12 @@ class Sessions:
 
     def add(self, session: Session) -> None:
         self._sessions[session.id] = session
-        self._disk.now(session.id, str(session.path), session.history.size)
+        self._disk.set_size(session.id, str(session.path), session.history.size)
 
     def remove(self, session: Session) -> None:
         """Removes the session from the list. Another session may get its id later."""
         del self._sessions[session.id]
-        self._disk.gone(session.id)
+        self._disk.remove(session.id)
 
     def rebuild(self) -> None:
         """Rebuilds the lost indexes of all histories in the background."""

@@ -22,9 +22,9 @@ from drawbridge.agents import base
 from drawbridge.agents.results import exit_words
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.sessions import conversations
-from drawbridge.server.sessions.memory import Memory
-from drawbridge.server.sessions.places import identity
+from drawbridge.server.sessions.allowed_directories import identity
 from drawbridge.server.sessions.processes import AgentProcesses
+from drawbridge.server.sessions.recorded_state import RecordedState
 from drawbridge.server.sessions.scheduled import Scheduled
 
 logger = logging.getLogger("drawbridge.server")
@@ -68,10 +68,10 @@ TurnEvent: TypeAlias = base.Question | base.TurnBegun | base.TurnEnded | base.Ex
 
 
 class Continued(Struct, frozen=True):
-    """What a run continues: the conversation of ``memory``, or a copy of ``fork_from``. ``state``: what the agent has
+    """What a run continues: the conversation of ``recorded``, or a copy of ``fork_from``. ``state``: what the agent has
     reported about the conversation."""
 
-    memory: Memory
+    recorded: RecordedState
     fork_from: str | None
     state: base.AgentState
 
@@ -105,7 +105,7 @@ class SessionProcess:
     """The verbs that end a process:
 
     - ``end``, ``end_soon``: the idle process, because its conversation is replaced, or a person or the owner wants it.
-    - ``end_if_idle``: the idle process, because the pool needs its place.
+    - ``end_if_idle``: the idle process, because the pool needs room.
     - ``leave``: the process that was prepared for a run that has ended meanwhile.
     - ``kill``: the process of a run, with its turn.
     - ``close``: all processes, because the session is closed.
@@ -143,7 +143,7 @@ class SessionProcess:
         """Held while a run is begun or an idle process is ended: one of these at a time, however long it takes."""
         self._kind: tuple[str, base.Options] | None = None
         """The agent and the options of the process; None if no other run may be begun with it."""
-        self._place: tuple[int, int] | None = None
+        self._directory_identity: tuple[int, int] | None = None
         """The identity of the directory that the process was started in: its path may lead to another directory by
         now."""
         self._had_files = False
@@ -186,17 +186,17 @@ class SessionProcess:
         keeps it, or ends it and starts another. ``changing`` must be held. Raises ``AgentUnusable``."""
         # Claude Code counts a budget from the start of its process (2.1.329): each run needs its own process.
         budgeted = options.max_budget_usd is not None
-        place = await asyncio.to_thread(identity, self._directory)
-        same = self._kind == (agent, options) and self._place == place
+        found = await asyncio.to_thread(identity, self._directory)
+        same = self._kind == (agent, options) and self._directory_identity == found
         if self._process is not None and not self._had_files and not self._process.busy:
             same = same and not await asyncio.to_thread(self._files.is_dir)
         if self._process is not None and same and not continued.fork_from and not budgeted:
-            await self._check_unused(agent, continued.memory.session_id)
+            await self._check_unused(agent, continued.recorded.session_id)
             if self._process is not None:  # it may have exited in the meantime
                 return
         self._warn_of_schedule()
         await self.leave()
-        self._place = place
+        self._directory_identity = found
         await self._start(agent, options, continued)
 
     async def _check_unused(self, agent: str, session_id: str) -> None:
@@ -211,7 +211,7 @@ class SessionProcess:
             raise base.AgentUnusable("SESSION_IN_USE", conversations.IN_USE)
 
     async def _start(self, agent: str, options: base.Options, continued: Continued) -> None:
-        session_id = await self._conversation(agent, continued.memory)
+        session_id = await self._conversation(agent, continued.recorded)
         resume = bool(session_id) and continued.fork_from is None
         # What was in progress has ended with its process.
         kept = msgspec.structs.replace(continued.state, tasks=(), retry=None, compacting=False)
@@ -230,26 +230,26 @@ class SessionProcess:
         if agent not in self._processes.agents:
             raise base.AgentUnusable("AGENT_NOT_FOUND", f"The server has no agent named {agent}.")
         self.agent = agent
-        self._listener = listener = _Listener(self._receive, partial(self._processes.running.ended, launch.mark))
+        self._listener = listener = _Listener(self._receive, partial(self._processes.running.remove, launch.mark))
         self._process = await self._processes.start(agent, launch, listener.receive)
         if listener.exited is not None:
             self._process = self._listener = None
             raise base.AgentUnusable("EXECUTION_FAILED", last_words(listener.exited))
         self._kind = (agent, options)
 
-    async def is_lost(self, agent: str, memory: Memory) -> bool:
-        """Whether the agent ended before it stored the conversation of ``memory``, so that no process can continue
+    async def is_lost(self, agent: str, recorded: RecordedState) -> bool:
+        """Whether the agent ended before it stored the conversation of ``recorded``, so that no process can continue
         it."""
-        return self._process is None and bool(memory.session_id) and not await self._conversation(agent, memory)
+        return self._process is None and bool(recorded.session_id) and not await self._conversation(agent, recorded)
 
-    async def _conversation(self, agent: str, memory: Memory) -> str:
+    async def _conversation(self, agent: str, recorded: RecordedState) -> str:
         """The id of the conversation to resume; empty if there is no conversation, or if the agent ended before it
         stored the one that it had begun."""
         found = self._processes.agents.get(agent)
-        if not memory.unproven or found is None or found.sessions is None:
-            return memory.session_id
-        is_kept = await asyncio.to_thread(found.sessions.known, Path(self._directory), memory.session_id)
-        return memory.session_id if is_kept else ""
+        if not recorded.unproven or found is None or found.sessions is None:
+            return recorded.session_id
+        is_kept = await asyncio.to_thread(found.sessions.known, Path(self._directory), recorded.session_id)
+        return recorded.session_id if is_kept else ""
 
     def _receive(self, event: base.Event) -> None:
         """Handles an event of the process; ``Exited`` is the last one."""

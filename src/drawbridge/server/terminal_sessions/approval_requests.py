@@ -20,7 +20,7 @@ from drawbridge.server.protocol.messages import IN_TERMINAL
 from drawbridge.server.sessions.audience import Audience
 from drawbridge.server.sessions.metadata import Metadata, now
 from drawbridge.server.sessions.session import SessionStore
-from drawbridge.server.terminal_sessions.carried import Carried
+from drawbridge.server.terminal_sessions.continuation import RestoredRequests
 from drawbridge.server.terminal_sessions.dialog import Overruled
 from drawbridge.server.terminal_sessions.processes import Processes
 from drawbridge.server.terminal_sessions.questions import (
@@ -134,13 +134,13 @@ class ApprovalRequests:
                 approvals.remove(approval, surface)
         session.changed()
 
-    def restore(self, carried: Carried, works: int | None, run: str | None) -> None:
+    def restore(self, restored: RestoredRequests, works: int | None, run: str | None) -> None:
         """Restores approval requests from the history. Open ones wait for a decision and for their surface to
         reconnect. They are not published again. ``works``: as in ``Facts``. ``run``: the active run, if any."""
         session, questions = self._session, self._session.questions
-        questions.called(carried.calls)
+        questions.called(restored.calls)
         pid = session.processes.latest.pid if works is None else works
-        for approval in carried.approvals:
+        for approval in restored.approvals:
             is_certain = not session.processes.has_others or is_main_of(approval, run)
             expected = ExpectedSurface(pid, is_certain=is_certain)
             session.approvals.restore(approval, session.data.agent, expected, offered=not expected.in_editor)

@@ -75,7 +75,7 @@ class Bridges:
                 won = self._decided(self._shown.find(editor, id), text)
                 editor.send(wire.DecisionAck(id, won))
             case wire.ProposalClosed(id, settled):
-                self._gone(self._shown.remove(editor, id), settled=settled)
+                self._proposal_closed(self._shown.remove(editor, id), settled=settled)
             case wire.ReviewRequest() | wire.ReviewDecision() | wire.ReviewComment() | wire.ReviewSubmission():
                 self._reviews.handle(editor, line)
             case wire.ReviewListRequest():
@@ -96,7 +96,7 @@ class Bridges:
         with self._terminals_change():
             self._terminals.remove(editor)
         for shown in self._shown.remove_all(editor):
-            self._gone(shown, settled=False)
+            self._proposal_closed(shown, settled=False)
         for key in [key for key in self._sessions if key[0] == _key(editor)]:
             self._sessions.pop(key).end()
 
@@ -175,7 +175,7 @@ class Bridges:
             )  # the agent follows the decision in its editor even if the server can't record it
         return True
 
-    def _gone(self, shown: BridgeSurface | None, *, settled: bool) -> None:
+    def _proposal_closed(self, shown: BridgeSurface | None, *, settled: bool) -> None:
         if shown is None or shown.session is None or shown.approval is None:
             return
         if settled and shown.approval in list(shown.session.approvals):

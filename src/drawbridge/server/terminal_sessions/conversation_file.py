@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.agents.terminal import Entry, NotItsFile, ProcessState, TerminalAgent
-from drawbridge.server.sessions.memory import Memory
+from drawbridge.server.sessions.recorded_state import RecordedState
 from drawbridge.server.store.log import History
 from drawbridge.server.terminal_sessions.processes import Processes
 from drawbridge.server.terminal_sessions.transcript_file import TranscriptFile
@@ -40,13 +40,13 @@ class ConversationFile:
     after the last entry in ``history``."""
 
     def __init__(
-        self, id: str, agent: TerminalAgent | None, processes: Processes, history: History, memory: Memory
+        self, id: str, agent: TerminalAgent | None, processes: Processes, history: History, recorded: RecordedState
     ) -> None:
         self._id = id
         self._agent = agent
         self._processes = processes
         self._history = history
-        self._memory = memory
+        self._recorded = recorded
         self._file: TranscriptFile | None = None
         self._path = ""
         """The path of the transcript, as the agent's process reported it when the transcript was last opened."""
@@ -73,7 +73,7 @@ class ConversationFile:
         if not path or agent is None:
             return
         try:
-            path = agent.checked(path, self._memory.session_id, self._processes.latest.config)
+            path = agent.checked(path, self._recorded.session_id, self._processes.latest.config)
         except NotItsFile:
             logger.warning(
                 "%s: its conversation can't be read: this is not the path of its agent's transcript", self._id
@@ -104,7 +104,7 @@ class ConversationFile:
         except OSError:
             self._file = None
             raise
-        read = [(line, file.agent.entry(line, self._memory.session_id)) for line in lines]
+        read = [(line, file.agent.entry(line, self._recorded.session_id)) for line in lines]
         return Portion(read, quiet=not self._has_begun, late=not self.is_up_to_date, has_more=has_more)
 
     def was_read(self) -> None:
@@ -123,7 +123,7 @@ class ConversationFile:
         file = self._file
         if file is None:
             return {}
-        id = self._memory.session_id
+        id = self._recorded.session_id
         return {pid: await asyncio.to_thread(file.agent.process, file.path, pid, id) for pid in pids}
 
     async def start_mode(self, pid: int, directory: Path) -> str | None:

@@ -34,7 +34,7 @@ from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import Review as ReviewReply
-from drawbridge.server.reviews.places import Placed
+from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.reviewing import Reviewing
 from drawbridge.server.reviews.reviews import Review, Wish
 from drawbridge.server.sessions.grants import Grants
@@ -240,7 +240,7 @@ class ReviewedDirectory:
 
     async def _checkpoint(self, run: str, when: When) -> bool:
         """Takes a checkpoint. Returns whether it was taken; a failure is logged."""
-        problem = await self._grants.places.examine(self.path)
+        problem = await self._grants.directories.examine(self.path)
         try:
             if problem is None:
                 await self._prepare()
@@ -334,14 +334,14 @@ class ReviewedDirectory:
         while self._sending is not None and not self._sending.done():
             await asyncio.wait([self._sending])
 
-    async def placed(self, drafts: str) -> Placed:
-        """See ``Reviewing.placed``."""
+    async def located(self, drafts: str) -> LocatedComments:
+        """See ``Reviewing.located``."""
         await self._prepare()
-        return await self._reviewing.placed(drafts)
+        return await self._reviewing.located(drafts)
 
-    def submission(self, placed: Placed, drafts: str, text: str) -> tuple[str, Submission]:
+    def submission(self, located: LocatedComments, drafts: str, text: str) -> tuple[str, Submission]:
         """See ``Commenting.submission``."""
-        return self._reviewing.commenting.submission(placed, drafts, text)
+        return self._reviewing.commenting.submission(located, drafts, text)
 
     def sends(self, sending: asyncio.Future[str]) -> None:
         """Notes that a prompt with the comments is being sent. ``sending`` is done once the agent has started on it, or
@@ -387,7 +387,7 @@ class ReviewedDirectory:
         if not await asyncio.to_thread(self.folder.exists):
             return
         try:
-            if await self._grants.places.examine(self.path) is None:
+            if await self._grants.directories.examine(self.path) is None:
                 await self.checkpoints.remove()
         except (GitFailed, NoCheckpoint, OSError) as error:
             logger.warning("could not remove the checkpoints in %s: %s", self.path, error)
@@ -413,7 +413,7 @@ class Directories:
     def of(self, path: Path) -> ReviewedDirectory:
         """The directory that ``path`` resolves to. A session has to join the directory before anything else is done
         with it."""
-        path = self._grants.places.leads_to(path)
+        path = self._grants.directories.leads_to(path)
         found = self._directories.get(path)
         if found is None:
             folder = self._folder / _id(path)

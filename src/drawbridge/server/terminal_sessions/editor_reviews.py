@@ -72,8 +72,8 @@ class EditorReviews:
         folders = await asyncio.to_thread(lambda: [_real(folder) for folder in given])
         seen, found = set[int](), list[str]()
         for session in self._commands.all_sessions:
-            place = self._commands.leads_to(session.path)
-            is_near = any(place.is_relative_to(folder) or folder.is_relative_to(place) for folder in folders)
+            directory = self._commands.leads_to(session.path)
+            is_near = any(directory.is_relative_to(folder) or folder.is_relative_to(directory) for folder in folders)
             if is_near and id(session.checkpoints) not in seen:
                 seen.add(id(session.checkpoints))
                 found.append(session.id)
@@ -156,16 +156,16 @@ class EditorReviews:
         """The sessions in the directories that contain the file, beginning with the innermost directory, then those in
         the editor's directory. Of sessions that share a review, only the first one is included."""
 
-        def places() -> list[Path]:
+        def directories() -> list[Path]:
             return [*(_real(line.path).parents if line.path else ()), *([_real(line.folder)] if line.folder else ())]
 
         await self._commands.examine()
-        wanted = await asyncio.to_thread(places)
+        wanted = await asyncio.to_thread(directories)
         sessions = [(self._commands.leads_to(session.path), session) for session in self._commands.all_sessions]
         found: dict[int, Session] = {}
-        for place in dict.fromkeys(wanted):
+        for path in dict.fromkeys(wanted):
             for directory, session in sessions:
-                if directory == place:
+                if directory == path:
                     found.setdefault(id(session.checkpoints), session)
         return list(found.values())
 

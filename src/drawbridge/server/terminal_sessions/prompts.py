@@ -29,7 +29,7 @@ from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import TERMINAL_NAME, Answer, Subscriber
 from drawbridge.server.protocol.replies import Accepted
-from drawbridge.server.sessions.memory import Memory, request_key
+from drawbridge.server.sessions.recorded_state import RecordedState, request_key
 from drawbridge.server.terminal_sessions.prompt_text import same_words, typeable
 
 logger = logging.getLogger("drawbridge.server")
@@ -145,7 +145,7 @@ class Receiver(Protocol):
     def pid(self) -> int | None: ...
 
     @property
-    def memory(self) -> Memory: ...
+    def recorded(self) -> RecordedState: ...
 
     @property
     def phase(self) -> TerminalState: ...
@@ -213,7 +213,7 @@ class Prompts:
         request has failed, or its result can't be determined."""
         key = request_key(request_id, text) if request_id else None
         known = self.sent if self.sent is not None and self.sent.key == key is not None else None
-        turn = self._session.memory.run_of(request_id or "", text) or (known.turn if known else "")
+        turn = self._session.recorded.run_of(request_id or "", text) or (known.turn if known else "")
         if turn or known is None:
             return self._accepted(turn) if turn else None
         return await self.accepted(self._again())

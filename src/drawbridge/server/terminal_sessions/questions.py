@@ -24,10 +24,10 @@ from drawbridge.agents.terminal import AskingAgent, Call, HookEvent, Result
 from drawbridge.core.approval import State
 from drawbridge.server.approvals.pending import ExpectedSurface, PendingApproval, Surface
 from drawbridge.server.terminal_sessions.dialog import (
+    ClientDecisions,
+    DecisionOutcome,
     EndedCall,
     Latest,
-    Outcome,
-    Outcomes,
     Overruled,
     TerminalOnly,
     json_object,
@@ -108,7 +108,7 @@ class _Dialogs:
 
     def __init__(self, agent: AskingAgent, read: Reader) -> None:
         self.terminal_only = TerminalOnly(agent)
-        self.outcomes = Outcomes(agent, read)
+        self.decisions = ClientDecisions(agent, read)
 
 
 class Questions:
@@ -151,7 +151,7 @@ class Questions:
     @property
     def decided(self) -> list[PendingApproval]:
         """The approval requests that clients have decided on, until it is known what the agent did."""
-        return [approval for one in self._dialogs.values() for approval in one.outcomes]
+        return [approval for one in self._dialogs.values() for approval in one.decisions]
 
     def known(self, question: str) -> PendingApproval | None:
         """The approval request for a question that a hook or bridge identifies by ``question``; None if it is new."""
@@ -178,7 +178,7 @@ class Questions:
         """Notes a new approval request of the process."""
         if approval.request.known_as:
             self._known[approval.request.known_as] = approval
-        self._of(pid).outcomes.asked_again(approval)
+        self._of(pid).decisions.asked_again(approval)
 
     def is_offered(self, approval: PendingApproval, surface: Surface, *, is_answerable: bool) -> bool:
         """Whether editors show the request, too. ``is_answerable``: whether a client is connected that receives the
@@ -225,9 +225,9 @@ class Questions:
         """Notes that the process has reported a known question again. A decision on it is sent again."""
         self._undelivered.pop(approval.id, None)
         for one in self._dialogs.values():
-            one.outcomes.forget(approval)
+            one.decisions.forget(approval)
         if approval.state is State.DECIDED and approval.decision is not None:
-            self._of(pid).outcomes.add(approval, approval.decision)
+            self._of(pid).decisions.add(approval, approval.decision)
 
     def stop_waiting(self, open: Sequence[OpenQuestion]) -> list[Step]:
         """Withdraws the questions whose hook or bridge has not reconnected since the restart. Decisions that were made
@@ -258,7 +258,7 @@ class Questions:
         then awaited."""
         if asked_by is None or approval.decision is None:
             return False
-        self._of(asked_by.pid).outcomes.add(approval, approval.decision)
+        self._of(asked_by.pid).decisions.add(approval, approval.decision)
         self.is_unattended = False
         self._decided_at = self._clock()
         if isinstance(asked_by, ExpectedSurface):
@@ -291,7 +291,7 @@ class Questions:
         """
         dialogs = self._of(pid)
         dialogs.terminal_only.continued(None)
-        dialogs.outcomes.main_stopped()
+        dialogs.decisions.main_stopped()
         return [
             Withdraw(one.approval, self.why_withdrawn(one.approval))
             for one in open
@@ -318,7 +318,7 @@ class Questions:
         if open or dialogs.terminal_only.has_question or is_settling:
             return []
         dialogs.terminal_only.noticed()
-        return list(dialogs.outcomes.not_delivered(NOT_DELIVERED))
+        return list(dialogs.decisions.not_delivered(NOT_DELIVERED))
 
     # What the agent did.
 
@@ -328,14 +328,14 @@ class Questions:
             self._calls[call.id] = call
 
     def result(self, result: Result, open: Sequence[OpenQuestion]) -> list[Step]:
-        """Settles the approval request about a call whose result is in the transcript, as ``ended`` does."""
+        """Settles the approval request about a call whose result is in the transcript, as ``call_ended`` does."""
         called = self._calls.pop(result.id, None)
         if called is None:
             return []
         given = json_object(called.input)
-        return self.ended(EndedCall(result.id, called.name, given, result.fate, None, as_run=False), open)
+        return self.call_ended(EndedCall(result.id, called.name, given, result.fate, None, as_run=False), open)
 
-    def ended(self, call: EndedCall, open: Sequence[OpenQuestion]) -> list[Step]:
+    def call_ended(self, call: EndedCall, open: Sequence[OpenQuestion]) -> list[Step]:
         """Settles the approval request about a tool call that has ended: one that is open is withdrawn, and a client's
         decision is compared with what the agent did.
 
@@ -355,10 +355,10 @@ class Questions:
 
     def _may_be_about(self, call: EndedCall, open: Sequence[OpenQuestion]) -> Iterator[_Match]:
         for dialogs in self._dialogs.values():
-            outcomes, terminal_only = dialogs.outcomes, dialogs.terminal_only
-            for outcome in outcomes.about(call):
+            decisions, terminal_only = dialogs.decisions, dialogs.terminal_only
+            for outcome in decisions.about(call):
                 likelihood = _Likelihood.AS_DECIDED if outcome.as_decided else _Likelihood.NOT_AS_DECIDED
-                settle = partial(_compare, outcomes, outcome)
+                settle = partial(_compare, decisions, outcome)
                 yield _Match(outcome.exact, likelihood, outcome.approval, settle)
             for approval in terminal_only.about(call):
                 exact = call.is_of(self._agent, approval.request, exactly=True)
@@ -372,8 +372,8 @@ class Questions:
         return [Withdraw(approval, self.why_withdrawn(approval))]
 
 
-def _compare(outcomes: Outcomes, outcome: Outcome) -> list[Step]:
-    overruled = outcomes.settle(outcome)
+def _compare(decisions: ClientDecisions, outcome: DecisionOutcome) -> list[Step]:
+    overruled = decisions.settle(outcome)
     return [] if overruled is None else [overruled]
 
 

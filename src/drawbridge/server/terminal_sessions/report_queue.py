@@ -12,7 +12,7 @@ from typing import Final
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.terminal_sessions.conversation_file import ConversationFile
 from drawbridge.server.terminal_sessions.processes import Process
-from drawbridge.server.terminal_sessions.reports import AfterText, Awaited, Checked, Condition, Report, Reported
+from drawbridge.server.terminal_sessions.reports import AfterText, Barrier, Condition, HookReport, ProcessCheck, Report
 from drawbridge.server.terminal_sessions.session import TerminalSession
 
 logger = logging.getLogger("drawbridge.server")
@@ -40,7 +40,7 @@ class ReportQueue:
         """The report that is processed once the lines that precede it in the file have been read; None if none is
         due."""
         self._file = ConversationFile(
-            session.id, session.terminal_agent, session.processes, session.history, session.memory
+            session.id, session.terminal_agent, session.processes, session.history, session.recorded
         )
         self._finding: asyncio.Task[None] | None = None
         """The search for the mode in which the agent's process was started."""
@@ -67,7 +67,7 @@ class ReportQueue:
         """Returns when all reports until now have been processed, or the processing has ended because the session was
         closed. Also waits for the search for a process's mode."""
         done = asyncio.get_running_loop().create_future()
-        self.add(Awaited(done))
+        self.add(Barrier(done))
         await asyncio.wait([done, self._task], return_when=asyncio.FIRST_COMPLETED)
         if self._finding is not None:
             await asyncio.wait([self._finding])
@@ -80,10 +80,10 @@ class ReportQueue:
                 async with asyncio.timeout(None if session.ended else interval):
                     self._next = await self._reports.get()
             except TimeoutError:
-                self._next = Checked({})
+                self._next = ProcessCheck({})
             try:
-                if isinstance(self._next, Checked):
-                    self._next = Checked(await self._file.states(session.checked_processes))
+                if isinstance(self._next, ProcessCheck):
+                    self._next = ProcessCheck(await self._file.states(session.checked_processes))
                 await self._read_until(self._next.after)
             except Exception:
                 logger.exception("%s: internal error", session.id)
@@ -97,7 +97,7 @@ class ReportQueue:
     def _process(self, report: Report) -> None:
         try:
             self.session.process(report)
-            if isinstance(report, Reported) and report.starts_process:
+            if isinstance(report, HookReport) and report.starts_process:
                 self._finding = self._tasks.start(
                     self._find_mode(report.pid), f"{self.session.id}: finding its permission mode"
                 )
@@ -131,8 +131,8 @@ class ReportQueue:
 
     async def _read(self) -> None:
         session, file = self.session, self._file
-        await session.look_back()
-        if file.is_open and not session.memory.title:
+        await session.restore_agent_state()
+        if file.is_open and not session.recorded.title:
             # The title may precede what is read below, which is only the end of a long conversation.
             session.learn_title(await file.title())
         has_more = True

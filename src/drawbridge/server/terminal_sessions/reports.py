@@ -44,7 +44,7 @@ class AfterPrompt(Struct, frozen=True):
 Condition: TypeAlias = AfterText | AfterPrompt
 
 
-class Reported(Struct, frozen=True):
+class HookReport(Struct, frozen=True):
     """A hook's event. ``pid``: the PID of the agent's process. ``handed``: the comments that the hook has handed over to
     the agent, if any."""
 
@@ -64,7 +64,7 @@ class Reported(Struct, frozen=True):
         return self.event.is_new_process and not self.event.permission_mode
 
 
-class Asked(Struct, frozen=True):
+class QuestionReport(Struct, frozen=True):
     """A question from the agent, for whose answer the hook ``surface`` waits. ``proposal``: the change that the question
     is about, if any."""
 
@@ -77,7 +77,7 @@ class Asked(Struct, frozen=True):
         return AfterPrompt()
 
 
-class _AtOnce(Struct, frozen=True):
+class _Unconditional(Struct, frozen=True):
     """A report that waits only for those before it."""
 
     @property
@@ -85,23 +85,23 @@ class _AtOnce(Struct, frozen=True):
         return None
 
 
-class Disconnected(_AtOnce, frozen=True):
+class Disconnected(_Unconditional, frozen=True):
     """A hook that waited for an answer has disconnected."""
 
     surface: HookSurface
 
 
-class ReturnTimeOver(_AtOnce, frozen=True):
+class ReturnTimeOver(_Unconditional, frozen=True):
     """The time in which hooks and bridges had to reconnect after a restart is over."""
 
 
-class Awaited(_AtOnce, frozen=True):
+class Barrier(_Unconditional, frozen=True):
     """Something waits until all reports before this one have been processed. ``done`` gets its result then."""
 
     done: asyncio.Future[None]
 
 
-class Checked(_AtOnce, frozen=True):
+class ProcessCheck(_Unconditional, frozen=True):
     """Nothing was reported for a while, so the agent's processes were checked. ``states``: what the agent's own files
     contain about the process that is working and the process that reported last, by PID. Empty while an approval request
     is open, or if no transcript is read."""
@@ -109,4 +109,4 @@ class Checked(_AtOnce, frozen=True):
     states: Mapping[int, ProcessState]
 
 
-Report: TypeAlias = Reported | Asked | Disconnected | ReturnTimeOver | Awaited | Checked
+Report: TypeAlias = HookReport | QuestionReport | Disconnected | ReturnTimeOver | Barrier | ProcessCheck

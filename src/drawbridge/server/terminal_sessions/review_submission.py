@@ -27,12 +27,12 @@ async def submit_review(
     known = handover.known(id, key) or await prompts.known(id, key)
     if known is not None:
         return known
-    placed = await reviewed.placed(drafts)
+    located = await reviewed.located(drafts)
     await reviewed.sent()  # this request, or another one, may have sent them in the meantime
     known = handover.known(id, key) or await prompts.known(id, key)
     if known is not None:
         return known
-    prompt, submission = reviewed.submission(placed, drafts, command.text)
+    prompt, submission = reviewed.submission(located, drafts, command.text)
     try:
         if session.ended:
             raise ClientError("NOT_SUPPORTED", HAS_ENDED)

@@ -54,7 +54,7 @@ from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store.log import History
 from drawbridge.server.store.records import written
 from drawbridge.server.terminal_sessions.approval_requests import ApprovalRequests
-from drawbridge.server.terminal_sessions.carried import age_of_run, continuation, finished_runs
+from drawbridge.server.terminal_sessions.continuation import age_of_run, continuation, finished_runs
 from drawbridge.server.terminal_sessions.conversation_file import Portion
 from drawbridge.server.terminal_sessions.dialog import EndedCall, json_object
 from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
@@ -71,12 +71,12 @@ from drawbridge.server.terminal_sessions.questions import (
     question_of,
 )
 from drawbridge.server.terminal_sessions.reports import (
-    Asked,
-    Awaited,
-    Checked,
+    Barrier,
     Disconnected,
+    HookReport,
+    ProcessCheck,
+    QuestionReport,
     Report,
-    Reported,
     ReturnTimeOver,
 )
 from drawbridge.server.terminal_sessions.shared_comments import Left
@@ -144,7 +144,7 @@ class TerminalSession(Session):
         """The agent with its hooks and its transcript; None if it is known only from its proposals."""
         self.agent: AskingAgent = ONLY_IN_EDITOR if terminal_agent is None else terminal_agent
         self._grants = grants
-        self.memory.shares_comments = True
+        self.recorded.shares_comments = True
         self.reviewed = reviewed
         self.checkpoints = reviewed.checkpoints
         self.recovery = reviewed.recovery
@@ -219,7 +219,7 @@ class TerminalSession(Session):
 
     def is_using(self, session_id: str) -> bool:
         alive = not self.ended and (self.pid is None or self.is_open)
-        return alive and self.memory.session_id == session_id
+        return alive and self.recorded.session_id == session_id
 
     @property
     def is_open(self) -> bool:
@@ -288,7 +288,7 @@ class TerminalSession(Session):
         if mode is None and not self._grants.ceilings.skip_permissions:
             raise ClientError("PERMISSION_DENIED", UNKNOWN_MODE)
         asked = Options(permission_mode=mode or BYPASS)
-        is_usable = self._grants.places.last_problem(self.path) is None
+        is_usable = self._grants.directories.last_problem(self.path) is None
         granted = self._grants.granted(str(self.path), asked)
         return is_usable and self._grants.within(asked, self.data.agent) == granted
 
@@ -303,13 +303,13 @@ class TerminalSession(Session):
     def process(self, report: Report) -> None:
         """Processes a report from the queue. Everything that precedes it has been processed."""
         match report:
-            case Reported(event, pid, handed):
+            case HookReport(event, pid, handed):
                 self._hook(event, pid, handed)
                 if event.name in MAY_BEGIN:
                     self.reviewed.expect_nothing(self.id)
                 if event.name in ("Stop", "StopFailure", "SessionEnd"):
                     self.save()
-            case Asked(event, surface, proposal):
+            case QuestionReport(event, surface, proposal):
                 if surface.is_gone and not self.questions.known(surface.known_as):
                     self._hook(event, surface.pid)  # nobody is waiting for an answer
                 elif (approval := self._asked(event, surface, proposal)) is not None:
@@ -318,9 +318,9 @@ class TerminalSession(Session):
                 self.requests.disconnect(surface)
             case ReturnTimeOver():
                 self._stop_waiting()
-            case Awaited(done):
+            case Barrier(done):
                 done.set_result(None)
-            case Checked(states):
+            case ProcessCheck(states):
                 self._check(states)
 
     @property
@@ -334,10 +334,10 @@ class TerminalSession(Session):
 
     def _check(self, states: Mapping[int, ProcessState]) -> None:
         """Checks whether the agent is still running and still has this conversation open: hooks do not always report
-        that it has ended, or has left the conversation. ``states``: as in ``Checked``."""
+        that it has ended, or has left the conversation. ``states``: as in ``ProcessCheck``."""
         if self.pid is None or self.ended:
             return
-        gone = self.processes.gone
+        gone = self.processes.exited
         for pid in gone:
             self.leave(pid)
         if gone:
@@ -379,7 +379,7 @@ class TerminalSession(Session):
             self.reviewed.expect(self.id, event.turn)
 
     def _hook(self, event: HookEvent, pid: int | None, handed: Left | None = None) -> None:
-        """Processes a hook's event. The arguments are as in ``Reported``."""
+        """Processes a hook's event. The arguments are as in ``HookReport``."""
         self._note_hook(event, pid, handed)
         was_working = self.turns.current is not None
         match event.name:
@@ -399,14 +399,14 @@ class TerminalSession(Session):
             case "PostToolUse" | "PostToolUseFailure":
                 given = json_object(event.tool_input)
                 call = EndedCall(event.call, event.tool_name, given, "ran", event.agent_id, as_run=True)
-                self.requests.carry_out(self.questions.ended(call, self.requests.open))
+                self.requests.carry_out(self.questions.call_ended(call, self.requests.open))
             case "Notification" if event.asks_in_terminal:
                 self.requests.carry_out(self.questions.noticed(pid, self.requests.open))
         self.changed()
 
     def _asked(self, event: HookEvent, surface: Surface, proposal: Proposal | None) -> PendingApproval | None:
         """Processes a question. Returns its approval request; None if it does not wait for an answer here. The arguments
-        are as in ``Asked``."""
+        are as in ``QuestionReport``."""
         pid, agent = surface.pid, event.agent_id
         self._note_hook(event, pid)
         if self.questions.is_another(event, surface.known_as):
@@ -488,7 +488,7 @@ class TerminalSession(Session):
             match change:
                 case RunBegun(run):
                     self.reviewed.set_run(self.id, run)
-                    self.store.record(events.RunStarted(run, self.data.memory.session_id, self.data.agent))
+                    self.store.record(events.RunStarted(run, self.data.recorded.session_id, self.data.agent))
                 case RunFinished(run, outcome, seconds, quiet, error, code):
                     self.reviewed.set_run(self.id, None)
                     milliseconds = int(seconds * 1000)
@@ -551,13 +551,13 @@ class TerminalSession(Session):
     def recover(self) -> None:
         """Restores the state after a restart. What does not continue (see ``continuation``) counts as ended."""
         self.store.catch_up()
-        found = continuation(self.history, self.memory, self.processes, self._stored.works, ended=self.ended)
+        found = continuation(self.history, self.recorded, self.processes, self._stored.works, ended=self.ended)
         run, works = found.run, found.works
         self.processes.only_alive()
-        self.store.recover([approval.id for approval in found.carried.approvals], run)
+        self.store.recover([approval.id for approval in found.restored.approvals], run)
         if run is not None:
             self.turns.restore(run, age_of_run(self.history, run), self._stored, works)
-        self.requests.restore(found.carried, works, run)
+        self.requests.restore(found.restored, works, run)
         self.turns.remember(finished_runs(self.history))  # including those that ended after the facts were saved
         self.ended = not found.is_open or (self.pid is None and not self.approvals)
         if run is not None:
@@ -618,7 +618,7 @@ class TerminalSession(Session):
             case Prompt(foreign=True) | Message(foreign=True) if not quiet:
                 return
             case Message():
-                self._keep(AgentLine(entry.data, self.memory.session_id))
+                self._keep(AgentLine(entry.data, self.recorded.session_id))
                 if not entry.foreign:
                     self.questions.called(entry.calls)
                     for result in entry.results:

@@ -23,7 +23,7 @@ from drawbridge.server.terminal_sessions.editor_reviews import EditorReviews, Re
 from drawbridge.server.terminal_sessions.peers import HookSurface, Peer
 from drawbridge.server.terminal_sessions.processes import Process
 from drawbridge.server.terminal_sessions.report_queue import ReportQueue
-from drawbridge.server.terminal_sessions.reports import Asked, Disconnected, Reported
+from drawbridge.server.terminal_sessions.reports import Disconnected, HookReport, QuestionReport
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
 from drawbridge.server.terminal_sessions.shared_comments import Left
 from drawbridge.transport.private_socket import listening
@@ -113,11 +113,11 @@ class PrivateSocket:
         handed = await self._hand_over(peer, reports, event, reader) if hook.takes else None
         reports.session.expect(event)
         if event.name == "PermissionRequest":
-            reports.add(Asked(event, surface, _proposal(agent, event)))
+            reports.add(QuestionReport(event, surface, _proposal(agent, event)))
             await reader.read(1)  # the hook sends nothing more, so this returns when it disconnects
             reports.add(Disconnected(surface))
             return
-        reports.add(Reported(event, hook.pid, handed))
+        reports.add(HookReport(event, hook.pid, handed))
         if event.name == "PreToolUse" and not reports.session.reviewed.is_ready:
             peer.send(wire.HookAnswer())
             await reports.session.reviewed.ready()

@@ -145,14 +145,14 @@ class Background:
             self._tasks.pop(id, None)
         self._carried.clear()
 
-    def subagent(self, agent_id: str, agent_type: str | None = None) -> None:
+    def add_subagent(self, agent_id: str, agent_type: str | None = None) -> None:
         """Notes that a subagent is running."""
         self._tasks.setdefault(agent_id, Task(agent_id, SUBAGENT, agent_type=agent_type))
         self._carried.discard(agent_id)
         if not self._is_complete:
             self._changed = self._clock()
 
-    def ended(self, id: str) -> None:
+    def remove(self, id: str) -> None:
         if self._tasks.pop(id, None):
             self._changed = self._clock()
 

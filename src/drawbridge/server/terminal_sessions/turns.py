@@ -209,7 +209,7 @@ class Turns:
             case "SubagentStart" if agent is not None:
                 self.subagent_runs(agent, pid, event.agent_type)
             case "SubagentStop" if agent is not None:
-                self._of(pid).ended(agent)
+                self._of(pid).remove(agent)
                 return [SubagentStopped(pid, agent)]
             case "Stop":
                 return self._stop(event, pid)
@@ -222,14 +222,14 @@ class Turns:
 
     def subagent_runs(self, agent: str, pid: int | None, type: str | None = None) -> None:
         """Notes that the subagent ``agent`` of the process is running."""
-        self._of(pid).subagent(agent, type)
+        self._of(pid).add_subagent(agent, type)
 
     def reconnected(self, run: str, agent: str | None, pid: int | None) -> None:
         """Notes that the process has reported a question of the run ``run`` again. ``agent``: the subagent that asks, which
         runs in this process and in no other; None for the main agent."""
         if agent is not None:
             for one in self._background.values():
-                one.ended(agent)
+                one.remove(agent)
             self.subagent_runs(agent, pid)
         elif self.current is not None and self.current.id == run:
             self.current.continued(pid, "", reported=False)

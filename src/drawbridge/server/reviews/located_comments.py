@@ -36,7 +36,7 @@ class Commits(NamedTuple):
     runs: str
 
 
-class Placed(Struct, frozen=True):
+class LocatedComments(Struct, frozen=True):
     """The comments at their current lines. ``answers``: hunk id → the ids of the comments whose lines the hunk has
     changed since their run began."""
 
@@ -44,9 +44,9 @@ class Placed(Struct, frozen=True):
     answers: Mapping[str, tuple[str, ...]] = {}
 
 
-async def places(
+async def located(
     git: Git, commits: Commits, files: Sequence[FileChange], comments: Sequence[ReviewComment], begun: Collection[str]
-) -> Placed:
+) -> LocatedComments:
     """Finds the comments in the files. ``begun``: the ids of the comments whose run has begun. Raises ``GitFailed``."""
     paths = sorted({comment.path for comment in comments})
     names = {shown_path(file.path): file.path for file in files}
@@ -58,7 +58,7 @@ async def places(
     entries = [entry for tree in (old, new, *before.values()) for entry in tree.values()]
     entries += [f"100644 {comment.blob}" for comment in comments]
     texts = await loaded_texts(git, entries)
-    return await asyncio.to_thread(_Comparing(texts, old, new, before).placed, files, comments, begun)
+    return await asyncio.to_thread(_Comparing(texts, old, new, before).located, files, comments, begun)
 
 
 async def _entries(git: Git, commit: str, paths: Sequence[str], names: Mapping[str, str]) -> dict[str, Entry]:
@@ -99,23 +99,25 @@ class _Comparing:
         self._old, self._new, self._before = old, new, before
         self._changes: dict[tuple[str, str], Sequence[Span]] = {}
 
-    def placed(self, files: Sequence[FileChange], comments: Sequence[ReviewComment], begun: Collection[str]) -> Placed:
+    def located(
+        self, files: Sequence[FileChange], comments: Sequence[ReviewComment], begun: Collection[str]
+    ) -> LocatedComments:
         hunks = {shown_path(file.path): file.hunks for file in files}
         found: list[ReviewComment] = []
         answers: dict[str, tuple[str, ...]] = {}
         for comment in comments:
             tree = self._new if comment.side == "new" else self._old
-            place = self._place(comment, _blob(tree.get(comment.path)))
-            if place is None:
+            lines = self._lines_in(comment, _blob(tree.get(comment.path)))
+            if lines is None:
                 found.append(msgspec.structs.replace(comment, outdated=True))
             else:
-                found.append(msgspec.structs.replace(comment, line=place.first, end_line=place.last))
+                found.append(msgspec.structs.replace(comment, line=lines.first, end_line=lines.last))
             if comment.comment_id in begun:
-                for hunk in self._answering(comment, place, hunks.get(comment.path, ())):
+                for hunk in self._answering(comment, lines, hunks.get(comment.path, ())):
                     answers[hunk.id] = (*answers.get(hunk.id, ()), comment.comment_id)
-        return Placed(tuple(found), answers)
+        return LocatedComments(tuple(found), answers)
 
-    def _place(self, comment: ReviewComment, blob: str | None) -> Range | None:
+    def _lines_in(self, comment: ReviewComment, blob: str | None) -> Range | None:
         """Where the lines of a comment are in the text ``blob`` (None if the file does not exist); None if they are not
         found."""
         lines = Range(comment.line, comment.end_line)
@@ -124,8 +126,8 @@ class _Comparing:
         changes = self._between(comment.blob, blob)
         return None if changes is None else followed(self._lines[comment.blob], changes, lines)
 
-    def _answering(self, comment: ReviewComment, place: Range | None, hunks: Iterable[Hunk]) -> list[Hunk]:
-        """The hunks that have changed the lines of a comment since its run began. ``place``: where those lines are
+    def _answering(self, comment: ReviewComment, lines: Range | None, hunks: Iterable[Hunk]) -> list[Hunk]:
+        """The hunks that have changed the lines of a comment since its run began. ``lines``: where those lines are
         now."""
         hunks = [hunk for hunk in hunks if hunk.kind in ("lines", "file")]
         before = _blob(self._before.get(comment.run_id or "", {}).get(comment.path))
@@ -138,13 +140,13 @@ class _Comparing:
         if changes is None:
             return []
         if comment.side == "new":
-            was = self._place(comment, before)
+            was = self._lines_in(comment, before)
             changes = [] if was is None else touching(changes, was)
             return [hunk for hunk in hunks if any(_meet(hunk.span, change) for change in changes)]
-        if place is None:
+        if lines is None:
             return []
         # The removed lines may have been added again next to the lines of the hunk.
-        hunks = [hunk for hunk in hunks if meet(hunk.span.old_start, hunk.span.old_end, place.start, place.last)]
+        hunks = [hunk for hunk in hunks if meet(hunk.span.old_start, hunk.span.old_end, lines.start, lines.last)]
         return [hunk for hunk in hunks if any(_meet(hunk.span, change, around=1) for change in changes)]
 
     def _between(self, old: str, new: str | None) -> Sequence[Span] | None:

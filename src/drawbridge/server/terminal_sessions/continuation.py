@@ -19,7 +19,7 @@ from drawbridge.agents.base import Decision
 from drawbridge.agents.terminal import Call
 from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.events import ApprovalRequested, ApprovalResolved, PermissionWithdrawn, Recorded, RunFinished
-from drawbridge.server.sessions.memory import Memory
+from drawbridge.server.sessions.recorded_state import RecordedState
 from drawbridge.server.store.lines import timestamp
 from drawbridge.server.store.log import History, Record
 from drawbridge.server.store.records import NOT_OURS, read
@@ -37,7 +37,7 @@ LOOK_BACK: Final = 2_000
 """The number of records at the end of a history that are searched for the start of a run."""
 
 
-class Carried(Struct):
+class RestoredRequests(Struct):
     """What was read from a history. ``approvals``: the open and the latest closed approval requests that a hook or
     bridge may report again, oldest first. ``calls``: the latest tool calls without a result."""
 
@@ -53,21 +53,21 @@ class _Block(Struct):
     tool_use_id: str = ""
 
 
-class _Said(Struct):
+class _Message(Struct):
     content: str | list[_Block] = ""
 
 
 class _Line(Struct):
     """A line in the form in which the lines of all agents are stored."""
 
-    message: _Said = msgspec.field(default_factory=_Said)
+    message: _Message = msgspec.field(default_factory=_Message)
 
 
 class _OfAgent(Struct):
     message: _Line
 
 
-def carried(history: History, waiting: Collection[str]) -> Carried:
+def restored_requests(history: History, waiting: Collection[str]) -> RestoredRequests:
     """Reads approval requests, and tool calls without a result, from the end of the history. ``waiting``: the ids of
     the requests that are open according to the history. Raises ``HistoryUnreadable``."""
     questions: dict[str, PendingApproval] = {}
@@ -75,41 +75,43 @@ def carried(history: History, waiting: Collection[str]) -> Carried:
     for record in _tail(history, waiting):
         try:
             if record.direction == "server":
-                _take(questions, record)
+                _read_request(questions, record)
             elif record.direction == "claude":
-                _take_calls(calls, record)
+                _read_calls(calls, record)
         except NOT_OURS:
             continue
-    return Carried([approval for approval in questions.values() if approval.request.known_as], list(calls.values()))
+    return RestoredRequests(
+        [approval for approval in questions.values() if approval.request.known_as], list(calls.values())
+    )
 
 
 class Continuation(Struct):
     """What continues after a restart. ``run``: the active run, if any. ``works``: the PID of the process that works on it,
     if it is known. ``is_open``: whether a process may still have the conversation open."""
 
-    carried: Carried
+    restored: RestoredRequests
     run: str | None
     works: int | None
     is_open: bool
 
 
 def continuation(
-    history: History, memory: Memory, processes: Processes, works: int | None, *, ended: bool
+    history: History, recorded: RecordedState, processes: Processes, works: int | None, *, ended: bool
 ) -> Continuation:
     """Finds out what continues after a restart: the turn and the approval requests, if their agent is alive. If no
     process is known, only the agent's next report shows that it is alive. ``works`` and ``ended``: as in ``Facts``.
     Raises ``HistoryUnreadable``."""
     is_open = not ended and (processes.latest.pid is None or bool(processes.alive))
-    found = carried(history, memory.approvals) if is_open else Carried([], [])
+    found = restored_requests(history, recorded.approvals) if is_open else RestoredRequests([], [])
     works = processes.only if works is None else works  # earlier versions did not store it
-    active = next(reversed(memory.unfinished), None)
-    has_left = not processes.is_alive(works) if works is not None else bool(processes.gone)
+    active = next(reversed(recorded.unfinished), None)
+    has_left = not processes.is_alive(works) if works is not None else bool(processes.exited)
     waits = any(one.is_open and one.request.run_id == active for one in found.approvals)
     if is_open and not has_left and (processes.latest.pid is not None or waits):
         return Continuation(found, active, works, is_open)
     if has_left:
         left = [one for one in found.approvals if not is_main_of(one, active)]
-        return Continuation(Carried(left, found.calls), None, None, is_open)
+        return Continuation(RestoredRequests(left, found.calls), None, None, is_open)
     return Continuation(found, None, works, is_open)
 
 
@@ -170,7 +172,7 @@ def _event(record: Record) -> Recorded | None:
     return None
 
 
-def _take(questions: dict[str, PendingApproval], record: Record) -> None:
+def _read_request(questions: dict[str, PendingApproval], record: Record) -> None:
     match _event(record):
         case ApprovalRequested() as asked:
             questions[asked.approval_id] = PendingApproval(asked, "", timestamp(record), record.seq)
@@ -187,7 +189,7 @@ def _decision(resolved: ApprovalResolved) -> Decision:
     return Decision(resolved.decision == "allow", resolved.message, changed, resolved.remember)
 
 
-def _take_calls(calls: dict[str, Call], record: Record) -> None:
+def _read_calls(calls: dict[str, Call], record: Record) -> None:
     content = msgspec.json.decode(record.line, type=_OfAgent).message.message.content
     for block in content if isinstance(content, list) else []:
         if block.type == "tool_use":

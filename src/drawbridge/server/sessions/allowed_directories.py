@@ -106,13 +106,13 @@ SILENT = "The disk that contains the directory of this project does not respond.
 
 
 class _Seen(NamedTuple):
-    """What was at a path when it was last examined. ``problem``: see ``Places.problem``."""
+    """What was at a path when it was last examined. ``problem``: see ``AllowedDirectories.problem``."""
 
     leads_to: Path
     problem: str | None
 
 
-class Places:
+class AllowedDirectories:
     """The directories in which agents may run. ``roots``: the canonical directories that the owner allows; ``data``:
     the server's own data directory.
 
@@ -254,25 +254,28 @@ def repositories(starts: Iterable[Path], depth: int = 2) -> tuple[list[Path], bo
     found: set[Path] = set()
     ahead = deque((start, 0) for start in starts)
     while ahead:
-        place, level = ahead.popleft()
-        if level and os.path.lexists(place / ".git"):
-            found.add(place)
+        directory, level = ahead.popleft()
+        if level and os.path.lexists(directory / ".git"):
+            found.add(directory)
             continue
         try:
-            with os.scandir(place) as entries:
+            with os.scandir(directory) as entries:
                 for entry in entries:
                     count += 1
                     if count > MOST_SEARCHED or len(found) >= MOST_FOUND or time.monotonic() > until:
                         return sorted(found), True
                     if level < depth and not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
-                        ahead.append((place / entry.name, level + 1))
+                        ahead.append((directory / entry.name, level + 1))
         except OSError:
             continue
     return sorted(found), False
 
 
 def suggested(
-    places: Places, projects: Sequence[Path], used: Iterable[tuple[Path, str]], sees: Callable[[Path], bool]
+    directories: AllowedDirectories,
+    projects: Sequence[Path],
+    used: Iterable[tuple[Path, str]],
+    sees: Callable[[Path], bool],
 ) -> replies.Places:
     """Directories that can become projects: first the directories ``used`` before (each with the time of its last use),
     latest first, then repositories. ``sees`` returns whether the client may know of a directory. Blocking.
@@ -281,13 +284,13 @@ def suggested(
 
     def is_free(path: Path) -> bool:
         try:
-            return places.resolve(str(path), projects) == path and sees(path)
+            return directories.resolve(str(path), projects) == path and sees(path)
         except ClientError:
             return False
 
     latest = sorted(used, key=lambda one: one[1], reverse=True)
     recent = list(dict.fromkeys(path for path, _ in latest if is_free(path)))[:MOST_RECENT]
-    starts = dict.fromkeys([*places.roots, *([home] if allowed(home, places.roots) else [])])
+    starts = dict.fromkeys([*directories.roots, *([home] if allowed(home, directories.roots) else [])])
     found, more = repositories(starts)
     others = [path for path in found if path not in recent and is_free(path)]
     return replies.Places(

@@ -83,7 +83,7 @@ def count_run(days: dict[str, Day], day: str, run: RunFinished) -> None:
         del days[old]
 
 
-class Memory(Struct):
+class RecordedState(Struct):
     """The state that is derived from the records up to ``seq``."""
 
     seq: int = 0

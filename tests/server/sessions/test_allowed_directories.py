@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions import places
-from drawbridge.server.sessions.places import GONE, SILENT, Places
+from drawbridge.server.sessions import allowed_directories
+from drawbridge.server.sessions.allowed_directories import GONE, SILENT, AllowedDirectories
 from drawbridge.server.sessions.work_trees import is_elsewhere
 from tests.server import processes
 from tests.server.core_rig import Client, Server, records, serving, settled
@@ -209,43 +209,43 @@ async def test_a_restart_with_narrower_roots_runs_nothing_outside(tmp_path: Path
 
 
 def test_a_directorys_target_is_remembered_until_the_next_check(tmp_path: Path) -> None:
-    places = Places([tmp_path.resolve()], tmp_path / "data")
+    directories = AllowedDirectories([tmp_path.resolve()], tmp_path / "data")
     at, elsewhere = tmp_path.resolve() / "at", tmp_path.resolve() / "elsewhere"
     at.mkdir()
     elsewhere.mkdir()
-    assert (places.leads_to(at), places.last_problem(at)) == (at, None)
+    assert (directories.leads_to(at), directories.last_problem(at)) == (at, None)
     at.rmdir()
     at.symlink_to(elsewhere)
-    assert places.leads_to(at) == at
-    assert places.problem(at) is None
-    assert places.leads_to(at) == elsewhere
+    assert directories.leads_to(at) == at
+    assert directories.problem(at) is None
+    assert directories.leads_to(at) == elsewhere
     elsewhere.rmdir()
-    assert places.last_problem(at) is None
-    assert places.problem(at) == places.last_problem(at) == GONE
+    assert directories.last_problem(at) is None
+    assert directories.problem(at) == directories.last_problem(at) == GONE
     at.unlink()
     at.symlink_to(at)
-    assert places.problem(at) == GONE
+    assert directories.problem(at) == GONE
 
 
 async def test_a_disk_that_does_not_respond_hides_no_other_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second project's directory is on such a disk."""
-    monkeypatch.setattr(places, "EXAMINING_SECONDS", 0.02)
+    monkeypatch.setattr(allowed_directories, "EXAMINING_SECONDS", 0.02)
     asked, may_respond = threading.Event(), threading.Event()
     phone = Client()
     async with serving(tmp_path) as server:
         first = await server.project(phone)
         second = await server.project(phone, "two")
-        silent, problem = server.root / "two", Places.problem
+        silent, problem = server.root / "two", AllowedDirectories.problem
 
-        def examined(places: Places, path: Path) -> str | None:
+        def examined(directories: AllowedDirectories, path: Path) -> str | None:
             if path == silent:
                 asked.set()
                 may_respond.wait(PATIENCE)
-            return problem(places, path)
+            return problem(directories, path)
 
-        monkeypatch.setattr(Places, "problem", examined)
+        monkeypatch.setattr(AllowedDirectories, "problem", examined)
         try:
             for _ in range(40):  # more often than there are threads
                 listed = (await server.does(phone, "project_list"))["data"]["projects"]

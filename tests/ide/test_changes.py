@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from msgspec import Raw
 
 from drawbridge.core.errors import Refused
+from drawbridge.core.review_memory import ReviewMemory
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.editors.port import (
     Review,
@@ -19,6 +21,7 @@ from drawbridge.editors.port import (
     ReviewCommentRemoved,
     ReviewDecided,
     ReviewOutdated,
+    ReviewSeen,
     ReviewSubmitted,
     ReviewWanted,
 )
@@ -138,13 +141,22 @@ class Served(Server):
 
 
 class ReviewRig:
-    def __init__(self) -> None:
+    """``memory``: the file that stores what the user has seen."""
+
+    def __init__(self, memory: Path) -> None:
+        self.memory = ReviewMemory(str(memory))
         self.editor = MemoryEditor()
         self.link = ServerLink(
             Reviews(self.editor), lambda: msgspec.structs.replace(ABOUT, reviews=True),
             lambda _: (None, ""), self.editor.type_prompt,
         )  # fmt: skip
-        self.changes = Changes(self.editor, self.link)
+        self.changes = Changes(self.editor, self.link, self.memory)
+
+    @property
+    def title(self) -> str:
+        """The title of the review that is shown; empty if none is."""
+        last = self.editor.reviews[-1] if self.editor.reviews else None
+        return last.title if last is not None else ""
 
     async def told(self, text: str) -> None:
         await until(lambda: any(text in one for one, _ in self.editor.told), text)
@@ -166,8 +178,8 @@ def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def rig() -> AsyncIterator[ReviewRig]:
-    rig = ReviewRig()
+async def rig(tmp_path: Path) -> AsyncIterator[ReviewRig]:
+    rig = ReviewRig(tmp_path / "state" / "reviews.json")
     await rig.editor.start(rig.changes.on_event)  # type: ignore[arg-type]  # nothing else is reported here
     tasks = BackgroundTasks(logging.getLogger("tests.link"))
     failures: list[Exception] = []
@@ -180,6 +192,7 @@ async def rig() -> AsyncIterator[ReviewRig]:
 
 
 WANTED = ReviewWanted("/ws", "")
+ONLY_NEW = ReviewWanted("/ws", "", only_new=True)
 KEEP = ReviewDecided("keep", "v1", hunk="h1")
 
 
@@ -398,6 +411,104 @@ async def test_a_missing_directory_closes_the_review_with_a_reason(rig: ReviewRi
         rig.editor.report(ReviewOutdated())
         await rig.told("The directory is missing.")
         assert rig.editor.reviews[-1] is None
+
+
+LATER = FILE | {"path": "b.py", "hunks": [HUNK | {"id": "h2", "added": "later\n"}]}
+
+
+@asynccontextmanager
+async def later_run(rig: ReviewRig) -> AsyncIterator[Served]:
+    """A server with a review that was seen, and was then extended by another run."""
+    server = Served()
+    server.answers = [answer(FILE), answer(FILE, LATER, version="v2")]
+    async with server.listening():
+        rig.editor.report(WANTED)
+        await rig.shows("h1")
+        rig.editor.report(ReviewSeen(("h1",)))
+        await until(lambda: rig.memory.of("/ws").seen == ("h1",), "what was seen")
+        server.says(wire.ReviewChanged("p1"))
+        await rig.shows("h1", "h2")
+        yield server
+
+
+async def test_changes_of_a_later_run_are_marked(rig: ReviewRig) -> None:
+    async with later_run(rig):
+        review = await rig.shows("h1", "h2")
+        assert review.title == "2 files +2 −2 · 1 since your last visit"
+        shown = [(hunk.text, hunk.is_new) for file in review.files for hunk in file.hunks]
+        assert shown == [("+1 −1  TWO", False), ("since your last visit  +1 −1  later", True)]
+        assert not review.only_new
+        # The next visit begins: the change is still new, because it was not seen.
+        rig.editor.report(WANTED)
+        await rig.told("2 files +2 −2 · 1 since your last visit.")
+        rig.editor.report(ReviewSeen(("h2", "elsewhere")))
+        await until(lambda: rig.memory.of("/ws").seen == ("h1", "h2"), "what was seen")
+        rig.editor.report(WANTED)
+        await until(lambda: rig.title == "2 files +2 −2", "a review without new changes")
+
+
+async def test_only_what_is_new_can_be_shown(rig: ReviewRig) -> None:
+    async with later_run(rig) as server:
+        rig.editor.report(ONLY_NEW)
+        await rig.told("1 of 2 changes · only since your last visit.")
+        review = await rig.shows("h1", "h2")
+        assert (review.only_new, review.title) == (True, "1 of 2 changes · only since your last visit")
+        assert [hunk.text for file in review.files for hunk in file.hunks if hunk.is_new] == ["+1 −1  later"]
+        # The other changes are shown again, and what is new is still marked: it is the same visit.
+        rig.editor.report(ReviewSeen(("h2",)))
+        rig.editor.report(WANTED)
+        await until(lambda: rig.title == "2 files +2 −2 · 1 since your last visit", "all changes")
+        assert not (await rig.shows("h1", "h2")).only_new
+        assert not any(isinstance(one, wire.ReviewDecision) for one in server.heard)
+
+
+async def test_a_file_is_not_decided_while_some_changes_are_hidden(rig: ReviewRig) -> None:
+    async with later_run(rig) as server:
+        rig.editor.report(ONLY_NEW)
+        await until(lambda: rig.title == "1 of 2 changes · only since your last visit", "only what is new")
+        rig.editor.report(ReviewDecided("undo", "v2", file="a.py"))
+        await rig.told("To decide on all at once, show the other changes, too.")
+        assert not any(isinstance(one, wire.ReviewDecision) for one in server.heard)
+        # A decision on the last new change shows the others again.
+        server.answers = [answer(FILE, version="v3")]
+        rig.editor.report(ReviewDecided("keep", "v2", hunk="h2"))
+        await rig.told("Kept: 1 change in b.py. 1 change left.")
+        assert not (await rig.shows("h1")).only_new
+
+
+async def test_the_user_learns_why_everything_is_shown(rig: ReviewRig) -> None:
+    server = Served()
+    server.answers = [answer(FILE)]
+    async with server.listening():
+        rig.editor.report(ONLY_NEW)
+        await rig.told("All changes are new.")
+        rig.editor.report(ReviewSeen(("h1",)))
+        rig.editor.report(WANTED)
+        await rig.told("1 file +1 −1 to review.")
+        rig.editor.report(ONLY_NEW)
+        await rig.told("Nothing is new since your last visit.")
+
+
+async def test_what_was_seen_in_a_terminal_is_not_new(rig: ReviewRig) -> None:
+    rig.memory.saw("/ws", ["h1"], ["h1"])
+    server = Served()
+    server.answers = [answer(FILE, LATER)]
+    async with server.listening():
+        rig.editor.report(WANTED)
+        await until(lambda: rig.title == "2 files +2 −2 · 1 since your last visit", "what is new")
+
+
+async def test_a_comment_or_a_decision_does_not_begin_a_visit(rig: ReviewRig) -> None:
+    async with later_run(rig) as server:
+        rig.editor.report(ReviewSeen(("h2",)))
+        server.answers = [answer(FILE, LATER, comments=[comment()], version="v3")]
+        server.says(wire.ReviewChanged("p1"))
+        await until(lambda: any(review is not None and review.comments for review in rig.editor.reviews), "a comment")
+        assert rig.title == "2 files +2 −2 · 1 since your last visit"
+        server.answers = [answer(FILE, LATER | {"hunks": [*LATER["hunks"], HUNK | {"id": "h3"}]}, version="v4")]
+        server.says(wire.ReviewChanged("p1", "phone"))
+        await rig.shows("h1", "h2", "h3")
+        assert rig.title == "2 files +2 −2 · 2 since your last visit"
 
 
 def test_a_refusal_keeps_the_servers_reason() -> None:

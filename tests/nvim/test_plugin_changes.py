@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from drawbridge.core.review_memory import ReviewMemory
 from tests import programs
 from tests.server.checkpoints.rig import git
 from tests.server.processes import Server, serving
@@ -29,6 +30,8 @@ return vim.tbl_map(function(item)
   return ('%s:%d: %s'):format(item.module, item.lnum, item.text)
 end, vim.fn.getqflist())
 """
+
+TITLE = "return vim.fn.getqflist({ title = 0 }).title"
 
 SIGNS = """
 vim.cmd('redraw')
@@ -149,6 +152,15 @@ class ReviewRig:
 
     def is_at(self, line: int) -> None:
         self.editor.wait("return vim.api.nvim_win_get_cursor(0)[1] == ...", line)
+
+    async def has_seen(self, *hunks: str) -> None:
+        """Waits until it is stored that the user has seen exactly these hunks, by the lines that they add or remove."""
+        ids: dict[str, str] = {}
+        for file in (await self.review())["files"]:
+            ids |= {hunk["id"]: (hunk["added"] or hunk["removed"]).partition("\n")[0] for hunk in file["hunks"]}
+        self._becomes(
+            lambda: sorted(ids.get(id, id) for id in ReviewMemory().of(str(self.directory)).seen), sorted(hunks)
+        )
 
     def asks(self) -> None:
         """Runs `:DrawbridgeChanges`, and waits for the review."""
@@ -406,6 +418,79 @@ async def test_a_later_runs_changes_appear_automatically(newest: ReviewRig) -> N
     await rig.run(change_poem)
     rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
     rig.shows_lines(*CHANGED.splitlines())
+
+
+def write_later(directory: Path) -> None:
+    (directory / "later.txt").write_text("later\n")
+
+
+async def test_only_the_changes_since_the_last_visit_are_shown(rig: ReviewRig) -> None:
+    old = "poem.txt:3: +1 −1  LINE 3", "poem.txt:7: +0 −1  line 7", "poem.txt:11: +1 −0  line 11b"
+    new = "+1 −0  This is a new file."
+    await rig.run(change_poem)
+    rig.asks()
+    rig.shows_list(*old)
+    assert rig.editor.lua(TITLE) == "Drawbridge: 1 file +2 −2"
+    await rig.has_seen("LINE 3", "line 7", "line 11b")
+    await rig.run(write_later)
+    rig.shows_list(f"later.txt:1: since your last visit  {new}", *old)
+    assert rig.editor.lua(TITLE) == "Drawbridge: 2 files +3 −2 · 1 since your last visit"
+    rig.editor.command("DrawbridgeChanges!")
+    rig.shows_list(f"later.txt:1: {new}")
+    assert rig.editor.lua(TITLE) == "Drawbridge: 1 of 4 changes · only since your last visit"
+    rig.editor.says("1 of 4 changes · only since your last visit.")
+    rig.shows_signs()
+    rig.shows_lines(*CHANGED.splitlines())
+    for command in ("DrawbridgeKeepFile", "DrawbridgeUndoFile"):
+        rig.editor.command("messages clear")
+        rig.editor.command(command)
+        rig.editor.says("To decide on all at once, show the other changes, too.")
+    # A hidden change can be commented on.
+    rig.editor.command("3DrawbridgeComment Why?")
+    rig.shows_comments("3: Draft by Neovim: Why?")
+    rig.editor.command("DrawbridgeChanges")
+    rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    rig.shows_list(f"later.txt:1: since your last visit  {new}", *old, "poem.txt:3: Draft by Neovim: Why?")
+    # Once the new changes are decided, the others are shown.
+    rig.editor.command("DrawbridgeChanges!")
+    rig.shows_signs()
+    rig.open("later.txt")
+    rig.shows_signs("+later This is a new")
+    rig.editor.command("DrawbridgeKeep")
+    rig.editor.says("Kept: 1 change in later.txt. 3 changes left.")
+    rig.shows_list(*old, "poem.txt:3: Draft by Neovim: Why?")
+    rig.editor.command("DrawbridgeChanges!")
+    rig.editor.says("Nothing is new since your last visit.")
+    assert (await rig.review())["numbers"]["hunks"] == 3
+
+
+async def test_a_change_was_seen_once_both_ends_were_in_a_window(rig: ReviewRig) -> None:
+    """A change without lines in a buffer was seen once it was in the list."""
+
+    def work(directory: Path) -> None:
+        (directory / "long.txt").write_text("".join(f"long {number}\n" for number in range(1, 41)))
+        (directory / "picture.png").write_bytes(b"\0")
+
+    await rig.run(work)
+    rig.open("long.txt")
+    rig.asks()
+    await rig.has_seen("")
+    rig.editor.keys("G")
+    await rig.has_seen("", "long 1")
+
+
+@pytest.mark.thorough
+async def test_folded_and_hidden_lines_were_not_seen(newest: ReviewRig) -> None:
+    rig = newest
+    rig.editor.command("3,7fold")
+    await rig.run(change_poem)
+    rig.editor.command("checktime")
+    rig.shows_lines(*CHANGED.splitlines())
+    rig.editor.lua("vim.cmd('normal! zE') vim.cmd('3,7fold')")
+    rig.asks()
+    await rig.has_seen("line 11b")
+    rig.editor.keys("zEG")
+    await rig.has_seen("LINE 3", "line 7", "line 11b")
 
 
 @pytest.mark.thorough

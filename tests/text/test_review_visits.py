@@ -25,3 +25,10 @@ def test_if_everything_is_new_nothing_is_marked() -> None:
     visits = ReviewVisits(["a"])
     visits.begin()
     assert visits.new(["b", "c"]) == frozenset()
+
+
+def test_whether_any_change_is_new() -> None:
+    visits = ReviewVisits(["a"])
+    visits.begin()
+    assert visits.has_new(["a", "b"])
+    assert not visits.has_new(["a"])

@@ -13,6 +13,7 @@ from drawbridge.core import allocator
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.log_text import HarmlessFormatter
 from drawbridge.core.privacy import DEFAULT_PATTERNS, Privacy
+from drawbridge.core.review_memory import ReviewMemory
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.editors.port import (
     BridgeState,
@@ -27,6 +28,7 @@ from drawbridge.editors.port import (
     ReviewCommentRemoved,
     ReviewDecided,
     ReviewOutdated,
+    ReviewSeen,
     ReviewSubmitted,
     ReviewWanted,
     SelectionChanged,
@@ -160,7 +162,7 @@ class Bridge:
             editor.type_prompt,
         )
         self.reviews.arbiter = self._server_link
-        self._changes = Changes(editor, self._server_link)
+        self._changes = Changes(editor, self._server_link, ReviewMemory())
         self._context = ContextWatch(self.workspace, self.gemini.update)
         self._tasks = BackgroundTasks(logger)
         self._unannounced: deque[BridgeState] = deque()
@@ -210,7 +212,7 @@ class Bridge:
                 self._server_link.changed()
             case Decided():
                 self.reviews.decided(event)
-            case ReviewWanted() | ReviewOutdated() | ReviewDecided():
+            case ReviewWanted() | ReviewOutdated() | ReviewSeen() | ReviewDecided():
                 self._changes.on_event(event)
             case ReviewCommented() | ReviewCommentRemoved() | ReviewSubmitted():
                 self._changes.on_event(event)

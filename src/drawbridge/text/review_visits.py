@@ -34,6 +34,10 @@ class ReviewVisits:
     def show_only_new(self, only_new: bool) -> None:
         self.only_new = only_new
 
+    def has_new(self, hunks: Iterable[str]) -> bool:
+        """Whether any of the review's hunks is new, even if all of them are."""
+        return not self._before.issuperset(hunks)
+
     def new(self, hunks: Collection[str]) -> frozenset[str]:
         """Those of the review's hunks that are new. Empty if all of them are: then there is nothing to tell apart."""
         found = frozenset(hunks) - self._before

@@ -196,6 +196,12 @@ NEW: Final = "since your last visit"
 ONLY_NEW: Final = "Only since your last visit"
 OTHERS_HIDDEN: Final = "To decide on all at once, show the other changes, too."
 
+
+def only_new_words(new: int, all: int) -> str:
+    """How many changes of a review are shown if the others are hidden."""
+    return f"{new} of {changes(all)} · {ONLY_NEW.lower()}"
+
+
 # Comments and commits.
 
 Comment: TypeAlias = Mapping[str, Any]

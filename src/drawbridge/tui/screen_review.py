@@ -240,8 +240,7 @@ class ReviewScreen(Screen[None]):
             if part is not None and len(self._parts) > 1:
                 pieces.append((f"{self._parts.index(part) + 1} of {len(self._parts)} · ", "$ink"))
             if self._visiting.hides_others:
-                new = f"{len(self._visiting.new)} of {review_words.changes(count)} · {review_words.ONLY_NEW.lower()}"
-                pieces.append((new, "$wait"))
+                pieces.append((review_words.only_new_words(len(self._visiting.new), count), "$wait"))
             else:
                 pieces.append((f"{counted(found.files, 'file')} · {review_words.changes(count)}", "$soft"))
                 pieces += [(f" +{found.added}", "$yes"), (f" −{found.removed}", "$no")]

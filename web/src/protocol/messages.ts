@@ -355,7 +355,7 @@ export type Commands = {
   review_decide: { project_id?: string; decision?: "keep" | "undo" | null; hunks?: string[]; files?: string[]; all?: boolean; version?: string | null; text?: string | null } | null;
   review_get: { project_id?: string } | null;
   review_push: { project_id?: string; version: string; pull_request?: PullRequest | null };
-  review_submit: { project_id?: string; drafts: string; text?: string };
+  review_submit: { project_id?: string; drafts: string; text?: string; steer?: boolean };
   review_withdraw: { project_id?: string } | null;
   run_changes: { project_id?: string; run_id: string };
   run_revert: { project_id?: string; run_id: string };

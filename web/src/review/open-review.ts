@@ -463,7 +463,10 @@ export class OpenReview {
 
   _heard = (event: Event) => {
     const { type, project_id: id, data } = (event as CustomEvent).detail;
-    if (id !== this.project || type !== 'update') return;
+    if (id !== this.project) return;
+    // Comments were sent with this prompt.
+    if (type === 'agent_message' && data.messages.some((one: { review?: unknown }) => one.review)) void this.load();
+    if (type !== 'update') return;
     // Somebody may have sent the drafts.
     const isSent = data.update_type === 'project_state' && this.comments.drafts.peek().length > 0;
     if (!isSent && !CHANGES.includes(data.update_type)) return;

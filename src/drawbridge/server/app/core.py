@@ -702,7 +702,7 @@ class Core:
                 request_id=command.request_id,
                 options=await self._allowed({}, project, project.data.agent),
             )
-            return await project.submit_review(order, command.drafts, command.text, client)
+            return await project.submit_review(order, command.drafts, command.text, steer=command.steer)
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error, None) from None
 

@@ -52,7 +52,7 @@ from drawbridge.server.reviews.committing import Committed, NothingToCommit, com
 from drawbridge.server.reviews.contents import Entry, loaded_texts, tree_with, version_of, with_contents
 from drawbridge.server.reviews.intents import Intent, Verdict
 from drawbridge.server.reviews.interrupted import recovered
-from drawbridge.server.reviews.places import Commits, Placed, Side, places
+from drawbridge.server.reviews.places import Commits, Placed, Side, Since, places
 
 REMEMBERED: Final = 500
 """The maximum number of hunks for which decisions are remembered."""
@@ -350,9 +350,11 @@ class Review:
             raise NoLines
         return version
 
-    async def placed(self, git: Git, review: Open, comments: Sequence[ReviewComment], begun: Collection[str]) -> Placed:
-        """Where the comments are in the files of ``review``. ``begun``: the ids of the comments whose run has begun.
-        Raises ``GitFailed``."""
+    async def placed(
+        self, git: Git, review: Open, comments: Sequence[ReviewComment], begun: Mapping[str, Since]
+    ) -> Placed:
+        """Where the comments are in the files of ``review``. ``begun``: the ids of the comments whose run has begun,
+        each with the moment since which hunks answer it. Raises ``GitFailed``."""
         trees = await self._trees(git) if comments else None
         if trees is None:
             return Placed(tuple(comments))

@@ -42,9 +42,15 @@ FILE: dict[str, Any] = {
 
 
 def answer(
-    *files: dict[str, Any], id: str = "", version: str = "v1", more: int = 0, comments: Sequence[dict[str, Any]] = ()
+    *files: dict[str, Any],
+    id: str = "",
+    version: str = "v1",
+    more: int = 0,
+    comments: Sequence[dict[str, Any]] = (),
+    repository: str = "project",
 ) -> wire.ReviewAnswer:
     review = {"version": version, "files": files, "more": more, "comments": comments, "drafts": "d1"}
+    review["repository"] = repository
     return wire.ReviewAnswer(id=id, project="p1", directory="/ws", review=Raw(msgspec.json.encode(review)))
 
 

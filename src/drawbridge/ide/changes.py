@@ -46,6 +46,9 @@ NOT_A_FILE: Final = ("120000", "160000")
 """git's modes of symbolic links and submodules: a buffer with such a path shows the link's target or a directory, not
 the lines of the hunks."""
 
+PRIVATE: Final = "Not in git: dependencies, caches and large files are left out."
+"""A notice about the review of a directory that is not in a git work tree. It fits on the last line of an editor."""
+
 logger = logging.getLogger("drawbridge.changes")
 
 
@@ -59,6 +62,8 @@ class Changes:
         """The id of the project or terminal session whose review is shown; empty if no review is shown."""
         self._shown: Review | None = None
         self._is_stale = False
+        self._has_noted_private = False
+        """Whether the user has been notified that a directory is not in git."""
         self._deciders = set[str]()
         """The names of the users who have made decisions since the review was read; contains "" if the review has
         changed in another way."""
@@ -122,6 +127,9 @@ class Changes:
         self._project, self._deciders = answer.project, set()
         await self._show(review, is_wanted=True)
         await self._editor.notify(" ".join(filter(None, (_summary(review, answer.directory), more))))
+        if review.files and not self._has_noted_private and _is_private(answer):
+            self._has_noted_private = True
+            await self._editor.notify(PRIVATE)
 
     async def _follow(self) -> None:
         """Shows the review as it is now, if it has changed; no review if the server refuses. If the server can't be
@@ -233,6 +241,16 @@ def read(answer: wire.ReviewAnswer) -> tuple[Review, str]:
     more = data["more"]
     words = f"{counted(more, 'more file')} will be shown after these."
     return review, words if more else ""
+
+
+def _is_private(answer: wire.ReviewAnswer) -> bool:
+    return msgspec.json.decode(answer.review, type=_Stored).repository == "private"
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    """Where the server stores the versions of a review's files."""
+
+    repository: str = "project"
 
 
 def _file(directory: str, file: File) -> ReviewedFile:

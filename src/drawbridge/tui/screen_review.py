@@ -311,6 +311,8 @@ class ReviewScreen(Screen[None]):
         self._shown = number
         news, self._news = self._news, []
         is_first = self._version is None
+        if is_first and found.get("notice") and self._visiting.saw_notice():
+            self._note = str(found["notice"])
         self._committing.take(found)
         self._pushing.take(found)
         has_comments = self._commenting.take(found)

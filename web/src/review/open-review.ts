@@ -88,6 +88,8 @@ export class OpenReview {
   more: Signal<number> = signal(0);
   /** Why the review can't be loaded. */
   problem: Signal<string> = signal('');
+  /** A sentence about the review of a directory without git; '' if there isn’t one, or if it was dismissed here. */
+  notice: Signal<string> = signal('');
   /** What was done here or by others, in words. */
   news: Signal<string> = signal('');
   parts: ReadonlySignal<Part[]> = computed(() => partsIn(this.files.value));
@@ -176,6 +178,16 @@ export class OpenReview {
         this.project,
         [...this._seen].filter((key) => now.has(key)),
       );
+  }
+
+  /** The notice is remembered for the directory: terminal sessions in a directory share its review. */
+  get _directory(): string {
+    return this._client.projects.all.get(this.project)?.path ?? this.project;
+  }
+
+  dismissNotice() {
+    kept.keepDismissedNotice(this._directory);
+    this.notice.value = '';
   }
 
   /** Whether this device may decide. */
@@ -364,6 +376,7 @@ export class OpenReview {
     const answers = files.flatMap(({ hunks }) => hunks.map((one) => one.answers?.join(' '))).join();
     if (number > this._toldAt) this.comments.show(review);
     this.kept.value = review.kept ?? [];
+    this.notice.value = kept.dismissedNotices().includes(this._directory) ? '' : (review.notice ?? '');
     this.commit.offer.value = review.commit ?? undefined;
     this.push.offer.value = review.push ?? undefined;
     if (!isFirst && review.version === this.version.peek() && answers === this._answers) return;

@@ -221,6 +221,25 @@ async def test_a_request_ends_when_the_server_ends(desk: Desk) -> None:
     await desk.told("The connection to the agent server was lost.")
 
 
+async def test_a_directory_without_git_is_mentioned_once(desk: Desk) -> None:
+    server, notice = Served(), "Not in git: dependencies, caches and large files are left out."
+    assert len(notice) <= 66, "it fits on the last line of a narrow editor"
+    server.answers = [
+        answer(repository="private"),
+        answer(FILE, repository="private"),
+        answer(FILE, version="v2", repository="private"),
+    ]
+    async with server.listening():
+        desk.editor.report(WANTED)
+        await desk.told("Nothing to review")
+        desk.editor.report(WANTED)
+        await desk.told(notice)
+        desk.editor.report(WANTED)
+        await until(lambda: len(desk.editor.told) == 4, "the third message about a review")
+        assert [text for text, _ in desk.editor.told].count(notice) == 1
+        assert desk.editor.told[-1][0] == "1 file +1 −1 to review."
+
+
 async def test_a_decision_is_sent_again_after_a_restart_of_the_server(desk: Desk) -> None:
     killed, restarted = Served(), Served()
     killed.answers = [answer(FILE)]

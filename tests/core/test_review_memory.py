@@ -33,6 +33,14 @@ def test_directories_that_were_used_last_are_remembered(tmp_path: Path, monkeypa
     assert [memory.of(directory).seen for directory in ("/a", "/b", "/c")] == [(), ("h",), ("h",)]
 
 
+def test_a_notice_is_new_only_once_for_each_directory(tmp_path: Path) -> None:
+    memory = ReviewMemory(str(tmp_path / "reviews.json"))
+    memory.saw("/a", ["h"], ["h"])
+    assert [memory.saw_notice("/a"), memory.saw_notice("/a"), memory.saw_notice("/b")] == [True, False, True]
+    memory.saw("/a", ["h2"], ["h", "h2"])
+    assert memory.of("/a") == Remembered(("h", "h2"), notice=True)
+
+
 @pytest.mark.parametrize("text", ["", "[1]", "{", '{"/a": {"seen": 1}}'])
 def test_a_damaged_file_counts_as_nothing_seen(tmp_path: Path, text: str) -> None:
     (tmp_path / "reviews.json").write_text(text)

@@ -45,9 +45,15 @@ FILE: dict[str, Any] = {
 
 
 def answer(
-    *files: dict[str, Any], id: str = "", version: str = "v1", more: int = 0, comments: Sequence[dict[str, Any]] = ()
+    *files: dict[str, Any],
+    id: str = "",
+    version: str = "v1",
+    more: int = 0,
+    comments: Sequence[dict[str, Any]] = (),
+    repository: str = "project",
 ) -> wire.ReviewAnswer:
     review = {"version": version, "files": files, "more": more, "comments": comments, "drafts": "d1"}
+    review["repository"] = repository
     return wire.ReviewAnswer(id=id, project="p1", directory="/ws", review=Raw(msgspec.json.encode(review)))
 
 
@@ -226,6 +232,25 @@ async def test_a_request_ends_when_the_server_ends(rig: ReviewRig) -> None:
         rig.editor.report(WANTED)
         await server.hears(wire.ReviewRequest)
     await rig.told("The connection to the agent server was lost.")
+
+
+async def test_a_directory_without_git_is_mentioned_once(rig: ReviewRig) -> None:
+    server, notice = Served(), "Not in git: dependencies, caches and large files are left out."
+    assert len(notice) <= 66, "it fits on the last line of a narrow editor"
+    server.answers = [
+        answer(repository="private"),
+        answer(FILE, repository="private"),
+        answer(FILE, version="v2", repository="private"),
+    ]
+    async with server.listening():
+        rig.editor.report(WANTED)
+        await rig.told("Nothing to review")
+        rig.editor.report(WANTED)
+        await rig.told(notice)
+        rig.editor.report(WANTED)
+        await until(lambda: len(rig.editor.told) == 4, "the third message about a review")
+        assert [text for text, _ in rig.editor.told].count(notice) == 1
+        assert rig.editor.told[-1][0] == "1 file +1 −1 to review."
 
 
 async def test_a_decision_is_sent_again_after_a_restart_of_the_server(rig: ReviewRig) -> None:

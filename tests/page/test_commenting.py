@@ -84,6 +84,33 @@ async def test_comments_are_written_changed_removed_and_sent(browser: Browser, s
     assert "Not this one." not in prompt
 
 
+WORKING = [
+    {"type": "system", "subtype": "init", "capabilities": ["interrupt_cancel_queued_v1"]},
+    {"type": "system", "subtype": "session_state_changed", "state": "running"},
+    {"hold": True},
+]
+"""What an agent reports that accepts messages during its run. The run ends when a person interrupts it."""
+
+
+async def test_comments_are_added_to_the_current_run(browser: Browser, server: Server, project: str) -> None:
+    async with server.client() as owner:
+        with browser.person(address_of(server, project), width=1440, height=900) as person:
+            opens(person, project)
+            begins(person, "Line 5", "5")
+            adds(person, "Why capitals?")
+            person.sees(".review-bar button", "Send 1 comment")
+            assert not person("visible", css=".review-bar button:has-text('Add to the current run')")
+            run = (await owner.ask("execute", {"prompt": f"/emit {json.dumps(WORKING)}"}, project))["data"]["run_id"]
+            person.sees(".review-bar button", "Queue 1 comment")
+            person.clicks(".review-bar button:has-text('Add to the current run')")
+            person.sees(".review .news", "Added 1 comment to the current run.")
+            person.sees(f"{REMARK}.sent", "Why capitals?")
+            assert person.complaints() == []
+        (comment,) = await comments_of(server, project)
+        assert (comment["state"], comment["run_id"]) == ("sent", run)
+        await owner.ask("agent_interrupt", {}, project)
+
+
 @pytest.mark.thorough
 async def test_a_comment_is_about_a_range_of_lines(browser: Browser, server: Server, project: str) -> None:
     with browser.person(address_of(server, project), width=1440, height=1000) as person:

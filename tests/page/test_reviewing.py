@@ -119,6 +119,21 @@ async def test_a_run_is_decided_hunk_by_hunk(browser: Browser, server: Server, p
         assert person.complaints() == []
 
 
+async def test_the_notice_about_a_directory_without_git_can_be_dismissed(
+    browser: Browser, server: Server, directory: Path
+) -> None:
+    project = await project_in(server, directory)
+    await runs(server, project, {"notes.md": "# Notes\n\nThe bridge is down.\n"})
+    with browser.person(address_of(server, project), width=390, height=844) as person:
+        opens(person, project)
+        person.sees(".about-all", "This directory is not in a git repository")
+        person.clicks(".about-all button:has-text('Dismiss')")
+        person.loses(".about-all", "not in a git repository")
+        person("reload")
+        person.sees(HUNK)
+        assert not person("visible", css=".about-all:has-text('not in a git repository')")
+
+
 @pytest.mark.thorough
 async def test_the_review_stays_open_after_a_reload(browser: Browser, server: Server, project: str) -> None:
     with browser.person(address_of(server, project), width=1440, height=900) as person:

@@ -139,6 +139,49 @@ async def test_comments_are_written_changed_removed_and_sent(server: Server, rep
         await person.hears("I have reviewed your changes and have 2 comments.")
 
 
+WORKING = [
+    {"type": "system", "subtype": "init", "capabilities": ["interrupt_cancel_queued_v1"]},
+    {"type": "system", "subtype": "session_state_changed", "state": "running"},
+    {"hold": True},
+]
+"""What an agent reports that accepts messages during its run. The run ends when a person interrupts it."""
+
+
+async def test_comments_are_added_to_the_current_run(server: Server, repository: Path) -> None:
+    async with reviewing(server, repository) as (person, project), server.client() as owner:
+        await person.presses("j")
+        await begins(person)
+        await adds(person, "Why capitals?")
+        await person.presses("S")
+        await person.sees("Send 1 comment?", "y Send · Esc Cancel")
+        run = (await owner.ask("execute", {"prompt": f"/emit {json.dumps(WORKING)}"}, project))["data"]["run_id"]
+        await person.sees("It is working: you can queue the", "prompt, or add it to the current run.")
+        await person.sees("y Queue · a Add to the current run · Esc Cancel")
+        await person.presses("a")
+        await is_told(person, "Added 1 comment to the current run.")
+        await person.sees("▎ You  Sent")
+        (comment,) = await comments_of(server, project)
+        assert (comment["state"], comment["run_id"]) == ("sent", run)
+        await owner.ask("agent_interrupt", {}, project)
+
+
+async def test_comments_that_somebody_added_to_a_run_are_sent_everywhere(server: Server, repository: Path) -> None:
+    async with reviewing(server, repository) as (person, project), server.client() as owner:
+        await person.presses("j")
+        await begins(person)
+        await adds(person, "Why capitals?")
+        await person.sees("1 draft")
+        await owner.ask("execute", {"prompt": f"/emit {json.dumps(WORKING)}"}, project)
+        await person.presses("S")
+        await person.sees("a Add to the current run")
+        await person.presses("escape")
+        drafts = (await owner.ask("review_get", project_id=project))["data"]["drafts"]
+        accepted = await owner.ask("review_submit", {"drafts": drafts, "steer": True}, project)
+        assert accepted["type"] == "accepted", accepted
+        await person.sees("▎ You  Sent")
+        await owner.ask("agent_interrupt", {}, project)
+
+
 @pytest.mark.thorough
 async def test_comments_on_a_terminal_session_can_be_withdrawn(home: Path) -> None:
     """The comments wait until the agent stops, and are drafts again once they are withdrawn."""

@@ -127,6 +127,13 @@ async def reviewing(
         yield person, project
 
 
+async def test_a_directory_without_git_is_mentioned_once(server: Server, directory: Path) -> None:
+    async with reviewing(server, directory, {"notes.md": "# Notes\n\nThe bridge is down.\n"}) as (person, _):
+        await person.sees("This directory is not in a git repository")
+        await person.presses("escape", "v")
+        await person.loses("This directory is not in a git repository")
+
+
 @pytest.mark.thorough
 async def test_a_run_is_decided_hunk_by_hunk(server: Server, repository: Path) -> None:
     await runs(server, repository, WORK)

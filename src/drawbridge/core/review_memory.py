@@ -30,9 +30,11 @@ logger = logging.getLogger("drawbridge.review_memory")
 
 
 class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the user has seen of the reviews of one directory. ``seen``: the ids of hunks."""
+    """What the user has seen of the reviews of one directory. ``seen``: the ids of hunks. ``notice``: whether the user
+    has seen the notice about the private repository of the directory."""
 
     seen: tuple[str, ...] = ()
+    notice: bool = False
 
 
 class ReviewMemory:
@@ -51,7 +53,14 @@ class ReviewMemory:
         known = self.of(directory)
         both = tuple(id for id in dict.fromkeys((*known.seen, *seen)) if id in now)[-MOST_HUNKS:]
         if both != known.seen:
-            self._keep(directory, Remembered(both))
+            self._keep(directory, Remembered(both, known.notice))
+
+    def saw_notice(self, directory: str) -> bool:
+        """Notes that the user sees the notice about the private repository. Returns whether this is the first time."""
+        known = self.of(directory)
+        if not known.notice:
+            self._keep(directory, Remembered(known.seen, notice=True))
+        return not known.notice
 
     def _read(self) -> dict[str, Remembered]:
         try:

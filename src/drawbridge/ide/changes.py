@@ -49,6 +49,9 @@ NOT_A_FILE: Final = ("120000", "160000")
 """git's modes of symbolic links and submodules: a buffer with such a path shows the link's target or a directory, not
 the lines of the hunks."""
 
+PRIVATE: Final = "Not in git: dependencies, caches and large files are left out."
+"""A notice about the review of a directory that is not in a git work tree. It fits on the last line of an editor."""
+
 logger = logging.getLogger("drawbridge.changes")
 
 
@@ -65,6 +68,8 @@ class Changes:
         """That review, including the changes that the editor hides, and without marks."""
         self._visiting: Visiting | None = None
         self._is_stale = False
+        self._has_noted_private = False
+        """Whether the user has been notified that a directory is not in git."""
         self._deciders = set[str]()
         """The names of the users who have made decisions since the review was read; contains "" if the review has
         changed in another way."""
@@ -131,6 +136,9 @@ class Changes:
         self._project, self._deciders = answer.project, set()
         await self._show(review, is_wanted=True)
         await self._editor.notify(" ".join(filter(None, (self._summary(review, event), more))))
+        if review.files and not self._has_noted_private and _is_private(answer):
+            self._has_noted_private = True
+            await self._editor.notify(PRIVATE)
 
     async def _visit(self, directory: str, *, only_new: bool) -> None:
         """Begins a visit to the review of the directory, unless the user only hides the other changes or shows them
@@ -277,6 +285,16 @@ def read(answer: wire.ReviewAnswer) -> tuple[Review, str]:
     more = data["more"]
     words = f"{counted(more, 'more file')} will be shown after these."
     return review, words if more else ""
+
+
+def _is_private(answer: wire.ReviewAnswer) -> bool:
+    return msgspec.json.decode(answer.review, type=_Stored).repository == "private"
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    """Where the server stores the versions of a review's files."""
+
+    repository: str = "project"
 
 
 def _file(directory: str, file: File) -> ReviewedFile:

@@ -228,6 +228,9 @@ NOT_A_DRAFT: Final = "This comment was already sent or removed. You can add what
 UNFINISHED: Final = "First add or discard the comment that you are writing."
 MAY_NOT_SEND: Final = "This device can’t send comments. Use a device that can start runs."
 NO_COMMENTS: Final = "There are no comments."
+QUEUE: Final = "Queue"
+STEER: Final = "Add to the current run"
+"""What can be done with a message while the agent is working."""
 AFTER_WORK: Final = "The agent will get them when it finishes its current work."
 WAITING: Final = "The agent will get the comments when it next stops, or with the next prompt in its terminal."
 HANDOVERS: Final = {
@@ -300,10 +303,12 @@ def answer_words(path: str, hunk: Hunk | None, of: str) -> str:
     return (title(hunk) if hunk is not None else "Whole file") + ("" if path == of else f" of {path}")
 
 
-def sent_words(count: int, position: int, *, waiting: bool = False) -> str:
+def sent_words(count: int, position: int, *, waiting: bool = False, steered: bool = False) -> str:
     """What happens to comments that were sent. ``position``: the prompt's position in the queue; 0 if its run begins
     immediately. ``waiting``: the comments wait until the agent of a terminal session stops or receives its next
-    prompt."""
+    prompt. ``steered``: they were added to the active run."""
+    if steered:
+        return f"Added {counted(count, 'comment')} to the current run."
     if waiting:
         return f"Waiting: {counted(count, 'comment')}. {WAITING}"
     sent = f"Sent {counted(count, 'comment')}."

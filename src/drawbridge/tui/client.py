@@ -89,9 +89,16 @@ class Client:
         return project is not None and bool(project.get("desk"))
 
     @property
-    def may_steer(self) -> bool:
+    def may_prompt(self) -> bool:
         project = self.project or {}
         return self.may("execute") and (not self.in_terminal or bool(project["desk"].get("prompts")))
+
+    def steers(self, project: str) -> bool:
+        """Whether a message can be added to the active run of a project. False if the project is not the shown one."""
+        conversation = self.conversation
+        if conversation is None or conversation.id != project or self.in_terminal:
+            return False
+        return conversation.run is not None and bool(conversation.offers.get("steer"))
 
     @property
     def project(self) -> Project | None:
@@ -268,10 +275,11 @@ class Client:
         ``RequestError``."""
         await self.connection.ask("review_comment", wish, project=project, id=id, lasting=True)
 
-    async def submit_comments(self, project: str, drafts: str) -> Message:
+    async def submit_comments(self, project: str, drafts: str, *, steer: bool = False) -> Message:
         """Sends all drafts as one prompt; returns the ``Accepted``. ``drafts``: the version that the user has seen.
-        Raises ``RequestError``."""
-        answer = await self.connection.ask("review_submit", {"drafts": drafts}, project=project, lasting=True)
+        ``steer``: adds them to the active run. Raises ``RequestError``."""
+        wish = {"drafts": drafts, **({"steer": True} if steer else {})}
+        answer = await self.connection.ask("review_submit", wish, project=project, lasting=True)
         accepted: Message = answer["data"]
         return accepted
 
@@ -319,6 +327,8 @@ class Client:
             conversation.queue = list(data["data"]["queue"])
         elif message["type"] == "update" and data["update_type"] == "agent_state":
             conversation.agent = data["data"]
+        elif message["type"] == "update" and data["update_type"] == "agent_offers":
+            conversation.offers = data["data"]
         elif message["type"] == "agent_message":
             conversation.take_partial(data["messages"][0])
         elif message["type"] == "update" and data["update_type"] == "project_deleted":

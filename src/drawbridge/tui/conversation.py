@@ -82,6 +82,8 @@ class Conversation:
         self.queue: list[Json] = []
         self.agent: Json = {}
         """The agent's state as the agent reports it: ``agent_state`` in the protocol."""
+        self.offers: Json = {}
+        """What the agent offers: ``agent_offers`` in the protocol."""
         self.live = ""
         """Partial text of the message in progress, which is not in the history yet."""
         self.thinking = False
@@ -133,6 +135,7 @@ class Conversation:
         self.run = snapshot["run"]
         self.queue = list(snapshot["queue"])
         self.agent = snapshot.get("agent_state") or {}
+        self.offers = snapshot.get("agent_offers") or {}
         self.open = {one["approval_id"]: one for one in snapshot["open_approvals"]}
         self.live = ""
         self._accepted.clear()

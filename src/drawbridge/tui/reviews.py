@@ -89,6 +89,8 @@ class Reviews:
         id, data = str(message.get("project_id", "")), message["data"]
         if message["type"] == "review":
             self._numbers[id] = numbers(data)
+        elif message["type"] == "agent_message" and any(one.get("review") for one in data["messages"]):
+            self._stale.add(id)  # comments were sent with this prompt
         elif message["type"] == "update" and data["update_type"] in NEWS:
             self._stale.add(id)
             if data["update_type"] == "run_finished" and id in self.visits:

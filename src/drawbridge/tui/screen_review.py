@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -19,7 +19,7 @@ from drawbridge.text.review_words import Comment, Decision, File
 from drawbridge.tui import answers, review_parts, wording
 from drawbridge.tui.bar import Bar
 from drawbridge.tui.client import Client
-from drawbridge.tui.comment_dialogs import CommentDialog, CommentsDialog
+from drawbridge.tui.comment_dialogs import CommentDialog, CommentsDialog, SendDialog
 from drawbridge.tui.commenting import Commenting
 from drawbridge.tui.commit_dialog import CommitDialog, Committing
 from drawbridge.tui.connection import Message, RequestError
@@ -192,7 +192,7 @@ class ReviewScreen(Screen[None]):
         self.query_one("#status", Static).update(self._status(part))
         self.refresh_bindings()
         for dialog in self.app.screen_stack:
-            if isinstance(dialog, CommentDialog | CommentsDialog | CommitDialog | PushDialog):
+            if isinstance(dialog, CommentDialog | CommentsDialog | SendDialog | CommitDialog | PushDialog):
                 dialog.show()
 
     @property
@@ -310,6 +310,8 @@ class ReviewScreen(Screen[None]):
         self._shown = number
         news, self._news = self._news, []
         is_first = self._version is None
+        if is_first and found.get("notice") and self._visiting.saw_notice():
+            self._note = str(found["notice"])
         self._committing.take(found)
         self._pushing.take(found)
         has_comments = self._commenting.take(found)
@@ -706,19 +708,17 @@ class ReviewScreen(Screen[None]):
             self._say(review_words.UNFINISHED)
         elif count and not self._is_sending:
 
-            def answered(yes: bool | None) -> None:
-                if yes and not self._is_sending:
+            def answered(choice: Literal["send", "steer"] | None) -> None:
+                if choice and not self._is_sending:
                     self._is_sending, self._note = True, ""
                     self._draw()
-                    self.run_worker(self._send_comments(version, count))
+                    self.run_worker(self._send_comments(version, count, steer=choice == "steer"))
 
-            what = "them together, as one prompt" if count > 1 else "it as a prompt"
-            words = f"The agent will get {what}."
-            self.app.push_screen(ConfirmDialog(f"Send {counted(count, 'comment')}?", words, "Send"), answered)
+            self.app.push_screen(SendDialog(commenting, count), answered)
 
-    async def _send_comments(self, version: str, count: int) -> None:
+    async def _send_comments(self, version: str, count: int, *, steer: bool) -> None:
         try:
-            self._note = await self._commenting.send(version, count)
+            self._note = await self._commenting.send(version, count, steer=steer)
         finally:
             self._is_sending = False
             self._redraw()

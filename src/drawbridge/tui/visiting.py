@@ -51,6 +51,10 @@ class Visiting:
         hunks = {part.key for part in self._all if part.hunk is not None}
         self._visits.saw(key for key in keys if key in hunks)
 
+    def saw_notice(self) -> bool:
+        """Notes that the user sees the notice about the directory. Returns whether this is the first time."""
+        return self._memory.saw_notice(self._directory)
+
     def end(self) -> None:
         """Stores what the user has seen, unless no review was shown."""
         if self._all:

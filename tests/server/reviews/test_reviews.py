@@ -624,6 +624,10 @@ async def test_a_directory_without_a_repository_is_reviewed(tmp_path: Path) -> N
         run = await one.run(three_files)
         review = await one.get()
         assert (len(hunks(review)), review["repository"]) == (4, "private")
+        assert review["notice"] == (
+            "This directory is not in a git repository, so the server stores the versions of its files; the review "
+            "leaves out dependencies, build output, caches and files over 10 MB."
+        )
         changes = await one.server.does(one.phone, "run_changes", one.project, run_id=run)
         assert len(changes["data"]["files"]) == 3
         await one.decide(hunks=[id_of(review, "LINE 3\n")], decision="keep")

@@ -31,7 +31,7 @@ COMMENT = ReviewComment(
 )
 IN_FILE = (
     b'{"comment":{"comment_id":"c1","by":"Ada","path":"a.py","side":"new","line":1,"end_line":2,"quote":"a\\n",'
-    b'"blob":"5f3c","text":"Why?","suggestion":"b\\n","state":"sent","run_id":"r1"},"seq":3,"changes":2,"begun":true}'
+    b'"blob":"5f3c","text":"Why?","suggestion":"b\\n","state":"sent","run_id":"r1"},"seq":3,"changes":2,"begun":true,"steered":false}'
 )
 
 MEMORY = RecordedState(

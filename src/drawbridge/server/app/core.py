@@ -705,7 +705,7 @@ class Core:
                 request_id=command.request_id,
                 options=await self._allowed({}, managed, managed.data.agent),
             )
-            return await managed.submit_review(order, command.drafts, command.text, client)
+            return await managed.submit_review(order, command.drafts, command.text, steer=command.steer)
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error, None) from None
 

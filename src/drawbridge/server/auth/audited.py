@@ -148,7 +148,7 @@ def _commented(comment_id: str, path: str | None, removed: bool, resolved: bool 
 
 
 def review_submit(command: commands.ReviewSubmit, reply: Accepted, asked: ApprovalRequested | None) -> dict[str, Any]:
-    return {"run_id": reply.run_id}
+    return {"run_id": reply.run_id, "steer": command.steer or None}
 
 
 def review_commit(

@@ -82,6 +82,11 @@ ADVICE: Final = (
     "decides which files are included."
 )
 
+NOTICE: Final = (
+    "This directory is not in a git repository, so the server stores the versions of its files; the review leaves out "
+    f"dependencies, build output, caches and files over {LARGEST_FILE // MB} MB."
+)
+"""What a user has to know about a review in a private repository, in one sentence."""
 
 NARROWER: Final = "Work in a directory below it, or make the directory a git repository (git init)."
 """The advice if the directory is refused whatever it contains: a ``.gitignore`` file would not help."""

@@ -297,11 +297,13 @@ class ReviewComment(ProjectCommand, kw_only=True):
 
 class ReviewSubmit(ProjectCommand, kw_only=True):
     """Sends all drafts to the agent, as one prompt. ``drafts``: the version of the drafts that the user has seen.
-    ``text``: the beginning of the prompt.
+    ``text``: the beginning of the prompt. ``steer``: sends the prompt to the agent during the active run, with the same
+    conditions and errors as the ``steer`` of ``execute``.
     """
 
     drafts: Identifier
     text: Annotated[str, Meta(max_length=20_000)] = ""
+    steer: bool = False
 
 
 class ReviewWithdraw(ProjectCommand, kw_only=True):

@@ -18,7 +18,7 @@ from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import Handover
 from drawbridge.server.reviews.change_set import lines_of
 from drawbridge.server.reviews.comments import prompt_of
-from drawbridge.server.reviews.located_comments import LocatedComments
+from drawbridge.server.reviews.located_comments import LocatedComments, Since
 from drawbridge.server.reviews.messages import refused
 from drawbridge.server.reviews.remembered import COMMENTS_BYTES, MOST_COMMENTS, Remembered, sized
 from drawbridge.server.reviews.reviews import HunkGone, NoLines, Open, Review, SameName
@@ -79,7 +79,9 @@ class Commenting:
     async def located(self, git: Git, review: Open) -> LocatedComments:
         """The comments at their current lines. Raises ``GitFailed``."""
         known = list(self._comments.values())
-        begun = {one.comment.comment_id for one in known if one.begun}
+        begun: dict[str, Since] = {
+            one.comment.comment_id: "comment" if one.steered else "run" for one in known if one.begun
+        }
         return await self._review.located(git, review, [one.comment for one in known], begun)
 
     def check_seen(self, drafts: str) -> None:

@@ -1,10 +1,10 @@
-"""Where the comments in a review are now, and which hunks have changed the commented lines since the comments' run
-began."""
+"""Where the comments in a review are now, and which hunks have changed the commented lines since the agent has the
+comments."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -20,6 +20,10 @@ from drawbridge.text import hunks as differences
 from drawbridge.text.hunks import Hunk as Span
 
 Side: TypeAlias = Literal["new", "old"]
+
+Since: TypeAlias = Literal["run", "comment"]
+"""The moment since which a hunk that changes the lines of a comment answers the comment: the beginning of the run that
+the comment was sent with or, for a comment that was sent into an active run, the time when it was written."""
 
 LITERAL: Final = {"GIT_LITERAL_PATHSPECS": "1"}
 """With this environment, git does not interpret a file's name as a pattern."""
@@ -37,17 +41,21 @@ class Commits(NamedTuple):
 
 
 class LocatedComments(Struct, frozen=True):
-    """The comments at their current lines. ``answers``: hunk id → the ids of the comments whose lines the hunk has
-    changed since their run began."""
+    """The comments at their current lines. ``answers``: hunk id → the ids of the comments that the hunk answers."""
 
     comments: tuple[ReviewComment, ...] = ()
     answers: Mapping[str, tuple[str, ...]] = {}
 
 
 async def located(
-    git: Git, commits: Commits, files: Sequence[FileChange], comments: Sequence[ReviewComment], begun: Collection[str]
+    git: Git,
+    commits: Commits,
+    files: Sequence[FileChange],
+    comments: Sequence[ReviewComment],
+    begun: Mapping[str, Since],
 ) -> LocatedComments:
-    """Finds the comments in the files. ``begun``: the ids of the comments whose run has begun. Raises ``GitFailed``."""
+    """Finds the comments in the files. ``begun``: the ids of the comments whose run has begun, each with the moment
+    since which hunks answer it. Raises ``GitFailed``."""
     paths = sorted({comment.path for comment in comments})
     names = {shown_path(file.path): file.path for file in files}
     old_names = {shown_path(file.path): file.path_before for file in files}
@@ -100,7 +108,7 @@ class _Comparing:
         self._changes: dict[tuple[str, str], Sequence[Span]] = {}
 
     def located(
-        self, files: Sequence[FileChange], comments: Sequence[ReviewComment], begun: Collection[str]
+        self, files: Sequence[FileChange], comments: Sequence[ReviewComment], begun: Mapping[str, Since]
     ) -> LocatedComments:
         hunks = {shown_path(file.path): file.hunks for file in files}
         found: list[ReviewComment] = []
@@ -112,8 +120,8 @@ class _Comparing:
                 found.append(msgspec.structs.replace(comment, outdated=True))
             else:
                 found.append(msgspec.structs.replace(comment, line=lines.first, end_line=lines.last))
-            if comment.comment_id in begun:
-                for hunk in self._answering(comment, lines, hunks.get(comment.path, ())):
+            if (since := begun.get(comment.comment_id)) is not None:
+                for hunk in self._answering(comment, lines, hunks.get(comment.path, ()), since):
                     answers[hunk.id] = (*answers.get(hunk.id, ()), comment.comment_id)
         return LocatedComments(tuple(found), answers)
 
@@ -126,11 +134,15 @@ class _Comparing:
         changes = self._between(comment.blob, blob)
         return None if changes is None else followed(self._lines[comment.blob], changes, lines)
 
-    def _answering(self, comment: ReviewComment, lines: Range | None, hunks: Iterable[Hunk]) -> list[Hunk]:
-        """The hunks that have changed the lines of a comment since its run began. ``lines``: where those lines are
-        now."""
+    def _answering(
+        self, comment: ReviewComment, lines: Range | None, hunks: Iterable[Hunk], since: Since
+    ) -> list[Hunk]:
+        """The hunks that have changed the lines of a comment ``since`` then. ``lines``: where those lines are now."""
         hunks = [hunk for hunk in hunks if hunk.kind in ("lines", "file")]
         before = _blob(self._before.get(comment.run_id or "", {}).get(comment.path))
+        if since == "comment":
+            # The text around removed lines at that time is not known, only their own text before the runs.
+            before = comment.blob if comment.side == "new" else None
         after = _blob(self._new.get(comment.path))
         if before is None or before == after:
             return []

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from drawbridge.server.checkpoints.commits import shown_path
 from drawbridge.server.checkpoints.errors import Changed
+from drawbridge.server.checkpoints.private import NOTICE
 from drawbridge.server.events import ReviewChanged, ReviewDecided, ReviewInterrupted, ReviewNumbers
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
@@ -275,6 +276,7 @@ def reply(
         files=tuple(files),
         more=len(review.files) - len(files),
         repository="private" if review.private else "project",
+        notice=NOTICE if review.private else "",
         comments=comments,
         drafts=drafts,
         kept=shown_kept,

@@ -52,7 +52,7 @@ from drawbridge.server.reviews.committing import Committed, NothingToCommit, com
 from drawbridge.server.reviews.contents import Entry, loaded_texts, tree_with, version_of, with_contents
 from drawbridge.server.reviews.intents import Intent, Verdict
 from drawbridge.server.reviews.interrupted import recovered
-from drawbridge.server.reviews.located_comments import Commits, LocatedComments, Side, located
+from drawbridge.server.reviews.located_comments import Commits, LocatedComments, Side, Since, located
 
 REMEMBERED: Final = 500
 """The maximum number of hunks for which decisions are remembered."""
@@ -353,10 +353,10 @@ class Review:
         return version
 
     async def located(
-        self, git: Git, review: Open, comments: Sequence[ReviewComment], begun: Collection[str]
+        self, git: Git, review: Open, comments: Sequence[ReviewComment], begun: Mapping[str, Since]
     ) -> LocatedComments:
-        """Where the comments are in the files of ``review``. ``begun``: the ids of the comments whose run has begun.
-        Raises ``GitFailed``."""
+        """Where the comments are in the files of ``review``. ``begun``: the ids of the comments whose run has begun,
+        each with the moment since which hunks answer it. Raises ``GitFailed``."""
         trees = await self._trees(git) if comments else None
         if trees is None:
             return LocatedComments(tuple(comments))

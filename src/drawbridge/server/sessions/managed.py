@@ -356,23 +356,26 @@ class ManagedSession(Session):
         self._disk.check(self.id)
         return await self._reviewing.commenting.comment(command, self.id, asker)
 
-    async def submit_review(self, order: Order, drafts: str, text: str, asker: Subscriber) -> Answer[Accepted]:
-        """Sends all drafts as one prompt, like ``Prompts.send``. ``order``: the order without its prompt; ``drafts``: the
-        version of the drafts that the user has seen; ``text``: the beginning of the prompt. Raises the same errors as
-        ``comment``."""
+    async def submit_review(self, order: Order, drafts: str, text: str, *, steer: bool) -> Answer[Accepted]:
+        """Sends all drafts as one prompt, like ``Prompts.send`` or, with ``steer``, like ``Prompts.steer``. ``order``:
+        the order without its prompt; ``drafts``: the version of the drafts that the user has seen; ``text``: the
+        beginning of the prompt. Raises the same errors as these methods and ``comment``."""
         key = submission_key(drafts, text)
         known = self.prompts.accepted_before(order.request_id, key)
         if known is not None:
             return known
         located = await self._reviewing.located(drafts)
-        await self.settle()  # from here on, nothing may be awaited until the prompt is accepted
+        if not steer:
+            await self.settle()
+        # From here on, nothing may be awaited until the prompt is accepted.
         known = self.prompts.accepted_before(order.request_id, key)
         if known is not None:
             return known
         prompt, submission = self._reviewing.commenting.submission(located, drafts, text)
         order = msgspec.structs.replace(order, prompt=prompt, review=submission)
         # The asker receives the record, too: the reply does not contain the prompt.
-        return msgspec.structs.replace(self.prompts.send(order, None, queue=True), seq=None)
+        sent = self.prompts.steer(order, None) if steer else self.prompts.send(order, None, queue=True)
+        return msgspec.structs.replace(sent, seq=None)
 
     async def decide_review(self, wish: Wish, asker: Subscriber) -> Answer[ReviewReply]:
         async with self._reverting:

@@ -72,7 +72,7 @@ class Prompts:
         seq = self.accept(order, asker, queue=queue)
         return msgspec.structs.replace(self._accepted(order.run_id, seq, order), then=self._controller.next)
 
-    def steer(self, order: Order, asker: Subscriber) -> Answer[Accepted]:
+    def steer(self, order: Order, asker: Subscriber | None) -> Answer[Accepted]:
         """Adds a message to the active run. It is in the history when this returns. A repeated request is not sent
         again. Raises ``ClientError`` or ``DrawbridgeError`` without changing anything."""
         known = self.accepted_before(order.request_id, order.prompt)

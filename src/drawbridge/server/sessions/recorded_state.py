@@ -155,7 +155,9 @@ class RecordedState(Struct):
                     while len(self.requests) > REMEMBERED_REQUESTS:
                         del self.requests[next(iter(self.requests))]
                 if event.review is not None:
-                    remembered.send(self.comments, event.review.comments, run_id)
+                    is_active = event.steer
+                    sent = event.review.comments
+                    remembered.send(self.comments, sent, run_id, begun=is_active, steered=is_active)
             case PromptEdited(run_id, text):
                 self._untitle(run_id)
                 self._prompted(run_id, text)

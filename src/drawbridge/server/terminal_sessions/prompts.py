@@ -332,11 +332,16 @@ class Prompts:
         self._tasks.cancel()
 
 
-def _check(command: commands.Execute) -> None:
-    """Raises ``ClientError`` if the command contains anything that can't be typed."""
+def check_not_steered(command: commands.Execute | commands.ReviewSubmit) -> None:
+    """Raises ``ClientError`` if the command is to send its prompt into the active run."""
     if command.steer:
         text = "A message can't be added to the current run in a terminal. Try again when the run has finished."
         raise ClientError("NOT_SUPPORTED", text, field="data.steer")
+
+
+def _check(command: commands.Execute) -> None:
+    """Raises ``ClientError`` if the command contains anything that can't be typed."""
+    check_not_steered(command)
     if command.attachments or command.agent is not None or _chosen(command.options):
         text = "Only text can be typed into a terminal. Remove the files and options."
         field = "data.attachments" if command.attachments else "data.agent" if command.agent else "data.options"

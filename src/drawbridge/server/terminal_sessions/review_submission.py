@@ -11,7 +11,7 @@ from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.reviews.commenting import submission_key
 from drawbridge.server.terminal_sessions.prompt_text import typeable
-from drawbridge.server.terminal_sessions.prompts import HAS_ENDED, MAYBE_TYPED, Sent
+from drawbridge.server.terminal_sessions.prompts import HAS_ENDED, MAYBE_TYPED, Sent, check_not_steered
 from drawbridge.server.terminal_sessions.session import TerminalSession
 
 
@@ -21,6 +21,7 @@ async def submit_review(
     """Sends all drafts as one prompt to the session's agent, as ``Prompts.execute`` does, or leaves them with the session
     if nothing can be typed now. If neither is possible, the details of the error contain the prompt, so that the user can
     copy it. Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+    check_not_steered(command)
     drafts, id, key = command.drafts, command.request_id, submission_key(command.drafts, command.text)
     reviewed, handover, prompts = session.reviewed, session.handover, session.prompts
     await reviewed.sent()

@@ -464,6 +464,21 @@ async def test_only_the_changes_since_the_last_visit_are_shown(rig: ReviewRig) -
     rig.shows_list(*old, "poem.txt:3: Draft by Neovim: Why?")
 
 
+async def test_a_change_was_seen_once_both_ends_were_in_a_window(rig: ReviewRig) -> None:
+    """A change without lines in a buffer was seen once it was in the list."""
+
+    def work(directory: Path) -> None:
+        (directory / "long.txt").write_text("".join(f"long {number}\n" for number in range(1, 41)))
+        (directory / "a.png").write_bytes(b"\0")
+
+    await rig.run(work)
+    rig.open("long.txt")
+    rig.asks()
+    await rig.has_seen("")
+    rig.editor.keys("G")
+    await rig.has_seen("", "long 1")
+
+
 @pytest.mark.thorough
 async def test_folded_and_hidden_lines_were_not_seen(newest: ReviewRig) -> None:
     rig = newest

@@ -461,7 +461,7 @@ async def test_only_the_changes_since_the_last_visit_are_shown(rig: ReviewRig) -
     rig.shows_list(*old, "poem.txt:3: Draft by Neovim: Why?")
     rig.editor.command("DrawbridgeChanges!")
     rig.editor.says("Nothing is new since your last visit.")
-    assert (await rig.review())["numbers"]["hunks"] == 3
+    rig.shows_list(*old, "poem.txt:3: Draft by Neovim: Why?")
 
 
 async def test_a_change_was_seen_once_both_ends_were_in_a_window(rig: ReviewRig) -> None:
@@ -469,7 +469,7 @@ async def test_a_change_was_seen_once_both_ends_were_in_a_window(rig: ReviewRig)
 
     def work(directory: Path) -> None:
         (directory / "long.txt").write_text("".join(f"long {number}\n" for number in range(1, 41)))
-        (directory / "picture.png").write_bytes(b"\0")
+        (directory / "a.png").write_bytes(b"\0")
 
     await rig.run(work)
     rig.open("long.txt")

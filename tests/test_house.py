@@ -680,6 +680,7 @@ ASSIGNED_FROM_OUTSIDE = {
     "server.reviews.reviews: git.commits": "the same",
     "transport.http_server: self._http.websocket.unfinished_limit": "lower until the client has authenticated",
     "tui.client: conversation.agent": "the client passes on to the conversation what the server reports",
+    "tui.client: conversation.offers": "the same",
     "tui.client: conversation.begins": "the same",
     "tui.client: conversation.joined": "the same",
     "tui.client: conversation.queue": "the same",

@@ -146,7 +146,7 @@ class FakeCore:
         for topic in topics:
             self.followers[topic].discard(client.id)
 
-    def gone(self, client: Subscriber) -> None:
+    def remove_client(self, client: Subscriber) -> None:
         self.left.append(client.id)
         self.subscribers.pop(client.id, None)
 

@@ -125,7 +125,7 @@ async def test_a_decision_counts_even_if_the_rest_cannot_be_read(
         await one.run(three_files)
         review = await one.get()
         with monkeypatch.context() as broken:
-            broken.setattr(Commenting, "placed", fails)
+            broken.setattr(Commenting, "located", fails)
             await one.refused(hunks=[id_of(review, "LINE 3")], decision="undo")
         assert "line 3\n" in one.text()
         [decided] = one.phone.updates("review_decided")

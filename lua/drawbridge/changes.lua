@@ -162,9 +162,11 @@ local function fill(is_new)
   listed = {}
   for _, file in ipairs(review and review.files or {}) do
     local hunks = #file.hunks > 0 and file.hunks or { false }
-    for _, hunk in ipairs(vim.tbl_filter(function(one)
-      return is_shown(one or nil)
-    end, hunks)) do
+    for _, hunk in
+      ipairs(vim.tbl_filter(function(one)
+        return is_shown(one or nil)
+      end, hunks))
+    do
       items[#items + 1] = {
         filename = file.path,
         module = file.shown,

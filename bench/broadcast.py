@@ -106,10 +106,10 @@ async def ours(directory: Path, listener: socket.socket, tls: ssl.SSLContext | N
     plan.token_wanted, plan.tls = False, tls is not None
     server = Server(plan, listener.getsockname()[1], {"demo": Demo()})
     await server.open()
-    project = await server.core.projects.create(str(directory / "code"), "demo")
-    print(json.dumps({"port": listener.getsockname()[1], "project": project.id}), flush=True)
+    session = await server.core.projects.create(str(directory / "code"), "demo")
+    print(json.dumps({"port": listener.getsockname()[1], "project": session.id}), flush=True)
     async with HttpServer(server.site, listener, terms(1_000), tls):
-        yield ServerBroadcaster(server.core, server.clients, project)
+        yield ServerBroadcaster(server.core, server.clients, session)
     await server.close("the end")
 
 

@@ -21,7 +21,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from bench import fanout
 from drawbridge.server.sessions.metadata import Metadata, save
-from drawbridge.server.sessions.records import Memory
+from drawbridge.server.sessions.recorded_state import RecordedState
 from drawbridge.server.store.log import History
 
 PROJECTS = 100
@@ -156,8 +156,8 @@ async def persistence(directory: Path) -> None:
     a user's decision."""
     place = directory / "saved"
     place.mkdir()
-    known = Memory(requests={f"request {number}": f"run {number}" for number in range(500)})
-    metadata = Metadata(place.name, "/nowhere", "", AT, AT, "demo", memory=known)
+    known = RecordedState(requests={f"request {number}": f"run {number}" for number in range(500)})
+    metadata = Metadata(place.name, "/nowhere", "", AT, AT, "demo", recorded=known)
     saved = [timed_save(place, metadata) for _ in range(500)]
     row("server: a project's metadata saved (p50, p99)", spread(saved), "p99 <= 10 ms")
     data, code = directory / "decisions", directory / "decided"

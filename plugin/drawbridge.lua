@@ -24,7 +24,6 @@ command('Log', 'log', 'Show the end of the bridge log')
 command('Reject', 'reject', 'Reject the proposal')
 command('RejectHunk', 'reject_hunk', 'Revert the hunk under the cursor')
 command('Review', 'review', 'Show the waiting proposal')
-command('Changes', 'changes', 'List and mark the undecided changes made by runs')
 command('Keep', 'keep', 'Keep the change at the cursor')
 command('Undo', 'undo', 'Undo the change at the cursor')
 command('KeepFile', 'keep_file', 'Keep all changes to the file')
@@ -33,6 +32,10 @@ command('UndoFile', 'undo_file', 'Undo all changes to the file')
 vim.api.nvim_create_user_command('DrawbridgeAccept', function(given)
   require('drawbridge').accept(given.bang)
 end, { bang = true, desc = 'Accept the proposal as shown; with !, even if not all of it was shown' })
+
+vim.api.nvim_create_user_command('DrawbridgeChanges', function(given)
+  require('drawbridge').changes(given.bang)
+end, { bang = true, desc = 'List and mark the undecided changes made by runs; with !, only those that are new' })
 
 vim.api.nvim_create_user_command('DrawbridgeSend', function(given)
   if given.range == 0 then

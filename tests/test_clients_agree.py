@@ -128,8 +128,12 @@ SENTENCES = {
     ],
     "search/page.tsx": [f"{kind}: '{words}'" for kind, words in search_dialog.KINDS.items()],
     "review/comments.ts": [review_words.CHANGED, review_words.NOT_AS_SHOWN, review_words.AFTER_WORK],
+    "composer/composer.tsx": [review_words.STEER, review_words.QUEUE],
+    "review/page.tsx": [review_words.ONLY_NEW, review_words.OTHERS_HIDDEN],
+    "review/part.tsx": [review_words.NEW],
     "review/commit.ts": [review_words.COMMIT_LOST],
     "review/comment-view.tsx": [
+        *(review_words.STEER, review_words.QUEUE),
         *(review_words.NOT_A_DRAFT, review_words.UNFINISHED, review_words.MAY_NOT_SEND, review_words.NO_COMMENTS),
         *(review_words.OUTDATED, *review_words.STATES.values(), *map(review_words.suggestion_words, ("x", ""))),
         *("It has not been sent. It can’t be restored.", "Remove this comment?", "Write a comment"),

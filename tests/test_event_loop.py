@@ -49,7 +49,7 @@ SERVER_MAY = {
     "server.auth.devices": "a small file: a revoked token is refused at once; the last use of a token, once a minute, no lock",
     "server.sessions.processes": "notes a process before it runs, so that no crash leaves one behind",
     "server.sessions.metadata": "a small file, before clients see the state: a crash does not restore a cancelled plan",
-    "server.checkpoints.git": "asyncio opens /dev/null on its own thread when it starts a process",
+    "server.checkpoints.shell": "asyncio opens /dev/null on its own thread when it starts a process",
     "server.store.index": "locks a new file of the log, which the next record is written into",
     "server.store.log": "appends to the log, and makes a new file and its link: clients see only what is in the log",
     "server.app.stats": "the free space on the server's own disk, for which the kernel does not wait",
@@ -57,8 +57,8 @@ SERVER_MAY = {
     "server.approvals.service": "where an agent's paths lead: clients are asked before the agent's next lines are handled",
     "server.sessions.disk": "the free space on the server's own disk, for which the kernel does not wait",
     "server.sessions.work_trees": "where an agent works: its next line may end the run, whose result says so",
+    "server.terminal_sessions.approval_requests": "whether a process is alive, for which the kernel does not wait",
     "server.terminal_sessions.processes": "when a process began, for which the kernel does not wait",
-    "server.terminal_sessions.questions": "whether a process is alive, for which the kernel does not wait",
     "server.terminal_sessions.session": "a small file, at the end of a turn and around a prompt: a prompt is typed once",
     "server.terminal_sessions.sessions": "makes the empty history of a new session before its next hook is read",
     "editors.files": "at most 2 MB of a file that an agent asks to change: the approval comes before the agent's next lines",
@@ -171,8 +171,11 @@ async def test_the_servers_loop_never_waits_for_a_file(folder: Path, report: Pat
             await client.ask("subscribe", {"topics": ["projects", "approvals", "stats"]})
             await client.send("execute", {"prompt": "hello"}, project)
             asked = await client.receive("permission_request")
-            answer = {"approval_id": asked["data"]["approval_id"], "decision": "allow"}
-            await client.ask("permission_response", answer, project)
+            given = base64.b64encode(json.dumps(asked["data"]["input"]).encode()).decode()
+            await client.ask("blob_put", {"blob_id": "input", "offset": 0, "data": given, "last": True})
+            answer = {"approval_id": asked["data"]["approval_id"], "decision": "allow", "updated_input_blob": "input"}
+            decided = await client.ask("permission_response", answer, project)
+            assert decided["data"]["update_type"] == "permission_resolved"
             finished = await client.receive("update", "run_finished")
             await client.ask("run_changes", {"run_id": finished["data"]["data"]["run_id"]}, project)
             review = (await client.ask("review_get", {}, project))["data"]

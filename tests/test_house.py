@@ -18,6 +18,10 @@ import msgspec
 import pytest
 
 from drawbridge.agents import catalog, registry
+from drawbridge.agents.acp import tools as acp_tools
+from drawbridge.agents.claude import suggestions
+from drawbridge.agents.claude import tools as claude_tools
+from drawbridge.agents.codex import tools as codex_tools
 from drawbridge.core import errors
 from drawbridge.setup.agents import AGENTS
 
@@ -39,7 +43,7 @@ PURE = (
     "transport.http_app",
     *(
         f"agents.{name}"
-        for name in ("base", "catalog", "modes", "output", "proposals", "results", "suggestions", "terminal")
+        for name in ("base", "catalog", "modes", "output", "proposals", "results", "terminal", "tool_calls")
     ),
     *(
         f"agents.{name}"
@@ -48,15 +52,19 @@ PURE = (
             "acp.listing",
             "claude.conversation",
             "claude.command_line",
+            "claude.edits",
             "claude.transcript",
         )
     ),
     "server.protocol",
     *(f"server.auth.{name}" for name in ("audited", "rate_limits", "scopes")),
+    "server.bus",
     "server.events",
+    "server.store.records",
+    "server.updates",
     "server.approvals.pending",
-    *(f"server.reviews.{name}" for name in ("change_set", "comments", "remembered")),
-    *(f"server.sessions.{name}" for name in ("audience", "run", "records")),
+    *(f"server.reviews.{name}" for name in ("change_set", "comments", "intents", "remembered")),
+    *(f"server.sessions.{name}" for name in ("audience", "recorded_state", "run", "runs")),
     *(
         f"tui.{name}"
         for name in (
@@ -74,9 +82,11 @@ PURE = (
 JOBS = ("ide", "guard", "server", "tui")
 FLOOR = ("agents", "core", "protocols", "text", "transport", "editors", "settings")
 SERVER_FLOORS = (
-    "protocol",
     "events",
+    "bus",
     "store",
+    "protocol",
+    "updates",
     "approvals",
     "checkpoints",
     "reviews",
@@ -232,6 +242,7 @@ def test_agents_import_each_other_only_through_shared_modules(folder: str) -> No
 @pytest.mark.parametrize("row", catalog.ROWS, ids=lambda row: row.name)
 def test_each_row_of_the_catalog_matches_its_folder(row: catalog.Row) -> None:
     promised = ["driver", *(("hook", "hook_settings") if row.hooks else ()), *(("terminal",) if row.terminal else ())]
+    promised += ["tools"] if row.asks or row.terminal or row.proposes else []
     assert [name for name in promised if f"agents.{row.name}.{name}" not in modules()] == []
     agent = registry.built_in(row.name, None)
     assert (agent.name, agent.asks, agent.own_modes, agent.sees) == (row.name, row.asks, row.own_modes, row.sees)
@@ -245,6 +256,21 @@ def test_the_server_knows_no_agent(name: str) -> None:
     """It gets all agents from ``agents.registry``."""
     folders = tuple(f"agents.{folder}" for folder in agent_folders())
     assert [other for other in known(name) if belongs(other, folders)] == []
+
+
+OWN_WORDS = frozenset({*claude_tools.KINDS, *codex_tools.KINDS, *suggestions.KEYS, acp_tools.ARGUMENTS})
+"""The names of agents' tools, and the words of the formats in which agents suggest what to remember."""
+
+SERVER_WORDS = {
+    "server.approvals.service": {"destination"},  # a field of any tool's input that may contain a path
+}
+
+
+@pytest.mark.parametrize("name", those_in(("server",)))
+def test_the_server_knows_no_agents_tools(name: str) -> None:
+    """``agents/NAME/tools.py`` describes an agent's calls and suggestions. An entry of ``SERVER_WORDS`` that the module
+    no longer contains fails the test as well."""
+    assert OWN_WORDS.intersection(strings_of(modules()[name])) == SERVER_WORDS.get(name, set())
 
 
 def test_no_module_compares_with_an_agents_name() -> None:
@@ -266,12 +292,18 @@ def comparisons_with_an_agent(module: ast.Module) -> Iterator[str]:
                 yield ast.unparse(node)
 
 
-def words_of(file: Path) -> Iterator[str]:
-    """Yields names and strings in the code of a module, without docstrings and comments."""
+def strings_of(file: Path) -> Iterator[str]:
+    """Yields the strings in the code of a module, without docstrings."""
     docstrings = {id(node.value) for node in ast.walk(parsed(file)) if isinstance(node, ast.Expr)}
     for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
             yield node.value
+
+
+def words_of(file: Path) -> Iterator[str]:
+    """Yields names and strings in the code of a module, without docstrings and comments."""
+    yield from strings_of(file)
+    for node in ast.walk(parsed(file)):
         yield from (
             getattr(node, field)
             for field in ("id", "attr", "name", "arg")
@@ -294,6 +326,18 @@ def test_a_folder_of_the_server_imports_only_those_below_it(floor: int) -> None:
     for name in those_in((f"server.{SERVER_FLOORS[floor]}",)):
         known_here = [other for other in known(name) if belongs(other, ("server",)) and other != "server"]
         assert [other for other in known_here if not belongs(other, below)] == [], name
+
+
+EVENTS_AND_FILES = ("server.events", "server.bus", "server.store")
+
+
+def test_the_client_protocol_is_separate_from_events_and_files() -> None:
+    """Otherwise, a change of the protocol could change what is on disk, or the other way around. ``server.updates`` maps
+    events to messages."""
+    for name in those_in(EVENTS_AND_FILES):
+        assert [other for other in reached(name) if belongs(other, ("server.protocol",))] == [], name
+    for name in those_in(("server.protocol",)):
+        assert [other for other in reached(name) if belongs(other, EVENTS_AND_FILES)] == [], name
 
 
 def test_agent_and_editor_modules_do_not_import_each_other() -> None:
@@ -386,14 +430,15 @@ OWN_ROUNDS = {
     "ide.review: _wait_for_write": "until the agent has written one file, for FOLLOW_SECONDS at most",
     "server.auth.devices: Devices._lock": "until the lock is free, for `patience` seconds at most",
     # A deadline that is looked at again because it may have moved.
-    "server.sessions.continuing: Continuing.look": "until the time at which a run continues; the clock may be adjusted",
+    "server.sessions.continuing: Continuing.check_schedule": "until a run continues; the clock may be adjusted",
     "server.sessions.processes: IdlePool._expire": "keeps an idle process as long as its agent has scheduled a turn",
-    "server.sessions.worker: Worker._look": "until the run has ended or was stopped at its time limit",
-    "server.sessions.worker: Worker._look_at_schedule": "until the last scheduled turn is too late",
+    "server.sessions.controller: RunController._check_limits": "until the run has ended or reached its time limit",
+    "server.sessions.session_process: SessionProcess._check_schedule": "until the last scheduled turn is too late",
     "tui.questions: Questions._take_focus": "until no key was pressed for STILL_SECONDS",
     # Rounds that an error does not end.
-    "server.sessions.processes: IdlePool._look": "schedules the next check before its own",
-    "server.terminal_sessions.reports: Reports._follow": "catches every error of a round; hooks interrupt its waits",
+    "server.sessions.processes: IdlePool._check_memory": "schedules the next check before its own",
+    "server.terminal_sessions.report_queue: ReportQueue._run": "catches every error of a round; reports interrupt its "
+    "waits; between them, only the agent's files and process show what no hook reports",
 }
 """Loops and timers that wait again and again on their own, each with what ends them or why an error does not."""
 
@@ -429,7 +474,7 @@ def waits_for_time(call: ast.Call) -> bool:
 
 
 def functions(tree: ast.AST, inside: str = "") -> Iterator[tuple[str, Function]]:
-    """Yields each function with its full name, such as "Worker._look"."""
+    """Yields each function with its full name, such as "SessionProcess._receive"."""
     for node in ast.iter_child_nodes(tree):
         name = f"{inside}{node.name}" if isinstance(node, Function | ast.ClassDef) else inside.removesuffix(".")
         if isinstance(node, Function):
@@ -566,14 +611,15 @@ RECORDS = {
     "server.notifications.web_push: file": "server.notifications.web_push._File",
     "server.protocol.commands: command": "server.protocol.commands.InProjects",
     "server.sessions.continuing: self._data": "server.sessions.metadata.Metadata",
+    "server.sessions.chosen_options: self._data": "server.sessions.metadata.Metadata",
     "server.sessions.managed: self.data": "server.sessions.metadata.Metadata",
     "server.sessions.session: self.data": "server.sessions.metadata.Metadata",
-    "server.sessions.session: self.memory": "server.sessions.records.Memory",
+    "server.sessions.session: self.recorded": "server.sessions.recorded_state.RecordedState",
     "server.store.index: segment": "server.store.index.Segment",
     "server.terminal_sessions.processes: known": "server.terminal_sessions.facts.ProcessFacts",
     "server.terminal_sessions.processes: one": "server.terminal_sessions.facts.ProcessFacts",
     "server.terminal_sessions.session: self.data": "server.sessions.metadata.Metadata",
-    "server.terminal_sessions.session: self.memory": "server.sessions.records.Memory",
+    "server.terminal_sessions.session: self.recorded": "server.sessions.recorded_state.RecordedState",
     "server.terminal_sessions.shared_comments: file": "server.terminal_sessions.shared_comments._File",
     "tui.comment_dialogs: one": "tui.review_comments.Writing",
     "tui.commenting: one": "tui.review_comments.Writing",
@@ -632,14 +678,9 @@ ASSIGNED_FROM_OUTSIDE = {
     "server.app.server_commands: client.nonce": "a challenge is used up by the first answer to it",
     "server.checkpoints.commits: git.commits": "what was read of a commit, for the duration of the operation",
     "server.reviews.reviews: git.commits": "the same",
-    "server.sessions.worker: self._listener.worker": "ends the way back from a process that is left",
-    "server.terminal_sessions.session: self.turn.process": "a turn belongs to one session, and hooks report about it",
-    "server.terminal_sessions.session: self.turn.prompt": "the same",
-    "server.terminal_sessions.session: self.turn.recorded": "the same",
-    "server.terminal_sessions.session: self.turn.reported": "the same",
-    "server.terminal_sessions.session: self.turn.resting": "the same",
     "transport.http_server: self._http.websocket.unfinished_limit": "lower until the client has authenticated",
     "tui.client: conversation.agent": "the client passes on to the conversation what the server reports",
+    "tui.client: conversation.offers": "the same",
     "tui.client: conversation.begins": "the same",
     "tui.client: conversation.joined": "the same",
     "tui.client: conversation.queue": "the same",
@@ -848,6 +889,7 @@ def test_the_tree_of_the_architecture_names_only_what_exists() -> None:
     parts = {part for name in modules() for part in name.split(".")}
     tops = (SRC / "drawbridge", ROOT / "web" / "src")
     folders = {folder.name for top in tops for folder in top.rglob("*") if folder.is_dir()}
+    folders |= {child.name for child in (ROOT / "web").iterdir()}
     built = {"page"}  # does not exist before the first build
     assert tree_of_the_architecture() - parts - folders - built == set()
 
@@ -986,6 +1028,7 @@ TESTED_WITH_OTHERS = {
     "protocols/local_ipc": ("ide/test_server_link.py", "server/terminal_sessions/test_bridges.py"),
     "protocols/websocket": ("transport/test_http_terms.py", "server/app/test_requests.py"),
     "server/app/clients": ("server/app/test_requests.py", "server/auth/test_pairing.py"),
+    "server/app/command_table": ("server/auth/test_scopes.py", "server/auth/test_new_command.py"),
     "server/app/connection": ("server/app/test_requests.py",),
     "server/app/core": ("server/sessions/test_searching.py", "server/sessions/test_runs.py"),
     "server/app/dispatch": ("server/app/test_requests.py", "server/auth/test_new_command.py"),
@@ -1000,14 +1043,10 @@ TESTED_WITH_OTHERS = {
     "server/auth/audited": ("server/auth/test_audit.py", "server/auth/test_new_command.py"),
     "server/auth/devices": ("server/auth/test_pairing.py", "server/auth/test_tokens.py"),
     "server/auth/entrance": ("server/auth/test_pairing.py", "server/auth/test_audit.py"),
-    "server/checkpoints/git": ("server/checkpoints/test_checkpoints.py", "server/reviews/test_pushing.py"),
+    "server/checkpoints/git": ("server/checkpoints/test_kinds_of_repositories.py", "server/reviews/test_pushing.py"),
     "server/checkpoints/private": (
         "server/checkpoints/test_private_repository.py",
         "server/terminal_sessions/test_reviewed_directories.py",
-    ),
-    "server/checkpoints/repository": (
-        "server/terminal_sessions/test_reviewed_directories.py",
-        "server/reviews/test_reviews.py",
     ),
     "server/device_commands": ("server/auth/test_pairing.py", "server/auth/test_command.py"),
     "server/notifications/send": ("server/notifications/test_notices.py",),
@@ -1018,22 +1057,26 @@ TESTED_WITH_OTHERS = {
     "server/protocol/messages": ("server/sessions/test_runs.py", "server/protocol/test_client_page.py"),
     "server/protocol/replies": ("server/protocol/test_client_page.py",),
     "server/reviews/messages": ("server/reviews/test_pushing.py", "server/reviews/test_reviews.py"),
-    "server/reviews/places": ("server/reviews/test_commenting.py", "server/terminal_sessions/test_review_comments.py"),
+    "server/reviews/located_comments": (
+        "server/reviews/test_commenting.py",
+        "server/terminal_sessions/test_review_comments.py",
+    ),
     "server/reviews/publishing": ("server/reviews/test_committing.py", "server/reviews/test_pushing.py"),
     "server/reviews/reviewing": ("server/reviews/test_reviews.py",),
-    "server/sessions/audience": ("server/sessions/test_runs.py", "server/reviews/test_topic.py"),
     "server/sessions/continuing": ("server/sessions/test_limited.py",),
     "server/sessions/exporting": ("server/sessions/test_searching.py",),
     "server/sessions/managed": ("server/sessions/test_runs.py", "server/sessions/test_searching.py"),
     "server/sessions/processes": ("server/sessions/test_runs.py", "server/sessions/test_warm.py"),
-    "server/sessions/records": ("server/sessions/test_searching.py", "server/sessions/test_runs.py"),
-    "server/sessions/run": ("server/sessions/test_runs.py", "server/sessions/test_queue.py"),
+    "server/sessions/recorded_state": ("server/sessions/test_searching.py", "server/sessions/test_runs.py"),
     "server/sessions/session": ("server/sessions/test_runs.py", "server/terminal_sessions/test_runs.py"),
-    "server/sessions/worker": ("server/sessions/test_runs.py",),
     "server/store/index": ("server/sessions/test_searching.py", "server/store/test_lost_index.py"),
     "server/store/log": ("server/store/test_faults.py", "server/sessions/test_searching.py"),
     "server/store/texts": ("server/sessions/test_searching.py", "server/store/test_search.py"),
-    "server/terminal_sessions/carried": (
+    "server/terminal_sessions/approval_requests": (
+        "server/terminal_sessions/test_restarts.py",
+        "server/terminal_sessions/test_subagents.py",
+    ),
+    "server/terminal_sessions/continuation": (
         "server/terminal_sessions/test_restarts.py",
         "server/terminal_sessions/test_review_comments.py",
     ),
@@ -1042,8 +1085,10 @@ TESTED_WITH_OTHERS = {
         "server/terminal_sessions/test_review_comments.py",
         "server/terminal_sessions/test_reviewed_directories.py",
     ),
-    "server/terminal_sessions/questions": ("server/terminal_sessions/test_runs.py",),
-    "server/terminal_sessions/reports": ("server/terminal_sessions/test_runs.py",),
+    "server/terminal_sessions/report_queue": (
+        "server/terminal_sessions/test_ending.py",
+        "server/terminal_sessions/test_runs.py",
+    ),
     "server/terminal_sessions/session": (
         "server/terminal_sessions/test_runs.py",
         "server/terminal_sessions/test_ending.py",
@@ -1056,6 +1101,7 @@ TESTED_WITH_OTHERS = {
         "server/terminal_sessions/test_bridges.py",
         "server/terminal_sessions/test_runs.py",
     ),
+    "server/terminal_sessions/turn": ("server/terminal_sessions/test_turns.py",),
     "settings/serve": ("settings/test_settings.py", "server/sessions/test_budgets.py"),
     "setup/command": ("setup/test_agents.py",),
     "setup/guard": ("setup/test_agents.py",),

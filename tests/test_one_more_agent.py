@@ -1,26 +1,36 @@
 """A new agent needs only one folder and one row of the catalog.
 
-The tests add an agent, Pelican, to a copy of the package and run the real commands of that copy.
+The tests add two agents to a copy of the package and run the real commands of that copy. The server runs Pelican, which
+never asks. Heron runs in terminals, and its hooks ask for decisions about tools that no other agent has.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import drawbridge
+from drawbridge.server.auth.devices import Devices, new_code
 from tests.guard.editors import Editor
 from tests.server.processes import serving
+from tests.server.wire_client import connected
 from tests.waiting import PATIENCE
 
-ROW = 'Row("pelican", "Pelican Code", "Pelican", program="pelican", asks=False, hooks=True),'
+ROWS = """\
+    Row("pelican", "Pelican Code", "Pelican", program="pelican", asks=False, hooks=True),
+    Row("heron", "Heron Code", "Heron", program="heron", asks=False, hooks=True, terminal=True),
+"""
 
 FOLDER = {
     "__init__.py": '"""Pelican Code."""\n',
@@ -92,6 +102,129 @@ SETTINGS = AgentHooks(
 """,
 }
 
+HERON = {
+    "__init__.py": '"""Heron Code."""\n',
+    "driver.py": FOLDER["driver.py"].replace("pelican", "heron").replace("Pelican", "Heron"),
+    "hook.py": """\
+EVENTS = {"about_to_act": "before", "wants": "asks"}
+TOOLS = {"scrawl": ("edit", ("where",))}
+ASKS = WATCHES = RESOLVES_DOTS = CALLED_BY_CLIENT = False
+NO_CONTEXT = ()
+continue_with = None
+
+def session(environ, ancestors):
+    return {}
+
+def hides_dialog(payload):
+    return False
+
+def paths(value):
+    return [value]
+
+def deny(event, reason):
+    return {"halt": {"event": event, "because": reason}}
+
+def ask(event, reason):
+    return deny(event, reason)
+""",
+    "hook_settings.py": FOLDER["hook_settings.py"]
+    .replace("pelican", "heron")
+    .replace("PELICAN", "HERON")
+    .replace("scribble", "scrawl")
+    .replace("did_act", "wants"),
+    "terminal.py": """\
+import msgspec
+from drawbridge.agents.base import AgentState, Proposal
+from drawbridge.agents.terminal import HookEvent, HookPayload, NotItsFile, ProcessState, TerminalAgent
+
+class Payload(HookPayload, frozen=True):
+    offers: msgspec.Raw = msgspec.Raw(b"[]")
+
+class Reports:
+    state = AgentState()
+
+    def recorded(self, data):
+        return None
+
+class Heron(TerminalAgent):
+    accepts_changed_input, accepts_typing, reports_tasks = True, False, False
+
+    def event(self, payload):
+        found = msgspec.json.decode(payload, type=Payload)
+        names = {"about_to_act": "PreToolUse", "wants": "PermissionRequest"}
+        return HookEvent(
+            names[found.hook_event_name], found.session_id, found.cwd, turn="t1",
+            tool_name=found.tool_name, tool_input=found.tool_input, suggestions=found.offers,
+        )
+
+    def is_spare(self, event):
+        return False
+
+    def answer(self, decision, tool_name, given, suggestions):
+        return {"go": decision.allow, "with": decision.updated_input or given, "forever": decision.remember}
+
+    def proposal(self, tool, given, read):
+        return Proposal(given["where"], read(given["where"]) or "", given["what"]) if tool == "scrawl" else None
+
+    def hides_dialog(self, asked_by):
+        return False
+
+    def asks_people(self, mode):
+        return True
+
+    def is_same_call(self, tool, before, after, *, as_run):
+        return before == after
+
+    def reports_input(self, tool):
+        return True
+
+    def is_command(self, prompt):
+        return False
+
+    def words(self, prompt):
+        return prompt
+
+    def checked(self, path, session_id, config):
+        raise NotItsFile(path)
+
+    def reports(self, state):
+        return Reports()
+
+    def last_state(self, lines, session_id):
+        return AgentState()
+
+    def process(self, transcript, pid, session_id):
+        return ProcessState()
+
+def agent():
+    return Heron()
+""",
+    "tools.py": """\
+from drawbridge.agents.tool_calls import Rule, Rules, ToolCall, Tools, decoded
+
+class HeronTools(Tools):
+    def call(self, name, given, suggestions, form):
+        rules = [Rules(suggestion=number, where="everywhere", saved_in="~/.heron", effect="allow",
+                       rules=(Rule(one["forever"], "prefix", one["forever"]),))
+                 for number, one in enumerate(decoded(suggestions))]
+        match name:
+            case "scrawl":
+                return ToolCall(kind="overwrite", name="Scrawl", paths=(given["where"],), texts=("what",),
+                                editable=("what",), grants=tuple(rules))
+            case "shout":
+                return ToolCall(kind="command", name="Shout", command="words", grants=tuple(rules))
+        return ToolCall(name=name, grants=tuple(rules))
+
+    def changed_text(self, name, given, old_text):
+        return given.get("what")
+
+    def with_text(self, name, given, old_text, text):
+        return {**given, "what": text}
+
+TOOLS = HeronTools()
+""",
+}
+
 PROGRAM = """\
 #!/usr/bin/env python3
 import json, sys
@@ -101,17 +234,18 @@ print(json.dumps({"type": "assistant", "fish": sys.stdin.read()}))
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns a directory that contains a copy of the package to which the agent was added."""
+    """Returns a directory that contains a copy of the package to which the agents were added."""
     source = tmp_path_factory.mktemp("source")
     package = source / "drawbridge"
     shutil.copytree(Path(drawbridge.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    for name, text in FOLDER.items():
-        (package / "agents" / "pelican" / name).parent.mkdir(exist_ok=True)
-        (package / "agents" / "pelican" / name).write_text(text)
+    for agent, folder in (("pelican", FOLDER), ("heron", HERON)):
+        (package / "agents" / agent).mkdir()
+        for name, text in folder.items():
+            (package / "agents" / agent / name).write_text(text)
     catalog = package / "agents" / "catalog.py"
     head, begin, rows = catalog.read_text().partition("ROWS: Final = (\n")
     assert begin
-    catalog.write_text(f"{head}{begin}    {ROW}\n{rows}")
+    catalog.write_text(f"{head}{begin}{ROWS}{rows}")
     return source
 
 
@@ -220,6 +354,86 @@ def test_the_installed_guard_answers_in_the_agents_format(home: Path, tmp_path: 
         halt = answer()["halt"]
     assert halt["event"] == "about_to_act"
     assert "/ws/a.py has unsaved changes" in halt["because"]
+
+
+@contextlib.asynccontextmanager
+async def heron_asks(folder: Path, tool: str, given: dict[str, Any], **more: Any) -> AsyncIterator[Process]:
+    """Runs Heron's installed hook for a question, and yields its process."""
+    command = hook_commands(Path.home() / ".heron" / "hooks.json")["wants"]
+    question = {"hook_event_name": "wants", "session_id": "s1", "cwd": str(folder), "tool_name": tool, **more}
+    hook = await asyncio.create_subprocess_exec(
+        "/bin/sh", "-c", f"exec {command}", stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert hook.stdin is not None
+    hook.stdin.write(json.dumps({**question, "tool_input": given}).encode())
+    hook.stdin.close()
+    try:
+        yield hook
+    finally:
+        if hook.returncode is None:
+            hook.kill()
+        await hook.wait()
+
+
+async def answered(hook: Process) -> Any:
+    assert hook.stdout is not None
+    async with asyncio.timeout(PATIENCE):
+        return json.loads(await hook.stdout.read())["hookSpecificOutput"]["decision"]
+
+
+async def test_its_questions_in_a_terminal_are_shown_and_answered(tmp_path: Path) -> None:
+    folder = tmp_path / "roots" / "code"
+    folder.mkdir(parents=True)
+    (folder / "a.txt").write_text("old\n")
+    given = {"where": str(folder / "a.txt"), "what": "new\n"}
+    drawbridge_("setup", "heron", "--yes")
+    async with (
+        serving(tmp_path / "data", "--allow", tmp_path / "roots") as server,
+        server.client() as owner,
+    ):
+        await owner.ask("subscribe", {"topics": ["approvals"]})
+        async with heron_asks(folder, "scrawl", given, offers=[{"forever": "scrawl"}]) as hook:
+            asked = await owner.receive("permission_request")
+            shown = asked["data"]
+            assert (shown["kind"], shown["title"]) == (
+                "overwrite",
+                {"text": "Heron wants to overwrite", "path": "a.txt"},
+            )
+            assert (shown["editable"], shown["summary"]) == (["what"], "Write a file")
+            assert shown["proposal"] == {"path": given["where"], "old_text": "old\n", "new_text": "new\n"}
+            everywhere = {"text": "Always allow `scrawl …` in all projects", "suggestion": 0, "saved_in": "~/.heron"}
+            assert shown["always"] == [everywhere]
+            code = await asyncio.to_thread(new_code, Devices(server.data), "approve")
+            async with connected(server.url, tls=server.tls) as phone:
+                await phone.ask("pair", {"code": code})
+                decision = {"approval_id": shown["approval_id"], "decision": "allow"}
+                for more in ({"updated_input": {**given, "where": "/etc/motd"}}, {"remember": True}):
+                    refused = await phone.ask("permission_response", {**decision, **more}, asked["project_id"])
+                    assert refused["data"]["code"] == "OUT_OF_SCOPE"
+                edited = {**given, "what": "mine\n"}
+                done = await phone.ask(
+                    "permission_response", {**decision, "updated_input": edited}, asked["project_id"]
+                )
+            assert done["data"]["data"]["new_text"] == "mine\n"
+            assert await answered(hook) == {"go": True, "with": edited, "forever": False}
+
+
+async def test_its_suggestions_have_the_owners_limits(tmp_path: Path) -> None:
+    folder = tmp_path / "roots" / "code"
+    folder.mkdir(parents=True)
+    drawbridge_("setup", "heron", "--yes")
+    flags = ("--allow", tmp_path / "roots", "--allow-tool", "shout *")
+    async with serving(tmp_path / "data", *flags) as server, server.client() as owner:
+        await owner.ask("subscribe", {"topics": ["approvals"]})
+        async with heron_asks(folder, "shout", {"words": "sudo ls"}, offers=[{"forever": "scrawl"}]) as hook:
+            asked = await owner.receive("permission_request")
+            [risk] = asked["data"]["risks"]
+            assert (risk["code"], risk["field"], risk["end"]) == ("sudo", "words", 4)
+            decision = {"approval_id": asked["data"]["approval_id"], "decision": "allow"}
+            refused = await owner.ask("permission_response", {**decision, "remember": True}, asked["project_id"])
+            assert (refused["data"]["code"], refused["data"]["field"]) == ("PERMISSION_DENIED", "data.remember")
+            await owner.ask("permission_response", decision, asked["project_id"])
+            assert await answered(hook) == {"go": True, "with": {"words": "sudo ls"}, "forever": False}
 
 
 def test_the_catalog_has_its_label() -> None:

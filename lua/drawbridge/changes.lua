@@ -5,6 +5,7 @@
 local buffers = require('drawbridge.buffers')
 local link = require('drawbridge.link')
 local marks = require('drawbridge.changes_marks')
+local seen = require('drawbridge.changes_seen')
 local written = require('drawbridge.buffers_written')
 
 local M = {}
@@ -36,6 +37,7 @@ local LIST_LINES = 10 -- the maximum height of the quickfix window
 ---@field files drawbridge.ReviewedFile[]
 ---@field comments drawbridge.Comment[]
 ---@field drafts string
+---@field only_new boolean
 
 local review ---@type drawbridge.Review?
 local by_path = {} ---@type table<string, drawbridge.ReviewedFile>
@@ -51,6 +53,33 @@ local function file_of(buffer)
   return buffers.is_file(buffer) and by_path[buffers.canonical(vim.api.nvim_buf_get_name(buffer))] or nil
 end
 
+--- Whether a change is shown. The changes that are not new may be hidden, including a file without hunks.
+---@param hunk? drawbridge.Hunk
+local function is_shown(hunk)
+  return not (review and review.only_new) or (hunk ~= nil and hunk.is_new)
+end
+
+local function is_current()
+  return list ~= nil and vim.fn.getqflist({ id = 0 }).id == list
+end
+
+--- The ids of the changes in some lines of the list in the current window that can't be seen in a buffer.
+local function only_listed(first, last)
+  local is_list = is_current() and vim.fn.getwininfo(vim.api.nvim_get_current_win())[1].loclist == 0
+  local found = {}
+  for line = first, is_list and last or 0 do
+    local one = listed[line] or {}
+    if one.hunk and not (one.file.has_lines and marks.has_lines(one.hunk)) then
+      found[#found + 1] = one.hunk.id
+    end
+  end
+  return found
+end
+
+local function look()
+  seen.soon(only_listed)
+end
+
 local function draw(buffer)
   if not vim.api.nvim_buf_is_loaded(buffer) then
     return
@@ -59,7 +88,7 @@ local function draw(buffer)
   if file then
     marks.draw(
       buffer,
-      file,
+      { hunks = vim.tbl_filter(is_shown, file.hunks) },
       vim.tbl_filter(function(comment)
         return comment.path == file.path and comment.has_place
       end, review and review.comments or {})
@@ -82,6 +111,10 @@ local function watch()
         draw(args.buf)
       end)
     end,
+  })
+  vim.api.nvim_create_autocmd({ 'BufWinEnter', 'WinScrolled', 'CursorMoved', 'TabEnter' }, {
+    group = group,
+    callback = look,
   })
   vim.api.nvim_create_autocmd('BufWritePost', {
     group = group,
@@ -110,10 +143,6 @@ local function reload(before, now)
   end
 end
 
-local function is_current()
-  return list ~= nil and vim.fn.getqflist({ id = 0 }).id == list
-end
-
 --- The line of the list that now has the change from line `index` of the list `before`. If that line had no change that
 --- is still there: `index`, but at most the last line.
 local function same_line(before, index)
@@ -133,7 +162,11 @@ local function fill(is_new)
   listed = {}
   for _, file in ipairs(review and review.files or {}) do
     local hunks = #file.hunks > 0 and file.hunks or { false }
-    for _, hunk in ipairs(hunks) do
+    for _, hunk in
+      ipairs(vim.tbl_filter(function(one)
+        return is_shown(one or nil)
+      end, hunks))
+    do
       items[#items + 1] = {
         filename = file.path,
         module = file.shown,
@@ -188,6 +221,7 @@ function M.show_review(params)
   elseif group then
     vim.api.nvim_del_augroup_by_id(group)
     group = nil
+    seen.stop()
   end
   for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
     draw(buffer)
@@ -195,6 +229,9 @@ function M.show_review(params)
   fill(params.wanted and review and #review.files + #review.comments > 0)
   if params.wanted and #listed > 0 then
     open_list()
+  end
+  if review then
+    look()
   end
 end
 
@@ -207,13 +244,14 @@ end
 
 --- `:DrawbridgeChanges`: asks the server, through the bridge, for the review of a directory that contains the current
 --- file or, if no such review is found, of the current directory.
-function M.open()
+---@param only_new boolean Whether to show only the changes since the last visit.
+function M.open(only_new)
   if not link.attached() then
     return say(':DrawbridgeChanges', 'the bridge is not running (:DrawbridgeStart)')
   end
   local buffer = vim.api.nvim_get_current_buf()
   local path = buffers.is_file(buffer) and vim.fn.fnamemodify(vim.api.nvim_buf_get_name(buffer), ':p') or ''
-  link.send('review_wanted', { folder = vim.fn.getcwd(), path = path })
+  link.send('review_wanted', { folder = vim.fn.getcwd(), path = path, only_new = only_new })
 end
 
 --- The file and the hunk that a command is about; if none is found, only the reason.

@@ -20,6 +20,7 @@ local DESCRIPTIONS = { [']c'] = 'Next change made by a run', ['[c'] = 'Previous 
 ---@field added string
 ---@field words string
 ---@field text string
+---@field is_new boolean
 
 local hunks = {} ---@type table<integer, table<integer, drawbridge.Hunk>> By buffer and by the id of the mark at their place.
 local comments = {} ---@type table<integer, table<integer, drawbridge.Comment>> By buffer and by the id of their mark.
@@ -65,7 +66,7 @@ end
 --- Where the hunks are in the buffer now, from top to bottom.
 ---@param buffer integer
 ---@return drawbridge.Place[]
-local function places(buffer)
+function M.places(buffer)
   local found = {}
   for _, mark in ipairs(vim.api.nvim_buf_get_extmarks(buffer, PLACES, 0, -1, { details = true })) do
     local id, row, _, details = unpack(mark)
@@ -90,7 +91,7 @@ end
 ---@return drawbridge.Hunk?
 function M.at(buffer, row)
   local other
-  for _, place in ipairs(places(buffer)) do
+  for _, place in ipairs(M.places(buffer)) do
     if place.first <= row and row <= place.last then
       if M.has_lines(place.hunk) then
         return place.hunk
@@ -135,7 +136,7 @@ local function jump(key)
     return vim.cmd('normal! ' .. count .. key)
   end
   local row, rows = vim.api.nvim_win_get_cursor(0)[1] - 1, {}
-  for _, place in ipairs(places(vim.api.nvim_get_current_buf())) do
+  for _, place in ipairs(M.places(vim.api.nvim_get_current_buf())) do
     if (place.first - row) * direction > 0 and rows[#rows] ~= place.first then
       rows[#rows + 1] = place.first
     end
@@ -253,7 +254,7 @@ function M.draw(buffer, file, written)
   local moved, moved_comments = {}, {}
   if vim.bo[buffer].modified then
     moved_comments = comment_places(buffer)
-    for _, place in ipairs(places(buffer)) do
+    for _, place in ipairs(M.places(buffer)) do
       moved[place.hunk.id] = place
     end
   end

@@ -151,8 +151,9 @@ function M.review()
 end
 
 --- `:DrawbridgeChanges`: shows the undecided changes of runs, as a quickfix list and in the buffers.
-function M.changes()
-  require('drawbridge.changes').open()
+---@param only_new? boolean Whether to show only the changes since the last visit, as `:DrawbridgeChanges!` does.
+function M.changes(only_new)
+  require('drawbridge.changes').open(only_new or false)
 end
 
 --- `:DrawbridgeKeep`: keeps the change at the cursor, or the one on the current line of the quickfix list.

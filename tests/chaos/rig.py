@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from random import Random, SystemRandom
@@ -19,7 +19,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
 from tests.rigs.written import written
-from tests.server.processes import start
+from tests.server.processes import COMMAND, start
 from tests.waiting import PATIENCE
 
 Message = dict[str, Any]
@@ -76,10 +76,12 @@ class Mortal:
 
 
 @contextlib.asynccontextmanager
-async def mortal(data: Path, *arguments: str | Path) -> AsyncIterator[Mortal]:
+async def mortal(
+    data: Path, *arguments: str | Path, command: Sequence[str] = COMMAND, **variables: str
+) -> AsyncIterator[Mortal]:
     with tempfile.TemporaryFile() as errors:
         given = ("--json", "--port", "0", "--no-tls", "--data-dir", data, "--log-level", "warning", *arguments)
-        server = Mortal(await start(errors, *given), errors)
+        server = Mortal(await start(errors, *given, command=command, **variables), errors)
         try:
             yield server
         finally:

@@ -373,11 +373,24 @@ async def test_a_proposal_under_the_cursor_goes_before_the_newest(rig: Workstati
     await rig.shows(proposal(path, OLD, NEW, id="1"))
     await rig.person.lua("vim.cmd('tabfirst')")
     await rig.shows(proposal(path, OLD, "second\n", id="2"))
+    await rig.person.lua("vim.cmd('tabfirst')")
+    await rig.shows(proposal(path, OLD, "third\n", id="3"))
+    await rig.person.lua(
+        """
+        for _, window in ipairs(vim.api.nvim_list_wins()) do
+          if vim.fn.getbufline(vim.api.nvim_win_get_buf(window), 1)[1] == 'second' then
+            vim.api.nvim_set_current_win(window)
+          end
+        end
+        """
+    )
+    assert await rig.person.lines() == ["second"]
     await rig.person.lua("require('drawbridge.review').reject()")
     await settled(lambda: len(rig.decisions) == 1, "a decision")
-    await rig.person.lua("vim.cmd('tabfirst') require('drawbridge.review').accept()")
-    await settled(lambda: len(rig.decisions) == 2, "two decisions")
-    assert rig.decisions == [("2", Rejected()), ("1", Accepted(NEW))]
+    for number in (2, 3):
+        await rig.person.lua("vim.cmd('tabfirst') require('drawbridge.review').accept()")
+        await settled(lambda number=number: len(rig.decisions) == number, "the next decision")  # type: ignore[misc]
+    assert rig.decisions == [("2", Rejected()), ("3", Accepted("third\n")), ("1", Accepted(NEW))]
 
 
 async def test_accepting_an_unseen_proposal_opens_it_first(rig: Workstation) -> None:

@@ -17,9 +17,9 @@ from typing import Any, TypeAlias
 import msgspec
 import pytest
 
-from drawbridge.server import events
-from drawbridge.server.sessions import records
 from drawbridge.server.sessions.audience import replayed
+from drawbridge.server.sessions.recorded_state import RecordedState
+from drawbridge.server.store import records
 from drawbridge.server.store.lines import compose, parse
 from drawbridge.server.store.log import Direction, History
 from tests.chaos.rig import seeded
@@ -139,16 +139,16 @@ def one_line(random: Random, lines: list[bytes]) -> None:
     record = parse(line)
     if record is None or b"\n" in line:
         return
-    with contextlib.suppress(*events.NOT_OURS):
+    with contextlib.suppress(*records.NOT_OURS):
         shown = replayed("p", line)
         assert shown.seq == record.seq
         json.loads(shown.data)
-    memory = records.Memory(session_id="s", unfinished={"r": "phone"}, approvals={"a": "r"})
-    with contextlib.suppress(*events.NOT_OURS):
-        seq, moment, event = events.read(line)
-        memory.apply(event, moment, seq)
-    kept = msgspec.json.encode(memory)
-    assert msgspec.json.encode(msgspec.json.decode(kept, type=records.Memory)) == kept, (
+    recorded = RecordedState(session_id="s", unfinished={"r": "phone"}, approvals={"a": "r"})
+    with contextlib.suppress(*records.NOT_OURS):
+        seq, moment, event = records.read(line)
+        recorded.apply(event, moment, seq)
+    kept = msgspec.json.encode(recorded)
+    assert msgspec.json.encode(msgspec.json.decode(kept, type=RecordedState)) == kept, (
         "the stored memory reads back differently"
     )
 

@@ -174,26 +174,42 @@ def test_a_tool_that_may_write_waits_for_the_server(
     assert heard == [line_about(told)]
 
 
-def test_a_tool_does_not_wait_for_a_server_that_hangs(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "REPLY_SECONDS", 0.1)
-    with private_socket.listening():
-        assert guard.say(edit()) == {}
-
-
+@pytest.mark.parametrize(
+    ("line", "limits"),
+    [(b"", [report.REPLY_SECONDS]), (b"{}\n", [report.REPLY_SECONDS, report.CHECKPOINT_SECONDS])],
+    ids=["the server hangs", "the checkpoint takes long"],
+)
 def test_a_tool_call_waits_a_limited_time_for_the_checkpoint(
-    guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch
+    guard: Guard, monkeypatch: pytest.MonkeyPatch, line: bytes, limits: list[float]
 ) -> None:
-    monkeypatch.setattr(report, "CHECKPOINT_SECONDS", 0.1)
-    waits: list[float | None] = []
+    """The server sends a line while it has no checkpoint yet. One that sends none hangs."""
+    waits: list[float] = []
+    real = report._wait
 
-    def not_ready(connected: socket.socket, until: float | None) -> bytes | None:
-        waits.append(until)
-        return b"{}\n" if len(waits) == 1 else None
+    def wait(connected: socket.socket, until: float | None) -> bytes | None:
+        assert until is not None
+        waits.append(until - time.monotonic())
+        patience = 0.05 if len(waits) == len(limits) else PATIENCE  # only the last wait is for nothing
+        return real(connected, time.monotonic() + patience)
 
-    monkeypatch.setattr(report, "_wait", not_ready)
-    assert guard.say(edit()) == {}
-    assert len(waits) == 2
-    assert None not in waits
+    monkeypatch.setattr(report, "_wait", wait)
+    with private_socket.listening() as listener:
+        listener.setblocking(True)
+        thread = threading.Thread(target=reply_and_hang, args=[listener, line])
+        thread.start()
+        assert guard.say(edit()) == {}
+        thread.join(PATIENCE)
+        assert not thread.is_alive(), "the hook has disconnected"
+    assert waits == pytest.approx(limits, abs=0.5)
+
+
+def reply_and_hang(listener: socket.socket, line: bytes) -> None:
+    """Sends ``line`` to the next hook, and keeps the connection open until the hook closes it."""
+    connection, _ = listener.accept()
+    with connection, connection.makefile("rb") as lines:
+        lines.readline()
+        connection.sendall(line)
+        lines.read()
 
 
 @pytest.mark.parametrize(
@@ -274,6 +290,22 @@ def test_a_subagents_request_never_waits_long(
         monkeypatch.setattr(report, "_wait", lambda connected, until: b"")
     assert guard.say(ASKED | {"agent_id": "a1", "agent_type": "general-purpose"}) == {}
     assert server.asked.wait(PATIENCE)
+
+
+def test_a_subagents_request_gets_a_decision_made_in_time(
+    guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "HIDDEN_SECONDS", PATIENCE)
+
+    def answer() -> None:
+        server.asked.wait(PATIENCE)
+        server.answer(ALLOW)
+
+    answering = threading.Thread(target=answer)
+    answering.start()
+    said = guard.say(ASKED | {"agent_id": "a1", "agent_type": "general-purpose"})
+    answering.join()
+    assert said["hookSpecificOutput"]["decision"] == ALLOW
 
 
 def test_a_workflow_subagents_request_has_no_time_limit(
@@ -512,14 +544,49 @@ def test_context_waiting_at_the_server_reaches_the_agent(
     assert server.received == b"\n", "it reports that it has received it"
 
 
-def test_a_hook_waits_for_a_hung_servers_context_until_a_timeout(guard: Guard, server: Server) -> None:
+def test_a_hook_waits_for_a_hung_servers_context_until_a_timeout(
+    guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The server hangs. It notices that the hook has disconnected."""
+    waits: list[float] = []
+    real = report._wait
+
+    def wait(connected: socket.socket, until: float | None) -> bytes | None:
+        assert until is not None
+        waits.append(until - time.monotonic())
+        return real(connected, time.monotonic() + 0.05)
+
+    monkeypatch.setattr(report, "_wait", wait)
     payload = recorded("claude", "Stop")
     wait_for(payload)
-    began = time.monotonic()
     assert guard.say(payload) == {}
-    assert time.monotonic() - began > 0.9 * report.HANDOVER_SECONDS  # clocks differ by less than a millisecond
+    assert waits == pytest.approx([report.HANDOVER_SECONDS], abs=0.5)
     assert server.gone.wait(PATIENCE)
+    assert guard.log == []
+
+
+@pytest.mark.parametrize("end", ["without a word", "in the middle of it", "before the hook confirms it"])
+def test_context_of_a_server_that_ends_is_not_used(guard: Guard, end: str) -> None:
+    """The server keeps a text whose receipt was not confirmed, and the agent would get it twice."""
+    payload = recorded("claude", "Stop")
+    text = json.dumps({"decision": None, "context": "Two comments."}).encode()
+    with private_socket.listening() as listener:
+        listener.setblocking(True)
+        wait_for(payload)
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rb") as lines:
+                lines.readline()
+                connection.shutdown(socket.SHUT_RD)  # from here on, nothing can be sent to the server
+                if end != "without a word":
+                    connection.sendall(text + b"\n" if "confirms" in end else text)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert guard.say(payload) == {}
+        thread.join(PATIENCE)
+    assert guard.log == []
 
 
 def test_a_hook_without_waiting_context_does_not_wait_for_it(guard: Guard, server: Server) -> None:

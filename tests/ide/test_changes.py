@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from msgspec import Raw
 
 from drawbridge.core.errors import Refused
+from drawbridge.core.review_memory import ReviewMemory
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.editors.port import (
     Review,
@@ -19,6 +21,7 @@ from drawbridge.editors.port import (
     ReviewCommentRemoved,
     ReviewDecided,
     ReviewOutdated,
+    ReviewSeen,
     ReviewSubmitted,
     ReviewWanted,
 )
@@ -42,9 +45,15 @@ FILE: dict[str, Any] = {
 
 
 def answer(
-    *files: dict[str, Any], id: str = "", version: str = "v1", more: int = 0, comments: Sequence[dict[str, Any]] = ()
+    *files: dict[str, Any],
+    id: str = "",
+    version: str = "v1",
+    more: int = 0,
+    comments: Sequence[dict[str, Any]] = (),
+    repository: str = "project",
 ) -> wire.ReviewAnswer:
     review = {"version": version, "files": files, "more": more, "comments": comments, "drafts": "d1"}
+    review["repository"] = repository
     return wire.ReviewAnswer(id=id, project="p1", directory="/ws", review=Raw(msgspec.json.encode(review)))
 
 
@@ -137,14 +146,23 @@ class Served(Server):
             self.says(msgspec.structs.replace(found, id=line.id))
 
 
-class Desk:
-    def __init__(self) -> None:
+class ReviewRig:
+    """``memory``: the file that stores what the user has seen."""
+
+    def __init__(self, memory: Path) -> None:
+        self.memory = ReviewMemory(str(memory))
         self.editor = MemoryEditor()
         self.link = ServerLink(
             Reviews(self.editor), lambda: msgspec.structs.replace(ABOUT, reviews=True),
             lambda _: (None, ""), self.editor.type_prompt,
         )  # fmt: skip
-        self.changes = Changes(self.editor, self.link)
+        self.changes = Changes(self.editor, self.link, self.memory)
+
+    @property
+    def title(self) -> str:
+        """The title of the review that is shown; empty if none is."""
+        last = self.editor.reviews[-1] if self.editor.reviews else None
+        return last.title if last is not None else ""
 
     async def told(self, text: str) -> None:
         await until(lambda: any(text in one for one, _ in self.editor.told), text)
@@ -166,76 +184,126 @@ def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def desk() -> AsyncIterator[Desk]:
-    desk = Desk()
-    await desk.editor.start(desk.changes.on_event)  # type: ignore[arg-type]  # nothing else is reported here
+async def rig(tmp_path: Path) -> AsyncIterator[ReviewRig]:
+    rig = ReviewRig(tmp_path / "state" / "reviews.json")
+    await rig.editor.start(rig.changes.on_event)  # type: ignore[arg-type]  # nothing else is reported here
     tasks = BackgroundTasks(logging.getLogger("tests.link"))
     failures: list[Exception] = []
-    desk.link.start(tasks, failures.append)
-    yield desk
-    await desk.changes.close()
+    rig.link.start(tasks, failures.append)
+    yield rig
+    await rig.changes.close()
     await tasks.close()
     assert failures == []
-    await desk.editor.close()
+    await rig.editor.close()
 
 
 WANTED = ReviewWanted("/ws", "")
+ONLY_NEW = ReviewWanted("/ws", "", only_new=True)
 KEEP = ReviewDecided("keep", "v1", hunk="h1")
 
 
-async def test_without_a_server_the_user_sees_how_to_start_one(desk: Desk) -> None:
-    desk.editor.report(WANTED)
-    await desk.told("No agent server is running. Start one with: drawbridge serve")
+async def test_without_a_server_the_user_sees_how_to_start_one(rig: ReviewRig) -> None:
+    rig.editor.report(WANTED)
+    await rig.told("No agent server is running. Start one with: drawbridge serve")
 
 
-async def test_an_older_server_gets_no_review_requests(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_older_server_gets_no_review_requests(rig: ReviewRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_link, "WELCOME_SECONDS", 0.1)
     server = Served()
     server.welcomes = False
     async with server.listening():
         await server.hears(wire.Bridge)
-        desk.editor.report(WANTED)
-        await desk.told("too old for reviews in editors. Update and restart it.")
+        rig.editor.report(WANTED)
+        await rig.told("too old for reviews in editors. Update and restart it.")
         assert server.connections == 1
         assert not any(isinstance(one, wire.ReviewRequest) for one in server.heard)
 
 
-async def test_a_request_to_a_server_that_does_not_answer_ends(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_to_a_server_that_does_not_answer_ends(rig: ReviewRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_link, "REVIEW_SECONDS", 0.1)
     async with Served().listening():
-        desk.editor.report(WANTED)
-        await desk.told("The agent server did not answer in time.")
+        rig.editor.report(WANTED)
+        await rig.told("The agent server did not answer in time.")
 
 
-async def test_a_request_ends_when_the_server_ends(desk: Desk) -> None:
+async def test_a_request_ends_when_the_server_ends(rig: ReviewRig) -> None:
     server = Served()
     async with server.listening():
-        desk.editor.report(WANTED)
+        rig.editor.report(WANTED)
         await server.hears(wire.ReviewRequest)
-    await desk.told("The connection to the agent server was lost.")
+    await rig.told("The connection to the agent server was lost.")
 
 
-async def test_only_changes_to_the_shown_review_are_followed(desk: Desk) -> None:
+async def test_a_directory_without_git_is_mentioned_once(rig: ReviewRig) -> None:
+    server, notice = Served(), "Not in git: dependencies, caches and large files are left out."
+    assert len(notice) <= 66, "it fits on the last line of a narrow editor"
+    server.answers = [
+        answer(repository="private"),
+        answer(FILE, repository="private"),
+        answer(FILE, version="v2", repository="private"),
+    ]
+    async with server.listening():
+        rig.editor.report(WANTED)
+        await rig.told("Nothing to review")
+        rig.editor.report(WANTED)
+        await rig.told(notice)
+        rig.editor.report(WANTED)
+        await until(lambda: len(rig.editor.told) == 4, "the third message about a review")
+        assert [text for text, _ in rig.editor.told].count(notice) == 1
+        assert rig.editor.told[-1][0] == "1 file +1 −1 to review."
+
+
+async def test_a_decision_is_sent_again_after_a_restart_of_the_server(rig: ReviewRig) -> None:
+    killed, restarted = Served(), Served()
+    killed.answers = [answer(FILE)]
+    restarted.answers = [answer(version="v2")]
+    async with killed.listening():
+        rig.editor.report(WANTED)
+        await rig.shows("h1")
+        killed.answers = []
+        rig.editor.report(KEEP)
+        await killed.hears(wire.ReviewDecision)
+    async with restarted.listening():
+        await rig.told("Kept: 1 change in a.py. Nothing is left to review.")
+        [first] = [one for one in killed.heard if isinstance(one, wire.ReviewDecision)]
+        [again] = [one for one in restarted.heard if isinstance(one, wire.ReviewDecision)]
+        assert again == first
+
+
+async def test_a_decision_is_not_sent_again_later(rig: ReviewRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_link, "RESTART_SECONDS", 0.1)
+    server = Served()
+    server.answers = [answer(FILE)]
+    async with server.listening():
+        rig.editor.report(WANTED)
+        await rig.shows("h1")
+        server.answers = []
+        rig.editor.report(KEEP)
+        await server.hears(wire.ReviewDecision)
+    await rig.told("The connection to the agent server was lost.")
+
+
+async def test_only_changes_to_the_shown_review_are_followed(rig: ReviewRig) -> None:
     server = Served()
     server.answers = [answer(FILE), answer(version="v2")]
     async with server.listening():
-        desk.editor.report(WANTED)
-        await desk.shows("h1")
+        rig.editor.report(WANTED)
+        await rig.shows("h1")
         server.says(wire.ReviewChanged("p2", "tablet"))
         server.says(wire.ReviewChanged("p1", "phone"))
-        await desk.shows()
-        await desk.told("phone made decisions in this review.")
+        await rig.shows()
+        await rig.told("phone made decisions in this review.")
         requests = [one for one in server.heard if isinstance(one, wire.ReviewRequest)]
         assert [one.project for one in requests] == ["", "p1"]
 
 
-async def test_a_decision_reloads_files_even_if_no_review_is_shown(desk: Desk, tmp_path: Path) -> None:
+async def test_a_decision_reloads_files_even_if_no_review_is_shown(rig: ReviewRig, tmp_path: Path) -> None:
     inside, unsaved, outside = (tmp_path / name for name in ("one/a.py", "one/b.py", "two/a.py"))
     for file in (inside, unsaved, outside):
         file.parent.mkdir(exist_ok=True)
         file.write_text("theirs\n")
-        desk.editor.open(str(file))
-    desk.editor.type(str(unsaved), "unsaved\n")
+        rig.editor.open(str(file))
+    rig.editor.type(str(unsaved), "unsaved\n")
     server = Served()
     async with server.listening():
         await server.hears(wire.Bridge)
@@ -243,131 +311,229 @@ async def test_a_decision_reloads_files_even_if_no_review_is_shown(desk: Desk, t
             file.write_text("undone\n")
         server.says(wire.ReviewChanged("p1", "", str(tmp_path)))  # changed without a decision
         server.says(wire.ReviewChanged("p1", "phone", str(tmp_path / "one")))
-        await until(lambda: desk.editor.buffers[str(inside)].text == "undone\n", "the file as it is now")
-    assert desk.editor.buffers[str(unsaved)].text == "unsaved\n"
-    assert desk.editor.buffers[str(outside)].text == "theirs\n"
-    assert desk.editor.reviews == []
+        await until(lambda: rig.editor.buffers[str(inside)].text == "undone\n", "the file as it is now")
+    assert rig.editor.buffers[str(unsaved)].text == "unsaved\n"
+    assert rig.editor.buffers[str(outside)].text == "theirs\n"
+    assert rig.editor.reviews == []
 
 
-async def test_the_next_server_is_asked_for_the_review_again(desk: Desk) -> None:
+async def test_the_next_server_is_asked_for_the_review_again(rig: ReviewRig) -> None:
     server = Served()
     server.answers = [answer(FILE)]
     async with server.listening():
-        desk.editor.report(WANTED)
-        await desk.shows("h1")
+        rig.editor.report(WANTED)
+        await rig.shows("h1")
     other = Served()
     other.answers = [answer(FILE | {"hunks": [HUNK | {"id": "h9"}]}, version="v2")]
     async with other.listening():
-        await desk.shows("h9")
+        await rig.shows("h9")
 
 
-async def test_a_late_decision_shows_who_decided_first(desk: Desk) -> None:
+async def test_a_late_decision_shows_who_decided_first(rig: ReviewRig) -> None:
     server = Served()
     details = Raw(b'{"gone": "h1", "by": "phone", "decision": "undo"}')
     refused = wire.ReviewAnswer(id="", code="HUNK_GONE", text="gone", details=details)
     server.answers = [answer(FILE), refused, answer(version="v2")]
     async with server.listening():
-        desk.editor.report(WANTED)
-        await desk.shows("h1")
-        desk.editor.report(KEEP)
-        await desk.told("phone already undid this change.")
-        await desk.shows()
+        rig.editor.report(WANTED)
+        await rig.shows("h1")
+        rig.editor.report(KEEP)
+        await rig.told("phone already undid this change.")
+        await rig.shows()
 
 
-async def test_a_decision_on_a_file_names_the_version_shown(desk: Desk) -> None:
+async def test_a_decision_on_a_file_names_the_version_shown(rig: ReviewRig) -> None:
     server = Served()
     server.answers = [answer(FILE), answer(version="v2")]
     async with server.listening():
-        desk.editor.report(WANTED)
-        await desk.shows("h1")
-        desk.editor.report(ReviewDecided("undo", "v1", file="a.py"))
+        rig.editor.report(WANTED)
+        await rig.shows("h1")
+        rig.editor.report(ReviewDecided("undo", "v1", file="a.py"))
         asked = await server.hears(wire.ReviewDecision)
         assert (asked.decision, asked.file, asked.hunk, asked.version) == ("undo", "a.py", None, "v1")
-        await desk.told("Undone: 1 change in a.py. Nothing is left to review.")
+        await rig.told("Undone: 1 change in a.py. Nothing is left to review.")
 
 
-async def test_a_comment_that_another_client_writes_is_shown(desk: Desk) -> None:
+async def test_a_comment_that_another_client_writes_is_shown(rig: ReviewRig) -> None:
     server = Served()
     server.answers = [answer(FILE), answer(FILE, comments=[comment()])]
     async with server.listening():
-        desk.editor.report(WANTED)
-        await desk.shows("h1")
+        rig.editor.report(WANTED)
+        await rig.shows("h1")
         server.says(wire.ReviewChanged("p1"))
-        await until(lambda: any(review is not None and review.comments for review in desk.editor.reviews), "a comment")
-        assert [text for text, _ in desk.editor.told] == ["1 file +1 −1 to review."]
+        await until(lambda: any(review is not None and review.comments for review in rig.editor.reviews), "a comment")
+        assert [text for text, _ in rig.editor.told] == ["1 file +1 −1 to review."]
 
 
-async def test_comments_are_written_removed_and_sent(desk: Desk) -> None:
+async def test_comments_are_written_removed_and_sent(rig: ReviewRig) -> None:
     server = Served()
     one = answer(FILE, comments=[comment()])
     server.answers = [answer(FILE), one, answer(FILE, comments=[comment(), comment(comment_id="c2")]), one]
     async with server.listening():
-        desk.editor.report(WANTED)
-        await desk.shows("h1")
-        desk.editor.report(ReviewCommented("a.py", 2, 3, "TWO\nthree\n", "Why?"))
+        rig.editor.report(WANTED)
+        await rig.shows("h1")
+        rig.editor.report(ReviewCommented("a.py", 2, 3, "TWO\nthree\n", "Why?"))
         written = await server.hears(wire.ReviewComment)
         assert (written.path, written.line, written.end_line) == ("a.py", 2, 3)
         assert (written.quote, written.text, written.comment) == ("TWO\nthree\n", "Why?", None)
-        await desk.told("Draft added. 1 draft to send.")
-        desk.editor.report(ReviewCommentRemoved("c3"))
-        await desk.told("Draft removed. 2 drafts to send.")
-        desk.editor.report(ReviewSubmitted("d1", "Please"))
+        await rig.told("Draft added. 1 draft to send.")
+        rig.editor.report(ReviewCommentRemoved("c3"))
+        await rig.told("Draft removed. 2 drafts to send.")
+        rig.editor.report(ReviewSubmitted("d1", "Please"))
         sent = await server.hears(wire.ReviewSubmission)
         assert (sent.drafts, sent.text) == ("d1", "Please")
-        await desk.told("Sent to the agent: 2 comments.")
+        await rig.told("Sent to the agent: 2 comments.")
 
 
-async def test_a_refused_comment_shows_the_servers_reason(desk: Desk) -> None:
+async def test_a_refused_comment_shows_the_servers_reason(rig: ReviewRig) -> None:
     server = Served()
     refused = wire.ReviewAnswer(id="", code="HUNK_GONE", text="The lines have changed since they were shown.")
     server.answers = [answer(FILE), refused, answer(version="v2")]
     async with server.listening():
-        desk.editor.report(WANTED)
-        await desk.shows("h1")
-        desk.editor.report(ReviewCommented("a.py", 2, 2, "TWO\n", "Why?"))
-        await desk.told("The lines have changed since they were shown.")
-        await desk.shows()
+        rig.editor.report(WANTED)
+        await rig.shows("h1")
+        rig.editor.report(ReviewCommented("a.py", 2, 2, "TWO\n", "Why?"))
+        await rig.told("The lines have changed since they were shown.")
+        await rig.shows()
 
 
-async def test_adding_a_comment_is_confirmed_if_the_review_fails(desk: Desk) -> None:
+async def test_adding_a_comment_is_confirmed_if_the_review_fails(rig: ReviewRig) -> None:
     """The server has stored the comment, but can't read the review at that moment; the next request succeeds."""
     server = Served()
     unread = wire.ReviewAnswer(id="", code="CHECKPOINT_NOT_FOUND", text="git failed.", done=True)
     server.answers = [answer(FILE), unread, answer(FILE, comments=[comment()])]
     async with server.listening():
-        desk.editor.report(WANTED)
-        await desk.shows("h1")
-        desk.editor.report(ReviewCommented("a.py", 2, 2, "TWO\n", "Why?"))
-        await desk.told("Draft added.")
-        await until(lambda: any(review is not None and review.comments for review in desk.editor.reviews), "a comment")
-        assert [text for text, _ in desk.editor.told] == ["1 file +1 −1 to review.", "Draft added."]
+        rig.editor.report(WANTED)
+        await rig.shows("h1")
+        rig.editor.report(ReviewCommented("a.py", 2, 2, "TWO\n", "Why?"))
+        await rig.told("Draft added.")
+        await until(lambda: any(review is not None and review.comments for review in rig.editor.reviews), "a comment")
+        assert [text for text, _ in rig.editor.told] == ["1 file +1 −1 to review.", "Draft added."]
 
 
-async def test_submitting_is_confirmed_even_if_the_review_fails(desk: Desk) -> None:
+async def test_submitting_is_confirmed_even_if_the_review_fails(rig: ReviewRig) -> None:
     """The server has submitted the comments, but can't read the review any more; the user then sees the reason."""
     server = Served()
     unread = wire.ReviewAnswer(id="", code="CHECKPOINT_NOT_FOUND", text="git failed.", done=True)
     still = wire.ReviewAnswer(id="", code="CHECKPOINT_NOT_FOUND", text="git failed.")
     server.answers = [answer(FILE, comments=[comment()]), unread, still]
     async with server.listening():
-        desk.editor.report(WANTED)
-        await desk.shows("h1")
-        desk.editor.report(ReviewSubmitted("d1", ""))
-        await desk.told("git failed.")
-        assert [text for text, _ in desk.editor.told][1:] == ["Submitted: 1 comment.", "git failed."]
-        assert desk.editor.reviews[-1] is None
+        rig.editor.report(WANTED)
+        await rig.shows("h1")
+        rig.editor.report(ReviewSubmitted("d1", ""))
+        await rig.told("git failed.")
+        assert [text for text, _ in rig.editor.told][1:] == ["Submitted: 1 comment.", "git failed."]
+        assert rig.editor.reviews[-1] is None
 
 
-async def test_a_missing_directory_closes_the_review_with_a_reason(desk: Desk) -> None:
+async def test_a_missing_directory_closes_the_review_with_a_reason(rig: ReviewRig) -> None:
     server = Served()
     gone = wire.ReviewAnswer(id="", code="INVALID_PATH", text="The directory is missing.")
     server.answers = [answer(FILE), gone]
     async with server.listening():
-        desk.editor.report(WANTED)
-        await desk.shows("h1")
-        desk.editor.report(ReviewOutdated())
-        await desk.told("The directory is missing.")
-        assert desk.editor.reviews[-1] is None
+        rig.editor.report(WANTED)
+        await rig.shows("h1")
+        rig.editor.report(ReviewOutdated())
+        await rig.told("The directory is missing.")
+        assert rig.editor.reviews[-1] is None
+
+
+LATER = FILE | {"path": "b.py", "hunks": [HUNK | {"id": "h2", "added": "later\n"}]}
+
+
+@asynccontextmanager
+async def later_run(rig: ReviewRig) -> AsyncIterator[Served]:
+    """A server with a review that was seen, and was then extended by another run."""
+    server = Served()
+    server.answers = [answer(FILE), answer(FILE, LATER, version="v2")]
+    async with server.listening():
+        rig.editor.report(WANTED)
+        await rig.shows("h1")
+        rig.editor.report(ReviewSeen(("h1",)))
+        await until(lambda: rig.memory.of("/ws").seen == ("h1",), "what was seen")
+        server.says(wire.ReviewChanged("p1"))
+        await rig.shows("h1", "h2")
+        yield server
+
+
+async def test_changes_of_a_later_run_are_marked(rig: ReviewRig) -> None:
+    async with later_run(rig):
+        review = await rig.shows("h1", "h2")
+        assert review.title == "2 files +2 −2 · 1 since your last visit"
+        shown = [(hunk.text, hunk.is_new) for file in review.files for hunk in file.hunks]
+        assert shown == [("+1 −1  TWO", False), ("since your last visit  +1 −1  later", True)]
+        assert not review.only_new
+        # The next visit begins: the change is still new, because it was not seen.
+        rig.editor.report(WANTED)
+        await rig.told("2 files +2 −2 · 1 since your last visit.")
+        rig.editor.report(ReviewSeen(("h2", "elsewhere")))
+        await until(lambda: rig.memory.of("/ws").seen == ("h1", "h2"), "what was seen")
+        rig.editor.report(WANTED)
+        await until(lambda: rig.title == "2 files +2 −2", "a review without new changes")
+
+
+async def test_only_what_is_new_can_be_shown(rig: ReviewRig) -> None:
+    async with later_run(rig) as server:
+        rig.editor.report(ONLY_NEW)
+        await rig.told("1 of 2 changes · only since your last visit.")
+        review = await rig.shows("h1", "h2")
+        assert (review.only_new, review.title) == (True, "1 of 2 changes · only since your last visit")
+        assert [hunk.text for file in review.files for hunk in file.hunks if hunk.is_new] == ["+1 −1  later"]
+        # The other changes are shown again, and what is new is still marked: it is the same visit.
+        rig.editor.report(ReviewSeen(("h2",)))
+        rig.editor.report(WANTED)
+        await until(lambda: rig.title == "2 files +2 −2 · 1 since your last visit", "all changes")
+        assert not (await rig.shows("h1", "h2")).only_new
+        assert not any(isinstance(one, wire.ReviewDecision) for one in server.heard)
+
+
+async def test_a_file_is_not_decided_while_some_changes_are_hidden(rig: ReviewRig) -> None:
+    async with later_run(rig) as server:
+        rig.editor.report(ONLY_NEW)
+        await until(lambda: rig.title == "1 of 2 changes · only since your last visit", "only what is new")
+        rig.editor.report(ReviewDecided("undo", "v2", file="a.py"))
+        await rig.told("To decide on all at once, show the other changes, too.")
+        assert not any(isinstance(one, wire.ReviewDecision) for one in server.heard)
+        # A decision on the last new change shows the others again.
+        server.answers = [answer(FILE, version="v3")]
+        rig.editor.report(ReviewDecided("keep", "v2", hunk="h2"))
+        await rig.told("Kept: 1 change in b.py. 1 change left.")
+        assert not (await rig.shows("h1")).only_new
+
+
+async def test_the_user_learns_why_everything_is_shown(rig: ReviewRig) -> None:
+    server = Served()
+    server.answers = [answer(FILE)]
+    async with server.listening():
+        rig.editor.report(ONLY_NEW)
+        await rig.told("All changes are new.")
+        rig.editor.report(ReviewSeen(("h1",)))
+        rig.editor.report(WANTED)
+        await rig.told("1 file +1 −1 to review.")
+        rig.editor.report(ONLY_NEW)
+        await rig.told("Nothing is new since your last visit.")
+
+
+async def test_what_was_seen_in_a_terminal_is_not_new(rig: ReviewRig) -> None:
+    rig.memory.saw("/ws", ["h1"], ["h1"])
+    server = Served()
+    server.answers = [answer(FILE, LATER)]
+    async with server.listening():
+        rig.editor.report(WANTED)
+        await until(lambda: rig.title == "2 files +2 −2 · 1 since your last visit", "what is new")
+
+
+async def test_a_comment_or_a_decision_does_not_begin_a_visit(rig: ReviewRig) -> None:
+    async with later_run(rig) as server:
+        rig.editor.report(ReviewSeen(("h2",)))
+        server.answers = [answer(FILE, LATER, comments=[comment()], version="v3")]
+        server.says(wire.ReviewChanged("p1"))
+        await until(lambda: any(review is not None and review.comments for review in rig.editor.reviews), "a comment")
+        assert rig.title == "2 files +2 −2 · 1 since your last visit"
+        server.answers = [answer(FILE, LATER | {"hunks": [*LATER["hunks"], HUNK | {"id": "h3"}]}, version="v4")]
+        server.says(wire.ReviewChanged("p1", "phone"))
+        await rig.shows("h1", "h2", "h3")
+        assert rig.title == "2 files +2 −2 · 2 since your last visit"
 
 
 def test_a_refusal_keeps_the_servers_reason() -> None:

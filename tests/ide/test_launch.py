@@ -215,6 +215,37 @@ async def test_a_signal_right_after_the_ready_line_leaves_no_lock_file(folder: P
         assert os.listdir(locks) == []
 
 
+SIGNAL_WHILE_IMPORTING = """
+import os, signal, sys, weakref
+
+class Callback:
+    pass
+
+class Importing:
+    def find_spec(self, name, path=None, target=None):
+        if name == os.environ["SIGNAL_WHILE_IMPORTING"]:
+            thing = Callback()
+            reference = weakref.ref(thing, lambda _: os.kill(os.getpid(), signal.SIGTERM))
+            del thing
+
+sys.meta_path.insert(0, Importing())
+"""
+
+
+@pytest.mark.parametrize("module", ["drawbridge.ide.bridge", "drawbridge.editors.folder"])
+async def test_a_signal_in_a_callback_of_an_import_ends_the_bridge(
+    module: str, folder: Path, locks: Path, tmp_path: Path
+) -> None:
+    """Python ignores exceptions that are raised in such a callback."""
+    (tmp_path / "sitecustomize.py").write_text(SIGNAL_WHILE_IMPORTING)
+    variables = {"PYTHONPATH": str(tmp_path), "SIGNAL_WHILE_IMPORTING": module}
+    code, _, errors = await run("ide", "--folder", folder, **variables)
+    assert code == 0
+    for word in ("Traceback", "never awaited", "destroyed"):
+        assert word not in errors
+    assert os.listdir(locks) == []
+
+
 async def test_a_signal_during_an_open_proposal_ends_the_bridge(folder: Path, locks: Path) -> None:
     async with bridge("--folder", folder) as running, running.dial() as client:
         path = str(folder / "poem.txt")

@@ -345,13 +345,32 @@ async def test_a_canceled_proposal_closes_its_view_at_any_moment(
     await staying
 
 
-async def test_a_decision_after_the_agent_left_has_no_effect(editor: Watched, reviews: Reviews, file: Path) -> None:
+@pytest.mark.parametrize("moment", ["at once", "later"])
+@pytest.mark.parametrize("where", ["in the editor", "elsewhere"])
+async def test_a_decision_after_the_agent_left_has_no_effect(
+    editor: Watched, reviews: Reviews, file: Path, moment: str, where: str
+) -> None:
+    """Nobody is told that it counts, nothing waits for the agent's write, and the next proposal is shown."""
     task = propose(reviews, file)
     proposal = await shown(editor)
     task.cancel()
-    editor.decide(proposal.id, Accepted(PROPOSED))
+    if moment == "later":
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    if where == "elsewhere":
+        assert not reviews.answer(proposal.id, "phone", Accepted(PROPOSED))
+    else:
+        reviews.decided(Decided(proposal.id, Accepted(PROPOSED)))
     with pytest.raises(asyncio.CancelledError):
         await task
+    await until(lambda: not reviews._tasks._tasks)
+    assert editor.shown == {}
+    assert file.read_text() == TEXT
+    following = propose(reviews, file, "one\n")
+    assert (await shown(editor)).new_text == "one\n"
+    assert not following.done()
+    editor.decide((await shown(editor)).id, Rejected())
+    assert await following == Rejected()
 
 
 async def test_an_agent_can_open_only_so_many_proposals(editor: Watched, reviews: Reviews, file: Path) -> None:

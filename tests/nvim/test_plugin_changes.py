@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from drawbridge.core.review_memory import ReviewMemory
 from tests import programs
 from tests.server.checkpoints.rig import git
 from tests.server.processes import Server, serving
@@ -29,6 +30,8 @@ return vim.tbl_map(function(item)
   return ('%s:%d: %s'):format(item.module, item.lnum, item.text)
 end, vim.fn.getqflist())
 """
+
+TITLE = "return vim.fn.getqflist({ title = 0 }).title"
 
 SIGNS = """
 vim.cmd('redraw')
@@ -80,7 +83,7 @@ return found
 """
 
 
-class Desk:
+class ReviewRig:
     """A Neovim in a directory, and a server whose demo agent works there."""
 
     def __init__(self, editor: Neovim, client: WireClient, project: str, directory: Path) -> None:
@@ -150,6 +153,15 @@ class Desk:
     def is_at(self, line: int) -> None:
         self.editor.wait("return vim.api.nvim_win_get_cursor(0)[1] == ...", line)
 
+    async def has_seen(self, *hunks: str) -> None:
+        """Waits until it is stored that the user has seen exactly these hunks, by the lines that they add or remove."""
+        ids: dict[str, str] = {}
+        for file in (await self.review())["files"]:
+            ids |= {hunk["id"]: (hunk["added"] or hunk["removed"]).partition("\n")[0] for hunk in file["hunks"]}
+        self._becomes(
+            lambda: sorted(ids.get(id, id) for id in ReviewMemory().of(str(self.directory)).seen), sorted(hunks)
+        )
+
     def asks(self) -> None:
         """Runs `:DrawbridgeChanges`, and waits for the review."""
         self.editor.command("DrawbridgeChanges")
@@ -177,14 +189,16 @@ def change_poem(directory: Path) -> None:
 
 
 @asynccontextmanager
-async def at_work(program: Path, server: Server, directory: Path, *names: str, init: str = "") -> AsyncIterator[Desk]:
+async def at_work(
+    program: Path, server: Server, directory: Path, *names: str, init: str = ""
+) -> AsyncIterator[ReviewRig]:
     async with server.client() as client:
         await client.ask("hello", {"client": "phone"})
         created = await client.ask("project_create", {"path": str(directory), "agent": "demo", "join": True})
         with neovim(program, *(directory / name for name in names), cwd=directory, init=init) as editor:
             assert editor.setup(BRIDGE)
             editor.wait("return (require('drawbridge.link').state() or {}).token ~= nil")
-            yield Desk(editor, client, created["project_id"], directory)
+            yield ReviewRig(editor, client, created["project_id"], directory)
 
 
 @pytest.fixture
@@ -194,330 +208,403 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 
 @pytest.fixture(params=programs.each_nvim())
-async def desk(request: pytest.FixtureRequest, server: Server, tmp_path: Path) -> AsyncIterator[Desk]:
-    """A ``Desk`` with each version of Neovim, in which the poem is open."""
-    async with at_work(request.param, server, make(tmp_path / "code"), "poem.txt") as desk:
-        yield desk
+async def rig(request: pytest.FixtureRequest, server: Server, tmp_path: Path) -> AsyncIterator[ReviewRig]:
+    """A ``ReviewRig`` with each version of Neovim, in which the poem is open."""
+    async with at_work(request.param, server, make(tmp_path / "code"), "poem.txt") as rig:
+        yield rig
 
 
 @pytest.fixture
-async def newest(server: Server, tmp_path: Path) -> AsyncIterator[Desk]:
-    """A ``Desk`` with the newest Neovim, for tests that do not depend on the version."""
-    async with at_work(programs.nvim(), server, make(tmp_path / "code"), "poem.txt") as desk:
-        yield desk
+async def newest(server: Server, tmp_path: Path) -> AsyncIterator[ReviewRig]:
+    """A ``ReviewRig`` with the newest Neovim, for tests that do not depend on the version."""
+    async with at_work(programs.nvim(), server, make(tmp_path / "code"), "poem.txt") as rig:
+        yield rig
 
 
-async def test_the_changes_of_a_run_are_listed_and_marked(desk: Desk) -> None:
-    await desk.run(change_poem)
-    desk.asks()
-    desk.shows_list("poem.txt:3: +1 −1  LINE 3", "poem.txt:7: +0 −1  line 7", "poem.txt:11: +1 −0  line 11b")
-    desk.shows_lines(*CHANGED.splitlines())
-    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
-    assert desk.editor.lua(REMOVED) == ["3: line 3", "7: line 7"]
-    assert desk.editor.lua("return #vim.api.nvim_list_wins()") == 2
-    assert desk.editor.lua("return vim.bo.buftype") == ""
-    desk.open("old.txt")
-    desk.shows_signs()
+async def test_the_changes_of_a_run_are_listed_and_marked(rig: ReviewRig) -> None:
+    await rig.run(change_poem)
+    rig.asks()
+    rig.shows_list("poem.txt:3: +1 −1  LINE 3", "poem.txt:7: +0 −1  line 7", "poem.txt:11: +1 −0  line 11b")
+    rig.shows_lines(*CHANGED.splitlines())
+    rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    assert rig.editor.lua(REMOVED) == ["3: line 3", "7: line 7"]
+    assert rig.editor.lua("return #vim.api.nvim_list_wins()") == 2
+    assert rig.editor.lua("return vim.bo.buftype") == ""
+    rig.open("old.txt")
+    rig.shows_signs()
 
 
-async def test_decisions_at_the_cursor_reach_the_server_and_clients(desk: Desk) -> None:
-    await desk.run(change_poem)
-    desk.asks()
-    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
-    desk.at(3)
-    desk.editor.command("DrawbridgeKeep")
-    desk.shows_signs("-line 8", "+line 11b")
-    desk.editor.says("Kept: 1 change in poem.txt. 2 changes left.")
-    decided = await desk.decided()
+async def test_decisions_at_the_cursor_reach_the_server_and_clients(rig: ReviewRig) -> None:
+    await rig.run(change_poem)
+    rig.asks()
+    rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    rig.at(3)
+    rig.editor.command("DrawbridgeKeep")
+    rig.shows_signs("-line 8", "+line 11b")
+    rig.editor.says("Kept: 1 change in poem.txt. 2 changes left.")
+    decided = await rig.decided()
     assert (decided["by"], decided["decision"], decided["left"]) == ("Neovim", "keep", 2)
-    desk.editor.keys("]c")
-    desk.is_at(7)
-    desk.editor.command("DrawbridgeUndo")
-    desk.shows_lines(*CHANGED.replace("line 6\n", "line 6\nline 7\n").splitlines())
-    desk.shows_signs("+line 11b")
-    assert (await desk.decided())["decision"] == "undo"
-    desk.editor.keys("]c")
-    desk.is_at(12)
-    desk.editor.command("DrawbridgeUndoFile")
-    desk.editor.says("Undone: 1 change in poem.txt. Nothing is left to review.")
-    assert (desk.directory / "poem.txt").read_text() == POEM.replace("line 3\n", "LINE 3\n")
-    desk.shows_lines(*POEM.replace("line 3\n", "LINE 3\n").splitlines())
-    desk.shows_signs()
-    desk.shows_list()
-    assert (await desk.review())["state"] == "none"
+    rig.editor.keys("]c")
+    rig.is_at(7)
+    rig.editor.command("DrawbridgeUndo")
+    rig.shows_lines(*CHANGED.replace("line 6\n", "line 6\nline 7\n").splitlines())
+    rig.shows_signs("+line 11b")
+    assert (await rig.decided())["decision"] == "undo"
+    rig.editor.keys("]c")
+    rig.is_at(12)
+    rig.editor.command("DrawbridgeUndoFile")
+    rig.editor.says("Undone: 1 change in poem.txt. Nothing is left to review.")
+    assert (rig.directory / "poem.txt").read_text() == POEM.replace("line 3\n", "LINE 3\n")
+    rig.shows_lines(*POEM.replace("line 3\n", "LINE 3\n").splitlines())
+    rig.shows_signs()
+    rig.shows_list()
+    assert (await rig.review())["state"] == "none"
 
 
 @pytest.mark.thorough
-async def test_a_change_decided_elsewhere_cannot_be_decided_again(desk: Desk) -> None:
+async def test_a_change_decided_elsewhere_cannot_be_decided_again(rig: ReviewRig) -> None:
     """It disappears from the review in Neovim. After a late decision, the user sees who made the first one."""
-    await desk.run(change_poem)
-    desk.asks()
-    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
-    [file] = (await desk.review())["files"]
+    await rig.run(change_poem)
+    rig.asks()
+    rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    [file] = (await rig.review())["files"]
     first, second, _ = (hunk["id"] for hunk in file["hunks"])
-    await desk.decide("undo", first)
-    desk.shows_signs("-line 8", "+line 11b")
-    desk.shows_lines(*CHANGED.replace("LINE 3", "line 3").splitlines())
-    desk.shows_list("poem.txt:7: +0 −1  line 7", "poem.txt:11: +1 −0  line 11b")
-    desk.editor.says("phone made decisions in this review.")
-    await desk.decide("keep", second)
-    desk.shows_signs("+line 11b")
+    await rig.decide("undo", first)
+    rig.shows_signs("-line 8", "+line 11b")
+    rig.shows_lines(*CHANGED.replace("LINE 3", "line 3").splitlines())
+    rig.shows_list("poem.txt:7: +0 −1  line 7", "poem.txt:11: +1 −0  line 11b")
+    rig.editor.says("phone made decisions in this review.")
+    await rig.decide("keep", second)
+    rig.shows_signs("+line 11b")
     # As if the user had run `:DrawbridgeUndo` just before Neovim received that decision.
     late = {"decision": "undo", "version": "", "hunk": second}
-    desk.editor.lua("require('drawbridge.link').send('review_decided', ...)", late)
-    desk.editor.says("phone already kept this change.")
-    assert (desk.directory / "poem.txt").read_text() == CHANGED.replace("LINE 3", "line 3")
+    rig.editor.lua("require('drawbridge.link').send('review_decided', ...)", late)
+    rig.editor.says("phone already kept this change.")
+    assert (rig.directory / "poem.txt").read_text() == CHANGED.replace("LINE 3", "line 3")
 
 
 @pytest.mark.thorough
-async def test_a_hunk_whose_lines_have_changed_is_not_undone(newest: Desk) -> None:
-    desk = newest
-    await desk.run(change_poem)
-    desk.asks()
-    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
+async def test_a_hunk_whose_lines_have_changed_is_not_undone(newest: ReviewRig) -> None:
+    rig = newest
+    await rig.run(change_poem)
+    rig.asks()
+    rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
     now = CHANGED.replace("LINE 3", "by hand")
-    (desk.directory / "poem.txt").write_text(now)
-    desk.at(3)
-    desk.editor.command("DrawbridgeUndo")
-    tells(desk.editor, "This change is no longer in the review: its lines have changed.")
-    desk.shows_lines(*now.splitlines())
-    desk.shows_signs("~by hand", "-line 8", "+line 11b")
-    assert (desk.directory / "poem.txt").read_text() == now
+    (rig.directory / "poem.txt").write_text(now)
+    rig.at(3)
+    rig.editor.command("DrawbridgeUndo")
+    tells(rig.editor, "This change is no longer in the review: its lines have changed.")
+    rig.shows_lines(*now.splitlines())
+    rig.shows_signs("~by hand", "-line 8", "+line 11b")
+    assert (rig.directory / "poem.txt").read_text() == now
 
 
 @pytest.mark.thorough
-async def test_unsaved_changes_are_not_lost(newest: Desk) -> None:
-    desk = newest
-    await desk.run(change_poem)
-    desk.asks()
-    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
-    desk.editor.call("nvim_buf_set_lines", 0, 0, 0, False, ["unsaved"])
-    desk.at(4)
+async def test_unsaved_changes_are_not_lost(newest: ReviewRig) -> None:
+    rig = newest
+    await rig.run(change_poem)
+    rig.asks()
+    rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    rig.editor.call("nvim_buf_set_lines", 0, 0, 0, False, ["unsaved"])
+    rig.at(4)
     for command in ("DrawbridgeUndo", "DrawbridgeUndoFile"):
-        desk.editor.command(command)
-        desk.editor.says(f":{command}: save or discard your unsaved changes first")
-    assert (desk.directory / "poem.txt").read_text() == CHANGED
-    desk.editor.command("DrawbridgeKeep")
-    desk.shows_signs("-line 8", "+line 11b")
-    desk.shows_lines("unsaved", *CHANGED.splitlines())
+        rig.editor.command(command)
+        rig.editor.says(f":{command}: save or discard your unsaved changes first")
+    assert (rig.directory / "poem.txt").read_text() == CHANGED
+    rig.editor.command("DrawbridgeKeep")
+    rig.shows_signs("-line 8", "+line 11b")
+    rig.shows_lines("unsaved", *CHANGED.splitlines())
     # Other clients can't undo a change in this file either.
-    [file] = (await desk.review())["files"]
-    refused = await desk.decide("undo", file["hunks"][0]["id"])
+    [file] = (await rig.review())["files"]
+    refused = await rig.decide("undo", file["hunks"][0]["id"])
     assert refused["data"]["code"] == "UNSAVED_CHANGES"
-    desk.shows_lines("unsaved", *CHANGED.splitlines())
-    desk.editor.command("edit!")
-    await desk.decide("undo", file["hunks"][0]["id"])
-    desk.shows_signs("+line 11b")
+    rig.shows_lines("unsaved", *CHANGED.splitlines())
+    rig.editor.command("edit!")
+    await rig.decide("undo", file["hunks"][0]["id"])
+    rig.shows_signs("+line 11b")
 
 
-async def test_a_change_undone_elsewhere_reloads_the_open_file(desk: Desk) -> None:
+async def test_a_change_undone_elsewhere_reloads_the_open_file(rig: ReviewRig) -> None:
     """This applies even if Neovim does not show the review."""
-    await desk.run(change_poem)
-    desk.editor.command("checktime")
-    desk.shows_lines(*CHANGED.splitlines())
-    [file] = (await desk.review())["files"]
-    await desk.decide("undo", file["hunks"][0]["id"])
-    desk.shows_lines(*CHANGED.replace("LINE 3", "line 3").splitlines())
-    assert desk.editor.lua(LIST) == []
+    await rig.run(change_poem)
+    rig.editor.command("checktime")
+    rig.shows_lines(*CHANGED.splitlines())
+    [file] = (await rig.review())["files"]
+    await rig.decide("undo", file["hunks"][0]["id"])
+    rig.shows_lines(*CHANGED.replace("LINE 3", "line 3").splitlines())
+    assert rig.editor.lua(LIST) == []
 
 
 @pytest.mark.thorough
-async def test_a_decision_elsewhere_keeps_unsaved_changes(newest: Desk) -> None:
+async def test_a_decision_elsewhere_keeps_unsaved_changes(newest: ReviewRig) -> None:
     """A file that the decision restores is shown."""
-    desk = newest
+    rig = newest
 
     def work(directory: Path) -> None:
         change_poem(directory)
         (directory / "old.txt").unlink()
 
-    await desk.run(work)
-    desk.editor.call("nvim_buf_set_lines", 0, 0, 1, False, ["unsaved"])
-    desk.open("old.txt")
-    desk.shows_lines("")
-    hunks = {file["path"]: [hunk["id"] for hunk in file["hunks"]] for file in (await desk.review())["files"]}
-    refused = await desk.decide("undo", *hunks["old.txt"], *hunks["poem.txt"])
+    await rig.run(work)
+    rig.editor.call("nvim_buf_set_lines", 0, 0, 1, False, ["unsaved"])
+    rig.open("old.txt")
+    rig.shows_lines("")
+    hunks = {file["path"]: [hunk["id"] for hunk in file["hunks"]] for file in (await rig.review())["files"]}
+    refused = await rig.decide("undo", *hunks["old.txt"], *hunks["poem.txt"])
     assert (refused["data"]["code"], refused["data"]["details"]) == ("UNSAVED_CHANGES", {"paths": ["poem.txt"]})
-    assert not (desk.directory / "old.txt").exists()
-    await desk.decide("undo", *hunks["old.txt"])
-    desk.shows_lines("old")
-    assert not desk.editor.is_stuck
-    desk.editor.command("buffer poem.txt")
-    desk.shows_lines("unsaved", *POEM.splitlines()[1:])
-    assert (desk.directory / "poem.txt").read_text() == CHANGED
+    assert not (rig.directory / "old.txt").exists()
+    await rig.decide("undo", *hunks["old.txt"])
+    rig.shows_lines("old")
+    assert not rig.editor.is_stuck
+    rig.editor.command("buffer poem.txt")
+    rig.shows_lines("unsaved", *POEM.splitlines()[1:])
+    assert (rig.directory / "poem.txt").read_text() == CHANGED
 
 
-async def test_saving_a_file_updates_its_review(newest: Desk) -> None:
-    desk = newest
-    await desk.run(change_poem)
-    desk.asks()
-    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
-    desk.at(1)
-    desk.editor.keys("yyPPjjjj")
-    desk.editor.command("w")
-    desk.shows_list("poem.txt:5: +1 −1  LINE 3", "poem.txt:9: +0 −1  line 7", "poem.txt:13: +1 −0  line 11b")
-    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
+async def test_saving_a_file_updates_its_review(newest: ReviewRig) -> None:
+    rig = newest
+    await rig.run(change_poem)
+    rig.asks()
+    rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    rig.at(1)
+    rig.editor.keys("yyPPjjjj")
+    rig.editor.command("w")
+    rig.shows_list("poem.txt:5: +1 −1  LINE 3", "poem.txt:9: +0 −1  line 7", "poem.txt:13: +1 −0  line 11b")
+    rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
 
 
 @pytest.mark.thorough
-async def test_a_user_edits_a_change_and_keeps_it(newest: Desk) -> None:
-    desk = newest
-    await desk.run(change_poem)
-    desk.asks()
-    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
-    desk.at(3)
-    desk.editor.keys("ccby hand<Esc>")
-    desk.editor.command("w")
-    desk.shows_list("poem.txt:3: +1 −1  by hand", "poem.txt:7: +0 −1  line 7", "poem.txt:11: +1 −0  line 11b")
-    desk.shows_signs("~by hand", "-line 8", "+line 11b")
-    desk.editor.command("DrawbridgeKeep")
-    desk.shows_signs("-line 8", "+line 11b")
-    assert (await desk.decided())["decision"] == "keep"
-    [file] = (await desk.review())["files"]
+async def test_a_user_edits_a_change_and_keeps_it(newest: ReviewRig) -> None:
+    rig = newest
+    await rig.run(change_poem)
+    rig.asks()
+    rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    rig.at(3)
+    rig.editor.keys("ccby hand<Esc>")
+    rig.editor.command("w")
+    rig.shows_list("poem.txt:3: +1 −1  by hand", "poem.txt:7: +0 −1  line 7", "poem.txt:11: +1 −0  line 11b")
+    rig.shows_signs("~by hand", "-line 8", "+line 11b")
+    rig.editor.command("DrawbridgeKeep")
+    rig.shows_signs("-line 8", "+line 11b")
+    assert (await rig.decided())["decision"] == "keep"
+    [file] = (await rig.review())["files"]
     assert [hunk["removed"] for hunk in file["hunks"]] == ["line 7\n", ""]
-    assert (desk.directory / "poem.txt").read_text() == CHANGED.replace("LINE 3", "by hand")
+    assert (rig.directory / "poem.txt").read_text() == CHANGED.replace("LINE 3", "by hand")
 
 
 @pytest.mark.thorough
-async def test_while_the_agent_works_changes_are_kept_but_not_undone(newest: Desk) -> None:
-    desk = newest
-    await desk.run(change_poem)
-    desk.asks()
-    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
-    await desk.client.send("execute", {"prompt": "hello"}, desk.project)
-    await desk.client.receive("permission_request", patience=SECONDS)
+async def test_while_the_agent_works_changes_are_kept_but_not_undone(newest: ReviewRig) -> None:
+    rig = newest
+    await rig.run(change_poem)
+    rig.asks()
+    rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    await rig.client.send("execute", {"prompt": "hello"}, rig.project)
+    await rig.client.receive("permission_request", patience=SECONDS)
     # The demo agent's proposal opens in its own tab page.
-    desk.editor.wait("return #vim.api.nvim_list_tabpages() == 2")
-    desk.editor.lua("vim.cmd('tabfirst')")
-    desk.at(3)
-    desk.editor.command("DrawbridgeUndo")
-    tells(desk.editor, "The agent is working in this project.")
-    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
-    desk.editor.command("DrawbridgeKeep")
-    desk.shows_signs("-line 8", "+line 11b")
-    assert (desk.directory / "poem.txt").read_text() == CHANGED
+    rig.editor.wait("return #vim.api.nvim_list_tabpages() == 2")
+    rig.editor.lua("vim.cmd('tabfirst')")
+    rig.at(3)
+    rig.editor.command("DrawbridgeUndo")
+    tells(rig.editor, "The agent is working in this project.")
+    rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    rig.editor.command("DrawbridgeKeep")
+    rig.shows_signs("-line 8", "+line 11b")
+    assert (rig.directory / "poem.txt").read_text() == CHANGED
 
 
-async def test_a_later_runs_changes_appear_automatically(newest: Desk) -> None:
-    desk = newest
-    desk.editor.command("DrawbridgeChanges")
-    desk.editor.says("Nothing to review in")
-    await desk.run(change_poem)
-    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
-    desk.shows_lines(*CHANGED.splitlines())
+async def test_a_later_runs_changes_appear_automatically(newest: ReviewRig) -> None:
+    rig = newest
+    rig.editor.command("DrawbridgeChanges")
+    rig.editor.says("Nothing to review in")
+    await rig.run(change_poem)
+    rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    rig.shows_lines(*CHANGED.splitlines())
+
+
+def write_later(directory: Path) -> None:
+    (directory / "later.txt").write_text("later\n")
+
+
+async def test_only_the_changes_since_the_last_visit_are_shown(rig: ReviewRig) -> None:
+    old = "poem.txt:3: +1 −1  LINE 3", "poem.txt:7: +0 −1  line 7", "poem.txt:11: +1 −0  line 11b"
+    new = "+1 −0  This is a new file."
+    await rig.run(change_poem)
+    rig.asks()
+    rig.shows_list(*old)
+    assert rig.editor.lua(TITLE) == "Drawbridge: 1 file +2 −2"
+    await rig.has_seen("LINE 3", "line 7", "line 11b")
+    await rig.run(write_later)
+    rig.shows_list(f"later.txt:1: since your last visit  {new}", *old)
+    assert rig.editor.lua(TITLE) == "Drawbridge: 2 files +3 −2 · 1 since your last visit"
+    rig.editor.command("DrawbridgeChanges!")
+    rig.shows_list(f"later.txt:1: {new}")
+    assert rig.editor.lua(TITLE) == "Drawbridge: 1 of 4 changes · only since your last visit"
+    rig.editor.says("1 of 4 changes · only since your last visit.")
+    rig.shows_signs()
+    rig.shows_lines(*CHANGED.splitlines())
+    for command in ("DrawbridgeKeepFile", "DrawbridgeUndoFile"):
+        rig.editor.command("messages clear")
+        rig.editor.command(command)
+        rig.editor.says("To decide on all at once, show the other changes, too.")
+    # A hidden change can be commented on.
+    rig.editor.command("3DrawbridgeComment Why?")
+    rig.shows_comments("3: Draft by Neovim: Why?")
+    rig.editor.command("DrawbridgeChanges")
+    rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    rig.shows_list(f"later.txt:1: since your last visit  {new}", *old, "poem.txt:3: Draft by Neovim: Why?")
+    # Once the new changes are decided, the others are shown.
+    rig.editor.command("DrawbridgeChanges!")
+    rig.shows_signs()
+    rig.open("later.txt")
+    rig.shows_signs("+later This is a new")
+    rig.editor.command("DrawbridgeKeep")
+    rig.editor.says("Kept: 1 change in later.txt. 3 changes left.")
+    rig.shows_list(*old, "poem.txt:3: Draft by Neovim: Why?")
+    rig.editor.command("DrawbridgeChanges!")
+    rig.editor.says("Nothing is new since your last visit.")
+    rig.shows_list(*old, "poem.txt:3: Draft by Neovim: Why?")
+
+
+async def test_a_change_was_seen_once_both_ends_were_in_a_window(rig: ReviewRig) -> None:
+    """A change without lines in a buffer was seen once it was in the list."""
+
+    def work(directory: Path) -> None:
+        (directory / "long.txt").write_text("".join(f"long {number}\n" for number in range(1, 41)))
+        (directory / "a.png").write_bytes(b"\0")
+
+    await rig.run(work)
+    rig.open("long.txt")
+    rig.asks()
+    await rig.has_seen("")
+    rig.editor.keys("G")
+    await rig.has_seen("", "long 1")
 
 
 @pytest.mark.thorough
-async def test_comments_are_drafts_until_they_are_sent(desk: Desk) -> None:
-    await desk.run(change_poem)
-    desk.asks()
-    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
-    desk.editor.command('3,4DrawbridgeComment Why "in capitals" | here?')
-    desk.shows_comments('4: Draft by Neovim: Why "in capitals" | here?')
-    desk.editor.says("Draft added. 1 draft to send.")
-    [comment] = (await desk.review())["comments"]
+async def test_folded_and_hidden_lines_were_not_seen(newest: ReviewRig) -> None:
+    rig = newest
+    rig.editor.command("3,7fold")
+    await rig.run(change_poem)
+    rig.editor.command("checktime")
+    rig.shows_lines(*CHANGED.splitlines())
+    rig.editor.lua("vim.cmd('normal! zE') vim.cmd('3,7fold')")
+    rig.asks()
+    await rig.has_seen("line 11b")
+    rig.editor.keys("zEG")
+    await rig.has_seen("LINE 3", "line 7", "line 11b")
+
+
+@pytest.mark.thorough
+async def test_comments_are_drafts_until_they_are_sent(rig: ReviewRig) -> None:
+    await rig.run(change_poem)
+    rig.asks()
+    rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    rig.editor.command('3,4DrawbridgeComment Why "in capitals" | here?')
+    rig.shows_comments('4: Draft by Neovim: Why "in capitals" | here?')
+    rig.editor.says("Draft added. 1 draft to send.")
+    [comment] = (await rig.review())["comments"]
     found = {name: comment[name] for name in ("path", "line", "end_line", "quote", "by")}
     assert found == {"path": "poem.txt", "line": 3, "end_line": 4, "quote": "LINE 3\nline 4\n", "by": "Neovim"}
     theirs = {"path": "poem.txt", "line": 11, "quote": "line 11b\n", "text": "Two?"}
-    await desk.client.ask("review_comment", theirs, desk.project)
-    desk.shows_comments('4: Draft by Neovim: Why "in capitals" | here?', "11: Draft by phone: Two?")
+    await rig.client.ask("review_comment", theirs, rig.project)
+    rig.shows_comments('4: Draft by Neovim: Why "in capitals" | here?', "11: Draft by phone: Two?")
     # Of two drafts on a line, the one that was written last is removed.
-    desk.at(4)
-    desk.editor.command("DrawbridgeComment Second")
-    desk.shows_comments(
+    rig.at(4)
+    rig.editor.command("DrawbridgeComment Second")
+    rig.shows_comments(
         '4: Draft by Neovim: Why "in capitals" | here?', "4: Draft by Neovim: Second", "11: Draft by phone: Two?"
     )
-    desk.editor.command("DrawbridgeComment!")
-    desk.editor.says("Draft removed. 2 drafts to send.")
-    desk.shows_list(
+    rig.editor.command("DrawbridgeComment!")
+    rig.editor.says("Draft removed. 2 drafts to send.")
+    rig.shows_list(
         "poem.txt:3: +1 −1  LINE 3",
         "poem.txt:7: +0 −1  line 7",
         "poem.txt:11: +1 −0  line 11b",
         'poem.txt:3: Draft by Neovim: Why "in capitals" | here?',
         "poem.txt:11: Draft by phone: Two?",
     )
-    desk.at(3)
-    desk.editor.command("DrawbridgeComment!")
-    desk.editor.says("Draft removed. 1 draft to send.")
-    desk.editor.command("DrawbridgeSendComments Please:")
-    desk.editor.says("Sent to the agent: 1 comment.")
-    desk.shows_comments("11: phone: Two?")
-    started = (await desk.client.receive("update", "run_started", patience=SECONDS))["data"]["data"]
-    [comment] = (await desk.review())["comments"]
+    rig.at(3)
+    rig.editor.command("DrawbridgeComment!")
+    rig.editor.says("Draft removed. 1 draft to send.")
+    rig.editor.command("DrawbridgeSendComments Please:")
+    rig.editor.says("Sent to the agent: 1 comment.")
+    rig.shows_comments("11: phone: Two?")
+    started = (await rig.client.receive("update", "run_started", patience=SECONDS))["data"]["data"]
+    [comment] = (await rig.review())["comments"]
     assert (comment["state"], comment["run_id"]) == ("sent", started["run_id"])
-    desk.editor.command("DrawbridgeSendComments")
-    desk.editor.says(":DrawbridgeSendComments: there are no drafts to send")
+    rig.editor.command("DrawbridgeSendComments")
+    rig.editor.says(":DrawbridgeSendComments: there are no drafts to send")
 
 
 @pytest.mark.thorough
-async def test_a_comment_requires_the_lines_as_they_were_shown(newest: Desk) -> None:
-    desk = newest
+async def test_a_comment_requires_the_lines_as_they_were_shown(newest: ReviewRig) -> None:
+    rig = newest
 
     def work(directory: Path) -> None:
         (directory / "windows.txt").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
         (directory / "end.txt").write_bytes(b"a\nb")
         change_poem(directory)
 
-    await desk.run(work)
-    desk.asks()
+    await rig.run(work)
+    rig.asks()
     for name, lines in (("windows.txt", "%"), ("end.txt", "2")):
-        desk.open(name)
-        desk.editor.wait(f"return #(function() {WORDS} end)() > 0")
-        desk.editor.command(f"{lines}DrawbridgeComment Good")
-        desk.shows_comments("2: Draft by Neovim: Good")
-    desk.open("poem.txt")
-    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
-    (desk.directory / "poem.txt").write_text(CHANGED.replace("LINE 3", "by hand"))
-    desk.editor.command("3DrawbridgeComment Late")
-    tells(desk.editor, "The lines have changed since they were shown. Read the review again.")
-    desk.shows_lines(*CHANGED.replace("LINE 3", "by hand").splitlines())
-    assert len((await desk.review())["comments"]) == 2
+        rig.open(name)
+        rig.editor.wait(f"return #(function() {WORDS} end)() > 0")
+        rig.editor.command(f"{lines}DrawbridgeComment Good")
+        rig.shows_comments("2: Draft by Neovim: Good")
+    rig.open("poem.txt")
+    rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    (rig.directory / "poem.txt").write_text(CHANGED.replace("LINE 3", "by hand"))
+    rig.editor.command("3DrawbridgeComment Late")
+    tells(rig.editor, "The lines have changed since they were shown. Read the review again.")
+    rig.shows_lines(*CHANGED.replace("LINE 3", "by hand").splitlines())
+    assert len((await rig.review())["comments"]) == 2
 
 
 @pytest.mark.thorough
-async def test_missing_requirements_of_a_comment_are_reported(newest: Desk) -> None:
-    desk = newest
-    desk.editor.command("DrawbridgeComment Why?")
-    desk.editor.says(":DrawbridgeComment: no changes are shown (:DrawbridgeChanges)")
-    await desk.run(change_poem)
-    desk.asks()
-    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
-    desk.editor.command("DrawbridgeComment")
-    desk.editor.says(":DrawbridgeComment: write the comment after the command")
-    desk.editor.command("DrawbridgeComment!")
-    desk.editor.says(":DrawbridgeComment!: no draft at the cursor")
-    desk.editor.call("nvim_buf_set_lines", 0, 0, 0, False, ["unsaved"])
-    desk.editor.command("DrawbridgeComment Why?")
-    desk.editor.says(":DrawbridgeComment: save or discard your unsaved changes first")
-    desk.editor.command("undo")
-    desk.editor.command("1DrawbridgeComment Why?")
-    desk.shows_comments("1: Draft by Neovim: Why?")
+async def test_missing_requirements_of_a_comment_are_reported(newest: ReviewRig) -> None:
+    rig = newest
+    rig.editor.command("DrawbridgeComment Why?")
+    rig.editor.says(":DrawbridgeComment: no changes are shown (:DrawbridgeChanges)")
+    await rig.run(change_poem)
+    rig.asks()
+    rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    rig.editor.command("DrawbridgeComment")
+    rig.editor.says(":DrawbridgeComment: write the comment after the command")
+    rig.editor.command("DrawbridgeComment!")
+    rig.editor.says(":DrawbridgeComment!: no draft at the cursor")
+    rig.editor.call("nvim_buf_set_lines", 0, 0, 0, False, ["unsaved"])
+    rig.editor.command("DrawbridgeComment Why?")
+    rig.editor.says(":DrawbridgeComment: save or discard your unsaved changes first")
+    rig.editor.command("undo")
+    rig.editor.command("1DrawbridgeComment Why?")
+    rig.shows_comments("1: Draft by Neovim: Why?")
     # A comment moves with its line, and does not cover what is typed above that line.
-    desk.editor.call("nvim_buf_set_lines", 0, 0, 0, False, ["unsaved"])
-    desk.shows_comments("2: Draft by Neovim: Why?")
-    desk.editor.lua("vim.cmd('copen') vim.cmd('normal! G')")
+    rig.editor.call("nvim_buf_set_lines", 0, 0, 0, False, ["unsaved"])
+    rig.shows_comments("2: Draft by Neovim: Why?")
+    rig.editor.lua("vim.cmd('copen') vim.cmd('normal! G')")
     for command in ("DrawbridgeKeep", "DrawbridgeUndoFile"):
-        desk.editor.command(command)
-        desk.editor.says(f":{command}: this line is a comment")
-    desk.editor.lua("vim.cmd('edit! old.txt')")
-    desk.editor.command("DrawbridgeComment Why?")
-    desk.editor.says(":DrawbridgeComment: this file has nothing to review")
+        rig.editor.command(command)
+        rig.editor.says(f":{command}: this line is a comment")
+    rig.editor.lua("vim.cmd('edit! old.txt')")
+    rig.editor.command("DrawbridgeComment Why?")
+    rig.editor.says(":DrawbridgeComment: this file has nothing to review")
 
 
-async def test_when_the_bridge_stops_nothing_is_shown(newest: Desk) -> None:
-    desk = newest
-    await desk.run(change_poem)
-    desk.asks()
-    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
-    desk.editor.command("DrawbridgeStop")
-    desk.shows_signs()
-    desk.shows_list()
-    desk.editor.wait("return vim.fn.maparg(']c', 'n') == ''")
-    desk.editor.command("DrawbridgeKeep")
-    desk.editor.says(":DrawbridgeKeep: the bridge is not running (:DrawbridgeStart)")
-    desk.editor.command("DrawbridgeStart")
-    desk.editor.wait("return (require('drawbridge.link').state() or {}).token ~= nil")
-    desk.editor.command("DrawbridgeChanges")
-    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
+async def test_when_the_bridge_stops_nothing_is_shown(newest: ReviewRig) -> None:
+    rig = newest
+    await rig.run(change_poem)
+    rig.asks()
+    rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    rig.editor.command("DrawbridgeStop")
+    rig.shows_signs()
+    rig.shows_list()
+    rig.editor.wait("return vim.fn.maparg(']c', 'n') == ''")
+    rig.editor.command("DrawbridgeKeep")
+    rig.editor.says(":DrawbridgeKeep: the bridge is not running (:DrawbridgeStart)")
+    rig.editor.command("DrawbridgeStart")
+    rig.editor.wait("return (require('drawbridge.link').state() or {}).token ~= nil")
+    rig.editor.command("DrawbridgeChanges")
+    rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
 
 
 @pytest.mark.thorough
@@ -537,46 +624,46 @@ async def test_commands_report_a_missing_bridge_or_review(tmp_path: Path) -> Non
             tells(editor, "No agent has worked in this directory yet")
 
 
-async def test_keys_and_commands_only_work_on_changes(newest: Desk) -> None:
-    desk = newest
-    await desk.run(change_poem)
-    desk.open("old.txt")
-    desk.asks()
-    desk.editor.wait("return #vim.fn.getqflist() == 3")
-    desk.editor.command("DrawbridgeUndoFile")
-    desk.editor.says(":DrawbridgeUndoFile: this file has nothing to review")
-    assert desk.editor.lua("return vim.fn.maparg(']c', 'n')") == ""
-    desk.open("poem.txt")
-    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
-    desk.editor.command("DrawbridgeUndo")
-    desk.editor.says("no change at the cursor")
-    desk.editor.keys("2]c")
-    desk.is_at(7)
-    desk.editor.keys("[c")
-    desk.is_at(3)
-    desk.editor.keys("[c")
-    desk.editor.says("[c: no more changes above in this file")
-    desk.editor.keys("9]c")
-    desk.is_at(11)
+async def test_keys_and_commands_only_work_on_changes(newest: ReviewRig) -> None:
+    rig = newest
+    await rig.run(change_poem)
+    rig.open("old.txt")
+    rig.asks()
+    rig.editor.wait("return #vim.fn.getqflist() == 3")
+    rig.editor.command("DrawbridgeUndoFile")
+    rig.editor.says(":DrawbridgeUndoFile: this file has nothing to review")
+    assert rig.editor.lua("return vim.fn.maparg(']c', 'n')") == ""
+    rig.open("poem.txt")
+    rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    rig.editor.command("DrawbridgeUndo")
+    rig.editor.says("no change at the cursor")
+    rig.editor.keys("2]c")
+    rig.is_at(7)
+    rig.editor.keys("[c")
+    rig.is_at(3)
+    rig.editor.keys("[c")
+    rig.editor.says("[c: no more changes above in this file")
+    rig.editor.keys("9]c")
+    rig.is_at(11)
     # In diff mode these keys are Neovim's own.
-    desk.editor.lua("vim.cmd('leftabove vsplit') vim.cmd('enew') vim.cmd('diffthis') vim.cmd('wincmd p')")
-    desk.editor.lua("vim.cmd('diffthis') vim.api.nvim_win_set_cursor(0, { 12, 0 })")
-    desk.editor.keys("[c")
-    desk.is_at(1)
-    desk.editor.lua("vim.cmd('diffoff!')")
-    await desk.decide("keep", *(hunk["id"] for file in (await desk.review())["files"] for hunk in file["hunks"]))
-    desk.shows_signs()
-    desk.editor.wait("return vim.fn.maparg(']c', 'n') == ''")
+    rig.editor.lua("vim.cmd('leftabove vsplit') vim.cmd('enew') vim.cmd('diffthis') vim.cmd('wincmd p')")
+    rig.editor.lua("vim.cmd('diffthis') vim.api.nvim_win_set_cursor(0, { 12, 0 })")
+    rig.editor.keys("[c")
+    rig.is_at(1)
+    rig.editor.lua("vim.cmd('diffoff!')")
+    await rig.decide("keep", *(hunk["id"] for file in (await rig.review())["files"] for hunk in file["hunks"]))
+    rig.shows_signs()
+    rig.editor.wait("return vim.fn.maparg(']c', 'n') == ''")
 
 
-async def test_a_users_own_mapping_is_kept(newest: Desk) -> None:
-    desk = newest
-    desk.editor.lua("vim.keymap.set('n', ']c', 'G', { buffer = true })")
-    await desk.run(change_poem)
-    desk.asks()
-    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
-    assert desk.editor.lua("return vim.fn.maparg(']c', 'n')") == "G"
-    assert desk.editor.lua("return vim.fn.maparg('[c', 'n', false, true).desc") == "Previous change made by a run"
+async def test_a_users_own_mapping_is_kept(newest: ReviewRig) -> None:
+    rig = newest
+    rig.editor.lua("vim.keymap.set('n', ']c', 'G', { buffer = true })")
+    await rig.run(change_poem)
+    rig.asks()
+    rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    assert rig.editor.lua("return vim.fn.maparg(']c', 'n')") == "G"
+    assert rig.editor.lua("return vim.fn.maparg('[c', 'n', false, true).desc") == "Previous change made by a run"
 
 
 def change_all_kinds(directory: Path) -> None:
@@ -590,13 +677,13 @@ def change_all_kinds(directory: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_every_kind_of_file_is_shown_and_undone(desk: Desk) -> None:
-    (desk.directory / "windows.txt").write_bytes(b"\xef\xbb\xbfeins\r\nzwei\r\n")
-    (desk.directory / "end.txt").write_bytes(b"a\nb\n")
-    before = contents(desk.directory)
-    await desk.run(change_all_kinds)
-    desk.asks()
-    desk.shows_list(
+async def test_every_kind_of_file_is_shown_and_undone(rig: ReviewRig) -> None:
+    (rig.directory / "windows.txt").write_bytes(b"\xef\xbb\xbfeins\r\nzwei\r\n")
+    (rig.directory / "end.txt").write_bytes(b"a\nb\n")
+    before = contents(rig.directory)
+    await rig.run(change_all_kinds)
+    rig.asks()
+    rig.shows_list(
         "end.txt:2: +1 −1  b",
         "image.bin:1: This is a new file. Its content is not shown: it is not text, or it is too large to compare.",
         "link:1: This is a new file: a symbolic link. Its content is not shown: it is not text, or it is too large to compare.",
@@ -605,33 +692,33 @@ async def test_every_kind_of_file_is_shown_and_undone(desk: Desk) -> None:
         "song.txt:1: The file was renamed from poem.txt.",
         "windows.txt:1: +1 −1  EINS",
     )
-    desk.open("end.txt")
-    desk.shows_signs("~b No newline at end")
-    desk.open("new.txt")
-    desk.shows_signs("+new This is a new f")
-    desk.open("windows.txt")
-    desk.shows_signs("~EINS")
-    assert desk.editor.lua(REMOVED) == ["1: eins"]
-    desk.editor.command("DrawbridgeUndo")
-    desk.shows_lines("eins", "zwei")
-    desk.open("image.bin")
-    desk.editor.command("DrawbridgeUndoFile")
-    desk.editor.says("Undone: 1 change in image.bin")
-    desk.open("old.txt")
-    desk.editor.wait("return #vim.api.nvim_buf_get_lines(0, 0, -1, false) == 1")
-    desk.editor.command("DrawbridgeUndo")
-    desk.shows_lines("old")
-    line = desk.editor.wait(LINE_OF, "link")
-    desk.editor.lua("vim.cmd('copen') vim.api.nvim_win_set_cursor(0, { ..., 0 })", line)
-    desk.editor.command("DrawbridgeUndo")
-    desk.editor.says("Undone: 1 change in link")
+    rig.open("end.txt")
+    rig.shows_signs("~b No newline at end")
+    rig.open("new.txt")
+    rig.shows_signs("+new This is a new f")
+    rig.open("windows.txt")
+    rig.shows_signs("~EINS")
+    assert rig.editor.lua(REMOVED) == ["1: eins"]
+    rig.editor.command("DrawbridgeUndo")
+    rig.shows_lines("eins", "zwei")
+    rig.open("image.bin")
+    rig.editor.command("DrawbridgeUndoFile")
+    rig.editor.says("Undone: 1 change in image.bin")
+    rig.open("old.txt")
+    rig.editor.wait("return #vim.api.nvim_buf_get_lines(0, 0, -1, false) == 1")
+    rig.editor.command("DrawbridgeUndo")
+    rig.shows_lines("old")
+    line = rig.editor.wait(LINE_OF, "link")
+    rig.editor.lua("vim.cmd('copen') vim.api.nvim_win_set_cursor(0, { ..., 0 })", line)
+    rig.editor.command("DrawbridgeUndo")
+    rig.editor.says("Undone: 1 change in link")
     for name in ("new.txt", "song.txt", "end.txt"):
-        line = desk.editor.wait(LINE_OF, name)
-        desk.editor.lua("vim.cmd('copen') vim.api.nvim_win_set_cursor(0, { ..., 0 })", line)
-        desk.editor.command("DrawbridgeUndoFile")
-        desk.editor.says(f"Undone: 1 change in {name}")
-    desk.shows_list()
-    assert contents(desk.directory) == before
+        line = rig.editor.wait(LINE_OF, name)
+        rig.editor.lua("vim.cmd('copen') vim.api.nvim_win_set_cursor(0, { ..., 0 })", line)
+        rig.editor.command("DrawbridgeUndoFile")
+        rig.editor.says(f"Undone: 1 change in {name}")
+    rig.shows_list()
+    assert contents(rig.directory) == before
 
 
 LINE_OF = """
@@ -650,21 +737,21 @@ def contents(directory: Path) -> dict[str, bytes]:
 HOSTILE = "%|silent !touch pwned|'\"`touch pwned`\x1b]0;x\x07[*] <CR>.txt"
 
 
-async def test_hostile_names_and_texts_run_nothing(desk: Desk) -> None:
+async def test_hostile_names_and_texts_run_nothing(rig: ReviewRig) -> None:
     def work(directory: Path) -> None:
         (directory / HOSTILE).write_text("a\x1b[31m|!touch pwned\n\u202eb\n")
 
-    await desk.run(work)
-    desk.asks()
-    [shown] = desk.editor.wait(f"local list = (function() {LIST} end)() return #list == 1 and list")
+    await rig.run(work)
+    rig.asks()
+    [shown] = rig.editor.wait(f"local list = (function() {LIST} end)() return #list == 1 and list")
     assert not set("\x1b\x07\u202e").intersection(shown), shown
-    desk.editor.lua("vim.cmd('wincmd b')")
-    desk.editor.keys("<CR>")
-    desk.editor.wait("return vim.fn.expand('%:t') == ...", HOSTILE)
-    desk.editor.wait(f"return #(function() {WORDS} end)() > 0")
-    desk.editor.keys("]c")
-    desk.editor.command("DrawbridgeUndo")
-    desk.editor.says("Undone: 1 change in %|silent")
-    desk.shows_list()
-    assert sorted(path.name for path in desk.directory.iterdir()) == [".git", "old.txt", "poem.txt"]
-    assert not any("\x1b" in line for line in desk.editor.log)
+    rig.editor.lua("vim.cmd('wincmd b')")
+    rig.editor.keys("<CR>")
+    rig.editor.wait("return vim.fn.expand('%:t') == ...", HOSTILE)
+    rig.editor.wait(f"return #(function() {WORDS} end)() > 0")
+    rig.editor.keys("]c")
+    rig.editor.command("DrawbridgeUndo")
+    rig.editor.says("Undone: 1 change in %|silent")
+    rig.shows_list()
+    assert sorted(path.name for path in rig.directory.iterdir()) == [".git", "old.txt", "poem.txt"]
+    assert not any("\x1b" in line for line in rig.editor.log)

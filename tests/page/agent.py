@@ -25,14 +25,19 @@ import json
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
-from drawbridge.agents.base import Event, Launch, Question, Remembered
+from drawbridge.agents import registry
+from drawbridge.agents.acp import tools as acp
+from drawbridge.agents.base import Event, Form, Launch, Question, Remembered
+from drawbridge.agents.claude import tools as claude
 from drawbridge.agents.demo import driver, script
+from drawbridge.agents.tool_calls import ToolCall
 
 PARAGRAPH = """A paragraph with **bold** and `code` and a [link](https://example.org), long enough to be one of many.
 
@@ -148,7 +153,7 @@ class Agent(script.Agent):
             question["permission_suggestions"] = call.get("suggestions", [])
             self._write({"type": "control_request", "request_id": id, "request": question})
         while self._open and not asked.keys() <= self._answers.keys():
-            self._take(None)
+            self._handle_next(None)
             if self._interrupted:
                 raise script.Interrupted
         answers = [self._answers.pop(id, {}) for id in asked]
@@ -174,11 +179,21 @@ async def _remembered(_: driver.Demo, path: Path, limit: int) -> list[Remembered
     return msgspec.json.decode(file.read_bytes(), type=list[Remembered])[:limit] if file.exists() else []
 
 
+class _Tools(claude.ClaudeTools):
+    """The demo agent's tools, and those of an Agent Client Protocol call."""
+
+    def call(self, name: str, given: Mapping[str, Any], suggestions: Raw, form: Form) -> ToolCall:
+        if form == "acp":
+            return acp.TOOLS.call(name, given, suggestions, form)
+        return super().call(name, given, suggestions, form)
+
+
 def serve() -> int:
     """Runs the ``drawbridge`` command with this agent in place of the demo agent. Returns its exit status."""
     from drawbridge import cli
 
     driver.Demo.remembered = _remembered  # type: ignore[attr-defined]
+    registry._TOOLS["demo"] = _Tools()  # type: ignore[index]
     driver.Demo.start = _starting  # type: ignore[assignment, method-assign]
     driver.Demo.__init__.__defaults__ = (
         (sys.executable, "-P", __file__),

@@ -11,6 +11,7 @@ from typing import Any
 
 from drawbridge.server import events
 from drawbridge.server.store.log import History
+from drawbridge.server.store.records import written
 from tests.server.processes import Server
 
 from .conftest import project_in, serving
@@ -26,9 +27,9 @@ def write_history(data: Path, project: str, said: Iterable[dict[str, Any] | str]
     for line in said:
         if isinstance(line, str):
             run = uuid.uuid4().hex
-            history.append(*events.written(events.PromptAccepted(run, line, "Ada")))
-            history.append(*events.written(events.RunStarted(run, "", "demo")))
-            history.append(*events.written(events.RunFinished(run_id=run, outcome="completed", duration_ms=1)))
+            history.append(*written(events.PromptAccepted(run, line, "Ada")))
+            history.append(*written(events.RunStarted(run, "", "demo")))
+            history.append(*written(events.RunFinished(run_id=run, outcome="completed", duration_ms=1)))
         else:
             history.append("claude", json.dumps(line).encode())
     if kept is not None:

@@ -141,7 +141,7 @@ async def take(target: Path) -> None:
             browser = Browser()
             try:
                 await scenes(browser, server, root, directory, target)
-                at_the_desk(browser, server, root, target)
+                in_a_terminal(browser, server, root, target)
             finally:
                 browser.close()
 
@@ -179,7 +179,7 @@ async def scenes(browser: Browser, server: Server, root: Path, directory: Path, 
         person.sees(".said", "Oak it is.")
 
 
-def at_the_desk(browser: Browser, server: Server, root: Path, target: Path) -> None:
+def in_a_terminal(browser: Browser, server: Server, root: Path, target: Path) -> None:
     """Takes a screenshot of a terminal session of the real Claude Code, whose model is a stub."""
     with MessagesStub() as model, Tmux.server() as tmux, ServedWorkstation(root / "garden-gate", model, tmux) as rig:
         gate = rig.file("gate.lua", GATE)

@@ -12,6 +12,7 @@ import pytest
 
 from drawbridge.server.auth.devices import Devices, new_code
 from tests import programs
+from tests.rigs.reviews import decides
 from tests.server.processes import Server
 
 from .conftest import page_of, project_in
@@ -24,7 +25,7 @@ from .test_files import changed, files
 from .test_files import opens as opens_file
 from .test_history import history
 from .test_message_box import HOLD, INIT, emits
-from .test_reviewing import address_of, decides, ids, repository
+from .test_reviewing import address_of, ids, repository
 from .test_searching import has_said
 
 __all__ = ["changed", "committing", "files", "history", "repository"]  # fixtures

@@ -11,6 +11,7 @@ import pytest
 from drawbridge.server.auth.devices import Devices
 from drawbridge.server.auth.scopes import Scope
 from tests import programs
+from tests.rigs.reviews import WORK, comments_of, decides, poem, prompts_of
 from tests.server.checkpoints.rig import git
 from tests.server.processes import Server
 
@@ -20,13 +21,10 @@ from .test_frame import WIDER
 from .test_reviewing import (
     CURRENT,
     HUNK,
-    WORK,
     address_of,
-    decides,
     ids,
     in_hunk,
     opens,
-    poem,
     project,
     readies_keys,
     repository,
@@ -50,20 +48,6 @@ def adds(person: Person, text: str) -> None:
     person.clicks(f"{FIELD} button:has-text('Add comment')")
     person.loses(FIELD)
     person.sees(f"{REMARK}.draft .remark-text", text)
-
-
-async def comments_of(server: Server, project: str) -> list[dict[str, Any]]:
-    async with server.client() as client:
-        found: list[dict[str, Any]] = (await client.ask("review_get", project_id=project))["data"].get("comments", [])
-        return found
-
-
-async def prompts_of(server: Server, project: str) -> list[str]:
-    """Returns the prompts that consist of review comments."""
-    async with server.client() as client:
-        page = await client.ask("get_messages", {"after_seq": 0, "limit": 1000}, project)
-        messages = [item["message"] for item in page["data"]["messages"]]
-        return [one["message"]["prompt"] for one in messages if one.get("review")]
 
 
 @pytest.mark.thorough
@@ -98,6 +82,33 @@ async def test_comments_are_written_changed_removed_and_sent(browser: Browser, s
     assert "`poem.txt`, line 5\n```\nLINE 5\n```\n\nWhy these capitals?" in prompt
     assert "`poem.txt`, line 30 before your changes\n```\nline 30\n```\n\nThis was better." in prompt
     assert "Not this one." not in prompt
+
+
+WORKING = [
+    {"type": "system", "subtype": "init", "capabilities": ["interrupt_cancel_queued_v1"]},
+    {"type": "system", "subtype": "session_state_changed", "state": "running"},
+    {"hold": True},
+]
+"""What an agent reports that accepts messages during its run. The run ends when a person interrupts it."""
+
+
+async def test_comments_are_added_to_the_current_run(browser: Browser, server: Server, project: str) -> None:
+    async with server.client() as owner:
+        with browser.person(address_of(server, project), width=1440, height=900) as person:
+            opens(person, project)
+            begins(person, "Line 5", "5")
+            adds(person, "Why capitals?")
+            person.sees(".review-bar button", "Send 1 comment")
+            assert not person("visible", css=".review-bar button:has-text('Add to the current run')")
+            run = (await owner.ask("execute", {"prompt": f"/emit {json.dumps(WORKING)}"}, project))["data"]["run_id"]
+            person.sees(".review-bar button", "Queue 1 comment")
+            person.clicks(".review-bar button:has-text('Add to the current run')")
+            person.sees(".review .news", "Added 1 comment to the current run.")
+            person.sees(f"{REMARK}.sent", "Why capitals?")
+            assert person.complaints() == []
+        (comment,) = await comments_of(server, project)
+        assert (comment["state"], comment["run_id"]) == ("sent", run)
+        await owner.ask("agent_interrupt", {}, project)
 
 
 @pytest.mark.thorough

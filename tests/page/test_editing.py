@@ -193,6 +193,35 @@ def test_a_change_that_was_read_can_be_accepted_in_its_editor(browser: Browser, 
         assert answers(person)[0]["updatedInput"]["content"] == "# mine\n" + LONG
 
 
+@pytest.mark.parametrize("kind", ["a file", "a command"])
+@pytest.mark.parametrize("key", ["Control+z", "Control+v"])
+def test_an_unread_text_that_returns_to_its_editor_is_not_accepted(
+    browser: Browser, address: str, directory: Path, kind: str, key: str
+) -> None:
+    """Only the first line was in view, the user's short version. An undo brings the agent's long one back, and so does a
+    paste of what was cut."""
+    text = "".join(f"echo {number}\n" for number in range(45))
+    call = write(directory / "long.sh", text) if kind == "a file" else bash(text)
+    with browser.person(address, height=600) as person:
+        asks(person, call)
+        person.clicks(EDIT)
+        person.sees(f"{CARD} .cm-content, {CARD} textarea")
+        person.until("document.activeElement.closest('.approval .editor-host, .approval .editing') !== null")
+        for pressed in ("Control+Home", "ArrowDown", "Control+Shift+End", "Control+x"):
+            person.presses(pressed)
+        person.sees(f"{EDITED}:enabled")
+        person.presses(key)
+        person.sees(f"{EDITED}:disabled")
+        person.presses("Control+Enter")
+        assert not can_accept(person)
+        if kind == "a file":
+            scrolls_through_the_editor(person)
+        else:
+            reads_on(person)
+        person.clicks(f"{EDITED}:not(.moved):enabled")
+        assert text in answers(person)[0]["updatedInput"].values()
+
+
 def test_a_change_far_down_a_long_file_is_in_view_at_once(browser: Browser, address: str, directory: Path) -> None:
     """Unchanged text need not be scrolled through. A draft of the change can be accepted after a reload."""
     before = "".join(f"line {number}\n" for number in range(1, 801))

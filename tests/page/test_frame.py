@@ -494,16 +494,33 @@ def test_the_first_view_takes_three_round_trips_and_100_kb(browser: Browser, ser
         assert len(before) <= 8, json.dumps(before)
 
 
-def test_index_html_has_a_skeleton_and_no_inline_styles(browser: Browser, server: Server) -> None:
-    index = (programs.page() / "index.html").read_text()
-    body = index.split("<body>")[1]
-    assert "skeleton" in body
-    assert body.index("skeleton") < body.index("</body>")
-    assert "style=" not in body, "the policy allows no style in markup"
+BARS = """[...document.querySelectorAll('.skeleton div')].map((bar) => {
+  const { top, bottom, left, right } = bar.getBoundingClientRect();
+  const [color, around] = [bar, document.body].map((one) => getComputedStyle(one).backgroundColor);
+  const isInView = top >= 0 && bottom <= innerHeight && left >= 0 && right <= innerWidth;
+  return isInView && bottom - top > 20 && right - left > 100 && color !== around && !color.endsWith(', 0)');
+})"""
+
+
+@pytest.mark.parametrize("width", [1280, 390], ids=["desktop", "phone"])
+def test_a_skeleton_is_shown_until_the_script_has_loaded(
+    browser: Browser, server: Server, address: str, width: int
+) -> None:
+    with browser.person(f"{page_of(server)}icon.svg", held="app.js", width=width) as person:
+        person.runs(f"void (location.href = {json.dumps(address)})")
+        person.sees(".skeleton")
+        assert person.runs(BARS) == [True, True, True]
+        person.lets()
+        person.sees("h2", "blog")
+        person.until("document.querySelector('.skeleton') === null")
+
+
+def test_index_html_has_no_inline_styles() -> None:
+    assert "style=" not in (programs.page() / "index.html").read_text(), "the policy allows no style in markup"
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)], ids=["desk", "phone"])
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)], ids=["desktop", "phone"])
 def test_axe_finds_nothing_in_the_frame(
     browser: Browser, server: Server, address: str, dark: bool, width: int, height: int
 ) -> None:

@@ -7,14 +7,15 @@ import base64
 import json
 import struct
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from drawbridge.server.auth.devices import Devices
 from drawbridge.server.auth.scopes import Scope
 from tests import programs
+from tests.rigs.reviews import POEM, WORK, decides, make_repository, poem
 from tests.server.checkpoints.rig import git
 from tests.server.processes import Server
 
@@ -22,38 +23,16 @@ from .conftest import page_of, project_in, serving
 from .rig import Browser, Person
 from .test_frame import WIDER
 
-LINES = [f"line {number}\n" for number in range(1, 41)]
-POEM = "".join(LINES)
 HUNK = ".hunk:not([data-gone])"
 CURRENT = ".hunk.current"
 KEYED = ".hunk.keyed"
 
-Work = dict[str, str | int | None]
-
-
-def poem(**changed: str) -> str:
-    """Returns the poem with some lines replaced, for example with ``line_5="LINE 5"``. "" removes a line."""
-    lines = list(LINES)
-    for name, text in changed.items():
-        lines[int(name.removeprefix("line_")) - 1] = text and f"{text}\n"
-    return "".join(lines)
-
-
-WORK: Work = {
-    "poem.txt": poem(line_5="LINE 5", line_30="LINE 30"),
-    "src/new.py": "def open_bridge() -> bool:\n    return True\n",
-    "old.txt": None,
-}
+Work = Mapping[str, str | int | None]
 
 
 @pytest.fixture
 def repository(directory: Path) -> Path:
-    (directory / "poem.txt").write_text(POEM)
-    (directory / "old.txt").write_text("old\n")
-    git(directory, "init", "-q")
-    git(directory, "add", ".")
-    git(directory, "commit", "-q", "-m", "first")
-    return directory
+    return make_repository(directory)
 
 
 async def runs(server: Server, project: str, work: Work) -> None:
@@ -62,13 +41,6 @@ async def runs(server: Server, project: str, work: Work) -> None:
         await client.ask("project_join", project_id=project)
         await client.ask("execute", {"prompt": f"/write {json.dumps(work)}"}, project)
         await client.receive("update", "review_changed")
-
-
-async def decides(server: Server, project: str, **data: Any) -> None:
-    """Decides as another user."""
-    async with server.client() as client:
-        answer = await client.ask("review_decide", data, project)
-        assert answer["type"] == "review", answer
 
 
 async def ids(server: Server, project: str) -> list[str]:
@@ -145,6 +117,21 @@ async def test_a_run_is_decided_hunk_by_hunk(browser: Browser, server: Server, p
         person.loses(".to-review")
         person.sees(".project .state", "Ready")
         assert person.complaints() == []
+
+
+async def test_the_notice_about_a_directory_without_git_can_be_dismissed(
+    browser: Browser, server: Server, directory: Path
+) -> None:
+    project = await project_in(server, directory)
+    await runs(server, project, {"notes.md": "# Notes\n\nThe bridge is down.\n"})
+    with browser.person(address_of(server, project), width=390, height=844) as person:
+        opens(person, project)
+        person.sees(".about-all", "This directory is not in a git repository")
+        person.clicks(".about-all button:has-text('Dismiss')")
+        person.loses(".about-all", "not in a git repository")
+        person("reload")
+        person.sees(HUNK)
+        assert not person("visible", css=".about-all:has-text('not in a git repository')")
 
 
 @pytest.mark.thorough

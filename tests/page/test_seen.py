@@ -83,10 +83,71 @@ WATCH = r"""(() => {
     text.marks.fill(1, from, from + line.length);
     for (const [word] of line.matchAll(/q\d+z/g)) (words[id] ??= new Set()).add(word);
   };
+  // The words in a text field, each with its rectangles relative to the field: a copy of the text is laid out like it.
+  const fields = new WeakMap();
+  const wordsOf = (field) => {
+    const { value, offsetWidth } = field;
+    const { font } = getComputedStyle(field);
+    const known = fields.get(field);
+    if (known?.value === value && known.offsetWidth === offsetWidth && known.font === font) return known.found;
+    const copy = document.createElement('div');
+    for (const name of STYLES) copy.style[name] = getComputedStyle(field)[name];
+    Object.assign(copy.style, { position: 'fixed', visibility: 'hidden', top: 0, left: 0, boxSizing: 'border-box' });
+    copy.style.width = `${offsetWidth}px`;
+    copy.textContent = `${value} `;
+    document.body.append(copy);
+    const { top, left } = copy.getBoundingClientRect();
+    const found = [...value.matchAll(/q\d+z/g)].map(({ 0: word, index }) => {
+      const rects = [...rangeIn([[copy.firstChild, 0]], index, index + word.length).getClientRects()];
+      return { word, rects: rects.map((rect) => [rect.left - left, rect.top - top, rect.right - left, rect.bottom - top]) };
+    });
+    copy.remove();
+    fields.set(field, { value, offsetWidth, font, found });
+    return found;
+  };
+  const STYLES = ['font', 'padding', 'border', 'whiteSpace', 'overflowWrap', 'wordBreak', 'letterSpacing', 'tabSize'];
+  // The range between two positions in a text. `nodes`: its text nodes, each with its position.
+  const rangeIn = (nodes, from, to) => {
+    const range = document.createRange();
+    const at = (position) => nodes.findLast(([, start]) => start <= position);
+    const [[first, start], [last, end]] = [at(from), at(to - 1)];
+    range.setStart(first, from - start);
+    range.setEnd(last, to - end);
+    return range;
+  };
+  // The words in the editors of a card, each with its rectangles on the screen.
+  function* editedWords(card) {
+    for (const field of card.querySelectorAll('.growing textarea')) {
+      const { left, top } = field.getBoundingClientRect();
+      const { offsetWidth, offsetHeight, scrollTop } = field;
+      const box = { left, top, right: left + offsetWidth, bottom: top + offsetHeight };
+      for (const { word, rects } of wordsOf(field))
+        yield [field, box, word, rects.map(([a, b, c, d]) => new DOMRect(left + a, top + b - scrollTop, c - a, d - b))];
+    }
+    const host = card.querySelector('.editor-host');
+    const box = host?.getBoundingClientRect();
+    for (const line of host?.shadowRoot?.querySelectorAll('.cm-line, .cm-deletedLine') ?? []) {
+      if (!line.textContent.includes('q')) continue;
+      const walk = document.createTreeWalker(line, NodeFilter.SHOW_TEXT);
+      const nodes = [];
+      for (let node, at = 0; (node = walk.nextNode()); at += node.data.length) nodes.push([node, at]);
+      for (const { 0: word, index } of line.textContent.matchAll(/q\d+z/g))
+        yield [host, box, word, [...rangeIn(nodes, index, index + word.length).getClientRects()]];
+    }
+  }
   const look = () => {
     const scroller = document.querySelector('.scroller')?.getBoundingClientRect();
     const { offsetTop, offsetLeft, width, height } = visualViewport;
-    for (const card of scroller ? document.querySelectorAll('.approval') : [])
+    for (const card of scroller ? document.querySelectorAll('.approval') : []) {
+      for (const [editor, box, word, rects] of editedWords(card)) {
+        const isIn = ({ left, right, top, bottom }) => {
+          const [x, y] = [(left + right) / 2, (top + bottom) / 2]; // a line that is half in view can be read
+          if (y < Math.max(scroller.top, offsetTop, box.top) - 3 || left < Math.max(offsetLeft, box.left) - 3) return false;
+          if (y > Math.min(scroller.bottom, offsetTop + height, box.bottom) + 3) return false;
+          return right <= Math.min(offsetLeft + width, box.right) + 3 && document.elementFromPoint(x, y) === editor;
+        };
+        if (rects.length && rects.every(isIn)) (words[card.dataset.approval] ??= new Set()).add(word);
+      }
       for (const piece of pieces(card))
         piece.rects.forEach((rect, n) => {
           if (rect.top < Math.max(scroller.top, offsetTop) - 3 || rect.left < offsetLeft - 3) return;
@@ -97,11 +158,13 @@ WATCH = r"""(() => {
           const part = piece.part.matches('.moved') ? piece.part.parentElement : piece.part;
           if (part.contains(hit)) sees(piece, n, card.dataset.approval);
         });
+    }
     requestAnimationFrame(look);
   };
   requestAnimationFrame(look);
   const wordsIn = (value) => JSON.stringify(value).match(/q\d+z/g) ?? [];
   const requests = {}; // for each request: the words in it
+  const received = {}; // each request
   const rules = {}; // for each request: the words in the rules that "Always" would save
   // What an answer covers: the questions, and the options that were chosen.
   const answered = ({ questions, answers }) =>
@@ -110,6 +173,38 @@ WATCH = r"""(() => {
       header,
       options.filter(({ label }) => answers[question].includes(label)),
     ]);
+  // The texts in the editors of a card, with the field of the input that each of them becomes.
+  const textsIn = (card, { input }) => {
+    const host = card.querySelector('.editor-host')?.shadowRoot;
+    const content = host?.querySelector('.cm-merge-b .cm-content') ?? host?.querySelector('.cm-content');
+    const ofFile = ['content', 'new_source', 'new_string'].find((name) => name in input);
+    if (content) return { [ofFile]: content.cmTile.root.view.state.doc.toString() };
+    const areas = [...card.querySelectorAll('.growing textarea')];
+    return Object.fromEntries(
+      areas.map(({ ariaLabel, value }) => [ariaLabel.startsWith('Edit the ') ? ofFile : ariaLabel.slice(5), value]),
+    );
+  };
+  const unified = (text) => text.replaceAll('\r\n', '\n');
+  // What an edited version covers: the user's texts, what the agent has removed, and the rest of the request.
+  const ofEdited = (request, texts) => {
+    const { proposal, input, ...rest } = request;
+    const isEdited = (name) => name in texts || (proposal && name === 'old_string');
+    const before = new Set(wordsIn(proposal?.old_text ?? ''));
+    const after = new Set(wordsIn([proposal?.new_text ?? '', texts]));
+    const removed = [...before].filter((word) => !after.has(word));
+    return [
+      ...wordsIn([rest, Object.entries(input).filter(([name]) => !isEdited(name))]),
+      ...wordsIn(texts).filter((word) => !before.has(word)),
+      ...(removed.length > 40 ? removed : []), // a few removed words are drawn beside the text that remains
+    ];
+  };
+  // The names of the fields in which the answer is not what the editors contain or, if not edited, what the agent sent.
+  const otherThan = (texts, { input, proposal }, sent) =>
+    Object.keys({ ...input, ...sent }).filter((name) => {
+      if (name in texts) return unified(sent[name]) !== texts[name];
+      if (proposal && name === 'old_string') return sent[name] !== unified(proposal.old_text);
+      return JSON.stringify(sent[name]) !== JSON.stringify(input[name]);
+    });
   const sockets = new WeakSet();
   const receive = ({ data: text }) => {
     if (typeof text !== 'string' || !text.includes('approval_id')) return;
@@ -118,36 +213,43 @@ WATCH = r"""(() => {
       if (value?.approval_id === undefined || value.input === undefined) return value;
       const { suggestions, always, ...rest } = value;
       requests[value.approval_id] = wordsIn(rest);
+      received[value.approval_id] = rest;
       rules[value.approval_id] = wordsIn(suggestions ?? []);
       return value;
     });
   };
   window.accepted = [];
+  window.edits = 0;
   const { send } = WebSocket.prototype;
   WebSocket.prototype.send = function (text) {
     if (!sockets.has(this)) this.addEventListener('message', receive);
     sockets.add(this);
     const { type, data } = typeof text === 'string' ? JSON.parse(text) : {};
-    const edited = data?.updated_input;
-    // test_editing.py tests that edited versions were seen.
-    if (type === 'permission_response' && data.decision === 'allow' && (!edited || edited.answers)) {
-      const id = data.approval_id;
+    if (type === 'permission_response' && data.decision === 'allow') {
+      const { approval_id: id, updated_input: sent } = data;
       const card = document.querySelector(`[data-approval="${id}"]`);
-      const all = edited ? wordsIn(answered(edited)) : [...(requests[id] ?? ['unknown']), ...(data.remember ? rules[id] : [])];
+      const texts = sent && !sent.answers ? textsIn(card, received[id]) : undefined;
+      const always = data.remember ? rules[id] : [];
+      const all = !sent
+        ? [...(requests[id] ?? ['unknown']), ...always]
+        : texts ? ofEdited(received[id], texts) : wordsIn(answered(sent));
       const hidden = [...new Set(all)].filter((word) => !words[id]?.has(word));
       // A button that only refers to the text above need not be seen whole.
       const isAsked = ({ part, line }) => !part.matches('.always') || (data.remember && !line.includes('see above'));
-      const unseen = edited ? [] : pieces(card).filter((one) => isAsked(one) && !isSeen(one));
+      const unseen = sent ? [] : pieces(card).filter((one) => isAsked(one) && !isSeen(one));
       const missing = unseen.map(({ line }) => line);
-      const must = edited ? 0 : card.querySelectorAll('button.must').length;
-      window.accepted.push({ missing: [...new Set(missing)], hidden, must });
+      const must = sent && !texts ? 0 : card.querySelectorAll('button.must').length;
+      const other = texts ? otherThan(texts, received[id], sent) : [];
+      window.accepted.push({ missing: [...new Set(missing)], hidden, must, other });
+      if (texts) window.edits++;
     }
     return send.call(this, text);
   };
 })()"""
 """Tracks which parts of each request have been on the screen, independently of the web UI. When a request is accepted,
-records what had not been on the screen: lines of the card, and words like "q1z" anywhere in the request. Also records
-the number of closed parts."""
+records what had not been on the screen: lines of the card, and words like "q1z" anywhere in the request or, instead of
+the agent's version, in the user's. Also records the number of closed parts, and the fields that are sent otherwise than
+they are shown. Counts the edited versions that are accepted."""
 
 FAST = """(() => {
   const now = performance.now.bind(performance);
@@ -164,7 +266,7 @@ IDLE = (
 )
 """Whether no run is active, no prompt is queued, and no approval request is open. Stops an active run."""
 
-NOTHING_UNSEEN: dict[str, Any] = {"missing": [], "hidden": [], "must": 0}
+NOTHING_UNSEEN: dict[str, Any] = {"missing": [], "hidden": [], "must": 0, "other": []}
 
 
 @pytest.mark.thorough
@@ -674,8 +776,8 @@ def test_reading_on_does_not_jump_back(browser: Browser, address: str) -> None:
 SCREENS = [(390, 844), (844, 390), (320, 568), (667, 375), (768, 1024), (1280, 800), (1280, 500)]
 
 
-def hostile(random: Random, directory: Path) -> dict[str, Any]:
-    """Returns a request that tries to hide part of its content."""
+def hostile(random: Random, directory: Path, *, editable: bool) -> dict[str, Any]:
+    """Returns a request that tries to hide part of its content. ``editable``: whether the user can edit it."""
     numbers = itertools.count(random.randrange(1_000_000) * 10_000)
     between = random.choice(["\n", " ", "\n\n\n", "\u00a0", " \\\n  ", "\t"])
 
@@ -683,8 +785,10 @@ def hostile(random: Random, directory: Path) -> dict[str, Any]:
         """Returns words that do not occur in any other text."""
         return between.join(f"q{next(numbers)}z" for _ in range(count))
 
-    kind = random.choice([_runs, _runs, _writes, _writes, _plans, _plans, _of_acp, _of_acp, _other, _asks, _notebook])
-    call = kind(random, directory, some)
+    kinds = [_runs, _runs, _writes, _writes, _plans, _plans, _of_acp, _of_acp, _other, _asks, _notebook]
+    if editable:
+        kinds = [_runs, _runs, _writes, _writes, _writes, _plans, _other, _removes, _cells]
+    call = random.choice(kinds)(random, directory, some)
     if random.random() < 0.4:
         call["suggestions"] = [rule(some(random.choice([1, 5, 30, 200]), " && "))]
     return call
@@ -709,6 +813,18 @@ def _writes(random: Random, directory: Path, some: Some) -> dict[str, Any]:
     if random.random() < 0.5:
         return edit(directory / "notes.md", "up", some(lines))
     return write(_file(random, directory), "".join(f"line {some(1)}\n" for _ in range(lines * 2)))
+
+
+def _removes(random: Random, directory: Path, some: Some) -> dict[str, Any]:
+    path = directory / f"old{random.randrange(10**9)}.md"
+    old = some(random.choice(LINES), "\n")
+    path.write_text(f"# Old\n\n{old}\n\nThe end.\n")
+    return edit(path, old, some(random.choice([1, 20])))
+
+
+def _cells(random: Random, directory: Path, some: Some) -> dict[str, Any]:
+    given = {"notebook_path": str(directory / "book.ipynb"), "new_source": some(random.choice(LINES))}
+    return {"name": "NotebookEdit", "input": given | {"edit_mode": "insert", "cell_type": "code"}}
 
 
 def _plans(random: Random, directory: Path, some: Some) -> dict[str, Any]:
@@ -810,6 +926,19 @@ addEventListener('click', (event) => {{
 since the buttons may move between the moment when the other button is found and the click."""
 
 
+def clicks(random: Random, person: Person, button: str) -> str:
+    """Clicks or taps where a button is, if that is on the screen. Returns a description."""
+    at = person.runs(
+        f"(() => {{ const all = document.querySelectorAll('{CARD} {button}');"
+        f" const box = all[Math.floor(all.length * {random.random()})]?.getBoundingClientRect();"
+        " return box && [box.left + box.width / 2, box.top + box.height / 2] })()"
+    )
+    touches = random.random() < 0.5 and person.runs("navigator.maxTouchPoints > 0")
+    if at and 0 <= at[1] < 800:
+        person("tap", x=at[0], y=at[1], touches=touches)
+    return f"{'taps' if touches else 'clicks'} {button}"
+
+
 def acts(random: Random, person: Person) -> str:
     """Does something that a user may do hastily or by accident, but never "Accept without reading". Returns a
     description of the action."""
@@ -830,15 +959,7 @@ def acts(random: Random, person: Person) -> str:
         case 0 | 1 | 2 | 3:
             buttons = [*[".reads", ".yes.accepts", ".option", "form .yes"] * 2, ".always", "button.must"]
             button = random.choice(buttons)
-            at = person.runs(
-                f"(() => {{ const all = document.querySelectorAll('{CARD} {button}');"
-                f" const box = all[Math.floor(all.length * {random.random()})]?.getBoundingClientRect();"
-                " return box && [box.left + box.width / 2, box.top + box.height / 2] })()"
-            )
-            touches = random.random() < 0.5 and person.runs("navigator.maxTouchPoints > 0")
-            if at and 0 <= at[1] < 800:
-                person("tap", x=at[0], y=at[1], touches=touches)
-            return f"{'taps' if touches else 'clicks'} {button}"
+            return clicks(random, person, button)
         case 4 | 5:
             key = random.choice(["a", "Control+Enter", "Enter", "Tab", "PageDown", "End", "Home", "Escape", "1", "2"])
             person.presses(key)
@@ -857,6 +978,74 @@ def acts(random: Random, person: Person) -> str:
             return f"zooms to {factor}"
 
 
+OPENED = f"Boolean(document.querySelector('{CARD} .editor-host, {CARD} .growing textarea'))"
+
+FOCUS = f"""(() => {{
+  const found = document.querySelector('{CURRENT} .editor-host, {CURRENT} .growing textarea');
+  (found?.shadowRoot?.querySelector('.cm-merge-b .cm-content, .cm-editor:only-child .cm-content') ?? found)?.focus();
+}})()"""
+"""Moves the focus into the editor of the current request."""
+
+EDIT_KEYS = [
+    *("Control+a", "Control+a", "Backspace", "Delete", "Control+z", "Control+z", "Control+Shift+z", "Control+x"),
+    *("Control+x", "Control+v", "Control+v", "Control+Home", "Control+End", "Control+Shift+End", "Shift+ArrowDown"),
+    *("ArrowDown", "ArrowUp", "PageDown", "PageUp", "Home", "Enter", "Control+Backspace"),
+]
+
+SCROLL_EDITOR = f"""(async () => {{
+  const root = document.querySelector('{CURRENT} .editor-host')?.shadowRoot;
+  const box = root?.querySelector('.cm-mergeView') ?? root?.querySelector('.cm-scroller');
+  for (let n = 0; box && n < 40; n++) {{
+    const {{ scrollTop }} = box;
+    box.scrollTop += box.clientHeight / 2;
+    await new Promise((later) => requestAnimationFrame(() => requestAnimationFrame(later)));
+    if (box.scrollTop === scrollTop) return;
+  }}
+}})()"""
+"""Scrolls through the rest of the text in the editor of the current request."""
+
+
+def edits(random: Random, person: Person) -> str:
+    """Like ``acts``, for a user who wants to change the request before accepting it."""
+    if random.random() < 0.25:
+        return acts(random, person)
+    if not person.runs(OPENED):
+        person.runs(
+            f"[...document.querySelectorAll('{CARD} button')].find((one) => one.innerText.startsWith('Edit'))?.click()"
+        )
+        return "opens the editor"
+    match random.randrange(16):
+        case 0 | 1 | 2:
+            word = f"q{random.randrange(10**10, 10**11)}z"
+            person.runs(FOCUS)
+            person("type", text=random.choice([f" {word} ", f"{word}\n", f"\n{word}\n"]))
+            did = f"writes {word}"
+        case 3 | 4 | 5 | 6 | 7:
+            did = random.choice(EDIT_KEYS)
+            person.runs(FOCUS)
+            person.presses(did)
+            did = f"presses {did}"
+        case 8 | 9:
+            person.runs(SCROLL_EDITOR)
+            return "scrolls through the editor"
+        case 10 | 11:
+            person.runs(READ_ON)
+            return "reads on"
+        case 12:
+            person.runs(f"document.querySelector('.scroller').scrollTop = {random.choice([0, 300, 1_000, 1_000_000])}")
+            did = "scrolls"
+        case 13:
+            person.runs(FOCUS)
+            person.presses("Control+Enter")
+            return "presses Control+Enter in the editor"
+        case _:
+            person.until("!document.querySelector('.approval .moved')")
+            return clicks(random, person, ".edited")
+    # The user sees the effect of each action before the next one.
+    person.runs("new Promise((later) => requestAnimationFrame(() => requestAnimationFrame(later)))")
+    return did
+
+
 @pytest.mark.parametrize(
     "rounds",
     [
@@ -872,21 +1061,32 @@ def test_nothing_unseen_is_accepted(browser: Browser, address: str, directory: P
     """A failure reports its ``DRAWBRIDGE_TEST_SEED``. With the same seed, the requests and actions are the same."""
     seed = int(os.environ.get("DRAWBRIDGE_TEST_SEED", SystemRandom().randrange(2**32)))
     random = Random(seed)
-    count = 0
+    read, edited = 0, 0
     for number in range(rounds):
         story: list[Any] = []
         try:
-            count += plays(random, browser, address, directory, story)
+            if number % 3 == 2:
+                edited += plays(random, browser, address, directory, story, edits)
+            else:
+                read += plays(random, browser, address, directory, story, acts)
         except AssertionError as error:
             error.add_note(f"DRAWBRIDGE_TEST_SEED={seed}, round {number}: {story}")
             raise
-    assert rounds < 10 or count, "none was accepted"
+    assert rounds < 10 or (read and edited), f"{read} requests were accepted, and {edited} edited versions"
 
 
-def plays(random: Random, browser: Browser, address: str, directory: Path, story: list[Any]) -> int:
-    """Plays one round: sends requests and does random actions. Returns how many requests were accepted."""
+def plays(
+    random: Random,
+    browser: Browser,
+    address: str,
+    directory: Path,
+    story: list[Any],
+    acts: Callable[[Random, Person], str],
+) -> int:
+    """Plays one round: sends requests and does random actions. Returns how many requests were accepted; if ``acts`` is
+    ``edits``, how many edited versions."""
     width, height = random.choice(SCREENS)
-    calls = [hostile(random, directory) for _ in range(random.choice([1, 1, 2]))]
+    calls = [hostile(random, directory, editable=acts is edits) for _ in range(random.choice([1, 1, 2]))]
     (directory / "notes.md").write_text("# Notes\n\nThe bridge is up.\n")
     (directory / "book.ipynb").write_text(NOTEBOOK)
     settings = {"wrap": random.choice(["", "off"]), "diff": random.choice(["", "unified"])}
@@ -903,9 +1103,10 @@ def plays(random: Random, browser: Browser, address: str, directory: Path, story
         sends(person, *calls)
         for _ in range(25):
             story.append(acts(random, person))
+            typed = {did.removeprefix("writes ") for did in story if isinstance(did, str)}  # who types a word knows it
             for one in accepted(person):
-                assert one == NOTHING_UNSEEN
-        count = len(accepted(person))
+                assert {**one, "hidden": [word for word in one["hidden"] if word not in typed]} == NOTHING_UNSEEN
+        count = person.runs("window.edits") if acts is edits else len(accepted(person))
         person.goes_to(here)  # keys may have opened another view
         person.sees("#prompt")  # an edited request stays, with a notice, after it has been withdrawn
         person.until(IDLE)

@@ -7,7 +7,7 @@ import pytest
 
 from drawbridge.server.app import core
 from drawbridge.server.checkpoints import private
-from drawbridge.server.sessions import file_changes, file_index, places, worker
+from drawbridge.server.sessions import allowed_directories, checkpointing, file_changes, file_index
 from drawbridge.server.store import search
 from drawbridge.server.terminal_sessions import directories, prompts
 from tests import programs
@@ -21,13 +21,13 @@ def time_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sets time limits that are long enough for a busy machine. Tests of the limits set their own."""
     for module, name in (
         (search, "SEARCH_SECONDS"),
-        (places, "SEARCH_SECONDS"),
+        (allowed_directories, "SEARCH_SECONDS"),
         (file_index, "WALK_SECONDS"),
         (file_index, "GIT_SECONDS"),
         (file_changes, "GIT_SECONDS"),
         (private, "LIST_SECONDS"),
         (core, "COUNTING_SECONDS"),
-        (worker, "LOOK_BACK_SECONDS"),
+        (checkpointing, "LAST_SECONDS"),
         (directories, "READY_SECONDS"),
         (directories, "CLOSE_SECONDS"),
         (prompts, "BEGIN_SECONDS"),

@@ -20,7 +20,7 @@ from drawbridge.server import composition
 from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.app.dispatch import AnyRow
 from drawbridge.server.app.outbox import Writers
-from drawbridge.server.protocol.commands import parse
+from drawbridge.server.protocol.commands import PermissionResponse, parse
 from drawbridge.server.protocol.messages import Answer, Frame, Subscriber, encode
 from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.run import State
@@ -173,7 +173,7 @@ class Agent:
     own_modes = False
     sees = True
     embeds = staticmethod(prompts.embeds)
-    sessions: base.Sessions | None = None
+    sessions: base.StoredConversations | None = None
     says_sessions = True
     """Whether processes report their conversation as soon as they get a prompt."""
 
@@ -280,6 +280,8 @@ class Server:
             json.dumps(message | ({"request_id": request_id} if request_id else {})), {row.name: row.request}
         )
         asker: Any = client  # the core uses a client only as a subscriber
+        if isinstance(command, PermissionResponse):
+            command = await self.core.with_input(command, asker)
         answered = row.handler(self.core, command, asker)
         answer: Answer[Any] = answered if isinstance(answered, Answer) else await answered
         found: dict[str, Any] = json.loads(encode(answer, command.request_id))
@@ -313,8 +315,8 @@ class Server:
         await self.does(client, "execute", project, prompt=prompt)
 
         def is_waiting() -> bool:
-            run = self.core.projects.get(project).run
-            return self.agent.starts > starts or run is None or run.state is State.QUEUED
+            run = self.core.projects.get(project).controller.run
+            return self.agent.starts > starts or run is None or run.state is State.WAITING
 
         await settled(is_waiting)
 

@@ -10,12 +10,12 @@ from typing import Any, get_args
 import pytest
 
 from drawbridge.protocols import local_ipc as wire
-from drawbridge.server import composition, events
+from drawbridge.server import composition
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import Dispatch
 from drawbridge.server.app.server_commands import ServerCommands
-from drawbridge.server.events import Announced, RunContinued
-from drawbridge.server.protocol.messages import ReviewChanged
+from drawbridge.server.bus import Receiver
+from drawbridge.server.events import Announced, ReviewChanged, RunContinued
 from tests.server.core_rig import Client, Server
 from tests.server.notifications.service import Service
 from tests.waiting import until
@@ -88,7 +88,7 @@ async def test_the_audit_log_contains_a_continued_run(server: Server) -> None:
 
 
 def test_the_list_of_receivers_is_current() -> None:
-    assert set(get_args(events.Receiver)) == {"clients", "metrics", "notices", "editors", "audit"}
+    assert set(get_args(Receiver)) == {"clients", "metrics", "notices", "editors", "audit"}
 
 
 def built_in(path: Path) -> set[str]:

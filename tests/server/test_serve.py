@@ -32,7 +32,7 @@ from drawbridge.server.auth.tls import own_certificate
 from drawbridge.server.protocol.messages import MESSAGE_BYTES
 from tests.server.processes import COMMAND, Server, refused, serving, start
 from tests.server.wire_client import connected
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, until
 
 
 @pytest.fixture
@@ -430,15 +430,28 @@ async def test_unresponsive_clients_do_not_delay_the_shutdown(data: Path) -> Non
             one.close()
 
 
-async def test_a_second_signal_ends_the_server_at_once(data: Path, code: Path) -> None:
-    async with at_work(data, code) as (server, client, _):
+NEVER_CLOSED = """
+import asyncio
+from drawbridge.cli import main
+from drawbridge.server.app.core import Core
+
+async def close(core, reason):
+    await asyncio.Event().wait()
+
+Core.close = close
+main()
+"""
+
+
+@pytest.mark.parametrize("again", [signal.SIGTERM, signal.SIGINT])
+async def test_a_second_signal_ends_the_server_at_once(data: Path, again: int) -> None:
+    """The first signal has begun a shutdown that never ends."""
+    async with serving(data, command=(sys.executable, "-c", NEVER_CLOSED, "serve")) as server:
         server.process.terminate()
-        await client.receive("update", "run_finished")
-        for again in (signal.SIGINT, signal.SIGTERM):
-            with contextlib.suppress(ProcessLookupError):  # the process has already ended
-                server.process.send_signal(again)
-        returned, _ = await server.ended()
-        assert returned in (0, 128 + signal.SIGINT, 128 + signal.SIGTERM)
+        await until(lambda: "received SIGTERM: shutting down" in server.errors)
+        returned, said = await server.end(again)
+        assert returned == 128 + again
+        assert "Traceback" not in said
 
 
 # the log

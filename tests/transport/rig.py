@@ -12,7 +12,7 @@ from websockets.asyncio.client import connect
 from websockets.frames import Frame, Opcode
 from websockets.protocol import CLIENT, OPEN, Protocol
 
-from drawbridge.core.addresses import place
+from drawbridge.core.addresses import network_of
 from drawbridge.protocols.gate import Gate, Head, Refusal
 from drawbridge.transport.http_server import DEFAULT_OPTIONS, Exchange, HttpServer, ServerOptions, WebSocket
 from tests.protocols.bytes_of import request
@@ -22,11 +22,11 @@ TOKEN = "0123456789abcdef0123456789abcdef"
 
 
 def one_network(address: str) -> str:
-    """Replaces ``core.addresses.place``: all 127.1.* addresses count as one, like the addresses of one IPv6 network.
+    """Replaces ``core.addresses.network_of``: all 127.1.* addresses count as one, like the addresses of one IPv6 network.
 
     Tests can't use a real network, because the machine may have only one IPv6 address.
     """
-    return "2001:db8::/64" if address.startswith("127.1.") else place(address)
+    return "2001:db8::/64" if address.startswith("127.1.") else network_of(address)
 
 
 class Echo:

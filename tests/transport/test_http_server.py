@@ -193,9 +193,9 @@ async def test_a_slow_first_request_is_served_despite_a_crowd(rig: ServerRig, mo
 async def test_new_connections_from_one_address_do_not_block_others(
     rig: ServerRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All are within ``GRACE_SECONDS``, but at most ``GRACE_PLACES`` connections from one address are protected."""
+    """All are within ``GRACE_SECONDS``, but at most ``GRACE_NETWORKS`` connections from one address are protected."""
     monkeypatch.setattr(door_module, "GRACE_SECONDS", 3_600)
-    monkeypatch.setattr(door_module, "GRACE_PLACES", 2)
+    monkeypatch.setattr(door_module, "GRACE_NETWORKS", 2)
     rig.server.options = ServerOptions(connections=4)
     for _ in range(20):
         await rig.raw(b"GET / HT")
@@ -205,9 +205,9 @@ async def test_new_connections_from_one_address_do_not_block_others(
 
 
 async def test_the_addresses_of_one_network_count_as_one(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door_module, "place", one_network)
+    monkeypatch.setattr(door_module, "network_of", one_network)
     monkeypatch.setattr(door_module, "GRACE_SECONDS", 3_600)
-    monkeypatch.setattr(door_module, "GRACE_PLACES", 2)
+    monkeypatch.setattr(door_module, "GRACE_NETWORKS", 2)
     rig.server.options = ServerOptions(connections=4)
     for number in range(1, 5):
         await rig.raw(b"GET / HT", source=f"127.1.0.{number}")

@@ -126,8 +126,8 @@ def is_open(one: socket.socket) -> bool:
 async def test_the_addresses_of_one_network_share_their_handshakes(
     listening: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tls_acceptor, "place", one_network)
-    monkeypatch.setattr(tls_acceptor, "PLACE_LIMIT", 3)
+    monkeypatch.setattr(tls_acceptor, "network_of", one_network)
+    monkeypatch.setattr(tls_acceptor, "NETWORK_LIMIT", 3)
     monkeypatch.setattr(tls_acceptor, "GRACE_SECONDS", 3_600.0)
     mine = await listening.shaking("127.1.0.1", "127.1.0.2", "127.1.0.3")
     assert await is_cut(await listening.silent("127.1.0.4"))

@@ -17,7 +17,9 @@ from textual.binding import BindingType
 from textual.pilot import Pilot
 from textual.screen import Screen
 
+from drawbridge.agents import registry
 from drawbridge.agents.base import Proposal
+from drawbridge.server.approvals.pending import with_call
 from drawbridge.server.approvals.words import words
 from drawbridge.server.events import ApprovalRequested
 from drawbridge.tui import approval_view
@@ -173,7 +175,9 @@ def described(request: dict[str, Any], agent: str) -> dict[str, Any]:
         request.get("changeable", True),
         form=request.get("form", "fields"),
     )
-    found = words(asked, agent.lower(), "/home/ada/blog", os.path.normpath)
+    call = with_call(asked, registry.tools("gemini" if asked.form == "acp" else "claude")).call
+    assert call is not None
+    found = words(asked, call, agent.lower(), "/home/ada/blog", os.path.normpath)
     told: dict[str, Any] = json.loads(json.dumps(msgspec.to_builtins(found)))
     return {**told, **request}
 
@@ -182,8 +186,10 @@ class Alone(App[None]):
     """A screen that contains only one approval request. ``given``: the answers to it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        ("a", "accept", "as the conversation has it"),
+        ("a,ctrl+s", "accept", "as the conversation has it"),
+        ("e", "edit", "as the conversation has it"),
         ("w", "always", "as the conversation has it"),
+        ("escape", "back", "as the conversation has it"),
     ]
     CSS_PATH = Path(approval_view.__file__).parent / "attach.tcss"
 
@@ -216,8 +222,15 @@ class Alone(App[None]):
     def action_accept(self) -> None:
         self.view.accept()
 
+    def action_edit(self) -> None:
+        self.view.edit()
+
     def action_always(self) -> None:
         self.view.always()
+
+    async def action_back(self) -> None:
+        if not self.view.back():
+            self.view.look()
 
     @property
     def text(self) -> str:

@@ -17,7 +17,7 @@ from drawbridge.tui.approval_view import ApprovalView
 from drawbridge.tui.colors import DARK, theme
 from drawbridge.tui.conversation import Item
 from drawbridge.tui.drawing import Painter
-from drawbridge.tui.fields import PromptBox
+from drawbridge.tui.fields import PlainTextArea, PromptBox
 from drawbridge.tui.question_form import QuestionForm
 from drawbridge.tui.questions import Questions
 from tests.waiting import until
@@ -449,6 +449,44 @@ async def test_an_unseen_change_is_not_accepted_from_its_editor() -> None:
         await pilot.pause()
         assert app.given == []
         assert "You have not seen all of this change" in app.text
+
+
+@pytest.mark.parametrize("keys", [["ctrl+z"], ["ctrl+v"]], ids=["undone", "pasted"])
+async def test_an_unseen_change_that_returns_to_its_editor_is_not_accepted(keys: list[str]) -> None:
+    """Only the user's short version was on the screen. An undo brings the agent's long one back, and so does a paste of
+    what was cut."""
+    new = "".join(f"line {number}\n" for number in range(300))
+    proposal = {"path": "/x/a.py", "old_text": "", "new_text": new}
+    app = Alone({"tool_name": "Write", "input": {"file_path": "/x/a.py", "content": new}, "proposal": proposal})
+    async with alone(app) as pilot:
+        await pilot.press("e", "f7", "ctrl+x", "escape")
+        await until(lambda: not app.view.query_one(".accept").disabled)
+        await pilot.press("e", *keys, "ctrl+s")
+        await pilot.pause()
+        assert "line 299" in app.view.query_one(PlainTextArea).text
+        assert app.given == []
+        assert "You have not seen all of this change" in app.text
+
+
+async def test_a_short_version_of_an_unseen_change_is_accepted() -> None:
+    new = "".join(f"line {number}\n" for number in range(300))
+    proposal = {"path": "/x/a.py", "old_text": "", "new_text": new}
+    app = Alone({"tool_name": "Write", "input": {"file_path": "/x/a.py", "content": new}, "proposal": proposal})
+    async with alone(app) as pilot:
+        await pilot.press("e", "f7", "x", "escape")
+        await until(lambda: not app.view.query_one(".accept").disabled)
+        await pilot.press("a")
+        await pilot.pause()
+        assert [answer.input and answer.input["content"] for answer in app.given] == ["x"]
+
+
+async def test_a_seen_change_is_accepted_from_its_editor() -> None:
+    proposal = {"path": "/x/a.py", "old_text": "", "new_text": "line\n"}
+    app = Alone({"tool_name": "Write", "input": {"file_path": "/x/a.py", "content": "line\n"}, "proposal": proposal})
+    async with alone(app) as pilot:
+        await pilot.press("e", "x", "ctrl+s")
+        await pilot.pause()
+        assert [answer.input and answer.input["content"] for answer in app.given] == ["xline\n"]
 
 
 async def test_unknown_fields_are_shown_above_a_change() -> None:

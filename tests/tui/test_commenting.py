@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 from textual.widgets import Static
@@ -20,25 +19,22 @@ from drawbridge.tui.review_comments import stepped, stretched
 from drawbridge.tui.review_parts import Context, Part
 from drawbridge.tui.review_view import ReviewView
 from drawbridge.tui.screen_review import ReviewScreen
+from tests.rigs.reviews import WORK, comments_of, decides, make_repository, poem, prompts_of
 from tests.server.checkpoints.rig import git
 from tests.server.processes import Server, serving
-from tests.server.terminal_sessions.desk_rig import Desk
+from tests.server.terminal_sessions.reported_rig import ReportedSession
 
 from .conftest import make_directory, make_project
 from .rig import Person, attached
 from .test_coming_back import free_port
 from .test_reviewing import (
     EVIL,
-    WORK,
     Work,
     current,
-    decides,
     hunks,
     is_at,
     is_told,
-    make_repository,
     opens,
-    poem,
     repository,
     reviewing,
     runs,
@@ -52,20 +48,6 @@ __all__ = ["repository"]  # imported as a fixture
 def _quick_decider(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys decide on a change as soon as it is the current one."""
     monkeypatch.setattr(screen_review, "READING_SECONDS", 0.0)
-
-
-async def comments_of(server: Server, project: str) -> list[dict[str, Any]]:
-    async with server.client() as client:
-        found: list[dict[str, Any]] = (await client.ask("review_get", project_id=project))["data"].get("comments", [])
-        return found
-
-
-async def prompts_of(server: Server, project: str) -> list[str]:
-    """The project's prompts that consist of comments."""
-    async with server.client() as client:
-        page = await client.ask("get_messages", {"after_seq": 0, "limit": 1000}, project)
-        messages = [item["message"] for item in page["data"]["messages"]]
-        return [one["message"]["prompt"] for one in messages if one.get("review")]
 
 
 def field(person: Person, id: str = "text") -> PlainTextArea:
@@ -157,15 +139,58 @@ async def test_comments_are_written_changed_removed_and_sent(server: Server, rep
         await person.hears("I have reviewed your changes and have 2 comments.")
 
 
+WORKING = [
+    {"type": "system", "subtype": "init", "capabilities": ["interrupt_cancel_queued_v1"]},
+    {"type": "system", "subtype": "session_state_changed", "state": "running"},
+    {"hold": True},
+]
+"""What an agent reports that accepts messages during its run. The run ends when a person interrupts it."""
+
+
+async def test_comments_are_added_to_the_current_run(server: Server, repository: Path) -> None:
+    async with reviewing(server, repository) as (person, project), server.client() as owner:
+        await person.presses("j")
+        await begins(person)
+        await adds(person, "Why capitals?")
+        await person.presses("S")
+        await person.sees("Send 1 comment?", "y Send · Esc Cancel")
+        run = (await owner.ask("execute", {"prompt": f"/emit {json.dumps(WORKING)}"}, project))["data"]["run_id"]
+        await person.sees("It is working: you can queue the", "prompt, or add it to the current run.")
+        await person.sees("y Queue · a Add to the current run · Esc Cancel")
+        await person.presses("a")
+        await is_told(person, "Added 1 comment to the current run.")
+        await person.sees("▎ You  Sent")
+        (comment,) = await comments_of(server, project)
+        assert (comment["state"], comment["run_id"]) == ("sent", run)
+        await owner.ask("agent_interrupt", {}, project)
+
+
+async def test_comments_that_somebody_added_to_a_run_are_sent_everywhere(server: Server, repository: Path) -> None:
+    async with reviewing(server, repository) as (person, project), server.client() as owner:
+        await person.presses("j")
+        await begins(person)
+        await adds(person, "Why capitals?")
+        await person.sees("1 draft")
+        await owner.ask("execute", {"prompt": f"/emit {json.dumps(WORKING)}"}, project)
+        await person.presses("S")
+        await person.sees("a Add to the current run")
+        await person.presses("escape")
+        drafts = (await owner.ask("review_get", project_id=project))["data"]["drafts"]
+        accepted = await owner.ask("review_submit", {"drafts": drafts, "steer": True}, project)
+        assert accepted["type"] == "accepted", accepted
+        await person.sees("▎ You  Sent")
+        await owner.ask("agent_interrupt", {}, project)
+
+
 @pytest.mark.thorough
 async def test_comments_on_a_terminal_session_can_be_withdrawn(home: Path) -> None:
     """The comments wait until the agent stops, and are drafts again once they are withdrawn."""
     (home / "blog").mkdir()
     directory = make_repository(home / "blog")
     async with serving(home / "data", "--no-tls", "--allow", home) as server:
-        desk = Desk(server, directory)
-        await desk.runs("t1", "Shout", poem(line_5="LINE 5"))
-        async with attached(server, desk.project) as person:
+        session = ReportedSession(server, directory)
+        await session.runs("t1", "Shout", poem(line_5="LINE 5"))
+        async with attached(server, session.project) as person:
             await opens(person)
             await begins(person)
             await adds(person, "Why capitals?")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import socket
@@ -123,46 +124,48 @@ async def test_the_address_of_the_web_ui_can_be_used_to_connect(secured: Server)
     await connects(Finder(page, token, ca=str(secured.data / "tls" / "cert.pem")))
 
 
+@contextlib.asynccontextmanager
+async def impostor(server: Server) -> AsyncIterator[tuple[str, list[str | bytes]]]:
+    """A WebSocket server with ``server``'s certificate, whatever a client expects. Yields its address and the messages
+    that it has received."""
+    received: list[str | bytes] = []
+
+    async def listen(client: ServerConnection) -> None:
+        async for message in client:
+            received.append(message)
+            await client.send('{"type": "auth"}')
+
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(server.data / "tls" / "cert.pem", server.data / "tls" / "key.pem")
+    async with serve(listen, "127.0.0.1", 0, ssl=context) as other:
+        yield f"wss://127.0.0.1:{next(iter(other.sockets)).getsockname()[1]}", received
+
+
 async def test_a_server_that_cannot_be_verified_gets_no_token(secured: Server, tmp_path: Path) -> None:
-    with pytest.raises(NoServer, match="could not be verified: its fingerprint is") as refusal:
-        await connects(Finder(secured.url, fingerprint="AB:" * 31 + "CD"))
-    assert secured.ready["fingerprint"] in str(refusal.value)
-    assert "The token was not sent" in str(refusal.value)
-    async with serving(tmp_path / "other", "--allow", tmp_path / "work") as other:
+    """Neither with another fingerprint nor with a certificate that another one has signed."""
+    token = str(secured.data / "token")
+    fingerprint = str(secured.ready["fingerprint"])
+    async with serving(tmp_path / "other") as other:
+        ca = str(other.data / "tls" / "cert.pem")
+    async with impostor(secured) as (url, received):
+        with pytest.raises(NoServer, match="could not be verified: its fingerprint is") as refusal:
+            await connects(Finder(url, token, fingerprint="AB:" * 31 + "CD"))
+        assert fingerprint in str(refusal.value)
+        assert "The token was not sent" in str(refusal.value)
         with pytest.raises(NoServer, match="could not be verified"):
-            await connects(Finder(other.url, ca=str(secured.data / "tls" / "cert.pem")))
-    assert "auth" not in secured.errors
+            await connects(Finder(url, token, ca=ca))
+        assert received == []
+        connecting = asyncio.ensure_future(connects(Finder(url, token, fingerprint=fingerprint)))
+        await until(lambda: received, "the token")
+        assert secured.token in str(received[0]), "it would have been received"
+        connecting.cancel()
+        await asyncio.gather(connecting, return_exceptions=True)
 
 
-async def test_the_token_is_sent_only_if_the_fingerprint_matches(tmp_path: Path) -> None:
-    """No byte of the token is sent to a server with another certificate."""
-    heard = bytearray()
-
-    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(1024):
-            heard.extend(data)
-        writer.close()
-
-    async with serving(tmp_path / "data") as server:
-        files = server.data / "tls"
-        shown = (files / "cert.pem").read_text()
-        token = str(server.data / "token")
-        secret = server.token.encode()
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(files / "cert.pem", files / "key.pem")
-        false = await asyncio.start_server(listen, "127.0.0.1", 0, ssl=context)
-        async with false:
-            port = false.sockets[0].getsockname()[1]
-            connecting = asyncio.ensure_future(
-                connects(Finder(f"wss://127.0.0.1:{port}", token, fingerprint="AB:" * 31 + "CD"))
-            )
-            await until(lambda: b"\r\n\r\n" in heard, "the request")
-            connecting.cancel()
-            await asyncio.gather(connecting, return_exceptions=True)
-            assert heard.startswith(b"GET /ws")
-            assert secret not in heard
-        own = shown[: shown.index("-----END") + 26]  # the certificate that signed it follows in the file
-        assert fingerprint_of(ssl.PEM_cert_to_DER_cert(own)) == server.ready["fingerprint"]
+async def test_the_fingerprint_is_that_of_the_servers_own_certificate(secured: Server) -> None:
+    shown = (secured.data / "tls" / "cert.pem").read_text()
+    own = shown[: shown.index("-----END") + 26]  # the certificate that signed it follows in the file
+    assert fingerprint_of(ssl.PEM_cert_to_DER_cert(own)) == secured.ready["fingerprint"]
 
 
 async def test_a_rejected_or_missing_token_is_reported(secured: Server, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from textual.widgets import Input
 
 from drawbridge.tui.push_dialog import PushDialog
 from drawbridge.tui.screen_review import ReviewScreen
+from tests.rigs.reviews import make_repository
 from tests.server.checkpoints.rig import git
 from tests.server.processes import Server, serving
 from tests.server.reviews.remotes import ADDRESS, GITHUB, add_remote, calls_of, path_with, stand_in, tip
@@ -17,7 +18,7 @@ from tests.server.reviews.remotes import ADDRESS, GITHUB, add_remote, calls_of, 
 from .conftest import make_directory, make_project
 from .rig import attached
 from .test_commenting import is_kept, is_noted, is_open, message, opens_commit
-from .test_reviewing import make_repository, opens
+from .test_reviewing import opens
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from drawbridge.tui.fields import PlainTextArea
 from drawbridge.tui.review_view import ReviewView
 from drawbridge.tui.screen_conversation import ConversationScreen
 from drawbridge.tui.screen_review import ReviewScreen
+from tests import programs
+from tests.rigs.reviews import WORK, decides, make_repository, poem
 from tests.server.checkpoints.rig import git
 from tests.server.processes import Server, serving
 
@@ -26,24 +28,7 @@ from .rig import Person, attached
 from .test_coming_back import free_port
 from .test_deciding import device_token
 
-LINES = [f"line {number}\n" for number in range(1, 41)]
-
-Work = dict[str, str | bytes | None]
-
-
-def poem(**changed: str) -> str:
-    """The poem with some lines replaced, for example with ``line_5="LINE 5"``. "" removes a line."""
-    lines = list(LINES)
-    for name, text in changed.items():
-        lines[int(name.removeprefix("line_")) - 1] = text and f"{text}\n"
-    return "".join(lines)
-
-
-WORK: Work = {
-    "poem.txt": poem(line_5="LINE 5", line_30="LINE 30"),
-    "src/new.py": "def open_bridge() -> bool:\n    return True\n",
-    "old.txt": None,
-}
+Work = Mapping[str, str | bytes | None]
 
 
 @pytest.fixture(autouse=True)
@@ -55,15 +40,6 @@ def _quick_decider(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def repository(directory: Path) -> Path:
     return make_repository(directory)
-
-
-def make_repository(directory: Path) -> Path:
-    (directory / "poem.txt").write_text("".join(LINES))
-    (directory / "old.txt").write_text("old\n")
-    git(directory, "init", "-q")
-    git(directory, "add", ".")
-    git(directory, "commit", "-q", "-m", "first")
-    return directory
 
 
 async def project_of(server: Server, directory: Path) -> str:
@@ -101,13 +77,6 @@ async def hunks(server: Server, project: str) -> dict[str, list[str]]:
     async with server.client() as client:
         review = (await client.ask("review_get", project_id=project))["data"]
         return {file["path"]: [hunk["id"] for hunk in file["hunks"]] for file in review["files"]}
-
-
-async def decides(server: Server, project: str, **data: Any) -> None:
-    """Decides as another client."""
-    async with server.client() as client:
-        answer = await client.ask("review_decide", data, project)
-        assert answer["type"] == "review", answer
 
 
 def view(person: Person) -> ReviewView:
@@ -157,6 +126,14 @@ async def reviewing(
     async with attached(server, directory, **how) as person:
         await opens(person)
         yield person, project
+
+
+async def test_a_directory_outside_a_repository_is_mentioned_once(server: Server, directory: Path) -> None:
+    programs.git()  # keeps the checkpoints of this directory too
+    async with reviewing(server, directory, {"notes.md": "# Notes\n\nThe bridge is down.\n"}) as (person, _):
+        await person.sees("This directory is not in a git repository")
+        await person.presses("escape", "v")
+        await person.loses("This directory is not in a git repository")
 
 
 @pytest.mark.thorough
@@ -289,7 +266,7 @@ async def test_only_a_fully_shown_change_can_be_decided(server: Server, reposito
 async def test_a_change_behind_a_notice_cannot_be_decided(server: Server, repository: Path) -> None:
     async with reviewing(server, repository, {"new.txt": "".join(f"verse {n}\n" for n in range(6))}) as (person, _):
         person.app.notify("word " * 200, timeout=3600)
-        await person.comes(lambda: person.app.screen.query("Toast"), "the notice")
+        await person.comes(lambda: any(one.region.height for one in person.app.screen.query("Toast")), "the notice")
         view(person)._seen.clear()
         view(person).show(view(person)._parts)
         await person.pilot.pause()

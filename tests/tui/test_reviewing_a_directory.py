@@ -17,12 +17,13 @@ from drawbridge.tui.command import NoReview, begin_review
 from drawbridge.tui.server_address import Finder
 from tests import programs
 from tests.ide.processes import run
+from tests.rigs.reviews import LINES, decides, make_repository, poem
 from tests.rigs.tmux import Pane, Tmux, wait_until
 from tests.server.processes import Server, serving
 
 from .conftest import make_project
 from .test_coming_back import free_port
-from .test_reviewing import LINES, decides, hunks, make_repository, poem, runs
+from .test_reviewing import hunks, runs
 
 
 @pytest.fixture

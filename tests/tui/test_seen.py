@@ -1,41 +1,65 @@
-"""Random requests, keys and clicks: a request is accepted only after all of it was on the screen.
+"""Random requests, keys and clicks: a request, a user's version of it, or an answer to questions is accepted only after
+all of it was on the screen.
 
-Each word in a request occurs only once. The test records the lines of each frame that is drawn while nothing is
-animated, and the lines on the screen after each action.
+Each word in a request, and each word that the user types, occurs only once. The test records the lines of each frame
+that is drawn while nothing is animated, and the lines on the screen after each action.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from contextlib import suppress
 from random import Random, SystemRandom
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import pytest
+from textual.css.query import NoMatches
+from textual.events import Paste
 from textual.pilot import OutOfBounds, Pilot
 
 from drawbridge.tui import approval_view
+from drawbridge.tui.approval_view import Answer
+from drawbridge.tui.fields import PlainTextArea
 
 from .rig import Alone, alone
 
 SIZES = [(80, 24), (100, 12), (40, 16), (24, 30), (60, 8)]
-KEYS = [
-    "a",
-    "a",
-    "w",
-    "space",
-    "space",
-    "down",
-    "up",
-    "pagedown",
-    "pageup",
-    "end",
-    "home",
-    "tab",
-    "enter",
+READING = [
+    *("a", "a", "w", "space", "space", "down", "up", "pagedown", "pageup", "end", "home", "tab", "enter"),
+    *(".accept", ".always", ".more"),
 ]
-BUTTONS = [".accept", ".always", ".more"]
+"""The keys that are pressed, and the buttons that are clicked, while a request is read."""
+
+OPENING = [*["space"] * 6, "pagedown", "pagedown", "up", "end", "home", "tab", "enter", "e", "e", "e", ".edit", ".more"]
+"""The same if the user wants to edit the request."""
+
+EDITED = [*OPENING, "a", "a", "a", ".accept", ".undo"]
+"""The same after the editor was opened."""
+
+EDITING = [
+    *["TYPE"] * 5,
+    *["f7 ctrl+x"] * 4,
+    *["ctrl+z"] * 4,
+    *["ctrl+v"] * 4,
+    *("enter", "backspace", "delete", "ctrl+k", "ctrl+u", "ctrl+w", "ctrl+shift+k", "f6", "f7", "ctrl+y", "ctrl+x"),
+    *("up", "down", "home", "end", "left", "pageup", "pagedown", "shift+up", "shift+down", "shift+home", "tab"),
+    *["escape"] * 6,
+    *["ctrl+s"] * 4,
+    *(".accept", ".accept", ".back"),
+]
+"""The same while the user's version is edited. "TYPE" is a new word; keys with a space between them are pressed one
+after the other."""
+
+ANSWERING = [
+    *("1", "1", "2", "3", "TYPE", "down", "up", "space", "enter", "tab", "shift+tab", "end", "home", "backspace"),
+    *["pagedown"] * 10,
+    *("pageup", "escape", *["ctrl+s"] * 6, ".accept", ".accept", ".more", ".more", ".more", ".own"),
+    *("RadioButton", "Checkbox"),
+]
+"""The same while the agent's questions are answered."""
+
 ALWAYS = {"type": "addRules", "behavior": "allow", "destination": "session", "rules": [{"toolName": "Bash"}]}
 WORD = re.compile("q[0-9]{5}z")
 
@@ -80,9 +104,14 @@ class Words:
         )
 
 
-def request(random: Random) -> dict[str, Any]:
-    words = Words(random)
-    found = call(random, words)
+Manner: TypeAlias = Literal["reads", "edits", "answers"]
+"""What the user does: reads a request and accepts it as it is, may also edit it before, or answers questions."""
+
+
+def request(random: Random, words: Words, manner: Manner) -> dict[str, Any]:
+    found: dict[str, Any] = {"tool_name": "AskUserQuestion", "input": questions(random, words)}
+    if manner != "answers":
+        found = call(random, words, random.choice([*EDITABLE, 2] if manner == "edits" else range(7)))
     if random.random() < 0.5:
         found["suggestions"] = [ALWAYS]
     if random.random() < 0.3:
@@ -105,8 +134,32 @@ def of_acp(words: Words) -> dict[str, Any]:
     }
 
 
-def call(random: Random, words: Words) -> dict[str, Any]:
-    match random.randrange(7):
+def questions(random: Random, words: Words) -> dict[str, Any]:
+    """The input of AskUserQuestion."""
+
+    def option() -> dict[str, str]:
+        found = {"label": words.some(random.choice([1, 2, 40]))}
+        for name in ("description", "preview"):
+            if random.random() < 0.4:
+                found[name] = words.some(random.choice([2, 30]))
+        return found
+
+    def question() -> dict[str, Any]:
+        options = [option() for _ in range(random.choice([0, 1, 2, 4]))]
+        more = {words.word(): words.some(20)} if random.random() < 0.2 else {}
+        found = {"question": words.some(random.choice([2, 60])), "multiSelect": random.random() < 0.4, **more}
+        return found | {"header": words.word(), "options": options}
+
+    more = {words.word(): words.some()} if random.random() < 0.2 else {}
+    return {"questions": [question() for _ in range(random.choice([1, 1, 1, 2, 3]))], **more}
+
+
+EDITABLE = [0, 1, 3, 6]
+"""The kinds of calls whose text can be edited."""
+
+
+def call(random: Random, words: Words, kind: int) -> dict[str, Any]:
+    match kind:
         case 0:
             return {"tool_name": "Bash", "input": {"command": words.some(60), "description": words.some()}}
         case 1:
@@ -155,45 +208,93 @@ class Seen:
         )
 
 
-async def acts(random: Random, app: Alone, pilot: Pilot[None]) -> str:
-    if random.random() < 0.08:
+def required(asked: dict[str, Any], answer: Answer) -> list[str]:
+    """The words that must have been on the screen before ``answer`` was given."""
+    if answer.input is None:
+        return WORD.findall(repr(asked))
+    around = {name: value for name, value in asked.items() if name not in ("input", "proposal")}
+    if "questions" not in asked["input"]:  # the user's version, and what else the agent gets or would overwrite
+        return WORD.findall(repr([around, answer.input, asked.get("proposal", {}).get("old_text", "")]))
+    chosen = {word for text in answer.input["answers"].values() for word in WORD.findall(text)}
+    found = [{**answer.input, "questions": ""}, around]
+    for one in asked["input"]["questions"]:
+        found.append({**one, "options": ""})
+        for option in one["options"]:
+            is_chosen = chosen.issuperset(WORD.findall(option["label"]))
+            found.append(option if is_chosen else option.get("preview"))  # all previews are shown above the options
+    return WORD.findall(repr(found))
+
+
+def edited(asked: dict[str, Any], answer: Answer) -> str | None:
+    """The user's version of the file or the field in ``answer``; None if the request was accepted as it is."""
+    if answer.input is None or "questions" in asked["input"]:
+        return None
+    changed = [name for name, value in answer.input.items() if asked["input"].get(name) != value]
+    name = "new_string" if "new_string" in answer.input else changed[0]
+    return str(answer.input[name])
+
+
+async def acts(random: Random, app: Alone, pilot: Pilot[None], words: Words, manner: Manner) -> str:
+    """Performs a random action, and returns its description."""
+    if random.random() < 0.06:
         width, height = random.choice(SIZES)
         await pilot.resize_terminal(width, height)
         app.view.fit(height)
         did = f"resizes to {width}x{height}"
-    elif random.random() < 0.2:
-        did = random.choice(BUTTONS)
-        with suppress(OutOfBounds):
-            await pilot.click(did)
     else:
-        did = random.choice(KEYS)
-        await pilot.press(did)
+        did = random.choice(ways(app, manner))
+        if did == "TYPE":
+            did = random.choice([words.word(), f" {words.word()} ", f"{words.word()}\n{words.word()}\n"])
+            app.post_message(Paste(did))
+        elif did.startswith(".") or did[0].isupper():
+            with suppress(OutOfBounds, NoMatches):
+                await pilot.click(did)
+        else:
+            await pilot.press(*did.split())
     await pilot.pause()
     return did
 
 
-async def plays(random: Random, story: list[Any]) -> bool:
-    """Performs random actions on a random request. Returns whether it was accepted. ``story``: receives the request and
-    the actions, for the failure message."""
-    asked = request(random)
+def ways(app: Alone, manner: Manner) -> list[str]:
+    """The keys and buttons that make sense now."""
+    if manner == "answers":
+        return ANSWERING
+    editor = app.view.query_one(PlainTextArea)
+    if editor.display:
+        return EDITING
+    return READING if manner == "reads" else EDITED if editor.text else OPENING
+
+
+async def plays(random: Random, story: list[Any], manner: Manner) -> Literal["", "as it is", "edited", "answered"]:
+    """Performs random actions on a random request. Returns how it was accepted; "" if it was not. ``story``: receives
+    the request and the actions, for the failure message."""
+    words = Words(random)
+    asked = request(random, words, manner)
     width, height = random.choice(SIZES)
     story += [asked, (width, height)]
     app = Alone(asked, may_remember=True)
     app.animation_level = random.choice(["none", "none", "full"])
+    seen = Seen()
+    # The first frames are drawn before the pilot returns. On a busy machine, it may also return before the screen has been
+    # drawn after a key, and the next key may follow.
+    app.drawn = lambda: seen.look(app)
     async with alone(app, width, height) as pilot:
-        seen = Seen()
         seen.look(app)
-        # On a busy machine, the pilot may return before the screen has been drawn, and the next key may follow.
-        app.drawn = lambda: seen.look(app)
         for _ in range(40):
-            story.append(await acts(random, app, pilot))
-            if any(answer.allow for answer in app.given):
-                assert [word for word in WORD.findall(repr(asked)) if not seen.has(word)] == []
-                return True
-            if app.given:
-                return False
+            story.append(await acts(random, app, pilot, words, manner))
+            for answer in app.given:
+                if not answer.allow:
+                    return ""
+                assert [word for word in required(asked, answer) if not seen.has(word)] == []
+                if manner == "answers":
+                    return "answered"
+                text = edited(asked, answer)
+                if text is None:
+                    return "as it is"
+                assert text == app.view.query_one(PlainTextArea).text
+                return "edited"
             seen.look(app)
-    return False
+    return ""
 
 
 @pytest.mark.parametrize(
@@ -207,12 +308,13 @@ async def test_nothing_unseen_is_accepted(monkeypatch: pytest.MonkeyPatch, round
     """A failure shows its ``DRAWBRIDGE_TEST_SEED``. With the same value, the requests and the keys are the same."""
     seed = int(os.environ.get("DRAWBRIDGE_TEST_SEED", SystemRandom().randrange(2**32)))
     monkeypatch.setattr(approval_view, "READING_SECONDS", 0.0)  # clicks answer at once, too
-    random, accepted = Random(seed), 0
+    random, accepted = Random(seed), Counter[str]()
+    manners: list[Manner] = ["reads", "edits", "answers"]
     for number in range(rounds):
         story: list[Any] = []
         try:
-            accepted += await plays(random, story)
+            accepted[await plays(random, story, manners[number % len(manners)])] += 1
         except AssertionError as error:
             error.add_note(f"DRAWBRIDGE_TEST_SEED={seed}, round {number}: {story}")
             raise
-    assert accepted > rounds / 25
+    assert min(accepted[how] for how in ("as it is", "edited", "answered")) > rounds / 50, accepted

@@ -159,7 +159,8 @@ function route() {
   world.drawer.value = false;
   const id = place.view === 'project' ? place.project : undefined;
   const session = place.view === 'project' ? place.session : undefined;
-  client.choose(id, session);
+  // A review is about a conversation, too: whether comments can be added to its current run.
+  client.choose(place.view === 'review' ? place.project : id, session);
   if (view.value?.id !== id || view.value?.session !== session) {
     view.value = id === undefined ? undefined : viewOf(id, session);
     requestAnimationFrame(focusBox);

@@ -21,9 +21,9 @@ tool."""
 
 
 class Options(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The options of a run, named as in the client protocol. For an option that is not set or empty, the agent's
-    default applies. Without ``permission_mode`` and ``dangerously_skip_permissions``, the agent runs in its equivalent
-    of the "default" mode, if it has one."""
+    """The options of a run. For an option that is not set or empty, the agent's default applies. Without
+    ``permission_mode`` and ``dangerously_skip_permissions``, the agent runs in its equivalent of the "default" mode, if
+    it has one."""
 
     dangerously_skip_permissions: bool = False
     allowed_tools: tuple[str, ...] = ()
@@ -534,7 +534,7 @@ class Earlier(Struct, frozen=True):
     before: int | None
 
 
-class Sessions(Protocol):
+class StoredConversations(Protocol):
     """The conversations that an agent has stored for a project's directory, read from its own files. Blocking."""
 
     def directories(self, limit: int) -> list[tuple[Path, float]]:
@@ -590,7 +590,7 @@ class Agent(Protocol):
         ...
 
     @property
-    def sessions(self) -> Sessions | None:
+    def sessions(self) -> StoredConversations | None:
         """The agent's stored conversations; None if they can't be read from its files."""
         ...
 

@@ -7,7 +7,9 @@ To add an agent, add a row here and a folder ``agents/NAME`` with
 * with ``hooks``: ``hook.py``, what its hooks send and how they are answered (see ``guard/calls.py``), and
   ``hook_settings.py``: ``SETTINGS``, which describes those hooks in its settings (see ``agents/hook_settings.py``);
 * with ``terminal``: ``terminal.py``: ``agent()`` returns the ``agents.terminal.TerminalAgent`` for its sessions in
-  terminals.
+  terminals;
+* with ``asks``, ``terminal`` or ``proposes``: ``tools.py``: ``TOOLS`` is the ``agents.tool_calls.Tools`` that describes
+  the calls that it asks about.
 
 Pure, and without imports: the guard, which has to start in milliseconds, reads it too.
 """

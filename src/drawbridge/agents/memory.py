@@ -40,7 +40,7 @@ class MemoryWatch:
         self._every = every
         self._watched: set[_Watched] = set()
         self._tasks = BackgroundTasks(logger)
-        self._looking: asyncio.Task[None] | None = None
+        self._measuring: asyncio.Task[None] | None = None
 
     async def start(self, agent: Agent, launch: Launch, report: Callable[[Event], None]) -> AgentProcess:
         """Starts the agent (see ``Agent.start``), and watches its process until it exits."""
@@ -69,16 +69,16 @@ class MemoryWatch:
 
     def _begin(self, watched: _Watched) -> None:
         self._watched.add(watched)
-        if self._looking is None:
-            self._looking = self._tasks.repeat(self._look, self._every, "measuring the memory of agents")
+        if self._measuring is None:
+            self._measuring = self._tasks.repeat(self._measure, self._every, "measuring the memory of agents")
 
     def end(self, watched: _Watched) -> None:
         self._watched.discard(watched)
-        if not self._watched and self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
+        if not self._watched and self._measuring is not None:
+            self._measuring.cancel()
+            self._measuring = None
 
-    async def _look(self) -> None:
+    async def _measure(self) -> None:
         used = await asyncio.to_thread(resident, {watched.pid for watched in self._watched})
         for watched in list(self._watched):
             if self._limit is not None and used.get(watched.pid, 0) > self._limit:

@@ -15,10 +15,12 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.agents import catalog
+from drawbridge.agents.acp import tools as acp_tools
 from drawbridge.agents.acp.driver import Acp
 from drawbridge.agents.base import Agent
 from drawbridge.agents.command.driver import Command
 from drawbridge.agents.terminal import TerminalAgent
+from drawbridge.agents.tool_calls import Tools, UnknownTools
 
 VERSION: Final = re.compile(r"\d{1,6}\.\d{1,6}\.\d{1,6}([-+.][0-9A-Za-z.+-]{1,40})?")
 
@@ -26,6 +28,16 @@ PACKAGE_DEPTH: Final = 4
 """How many directories are searched for a program's package.json, beginning with the one that contains the program."""
 
 PACKAGE_BYTES: Final = 1_000_000
+
+
+_TOOLS: Final[Mapping[str, Tools]] = {
+    row.name: importlib.import_module(f"drawbridge.agents.{row.name}.tools").TOOLS
+    for row in catalog.ROWS
+    if row.asks or row.terminal or row.proposes
+}
+"""Agent → its tools, for the agents with a row that ask for decisions."""
+
+_UNKNOWN: Final = UnknownTools()
 
 
 class Named(Struct, frozen=True):
@@ -57,6 +69,11 @@ def terminal_agents() -> dict[str, TerminalAgent]:
     """Name → agent, for the agents whose hooks report their sessions in terminals."""
     names = [row.name for row in catalog.ROWS if row.terminal]
     return {name: importlib.import_module(f"drawbridge.agents.{name}.terminal").agent() for name in names}
+
+
+def tools(name: str) -> Tools:
+    """The tools of the agent with this name. An agent without a row is an ACP agent, or never asks for decisions."""
+    return _TOOLS.get(name, _UNKNOWN if name in catalog.AGENTS else acp_tools.TOOLS)
 
 
 def with_image_input(known: Mapping[str, Agent]) -> list[str]:

@@ -48,7 +48,7 @@ class Costs:
         if total is not None:
             self._total = total
 
-    def take(self) -> float | None:
+    def since_last_call(self) -> float | None:
         """The cost since the last call; None if it is unknown."""
         costs, self._turn = self._turn, []
         known = [cost for cost in costs if cost is not None]

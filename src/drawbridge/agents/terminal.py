@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 
 from drawbridge.agents import base
 from drawbridge.agents.base import AgentState, AskedBy, Decision
+from drawbridge.agents.proposals import Reader
 from drawbridge.agents.reported import LONGEST_NAME, name_of, text_of
 
 SUBAGENT: Final = "subagent"
@@ -104,7 +105,8 @@ class HookEvent(Struct, frozen=True):
     call: str = ""
     """The agent's id for the call, as in ``Call``; empty if the event does not contain it."""
     directory: str = ""
-    """The absolute path of the directory in which the call runs; empty if the event does not contain it."""
+    """The absolute path of the directory in which the call's command starts; empty if the call runs no command, or the
+    event does not contain the directory."""
     suggestions: Raw = Raw(b"[]")
     """The agent's suggestions of what to remember, as in ``base.Question``."""
     agent_id: str | None = None
@@ -284,6 +286,11 @@ class TerminalAgent(AskingAgent, Protocol):
         """The answer to a hook that asks about a tool call with the input ``given``. Raises ``BadArgument`` if the
         changed input is not valid."""
         ...
+
+    def proposal(self, tool: str, given: Mapping[str, Any], read: Reader) -> base.Proposal | None:
+        """The change that a call of ``tool`` with the input ``given`` would make to a file, which it reads with
+        ``read``; None if the call does not change a file, or if the result can't be predicted."""
+        return None
 
     # The transcript.
 

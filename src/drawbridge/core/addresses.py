@@ -16,7 +16,7 @@ def unmapped(address: str) -> str:
     return address if mapped is None else str(mapped)
 
 
-def place(address: str) -> str:
+def network_of(address: str) -> str:
     """The key of an address: an IPv4 address, or the /64 network that one IPv6 peer controls. Text that is not an
     address is returned unchanged."""
     try:

@@ -11,12 +11,22 @@ import os
 import socket
 import stat
 import time
+from collections.abc import Mapping
 from typing import Final
 
 from drawbridge.core.errors import NotPrivate
 
 PRIVATE_DIRECTORY = 0o700
 PRIVATE_FILE = 0o600
+
+
+def state_directory(environ: Mapping[str, str] = os.environ) -> str:
+    """Where Drawbridge's programs keep what only they need, such as sockets: in ``$XDG_STATE_HOME``, or in
+    ``~/.local/state`` if that is not an absolute path. The directory may not exist yet."""
+    state = environ.get("XDG_STATE_HOME", "")
+    if not state.startswith("/"):
+        state = os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(state, "drawbridge")
 
 
 def make_private_directory(path: str) -> None:

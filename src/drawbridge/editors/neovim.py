@@ -45,6 +45,7 @@ from drawbridge.editors.port import (
     ReviewCommentRemoved,
     ReviewDecided,
     ReviewOutdated,
+    ReviewSeen,
     ReviewSubmitted,
     ReviewWanted,
     Selection,
@@ -255,9 +256,11 @@ class Neovim:
         elif event == "folders":
             self._listener(FoldersChanged(tuple(payload["folders"])))
         elif event == "review_wanted":
-            self._listener(ReviewWanted(payload["folder"], payload["path"]))
+            self._listener(ReviewWanted(payload["folder"], payload["path"], payload["only_new"]))
         elif event == "review_outdated":
             self._listener(ReviewOutdated())
+        elif event == "review_seen":
+            self._listener(ReviewSeen(tuple(payload["hunks"])))
         elif event == "review_decided":
             self._listener(
                 ReviewDecided(payload["decision"], payload["version"], payload.get("hunk"), payload.get("file"))

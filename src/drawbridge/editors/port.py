@@ -153,7 +153,8 @@ class ReviewedHunk(Struct, frozen=True):
 
     ``row``: the first of its new lines in the file, from 0; without new lines, the line that follows the change.
     ``removed`` and ``added`` are texts with their line endings. ``words`` describes what is not in these lines; empty
-    if there is nothing to add. ``text``: the change in one short line.
+    if there is nothing to add. ``text``: the change in one short line. ``is_new``: whether it is new since the user's
+    last visit, while other changes are not.
     """
 
     id: str
@@ -162,6 +163,7 @@ class ReviewedHunk(Struct, frozen=True):
     added: str
     words: str
     text: str
+    is_new: bool = False
 
 
 class ReviewedFile(Struct, frozen=True):
@@ -204,13 +206,24 @@ class ReviewedComment(Struct, frozen=True):
 
 class Review(Struct, frozen=True):
     """The undecided changes of runs. ``version`` changes whenever anything in ``files`` does. ``title``: the numbers of
-    files and lines as text, such as "2 files +3 −1". ``drafts`` changes whenever a draft comment changes."""
+    files and lines as text, such as "2 files +3 −1". ``drafts`` changes whenever a draft comment changes. ``only_new``:
+    whether the editor hides the changes that are not new; the comments are shown in any case."""
 
     version: str
     title: str
     files: tuple[ReviewedFile, ...]
     comments: tuple[ReviewedComment, ...] = ()
     drafts: str = ""
+    only_new: bool = False
+
+    @property
+    def hunk_ids(self) -> frozenset[str]:
+        return frozenset(hunk.id for file in self.files for hunk in file.hunks)
+
+    @property
+    def count(self) -> int:
+        """The number of changes. A file without hunks is one change."""
+        return sum(len(file.hunks) or 1 for file in self.files)
 
 
 class Accepted(Struct, frozen=True, tag=True):
@@ -267,14 +280,22 @@ class TerminalsChanged(Struct, frozen=True):
 
 class ReviewWanted(Struct, frozen=True):
     """The user wants to see what runs have changed in a directory that contains the file ``path`` (empty if there is
-    no file) or, if nothing is found there, in the directory ``folder``."""
+    no file) or, if nothing is found there, in the directory ``folder``. ``only_new``: only the changes since the last
+    visit."""
 
     folder: str
     path: str
+    only_new: bool = False
 
 
 class ReviewOutdated(Struct, frozen=True):
     """The user has saved a file in the review that is shown."""
+
+
+class ReviewSeen(Struct, frozen=True):
+    """These ``hunks`` (by their ids) of the review have been on the screen, from their first to their last row."""
+
+    hunks: tuple[str, ...]
 
 
 class ReviewDecided(Struct, frozen=True):
@@ -313,7 +334,13 @@ class ReviewSubmitted(Struct, frozen=True):
 
 
 ReviewEvent: TypeAlias = (
-    ReviewWanted | ReviewOutdated | ReviewDecided | ReviewCommented | ReviewCommentRemoved | ReviewSubmitted
+    ReviewWanted
+    | ReviewOutdated
+    | ReviewSeen
+    | ReviewDecided
+    | ReviewCommented
+    | ReviewCommentRemoved
+    | ReviewSubmitted
 )
 
 

@@ -76,13 +76,13 @@ class AnswerReader:
                 if self._data[at] not in MESSAGE:
                     raise ValueError("not a msgpack-RPC message")
                 message, at = decode(self._data, at)
-                if self._take(message):
+                if self._handle(message):
                     return True
         except IndexError:
             self._data = self._data[at:]
             return False
 
-    def _take(self, message: "list[Any]") -> bool:
+    def _handle(self, message: "list[Any]") -> bool:
         if message[0] != RESPONSE:
             return False  # a broadcast notification
         if len(message) != 4:

@@ -84,7 +84,7 @@ def to_server(
     try:
         connected = _connect(servers)
         if connected is not None and call.event in HANDS_OVER and _is_waiting(call, servers):
-            call.handed = _take(connected, _line(call, process | {"takes": True}))
+            call.handed = _receive_handover(connected, _line(call, process | {"takes": True}))
             return None
         decision = _decision(connected, call, process, environ) if connected is not None else None
     except TimeoutError:
@@ -128,7 +128,7 @@ def _is_waiting(call: "calls.Call", servers: "list[str]") -> bool:
     return bool(call.session) and posix.access(f"{place}/{call.session}{WAITING}", posix.F_OK)
 
 
-def _take(connected: "socket", line: bytes) -> str:
+def _receive_handover(connected: "socket", line: bytes) -> str:
     """The text that the server hands over, or "". Confirms the receipt: otherwise the server keeps the text."""
     try:
         connected.sendall(line)

@@ -13,6 +13,7 @@ from drawbridge.core import allocator
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.log_text import HarmlessFormatter
 from drawbridge.core.privacy import DEFAULT_PATTERNS, Privacy
+from drawbridge.core.review_memory import ReviewMemory
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.editors.port import (
     BridgeState,
@@ -27,6 +28,7 @@ from drawbridge.editors.port import (
     ReviewCommentRemoved,
     ReviewDecided,
     ReviewOutdated,
+    ReviewSeen,
     ReviewSubmitted,
     ReviewWanted,
     SelectionChanged,
@@ -62,21 +64,38 @@ def run(launched: Launched, folders: list[str], folder: str | None) -> int:
 
 
 async def _serve(launched: Launched, folders: list[str], folder: str | None) -> int:
-    stop = asyncio.Event()
-    editor = await _editor(launched.settings, folder)
-    bridge = Bridge(launched, editor, folders, stop)
+    """Runs a bridge until its editor or a signal ends it. A signal that arrives before the bridge is open ends it at
+    once, so that a hung editor does not delay the exit."""
+    stop, opening = asyncio.Event(), asyncio.current_task()
+
+    def signalled() -> None:
+        nonlocal opening
+        task, opening = opening, None
+        stop.set()
+        if task is not None:
+            task.cancel()
+
+    for number in SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, signalled)
     try:
-        await bridge.open()
-        # Before this point, a signal ends the program at once, so that a hung editor does not delay the exit.
-        for number in SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        async with HttpServer(bridge.app, launched.listener):
-            await stop.wait()
-            launched.remove_files()
-            await bridge.gemini.close()
-        return 0
+        if not launched.is_ending:  # otherwise the signal arrived before these handlers were set
+            editor = await _editor(launched.settings, folder)
+            bridge = Bridge(launched, editor, folders, stop)
+            try:
+                await bridge.open()
+                opening = None
+                async with HttpServer(bridge.app, launched.listener):
+                    await stop.wait()
+                    launched.remove_files()
+                    await bridge.gemini.close()
+            finally:
+                await bridge.close()
+    except asyncio.CancelledError:
+        if not stop.is_set():
+            raise
     finally:
-        await bridge.close()
+        launched.remove_files()  # before the loop removes the handlers: another signal would now kill the program
+    return 0
 
 
 async def _editor(settings: IdeSettings, folder: str | None) -> Editor:
@@ -143,7 +162,7 @@ class Bridge:
             editor.type_prompt,
         )
         self.reviews.arbiter = self._server_link
-        self._changes = Changes(editor, self._server_link)
+        self._changes = Changes(editor, self._server_link, ReviewMemory())
         self._context = ContextWatch(self.workspace, self.gemini.update)
         self._tasks = BackgroundTasks(logger)
         self._unannounced: deque[BridgeState] = deque()
@@ -193,7 +212,7 @@ class Bridge:
                 self._server_link.changed()
             case Decided():
                 self.reviews.decided(event)
-            case ReviewWanted() | ReviewOutdated() | ReviewDecided():
+            case ReviewWanted() | ReviewOutdated() | ReviewSeen() | ReviewDecided():
                 self._changes.on_event(event)
             case ReviewCommented() | ReviewCommentRemoved() | ReviewSubmitted():
                 self._changes.on_event(event)

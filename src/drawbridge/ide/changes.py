@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.review_memory import ReviewMemory
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.core.terminal_text import harmless
 from drawbridge.editors.port import (
@@ -30,10 +31,12 @@ from drawbridge.editors.port import (
     ReviewedHunk,
     ReviewEvent,
     ReviewOutdated,
+    ReviewSeen,
     ReviewSubmitted,
     ReviewWanted,
 )
 from drawbridge.ide.server_link import ReviewRefused, ServerLink
+from drawbridge.ide.visiting import Visiting
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.text import review_words
 from drawbridge.text.counts import counted
@@ -46,19 +49,27 @@ NOT_A_FILE: Final = ("120000", "160000")
 """git's modes of symbolic links and submodules: a buffer with such a path shows the link's target or a directory, not
 the lines of the hunks."""
 
+PRIVATE: Final = "Not in git: dependencies, caches and large files are left out."
+"""A notice about the review of a directory that is not in a git work tree. It fits on the last line of an editor."""
+
 logger = logging.getLogger("drawbridge.changes")
 
 
 class Changes:
-    def __init__(self, editor: Editor, link: ServerLink) -> None:
+    def __init__(self, editor: Editor, link: ServerLink, memory: ReviewMemory) -> None:
         self._editor = editor
         self._link = link
+        self._memory = memory
         self._tasks = BackgroundTasks(logger)
         self._turn = asyncio.Lock()
         self._project = ""
         """The id of the project or terminal session whose review is shown; empty if no review is shown."""
         self._shown: Review | None = None
+        """That review, including the changes that the editor hides, and without marks."""
+        self._visiting: Visiting | None = None
         self._is_stale = False
+        self._has_noted_private = False
+        """Whether the user has been notified that a directory is not in git."""
         self._deciders = set[str]()
         """The names of the users who have made decisions since the review was read; contains "" if the review has
         changed in another way."""
@@ -73,6 +84,8 @@ class Changes:
                 self._start(lambda: self._wanted(event), "showing a review")
             case ReviewOutdated():
                 self._look()
+            case ReviewSeen():
+                self._start(lambda: self._saw(event), "storing what was seen")
             case ReviewDecided():
                 self._start(lambda: self._decided(event), "deciding on a review")
             case ReviewCommented() | ReviewCommentRemoved():
@@ -119,9 +132,32 @@ class Changes:
             await self._show(None)
             raise
         review, more = read(answer)
+        await self._visit(answer.directory, only_new=event.only_new)
         self._project, self._deciders = answer.project, set()
         await self._show(review, is_wanted=True)
-        await self._editor.notify(" ".join(filter(None, (_summary(review, answer.directory), more))))
+        await self._editor.notify(" ".join(filter(None, (self._summary(review, event), more))))
+        if review.files and not self._has_noted_private and _is_private(answer):
+            self._has_noted_private = True
+            await self._editor.notify(PRIVATE)
+
+    async def _visit(self, directory: str, *, only_new: bool) -> None:
+        """Begins a visit to the review of the directory, unless the user only hides the other changes or shows them
+        again."""
+        if self._visiting is None or self._visiting.directory != directory:
+            self._visiting = Visiting(self._memory, directory)
+            await self._visiting.begin()
+        elif not only_new and not self._hides_others:
+            await self._visiting.begin()
+        self._visiting.show_only_new(only_new)
+
+    @property
+    def _hides_others(self) -> bool:
+        """Whether only the changes since the last visit are shown."""
+        return self._visiting is not None and self._shown is not None and self._visiting.hides_others(self._shown)
+
+    async def _saw(self, event: ReviewSeen) -> None:
+        if self._visiting is not None and self._shown is not None:
+            await self._visiting.saw(event.hunks, self._shown)
 
     async def _follow(self) -> None:
         """Shows the review as it is now, if it has changed; no review if the server refuses. If the server can't be
@@ -142,12 +178,17 @@ class Changes:
         review, _ = read(answer)
         if review == before:
             return
+        hunks = before.hunk_ids if before is not None else frozenset[str]()
+        if self._visiting is not None and "" in deciders and not review.hunk_ids <= hunks:
+            await self._visiting.begin()  # a run has probably ended: the server does not report that to bridges
         await self._show(review)
-        left = _keys(review)
-        if before is not None and not left.issuperset(_keys(before)):
+        if not hunks <= review.hunk_ids:
             await self._editor.notify(_who(deciders))
 
     async def _decided(self, event: ReviewDecided) -> None:
+        if event.file is not None and self._hides_others:
+            await self._editor.notify(review_words.OTHERS_HIDDEN, "warn")
+            return
         done = _done(event, self._shown)
         decision = wire.ReviewDecision(
             id=uuid.uuid4().hex,
@@ -196,7 +237,7 @@ class Changes:
             await self._show_again()
             await self._editor.notify(harmless(words), "warn")
         except DrawbridgeError:
-            await self._editor.show_review(before, is_wanted=False)
+            await self._show(before)
             raise
         else:
             if answer.done:
@@ -220,8 +261,19 @@ class Changes:
     async def _show(self, review: Review | None, *, is_wanted: bool = False) -> None:
         self._shown = review
         if review is None:
-            self._project = ""
+            self._project, self._visiting = "", None
+        elif self._visiting is not None:
+            review = self._visiting.marked(review)
         await self._editor.show_review(review, is_wanted=is_wanted)
+
+    def _summary(self, review: Review, event: ReviewWanted) -> str:
+        assert self._visiting is not None
+        if not review.files:
+            return f"{review_words.NOTHING} in {harmless(self._visiting.directory)}."
+        marked = self._visiting.marked(review)
+        if marked != review:
+            return f"{marked.title}."
+        return self._visiting.all_words(review) if event.only_new else f"{review.title} to review."
 
 
 def read(answer: wire.ReviewAnswer) -> tuple[Review, str]:
@@ -233,6 +285,16 @@ def read(answer: wire.ReviewAnswer) -> tuple[Review, str]:
     more = data["more"]
     words = f"{counted(more, 'more file')} will be shown after these."
     return review, words if more else ""
+
+
+def _is_private(answer: wire.ReviewAnswer) -> bool:
+    return msgspec.json.decode(answer.review, type=_Stored).repository == "private"
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    """Where the server stores the versions of a review's files."""
+
+    repository: str = "project"
 
 
 def _file(directory: str, file: File) -> ReviewedFile:
@@ -296,19 +358,8 @@ def _sent(review: Review, count: int) -> str:
     return waits if is_waiting else f"Sent to the agent: {counted(count, 'comment')}."
 
 
-def _keys(review: Review) -> set[str]:
-    return {hunk.id for file in review.files for hunk in file.hunks}
-
-
-def _summary(review: Review, directory: str) -> str:
-    if review.files:
-        return f"{review.title} to review."
-    return f"{review_words.NOTHING} in {harmless(directory)}."
-
-
 def _left(review: Review) -> str:
-    count = sum(len(file.hunks) or 1 for file in review.files)
-    return f"{review_words.changes(count)} left." if count else "Nothing is left to review."
+    return f"{review_words.changes(review.count)} left." if review.files else "Nothing is left to review."
 
 
 def _waiting(review: Review) -> str:

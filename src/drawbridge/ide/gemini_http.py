@@ -167,7 +167,7 @@ class GeminiSessions:
         session = self._session(head, exchange)
         if session is None:
             return None
-        output = session.mcp.take(message)
+        output = session.mcp.receive_decoded(message)
         if isinstance(output, mcp.Reply):
             exchange.answer(200, output.data, [JSON])
         elif isinstance(output, mcp.Call):
@@ -186,7 +186,7 @@ class GeminiSessions:
             return exchange.answer(400, problem, [JSON])
         session = self._begin(self._ids.new(), exchange)
         if session is not None:
-            reply = session.mcp.take(message)
+            reply = session.mcp.receive_decoded(message)
             assert isinstance(reply, mcp.Reply)
             exchange.answer(200, reply.data, [JSON, (SESSION_HEADER, session.id)])
         return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from collections.abc import Callable
 
 from drawbridge.core.errors import BadSetting, EditorGone
 from drawbridge.ide.discovery import gemini_directory, lock_directory, sweep
@@ -17,13 +18,14 @@ from drawbridge.settings.ide import IdeSettings
 
 def launch(settings: IdeSettings) -> int:
     """Runs a bridge until its editor or a signal ends it. Returns the exit code."""
-    for number in SIGNALS:
-        signal.signal(number, _leave)
+    _on_signal(lambda: os._exit(0))  # nothing has to be removed yet
     folder = _folder(settings)
     address = settings.nvim
     if address and address != "stdio":
         _check_address(address)
     launched = Launched(settings)
+    # The handler must not raise: during an import, Python ignores exceptions in places, and the bridge would go on.
+    _on_signal(launched.end)
     try:
         sweep(lock_directory())
         sweep(gemini_directory())
@@ -33,6 +35,8 @@ def launch(settings: IdeSettings) -> int:
         folders = [os.path.realpath(path) for path in settings.workspace] or [folder or os.getcwd()]
         launched.write_files(editor_pid, "Neovim" if address else "Terminal", folders)
         launched.announce()
+        if launched.is_ending:
+            return 0
 
         from drawbridge.ide.bridge import run
 
@@ -77,7 +81,6 @@ def _check_address(address: str) -> None:
         ) from None
 
 
-def _leave(number: int, frame: object) -> None:
-    for each in SIGNALS:
-        signal.signal(each, signal.SIG_IGN)  # a second signal must not interrupt the cleanup
-    raise SystemExit(0)
+def _on_signal(act: Callable[[], None]) -> None:
+    for number in SIGNALS:
+        signal.signal(number, lambda *_: act())

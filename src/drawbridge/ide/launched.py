@@ -45,6 +45,8 @@ class Launched:
         self.token = _token()
         self.listener = listen(settings.port)
         self.port: int = self.listener.getsockname()[1]
+        self.is_ending = False
+        """Whether a signal has arrived that nothing has acted on yet."""
         self.files: dict[str, DiscoveryFile] = {}
         ways = {catalog.AGENTS[name].bridge for name in settings.agent}
         if catalog.WEBSOCKET in ways:
@@ -68,6 +70,10 @@ class Launched:
             raise NotPrivate(" ".join(problems.values()))
         unusable = folders_with_separator(folders) if "discovery_file" in self.files else []
         return [*problems.values(), *(SEPARATOR_IN_FOLDER.format(folder) for folder in unusable)]
+
+    def end(self) -> None:
+        """Ends the bridge at the next step of its launch. Called by the handler of a signal."""
+        self.is_ending = True
 
     def remove_files(self) -> None:
         for file in self.files.values():

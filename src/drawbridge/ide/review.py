@@ -178,7 +178,8 @@ class Reviews:
 
     def _answer(self, id: str, by: str, decision: Accepted | Rejected) -> _Review | None:
         review = self._by_id.get(id)
-        if review is None or not review.approval.decide(by, decision):
+        # Canceled: the agent has left, and nothing could be passed to it.
+        if review is None or review.decision.cancelled() or not review.approval.decide(by, decision):
             return None
         self._resolve(review, decision, follow=isinstance(decision, Accepted))
         return review

@@ -38,6 +38,9 @@ WELCOME_SECONDS: Final = 5.0
 REVIEW_SECONDS: Final = 60.0
 """The maximum number of seconds to wait for an answer about a review: git looks at all files in a directory."""
 
+RESTART_SECONDS: Final = 20.0
+"""Seconds that a restarted server has to welcome the bridge, so that a decision can be sent again."""
+
 NO_SERVER: Final = "No agent server is running. Start one with: drawbridge serve"
 EARLIER: Final = "The agent server is too old for reviews in editors. Update and restart it."
 NO_ANSWER: Final = "The agent server did not answer in time. Run :DrawbridgeChanges to see what is left to decide."
@@ -53,6 +56,10 @@ class ReviewRefused(Refused):
         super().__init__(text)
         self.reason = reason
         self.details: dict[str, Any] = details if isinstance(details, dict) else {}
+
+
+class _Lost(Refused):
+    """The connection was lost before the server has answered."""
 
 
 class ServerLink:
@@ -165,9 +172,20 @@ class ServerLink:
         self, line: wire.ReviewDecision | wire.ReviewComment | wire.ReviewSubmission
     ) -> wire.ReviewAnswer:
         """Sends a change and returns the review after it. If a change was made but the review could not be read after
-        it, the answer has no review and ``done`` is set. Raises ``ReviewRefused``, or ``Refused`` if no server
+        it, the answer has no review and ``done`` is set. If the server is restarted meanwhile, a decision is sent again
+        with the same id; the server carries it out once. Raises ``ReviewRefused``, or ``Refused`` if no server
         answers."""
-        return await self._request(line)
+        try:
+            return await self._request(line)
+        except _Lost:
+            if not isinstance(line, wire.ReviewDecision):
+                raise
+            try:
+                async with asyncio.timeout(RESTART_SECONDS):
+                    await self._welcome.wait()
+            except TimeoutError:
+                raise _Lost(LOST) from None
+            return await self._request(line)
 
     async def _request(self, line: wire.ReviewLine) -> wire.ReviewAnswer:
         await self._welcomed()
@@ -243,7 +261,7 @@ class ServerLink:
         self._welcome.clear()
         for answer in self._requests.values():
             if not answer.done():
-                answer.set_exception(Refused(LOST))
+                answer.set_exception(_Lost(LOST))
         for first in self._unacknowledged.values():
             if not first.done():
                 first.set_result(True)

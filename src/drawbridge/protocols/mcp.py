@@ -62,9 +62,9 @@ class McpServer:
 
     def receive(self, text: str) -> Output | None:
         """Returns what follows from a message: an event to handle or a reply to send; None if nothing follows."""
-        return self.take(jsonrpc.decode(text))
+        return self.receive_decoded(jsonrpc.decode(text))
 
-    def take(self, message: jsonrpc.Message) -> Output | None:
+    def receive_decoded(self, message: jsonrpc.Message) -> Output | None:
         """Like ``receive``, for a decoded message."""
         if isinstance(message, jsonrpc.Request):
             return self._request(message)

@@ -23,9 +23,9 @@ from drawbridge.server.app.dispatch import AnyRow, Dispatch
 from drawbridge.server.app.outbox import Writers
 from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.app.site import ServerSite
-from drawbridge.server.app.stats import EVERY_SECONDS, Monitor
+from drawbridge.server.app.stats import EVERY_SECONDS, ServerMonitor
 from drawbridge.server.auth.access import Access, OwnNames, owner_token
-from drawbridge.server.auth.audit import Audit
+from drawbridge.server.auth.audit import AuditLog
 from drawbridge.server.auth.devices import Devices
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.tls import Certificate
@@ -34,7 +34,7 @@ from drawbridge.server.notifications.send import Notifier
 from drawbridge.server.notifications.web_push import Subscriptions
 from drawbridge.server.plan import Plan
 from drawbridge.server.screen import pages
-from drawbridge.server.sessions.places import Places
+from drawbridge.server.sessions.allowed_directories import AllowedDirectories
 from drawbridge.server.sessions.projects import MAINTENANCE_SECONDS
 from drawbridge.server.sessions.searching import INDEXING_SECONDS
 
@@ -67,9 +67,9 @@ class Server:
         self.version = version("drawbridge")
         self.agents = list(known)
         self.writers = writers or Writers()
-        host, places, devices = socket.gethostname(), Places(plan.roots, plan.data), Devices(plan.data)
+        host, directories, devices = socket.gethostname(), AllowedDirectories(plan.roots, plan.data), Devices(plan.data)
         self.notifier = Notifier(
-            Subscriptions(plan.data), devices, places.leads_to, plan.webhook, plan.public_hosts, host
+            Subscriptions(plan.data), devices, directories.leads_to, plan.webhook, plan.public_hosts, host
         )
         self.access = Access(
             owner_token(plan.data / "token") if plan.token_wanted else None,
@@ -83,11 +83,11 @@ class Server:
             certificate=lambda: certificate.shown if certificate is not None else None,
             notified=self.notifier.identify,
         )
-        self.entrance = Entrance(self.access, plan.client_limits, Audit(plan.data))
+        self.entrance = Entrance(self.access, plan.client_limits, AuditLog(plan.data))
         self.blobs = Blobs(plan.data / "blobs")
         self.core = Core(
             plan.data,
-            places,
+            directories,
             known,
             self.blobs,
             plan.limits,
@@ -102,7 +102,7 @@ class Server:
             find_unsaved=find_unsaved,
         )
         self.clients = Clients(self.entrance, self.core, self.writers)
-        self.monitor = Monitor(
+        self.monitor = ServerMonitor(
             plan.data,
             self.version,
             self.core.states,
@@ -129,7 +129,7 @@ class Server:
             machine=host,
             programs=lambda: programs(plan.agents),
         )
-        self.dispatch = Dispatch(rows, self.core, commands, self.entrance, self.blobs)
+        self.dispatch = Dispatch(rows, self.core, commands, self.entrance)
         self.site = ServerSite(
             self.entrance,
             self.clients,

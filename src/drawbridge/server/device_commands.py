@@ -18,7 +18,7 @@ import segno
 
 from drawbridge.core.errors import BadArgument, NoServer
 from drawbridge.core.terminal_text import Terminal
-from drawbridge.server.auth.audit import Audit
+from drawbridge.server.auth.audit import AuditLog
 from drawbridge.server.auth.devices import CODE_LIFETIME, Device, Devices, new_code, pairing_link
 from drawbridge.server.auth.scopes import Scope
 from drawbridge.transport import running
@@ -53,7 +53,7 @@ def create(data: Path, name: str, given: Rights) -> int:
     all commands in this module do. Raises the errors of ``Devices.add``.
     """
     device, token = Devices(data).add(name, given.scope, given.projects, given.lifetime)
-    Audit(data).write("token_made", device=device.name, device_id=device.id, scope=device.scope)
+    AuditLog(data).write("token_made", device=device.name, device_id=device.id, scope=device.scope)
     until = f"until {_moment(device.expires)}" if device.expires else "until it is revoked"
     where = f" in {', '.join(device.projects)}" if device.projects else ""
     _say(f"{device.name} ({device.id}) has the {device.scope} scope{where}, {until}. Its token is shown only once:")
@@ -64,7 +64,7 @@ def create(data: Path, name: str, given: Rights) -> int:
 def revoke(data: Path, which: str) -> int:
     """Revokes the token of a device. ``which``: its name or ID. Raises the errors of ``Devices.revoke``."""
     device = Devices(data).revoke(which)
-    Audit(data).write("token_revoked", device=device.name, device_id=device.id)
+    AuditLog(data).write("token_revoked", device=device.name, device_id=device.id)
     _say(
         f"The token of {device.name} ({device.id}) was revoked; if connected, the device will be disconnected within 5 seconds."
     )
@@ -150,7 +150,7 @@ def pair(data: Path, name: str | None, rights: Rights) -> int:
     if server is None:
         raise NoServer(f"No server is running with the data in {data}. Start `drawbridge serve` first.")
     code = new_code(Devices(data), rights.scope, name, rights.projects, rights.lifetime)
-    Audit(data).write("pairing_code_made", device=name, scope=rights.scope)
+    AuditLog(data).write("pairing_code_made", device=name, scope=rights.scope)
     _show_code(Terminal(sys.stdout), server, code, rights.scope)
     return 0
 

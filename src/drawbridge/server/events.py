@@ -1,77 +1,22 @@
-"""The server's events: their types, how each is written to a history and read back, and which receivers get it. Pure.
+"""The server's events, and the values that they consist of. Pure.
 
 An event is *recorded* (stored in the history of its project or terminal session, with a number there) or *announced*
-(not stored, because it matters only now). Where the protocol has a structure with the same fields, that structure is
-the event. A record has one of three directions: ``client`` (a user's prompt), ``claude`` (an ``AgentLine``, unchanged;
-the name comes from the specification) and ``server``: ``{"type": "system", "subtype": <kind>, "message": {…}}``.
-
-The ``Bus`` passes each event to the receivers that ``RECEIVERS`` names for its type, in that order.
+(not stored, because it matters only now). Neither the client protocol nor the files on disk depend on these types:
+``updates`` has the message in which clients receive an event, and ``store.records`` the record of it in a history.
 """
 
 from __future__ import annotations
 
-import contextlib
-import logging
-from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
-from msgspec import Meta, Raw, Struct
+from msgspec import Raw, Struct
 
-from drawbridge.agents.base import AgentLine, AskedBy, Form, OffersReported, Proposal, StateReported
-from drawbridge.agents.output import session_id_of
-from drawbridge.server.protocol import commands, messages
-from drawbridge.server.protocol.messages import (
-    DiskWarning,
-    ExecutionKilled,
-    PermissionWithdrawn,
-    ProjectGone,
-    PromptEdited,
-    PromptFile,
-    PromptImage,
-    QueueChanged,
-    ReviewChanged,
-    ReviewCommented,
-    ReviewCommitted,
-    ReviewDecided,
-    ReviewPushed,
-    RunFinished,
-    RunReverted,
-    RunStarted,
-    SessionChanged,
-    SessionDeleted,
-    SessionRenamed,
-    SessionReset,
-    Submission,
-    shortened,
-)
-
-__all__ = [
-    "AgentLine",
-    "DiskWarning",
-    "ExecutionKilled",
-    "PermissionWithdrawn",
-    "ProjectGone",
-    "PromptEdited",
-    "QueueChanged",
-    "ReviewChanged",
-    "ReviewCommented",
-    "ReviewCommitted",
-    "ReviewDecided",
-    "ReviewPushed",
-    "RunFinished",
-    "RunReverted",
-    "RunStarted",
-    "SessionChanged",
-    "SessionDeleted",
-    "SessionRenamed",
-    "SessionReset",
-]
-
-logger = logging.getLogger("drawbridge.server")
+from drawbridge.agents.base import AgentLine, AskedBy, Form, ModeOffer, OffersReported, Proposal, StateReported
+from drawbridge.agents.tool_calls import Kind, ToolCall
 
 SHOWN_TEXT: Final = 150_000
 """The maximum length, in characters, of an edited text that clients get with a decision; as JSON it may be six times as
@@ -79,7 +24,40 @@ long. Any other edited input may have at most this many bytes of JSON."""
 
 NOTHING: Final = Raw(b"null")
 
-_encode: Final = msgspec.json.Encoder().encode
+State: TypeAlias = Literal["IDLE", "EXECUTING", "ERROR"]
+"""The state of a managed session."""
+
+Outcome: TypeAlias = Literal["completed", "failed", "killed", "timeout", "interrupted"]
+"""How a run ended."""
+
+
+# Prompts and runs.
+
+
+class PromptImage(Struct, frozen=True):
+    """An image that was sent with a prompt and is stored beside the history. ``bytes``: its size."""
+
+    id: str
+    media_type: str
+    bytes: int
+    name: str | None = None
+
+
+class PromptFile(Struct, frozen=True):
+    """A file that was sent with a prompt and is stored for the agent, which opens it by its path. ``bytes``: its
+    size."""
+
+    id: str
+    bytes: int
+    name: str | None = None
+
+
+class Submission(Struct, frozen=True):
+    """The ids of the ``comments`` on a review that were submitted as a prompt. ``key`` identifies what was submitted,
+    to recognize a repeated request."""
+
+    key: str
+    comments: tuple[str, ...]
 
 
 class PromptAccepted(Struct, frozen=True):
@@ -100,13 +78,284 @@ class PromptAccepted(Struct, frozen=True):
     files: tuple[PromptFile, ...] = ()
     """The attachments that the agent opens by their paths."""
     review: Submission | None = None
-    """The ids of the review comments that the prompt sends to the agent; None for other prompts."""
+    """The review comments that the prompt sends to the agent; None for other prompts."""
 
 
-class ApprovalRequested(Struct, frozen=True, omit_defaults=True, dict=True):
-    """An agent waits for a person's decision. The fields are as in ``PermissionRequest``. ``known_as``: the id by which
-    the hook or bridge of a terminal session identifies its question when it sends the question again; empty if it gave
-    none, and in managed sessions.
+class PromptEdited(Struct, frozen=True):
+    """A queued prompt was changed. ``prompt``: the new text. ``by``, ``client_id``: the client that changed it."""
+
+    run_id: str
+    prompt: str
+    by: str
+    client_id: str
+
+
+class RunInfo(Struct, frozen=True, kw_only=True):
+    """A run that is active or waits. ``position``: the number of the session's runs before it.
+
+    ``prompt`` is the beginning of the run's prompt; ``cut``: there is more. ``seq``: the number of the record with the
+    whole text; 0 if no record has it. ``by`` and ``client_id``: the client that sent the prompt. ``attachments``: the
+    number of the prompt's attachments.
+    """
+
+    run_id: str
+    position: int
+    prompt: str
+    started_at: str | None = None
+    request_id: str | None = None
+    cut: bool = False
+    by: str = ""
+    client_id: str = ""
+    attachments: int = 0
+    seq: int = 0
+
+
+class QueueChanged(Struct, frozen=True):
+    """The session's queue has changed. ``queue`` is complete, the next run first."""
+
+    queue: tuple[RunInfo, ...]
+
+
+class RunStarted(Struct, frozen=True):
+    """A run began, in the conversation ``session_id`` (empty if its id is not known yet). ``unprompted``: the agent
+    began the run itself, for example because a command in the background has ended."""
+
+    run_id: str
+    session_id: str
+    agent: str
+    unprompted: bool = False
+
+
+class RunFinished(Struct, frozen=True, kw_only=True):
+    """A run ended, or was removed from the queue before it began. ``error`` and ``code``: why it failed."""
+
+    run_id: str
+    outcome: Outcome
+    duration_ms: int
+    cost_usd: float | None = None
+    error: str | None = None
+    code: str | None = None
+    retry_at: str | None = None
+    """When the limit of the agent's account is reset (AGENT_RATE_LIMITED)."""
+    removed_by: str | None = None
+    """The name of the client that removed the prompt from the queue; the run never began. ``client_id``: that client's
+    connection."""
+    client_id: str | None = None
+    input_tokens: int | None = None
+    """The number of tokens that the models have read, including those from a cache, if the agent reports this."""
+    output_tokens: int | None = None
+    directory: str | None = None
+    """The directory in which the agent worked, if it is outside the project or in another git work tree inside it: the
+    run's changes do not include changes there."""
+
+
+class RunContinued(Struct, frozen=True):
+    """A run that was stopped by a limit of the agent's account continues automatically. ``by``: the name of the client
+    that sent its prompt.
+    """
+
+    run_id: str
+    by: str
+
+
+class ExecutionKilled(Struct, frozen=True):
+    """A user has ended a run together with the agent's process. ``state``: the state of the session afterwards."""
+
+    project_id: str
+    state: State
+    run_id: str
+
+
+class ChangedFile(Struct, frozen=True):
+    """``path`` is relative to the project."""
+
+    path: str
+    change: Literal["added", "changed", "deleted"]
+
+
+class RunReverted(Struct, frozen=True):
+    """A user has reverted the changes of a run."""
+
+    run_id: str
+    by: str
+    files: tuple[ChangedFile, ...]
+
+
+# Reviews.
+
+
+class ReviewNumbers(Struct, frozen=True, kw_only=True):
+    """How much there is to decide in a review. ``added``, ``removed``: numbers of lines."""
+
+    files: int
+    hunks: int
+    added: int
+    removed: int
+
+
+class ReviewChanged(Struct, frozen=True, kw_only=True):
+    """How much there is to decide in the review, after it has changed. ``by``, ``client_id``: the client that decided
+    on something; None if nobody has decided, for example if a run has changed files.
+    """
+
+    state: Literal["open", "decided"]
+    files: int
+    hunks: int
+    added: int
+    removed: int
+    by: str | None = None
+    client_id: str | None = None
+
+
+class ReviewDecided(Struct, frozen=True, kw_only=True):
+    """A user has decided on hunks of the review. ``hunks``: the number of hunks; ``files``: the number of files with
+    these hunks; ``left``: the number of hunks that still wait for a decision. ``by`` None: nobody has decided anything
+    in Drawbridge, but nothing is left to decide. ``interrupted``: the server was killed before it could record or
+    finish this, and has done so after its restart.
+    """
+
+    files: int
+    hunks: int
+    left: int
+    by: str | None = None
+    decision: Literal["keep", "undo", "edit"] | None = None
+    client_id: str | None = None
+    interrupted: bool = False
+
+
+class ReviewInterrupted(Struct, frozen=True, kw_only=True):
+    """The server was killed while it applied a user's decision on ``hunks`` hunks in ``files`` files. ``result``: the
+    decision is ``not_done``, and everything is as before; or ``unknown``, because somebody else has changed its files
+    since. ``changed``: the paths of some of these files. A decision that is done is recorded as ``ReviewDecided``.
+    """
+
+    by: str
+    decision: Literal["keep", "undo", "edit"]
+    files: int
+    hunks: int
+    result: Literal["not_done", "unknown"]
+    changed: tuple[str, ...] = ()
+    client_id: str | None = None
+
+
+class ReviewComment(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A comment on the lines ``line`` to ``end_line`` (from 1) of a file in the review: of its ``new`` text, or of its
+    ``old`` one, before the agent's changes.
+
+    ``quote``: these lines, as they were shown; ``blob``: git's id of the text that they are from. ``suggestion``: a
+    text that the agent is to replace them with. ``state``: a ``draft`` until it is submitted; ``waiting`` until the
+    agent of a terminal session gets it; ``sent`` with the run ``run_id``; ``resolved`` by ``resolved_by``.
+    ``outdated``: the lines have changed since, so ``line`` and ``end_line`` are their previous numbers.
+    """
+
+    comment_id: str
+    by: str
+    path: str
+    side: Literal["new", "old"]
+    line: int
+    end_line: int
+    quote: str
+    blob: str
+    text: str
+    suggestion: str | None = None
+    state: Literal["draft", "waiting", "sent", "resolved"] = "draft"
+    run_id: str | None = None
+    resolved_by: str | None = None
+    outdated: bool = False
+
+
+class ReviewCommented(Struct, frozen=True, kw_only=True):
+    """A comment was written, changed, removed, sent, resolved or reopened, or has begun or stopped waiting for an
+    agent. ``comment``: the comment as it is now; None if it was removed.
+    """
+
+    comment_id: str
+    by: str
+    comment: ReviewComment | None = None
+    client_id: str | None = None
+
+
+class ReviewCommitted(Struct, frozen=True, kw_only=True):
+    """A user has committed what was kept in the review. ``commit``: the id of the commit; ``branch``: the commit's
+    branch (``created``: the branch is new); ``files``: the paths of the committed files, perhaps not all of them.
+    ``output``: the end of what git and its hooks printed.
+    """
+
+    commit: str
+    branch: str
+    files: tuple[str, ...]
+    output: str
+    by: str
+    client_id: str | None = None
+    created: bool = False
+
+
+class ReviewPushed(Struct, frozen=True, kw_only=True):
+    """A user has pushed ``commit``, the last commit of the current branch, to the ``branch`` of the ``remote``.
+    ``output``: the end of what git, its hooks and the program for pull requests printed. ``pull_request``: the address
+    of the pull request that was created or existed already, if it is known; ``problem``: reports that none was created,
+    as human-readable text (``output`` contains the reason); empty if one was created, or none was requested.
+    """
+
+    commit: str
+    remote: str
+    branch: str
+    output: str
+    by: str
+    client_id: str | None = None
+    pull_request: str | None = None
+    problem: str = ""
+
+
+# Approval requests.
+
+
+class Title(Struct, frozen=True):
+    """What the agent wants, such as "Claude wants to edit" and "src/bridge.py". ``path``: relative to the project, or
+    absolute outside it.
+    """
+
+    text: str
+    path: str | None = None
+
+
+class Risk(Struct, frozen=True):
+    """A part of the input that deserves a second look: ``start`` to ``end`` of the text in ``field``, in UTF-16 code
+    units; both are 0 if the whole field is meant. ``field``: the field's name in ``input``, with a dot before a nested
+    name; empty if the part is not in a single field.
+    """
+
+    code: str
+    text: str
+    field: str = ""
+    start: int = 0
+    end: int = 0
+
+
+class Always(Struct, frozen=True):
+    """A change that ``remember`` would make. ``text`` describes it to the user. ``suggestion``: the index of the
+    suggestion in ``suggestions`` that the change comes from. ``saved_in``: the file in which the agent saves the
+    change; empty if the change lasts only as long as the session, or the file is not known.
+    """
+
+    text: str
+    suggestion: int
+    saved_in: str = ""
+
+
+class ApprovalRequested(Struct, frozen=True, dict=True):
+    """An agent waits for a person's decision. ``input`` and ``suggestions`` are the agent's JSON; ``form``: what the
+    input is. ``call``: what the request is about, according to the agent; it is not recorded, since it follows from the
+    other fields (see ``pending.with_call``), and is None in a record that was read back. ``changeable``: the decision may
+    contain an edited input. ``known_as``: the id by which the hook or bridge of a terminal session identifies its
+    question when it sends the question again; empty if it gave none, and in managed sessions. ``link_targets``: the
+    paths in the request that lead through a symbolic link, with their targets. ``asked_by``: the subagent that asks;
+    None if the main agent asks. ``reason``: why the agent asks, in its own words. ``blocked_path``: the path that the
+    agent must not use without asking.
+
+    The other fields describe the request to people (see ``approvals.words``). ``remember`` applies everything in
+    ``always``. ``editable``: the fields of ``input`` that clients offer for editing. ``summary``: the text of a
+    notification, without a path or any other part of the input.
     """
 
     approval_id: str
@@ -121,13 +370,20 @@ class ApprovalRequested(Struct, frozen=True, omit_defaults=True, dict=True):
     asked_by: AskedBy | None = None
     reason: str | None = None
     blocked_path: str | None = None
-    kind: messages.Kind | None = None
-    title: messages.Title | None = None
-    risks: tuple[messages.Risk, ...] = ()
-    always: tuple[messages.Always, ...] = ()
+    kind: Kind | None = None
+    title: Title | None = None
+    risks: tuple[Risk, ...] = ()
+    always: tuple[Always, ...] = ()
     editable: tuple[str, ...] = ()
     summary: str = ""
     form: Form = "fields"
+    call: ToolCall | None = None
+
+    def described(self, **fields: Any) -> ApprovalRequested:
+        """The request with other values of these fields, but the same input, which is not decoded again."""
+        found = msgspec.structs.replace(self, **fields)
+        found.__dict__.update(self.__dict__)
+        return found
 
     @property
     def agent_id(self) -> str | None:
@@ -145,10 +401,12 @@ class ApprovalRequested(Struct, frozen=True, omit_defaults=True, dict=True):
         return found if isinstance(found, dict) else None
 
 
-class ApprovalResolved(Struct, frozen=True, omit_defaults=True):
+class ApprovalResolved(Struct, frozen=True):
     """The complete decision, so that an agent that has not received it yet can still be answered from the history.
 
-    ``client_id``, ``edited`` and ``new_text`` (at most ``SHOWN_TEXT`` characters) are as in ``PermissionResolved``.
+    ``by`` is a name that several clients may have; ``client_id`` is the connection that decided. ``edited``: allowed
+    with a different input from the agent's. ``new_text``: the resulting text of the file (at most ``SHOWN_TEXT``
+    characters), if the request was about a change to a file.
     """
 
     approval_id: str
@@ -161,61 +419,200 @@ class ApprovalResolved(Struct, frozen=True, omit_defaults=True):
     edited: bool = False
     new_text: str | None = None
 
-    @property
-    def shown(self) -> messages.PermissionResolved:
-        """The part for clients, in a frame of at most ``FRAME_BYTES``. A message that does not fit is cut; an edit that
-        does not fit into the remaining space, or an edited input of more than ``SHOWN_TEXT`` bytes, is left out.
-        """
-        message, room = self.message, messages.FRAME_BYTES - messages.ROOM
-        whole = _encode(message)
-        encoded = shortened(whole, room)
-        if encoded is not whole:
-            message = msgspec.json.decode(encoded)
-        room -= len(encoded)
-        given = self.updated_input if self.edited and self.new_text is None else None
-        return messages.PermissionResolved(
-            approval_id=self.approval_id,
-            by=self.by,
-            decision=self.decision,
-            message=message,
-            client_id=self.client_id,
-            edited=self.edited,
-            new_text=self.new_text if len(_encode(self.new_text)) <= room else None,
-            updated_input=given if given is not None and len(bytes(given)) <= min(SHOWN_TEXT, room) else None,
-        )
+
+class PermissionWithdrawn(Struct, frozen=True):
+    """An approval request no longer needs a decision. ``reason``: human-readable."""
+
+    approval_id: str
+    reason: str
+
+
+class OpenApproval(Struct, frozen=True):
+    """The summary of an open approval request, for lists."""
+
+    approval_id: str
+    tool_name: str
+    created_at: str
+
+
+# Sessions.
+
+
+class SessionChanged(Struct, frozen=True):
+    """``session_id``: the conversation that the next run continues; empty if it begins a new one. ``fork_from``: the
+    conversation whose context the new one gets, if any. ``agent``: the conversation's agent, if a client has chosen the
+    conversation. ``title``: the conversation's title, if it is already known.
+    """
+
+    session_id: str
+    fork_from: str | None = None
+    agent: str | None = None
+    title: str | None = None
+
+
+class SessionRenamed(Struct, frozen=True):
+    """A user has named the session; an empty ``name`` removes its name."""
+
+    session_id: str
+    name: str
+    by: str
+
+
+class SessionDeleted(Struct, frozen=True):
+    """The session's records were moved to the server's trash. ``agent_copy``: the agent has its own transcript, which
+    was not deleted."""
+
+    session_id: str
+    by: str
+    agent_copy: bool = False
+
+
+class SessionReset(Struct, frozen=True):
+    """The next prompt begins a new conversation (``new_session_id``: empty, because its id is not known yet)."""
+
+    old_session_id: str
+    new_session_id: str
+    project_id: str
+
+
+TerminalState: TypeAlias = Literal["working", "waiting", "finished", "ended"]
+
+
+class TerminalStatus(Struct, frozen=True, kw_only=True):
+    """An agent that a person has started in a terminal on the server's machine.
+
+    ``state`` "waiting": it waits for a decision; "finished": it waits for the next prompt; "ended": its program has
+    ended. ``permission_mode`` is the agent's name for its mode; ``asks`` is false in modes in which it asks neither
+    before commands nor before changes to files. ``prompts``: it accepts prompts from clients, since its terminal
+    belongs to an editor with a bridge. ``in_terminal``: it waits for an approval request that can be answered only in
+    its own dialog. ``background``: the agent's daemon runs it, without a terminal. ``background_tasks``: the number of
+    tasks that run while the agent itself waits for the next prompt. ``continued_in``: the id of the session that
+    continues this one, after the user moved it to the background.
+    """
+
+    state: TerminalState
+    permission_mode: str | None = None
+    asks: bool = True
+    prompts: bool = False
+    in_terminal: bool = False
+    background: bool = False
+    background_tasks: int = 0
+    continued_in: str | None = None
+
+
+class SessionSummary(Struct, frozen=True, kw_only=True):
+    """The state of a project or a terminal session at one moment, without its history. Times are RFC 3339 in UTC.
+
+    ``terminal``: only for terminal sessions. ``cost_usd``: the cost of all runs in US dollars, as far as the agent
+    reports it; ``permission_mode``, ``modes``, ``own_modes`` (those of the ``modes`` that only this agent has) and
+    ``asks`` (whether the agent can ask): only for managed sessions. ``continues_at``: when the
+    last run, which was stopped by a limit, continues automatically. ``scheduled_until``: when the last of the runs that
+    the agent itself has scheduled begins. ``problem``: why no run is possible, human-readable. ``review``: how much
+    there was to decide when the files were last compared. ``run_id``: the active run, if any; ``queued``: the number
+    of prompts in the queue.
+    """
+
+    id: str
+    path: str
+    state: State
+    session_id: str
+    agent: str
+    created_at: str
+    last_active: str
+    message_count: int
+    last_seq: int
+    approvals: tuple[OpenApproval, ...]
+    terminal: TerminalStatus | None = None
+    first_seq: int = 1
+    cost_usd: float | None = None
+    first_message_time: str | None = None
+    last_message_time: str | None = None
+    permission_mode: str = "default"
+    modes: tuple[str, ...] = ()
+    own_modes: tuple[ModeOffer, ...] = ()
+    asks: bool = True
+    continues_at: str | None = None
+    scheduled_until: str | None = None
+    title: str = ""
+    problem: str | None = None
+    review: ReviewNumbers | None = None
+    run_id: str | None = None
+    queued: int = 0
 
 
 class ProjectCreated(Struct, frozen=True):
     """A project or a terminal session was added to the list."""
 
-    info: messages.ProjectInfo
+    summary: SessionSummary
 
 
 class StateChanged(Struct, frozen=True):
-    """The state of a project or a terminal session has changed. ``state`` is always complete."""
+    """The state of a project or a terminal session has changed. ``summary`` is always complete."""
 
-    state: messages.ProjectState
+    summary: SessionSummary
 
 
-class RunContinued(Struct, frozen=True):
-    """A run that was stopped by a limit of the agent's account continues automatically. ``by``: the name of the client
-    that sent its prompt.
+class ProjectGone(Struct, frozen=True):
+    """A project or a terminal session was removed from the list."""
+
+    project_id: str
+    path: str
+
+
+class DiskWarning(Struct, frozen=True):
+    """A limit, or 80% of it, was reached, or little space is free on the disk. ``scope``: the history of one session
+    ("project"), all data of the server ("data"), or the disk that contains the data ("disk"). ``message`` is
+    human-readable.
     """
 
+    scope: Literal["project", "data", "disk"]
+    used_mb: int
+    limit_mb: int
+    message: str
+
+
+# What people do in editors. Clients' commands are audited when they are carried out; these events report the same for
+# editors. ``by``: the editor's name.
+
+
+class AnsweredInEditor(Struct, frozen=True):
+    """A person has decided on the approval request ``asked``. ``changed``: with an edited input."""
+
+    by: str
+    asked: ApprovalRequested
+    decision: Literal["allow", "deny"]
+    remember: bool = False
+    changed: bool = False
+
+
+class DecidedInEditor(Struct, frozen=True):
+    """A person has decided on this number of ``hunks`` or ``files`` of a review, or on ``all``."""
+
+    by: str
+    decision: Literal["keep", "undo", "edit"]
+    hunks: int = 0
+    files: int = 0
+    all: bool = False
+
+
+class CommentedInEditor(Struct, frozen=True):
+    """A person has written a comment on a review, or ``removed`` one. ``path``: the file; None for a removed one."""
+
+    by: str
+    comment_id: str
+    path: str | None
+    removed: bool = False
+
+
+class SubmittedInEditor(Struct, frozen=True):
+    """A person has submitted comments. ``run_id``: the run that they begin; empty if they wait for the agent of a
+    terminal session."""
+
+    by: str
     run_id: str
-    by: str
 
 
-class DoneInEditor(Struct, frozen=True):
-    """A person has made a decision, or written or submitted comments, in an editor. ``command``: what a client would
-    have sent, without the content of an edited input; ``reply``: the data of its reply; ``asked``: the approval request
-    that the command decides on, if any. ``by``: the editor's name."""
-
-    by: str
-    command: commands.PermissionResponse | commands.ReviewDecide | commands.ReviewComment | commands.ReviewSubmit
-    reply: Any = None
-    asked: ApprovalRequested | None = None
-
+DoneInEditor: TypeAlias = AnsweredInEditor | DecidedInEditor | CommentedInEditor | SubmittedInEditor
 
 Recorded: TypeAlias = (
     AgentLine
@@ -225,6 +622,7 @@ Recorded: TypeAlias = (
     | RunFinished
     | RunReverted
     | ReviewDecided
+    | ReviewInterrupted
     | ReviewCommented
     | ReviewCommitted
     | ReviewPushed
@@ -251,35 +649,6 @@ Event: TypeAlias = (
     | DoneInEditor
 )
 
-KINDS: Final[Mapping[type, str]] = {
-    ApprovalRequested: "permission_request",
-    ApprovalResolved: "permission_resolved",
-    PermissionWithdrawn: "permission_withdrawn",
-    PromptEdited: "prompt_edited",
-    QueueChanged: "queue_changed",
-    RunStarted: "run_started",
-    RunFinished: "run_finished",
-    RunReverted: "run_reverted",
-    ReviewDecided: "review_decided",
-    ReviewCommented: "review_commented",
-    ReviewCommitted: "review_committed",
-    ReviewPushed: "review_pushed",
-    ReviewChanged: "review_changed",
-    ExecutionKilled: "execution_killed",
-    SessionChanged: "session_changed",
-    SessionDeleted: "session_deleted",
-    SessionRenamed: "session_renamed",
-    SessionReset: "session_reset",
-    StateReported: "agent_state",
-    OffersReported: "agent_offers",
-    StateChanged: "project_state",
-    ProjectCreated: "project_created",
-    ProjectGone: "project_deleted",
-    DiskWarning: "disk_warning",
-}
-"""The wire name of each of the server's own events that clients receive: the ``update_type``, and the ``subtype`` of
-its record if it is recorded."""
-
 
 class Announced(Struct, frozen=True):
     """An event in the directory ``path``. ``project_id``: its project or terminal session; None if it has neither.
@@ -299,261 +668,8 @@ class Announced(Struct, frozen=True):
 
 
 class Stored(Announced, frozen=True, kw_only=True):
-    """An event in the history of its project or terminal session. ``message`` (see ``written``) and ``timestamp`` are
-    as in its record."""
+    """An event in the history of its project or terminal session. ``seq`` and ``timestamp``: the number and the time of
+    its record."""
 
     seq: int
     timestamp: str
-    message: bytes
-
-
-# Events as records of a history.
-
-
-def written(event: Recorded) -> tuple[messages.Direction, bytes]:
-    """The direction and the message of an event's record."""
-    if isinstance(event, AgentLine):
-        return "claude", event.raw
-    if isinstance(event, PromptAccepted):
-        return "client", _prompt(event)
-    return "server", _encode({"type": "system", "subtype": KINDS[type(event)], "message": event})
-
-
-def _prompt(event: PromptAccepted) -> bytes:
-    """The message of a prompt's record. The specification requires the prompt in ``message.prompt``."""
-    message: dict[str, Any] = {
-        "type": "user",
-        "message": {"prompt": event.prompt},
-        "run_id": event.run_id,
-        "by": event.by,
-    }
-    optional = {
-        "uuid": event.uuid,
-        "request_id": event.request_id,
-        "attachments": event.attachments,
-        "steer": event.steer,
-        "images": event.images,
-        "files": event.files,
-        "review": event.review,
-    }
-    return _encode(
-        message
-        | {name: value for name, value in optional.items() if value or (name == "request_id" and value is not None)}
-    )
-
-
-NOT_OURS: Final = (msgspec.MsgspecError, AttributeError, KeyError, OverflowError, TypeError, ValueError)
-"""The exceptions that reading a record can raise if it is damaged, or Drawbridge did not write it."""
-
-
-class Written(Struct):
-    """A line of a history."""
-
-    seq: int
-    timestamp: str
-    direction: str
-    message: Raw
-
-
-class OfServer(Struct):
-    """The ``message`` of a record that the server has written."""
-
-    subtype: str
-    message: Raw
-
-
-class OfAgent(Struct):
-    """The id of the conversation in an agent's line, in the format of Claude Code or of the Agent Client Protocol."""
-
-    session_id: Any = None
-    params: Any = None
-
-    @property
-    def id(self) -> str:
-        return session_id_of(self.params.get("sessionId") if isinstance(self.params, dict) else self.session_id)
-
-
-class _OfText(Struct):
-    prompt: str
-
-
-class _OfPrompt(Struct):
-    run_id: str
-    message: _OfText
-    by: str = ""
-    request_id: str | None = None
-    review: Submission | None = None
-
-
-# Records of earlier versions lack some of these fields. Numbers are bounded, because values derived from them are
-# stored and must be readable later.
-
-
-class _Started(RunStarted, frozen=True, kw_only=True):
-    run_id: str = ""
-    session_id: str = ""
-
-
-class _Finished(RunFinished, frozen=True, kw_only=True):
-    duration_ms: int = 0
-    cost_usd: Annotated[float, Meta(ge=0, le=1_000_000)] | None = None
-    input_tokens: Annotated[int, Meta(ge=0, le=10**12)] | None = None
-    output_tokens: Annotated[int, Meta(ge=0, le=10**12)] | None = None
-
-
-class _Changed(SessionChanged, frozen=True, kw_only=True):
-    session_id: str = ""
-
-
-class _Reset(SessionReset, frozen=True, kw_only=True):
-    old_session_id: str = ""
-    new_session_id: str = ""
-    project_id: str = ""
-
-
-_READ: Final[Mapping[str, Any]] = {
-    KINDS[PromptEdited]: PromptEdited,
-    KINDS[RunStarted]: _Started,
-    KINDS[RunFinished]: _Finished,
-    KINDS[ApprovalRequested]: ApprovalRequested,
-    KINDS[ApprovalResolved]: ApprovalResolved,
-    KINDS[PermissionWithdrawn]: PermissionWithdrawn,
-    KINDS[ReviewCommented]: ReviewCommented,
-    KINDS[SessionChanged]: _Changed,
-    KINDS[SessionDeleted]: SessionDeleted,
-    KINDS[SessionRenamed]: SessionRenamed,
-    KINDS[SessionReset]: _Reset,
-}
-
-_written: Final = msgspec.json.Decoder(Written)
-
-
-class Read(NamedTuple):
-    """A record that was read back. ``event``: None if it has no effect on the state, such as an agent's line."""
-
-    seq: int
-    moment: datetime
-    event: Recorded | None
-
-
-def parts(line: bytes) -> Written:
-    """Parses a line of a history. Raises one of ``NOT_OURS``."""
-    return _written.decode(line)
-
-
-def agent_lines(lines: Iterable[bytes]) -> list[bytes]:
-    """The agent's own lines among these lines of a history. Lines that can't be read are skipped."""
-    found = []
-    for line in lines:
-        with contextlib.suppress(*NOT_OURS):
-            written = parts(line)
-            if written.direction == "claude":
-                found.append(bytes(written.message))
-    return found
-
-
-def read(line: bytes) -> Read:
-    """Reads an event back from a line of a history. Raises one of ``NOT_OURS``."""
-    found = _written.decode(line)
-    return Read(found.seq, datetime.fromisoformat(found.timestamp), _event(found))
-
-
-def _event(found: Written) -> Recorded | None:
-    if found.direction == "client":
-        given = msgspec.json.decode(found.message, type=_OfPrompt)
-        return PromptAccepted(given.run_id, given.message.prompt, given.by, given.request_id, review=given.review)
-    if found.direction != "server":
-        return None
-    given_event = msgspec.json.decode(found.message, type=OfServer)
-    kind = _READ.get(given_event.subtype)
-    event: Recorded | None = None if kind is None else msgspec.json.decode(given_event.message, type=kind)
-    return event
-
-
-# Which receivers get which events.
-
-Receiver: TypeAlias = Literal["clients", "editors", "notices", "metrics", "audit"]
-
-RECEIVERS: Final[Mapping[type, tuple[Receiver, ...]]] = {
-    AgentLine: ("clients",),
-    PromptAccepted: ("clients",),
-    PromptEdited: ("clients",),
-    QueueChanged: ("clients",),
-    RunStarted: ("clients",),
-    RunFinished: ("clients", "notices", "metrics"),
-    RunReverted: ("clients",),
-    ReviewDecided: ("clients",),
-    ReviewCommented: ("clients", "editors"),
-    ReviewCommitted: ("clients",),
-    ReviewPushed: ("clients",),
-    ReviewChanged: ("clients", "editors", "notices"),
-    RunContinued: ("audit",),
-    DoneInEditor: ("audit",),
-    ExecutionKilled: ("clients",),
-    ApprovalRequested: ("clients", "notices"),
-    ApprovalResolved: ("clients", "notices", "editors"),
-    PermissionWithdrawn: ("clients", "notices", "editors"),
-    SessionChanged: ("clients",),
-    SessionDeleted: ("clients",),
-    SessionRenamed: ("clients",),
-    SessionReset: ("clients",),
-    StateReported: ("clients",),
-    OffersReported: ("clients",),
-    StateChanged: ("clients",),
-    ProjectCreated: ("clients",),
-    ProjectGone: ("clients",),
-    DiskWarning: ("clients",),
-}
-
-TOPICS: Final[Mapping[type, tuple[Literal["projects", "approvals", "reviews"], ...]]] = {
-    ApprovalRequested: ("approvals",),
-    ApprovalResolved: ("approvals",),
-    PermissionWithdrawn: ("approvals",),
-    RunFinished: ("projects",),
-    RunReverted: ("reviews",),
-    ReviewChanged: ("projects", "reviews"),
-    ReviewDecided: ("reviews",),
-    ReviewCommented: ("projects", "reviews"),
-    ReviewCommitted: ("projects", "reviews"),
-    ReviewPushed: ("projects", "reviews"),
-    SessionDeleted: ("projects",),
-    SessionRenamed: ("projects",),
-    StateChanged: ("projects",),
-    ProjectCreated: ("projects",),
-    ProjectGone: ("projects",),
-    DiskWarning: ("projects",),
-}
-"""Clients that have not joined the session, but follow one of the topics, receive these events too."""
-
-Handler: TypeAlias = Callable[[Announced], None]
-
-
-class Bus:
-    """Passes events to their receivers, immediately and in order. A handler for every kind of receiver is required, so
-    that none can be forgotten.
-
-    An error in a receiver is logged and does not reach the caller, because what the event reports has already happened:
-    an agent must receive the decision that its history contains.
-    """
-
-    def __init__(
-        self, *, clients: Handler, editors: Handler, notices: Handler, metrics: Handler, audit: Handler
-    ) -> None:
-        handlers: dict[Receiver, Handler] = {
-            "clients": clients,
-            "editors": editors,
-            "notices": notices,
-            "metrics": metrics,
-            "audit": audit,
-        }
-        self._handlers = {
-            kind: tuple((one, handlers[one]) for one in receivers) for kind, receivers in RECEIVERS.items()
-        }
-
-    def publish(self, announced: Announced) -> None:
-        for receiver, handle in self._handlers[type(announced.event)]:
-            try:
-                handle(announced)
-            except Exception:
-                kind = type(announced.event).__name__
-                logger.exception("%s: %s failed to handle an event of type %s", announced.project_id, receiver, kind)

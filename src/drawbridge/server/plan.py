@@ -159,7 +159,7 @@ def _log_file(settings: ServeSettings) -> list[str]:
 def _keys(settings: ServeSettings) -> list[str]:
     if settings.authorized_keys:
         try:
-            Keys(Path(settings.authorized_keys).expanduser()).look()
+            Keys(Path(settings.authorized_keys).expanduser()).reload()
         except BadSetting as error:
             return [f"--authorized-keys: {str(error).removesuffix('.')}"]
     return []

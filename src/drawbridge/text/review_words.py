@@ -21,6 +21,7 @@ Hunk: TypeAlias = Mapping[str, Any]
 """A ``ReviewHunk`` of the protocol."""
 
 VERBS: Final = {"keep": "Keep", "undo": "Undo"}
+RESTARTED: Final = "the server was restarted meanwhile"
 DECIDED: Final = {"keep": "kept", "undo": "undid", "edit": "edited"}
 ASIDE: Final = {"mode": "File mode", "name": "File name"}
 """The kinds of hunks without lines, and their titles."""
@@ -171,8 +172,34 @@ def question(decision: Decision, count: int, unseen: int, where: str) -> tuple[s
 
 def decided_words(decided: Mapping[str, Any]) -> str:
     """What someone has decided in a review, such as "kept 2 changes in 1 file"; it follows their name."""
-    about = f"{counted(decided['hunks'], 'change')} in {counted(decided['files'], 'file')}"
-    return f"{DECIDED.get(decided.get('decision') or '', 'decided on')} {about}"
+    end = f" ({RESTARTED})" if decided.get("interrupted") else ""
+    return f"{DECIDED.get(decided.get('decision') or '', 'decided on')} {_about(decided)}{end}"
+
+
+def interrupted_words(decided: Mapping[str, Any]) -> str:
+    """What has become of a decision that was interrupted and not done; it follows the name of whoever has decided.
+    ``decided``: a ``ReviewInterrupted`` of the protocol."""
+    words = f"wanted to {decided.get('decision') or 'decide on'} {_about(decided)}, but the server was restarted"
+    if decided.get("result") == "not_done":
+        return f"{words}. Nothing was changed."
+    changed = ", ".join(map(str, decided.get("changed") or ())) or "the files"
+    return f"{words} meanwhile, and {changed} changed. Check the review."
+
+
+def _about(decided: Mapping[str, Any]) -> str:
+    return f"{counted(decided['hunks'], 'change')} in {counted(decided['files'], 'file')}"
+
+
+# What is new.
+
+NEW: Final = "since your last visit"
+ONLY_NEW: Final = "Only since your last visit"
+OTHERS_HIDDEN: Final = "To decide on all at once, show the other changes, too."
+
+
+def only_new_words(new: int, all: int) -> str:
+    """How many changes of a review are shown if the others are hidden."""
+    return f"{new} of {changes(all)} · {ONLY_NEW.lower()}"
 
 
 # Comments and commits.
@@ -201,6 +228,9 @@ NOT_A_DRAFT: Final = "This comment was already sent or removed. You can add what
 UNFINISHED: Final = "First add or discard the comment that you are writing."
 MAY_NOT_SEND: Final = "This device can’t send comments. Use a device that can start runs."
 NO_COMMENTS: Final = "There are no comments."
+QUEUE: Final = "Queue"
+STEER: Final = "Add to the current run"
+"""What can be done with a message while the agent is working."""
 AFTER_WORK: Final = "The agent will get them when it finishes its current work."
 WAITING: Final = "The agent will get the comments when it next stops, or with the next prompt in its terminal."
 HANDOVERS: Final = {
@@ -273,10 +303,12 @@ def answer_words(path: str, hunk: Hunk | None, of: str) -> str:
     return (title(hunk) if hunk is not None else "Whole file") + ("" if path == of else f" of {path}")
 
 
-def sent_words(count: int, position: int, *, waiting: bool = False) -> str:
+def sent_words(count: int, position: int, *, waiting: bool = False, steered: bool = False) -> str:
     """What happens to comments that were sent. ``position``: the prompt's position in the queue; 0 if its run begins
     immediately. ``waiting``: the comments wait until the agent of a terminal session stops or receives its next
-    prompt."""
+    prompt. ``steered``: they were added to the active run."""
+    if steered:
+        return f"Added {counted(count, 'comment')} to the current run."
     if waiting:
         return f"Waiting: {counted(count, 'comment')}. {WAITING}"
     sent = f"Sent {counted(count, 'comment')}."

@@ -16,7 +16,7 @@ from typing import Final, cast
 
 from msgspec import structs
 
-from drawbridge.core.addresses import place, unmapped
+from drawbridge.core.addresses import network_of, unmapped
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.protocols.gate import Head, Refusal
 from drawbridge.protocols.http import Body, Closed, Event, Fields, HttpConnection, HungUp, Message, RequestHead
@@ -39,8 +39,8 @@ GRACE_SECONDS: Final = 1.0
 clients reconnect at the same moment after the server restarts, some over a slow network.
 """
 
-GRACE_PLACES: Final = 64
-"""The maximum number of connections from one place (``core.addresses``) that have ``GRACE_SECONDS`` at the same time.
+GRACE_NETWORKS: Final = 64
+"""The maximum number of connections from one network (``core.addresses``) that have ``GRACE_SECONDS`` at the same time.
 If there are more, the oldest may be closed earlier."""
 
 BODY_SECONDS: Final = 60.0
@@ -126,7 +126,7 @@ class HttpServer:
 
     def _make_room(self) -> bool:
         """Makes room for one more connection. Returns False if the server is full and no connection may be closed: all
-        are open WebSockets, requests that are being answered, or new connections from many places whose first requests
+        are open WebSockets, requests that are being answered, or new connections from many networks whose first requests
         may still arrive.
         """
         while True:
@@ -142,11 +142,11 @@ class HttpServer:
             self._cut_one_of(replaceable)
 
     def _cut_one_of(self, replaceable: list[_Connection]) -> None:
-        """Closes the oldest connection from the place with the most connections, so that many clients at one address,
+        """Closes the oldest connection from the network with the most connections, so that many clients at one address,
         or in one IPv6 network, cut off only each other.
         """
-        crowds = Counter(connection.place for connection in replaceable)
-        cut = max(replaceable, key=lambda connection: crowds[connection.place])
+        crowds = Counter(connection.network for connection in replaceable)
+        cut = max(replaceable, key=lambda connection: crowds[connection.network])
         self.connections.pop(cut, None)
         cut.abort()
 
@@ -176,8 +176,8 @@ def _replaceable(waiting: list[_Connection]) -> list[_Connection]:
     strangers = [connection for connection in waiting if not connection.takes_body]
     if not strangers:
         return waiting
-    crowds = Counter(connection.place for connection in strangers if connection.is_new)
-    return [one for one in strangers if not one.is_new or crowds[one.place] > GRACE_PLACES]
+    crowds = Counter(connection.network for connection in strangers if connection.is_new)
+    return [one for one in strangers if not one.is_new or crowds[one.network] > GRACE_NETWORKS]
 
 
 class _Connection(asyncio.Protocol):
@@ -198,7 +198,7 @@ class _Connection(asyncio.Protocol):
         self.send_framed: Callable[[bytes], None] = _dropped
         """The transport's own ``write`` while the WebSocket is open: a direct call, since most bytes of a broadcast are
         sent this way."""
-        self.address = self.place = ""
+        self.address = self.network = ""
         self._made_at = asyncio.get_running_loop().time()
         self._has_asked = False
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -211,7 +211,7 @@ class _Connection(asyncio.Protocol):
         self._transport = transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self.address = unmapped(peer[0]) if isinstance(peer, tuple) else ""
-        self.place = place(self.address)
+        self.network = network_of(self.address)
         self._made_at = asyncio.get_running_loop().time()  # over TLS, the handshake is complete by now
         if not self._server.add(self):
             transport.abort()

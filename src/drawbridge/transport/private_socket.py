@@ -22,17 +22,20 @@ import time
 from collections.abc import Iterator, Mapping
 
 from drawbridge.core.errors import NotPrivate
-from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory, process_alive, remove_quietly
+from drawbridge.core.private_files import (
+    PRIVATE_FILE,
+    make_private_directory,
+    process_alive,
+    remove_quietly,
+    state_directory,
+)
 
 ENDING = ".sock"
 NEW_ENDING = f"{ENDING}.new"
 
 
 def directory(environ: Mapping[str, str] = os.environ) -> str:
-    state = environ.get("XDG_STATE_HOME", "")
-    if not state.startswith("/"):
-        state = os.path.join(os.path.expanduser("~"), ".local", "state")
-    return os.path.join(state, "drawbridge", "serve")
+    return os.path.join(state_directory(environ), "serve")
 
 
 @contextlib.contextmanager

@@ -18,14 +18,14 @@ from functools import partial
 from ssl import SSLContext
 from typing import Final, NamedTuple
 
-from drawbridge.core.addresses import place
+from drawbridge.core.addresses import network_of
 from drawbridge.core.tasks import BackgroundTasks
 
 HANDSHAKE_LIMIT: Final = 256
 """The maximum number of simultaneous handshakes. With normal peers, a handshake takes milliseconds, plus about one
 round trip on the network."""
 
-PLACE_LIMIT: Final = 64
+NETWORK_LIMIT: Final = 64
 """The maximum number of simultaneous handshakes from one address, or from one IPv6 network."""
 
 GRACE_SECONDS: Final = 1.0
@@ -38,9 +38,9 @@ logger = logging.getLogger("drawbridge.http_server")
 
 
 class _Shaking(NamedTuple):
-    """A handshake that is under way: the place of its address (``core.addresses``), and when it began."""
+    """A handshake that is under way: the network of its address (``core.addresses``), and when it began."""
 
-    place: str
+    network: str
     since: float
 
 
@@ -95,7 +95,7 @@ class TlsAcceptor:
                     logger.error("connections can't be accepted: %s", error.strerror)
                 return
             try:
-                has_room = await self._make_room(place(address[0]))
+                has_room = await self._make_room(network_of(address[0]))
             except BaseException:
                 peer.close()
                 raise
@@ -103,7 +103,7 @@ class TlsAcceptor:
                 peer.close()
                 continue
             task = self._tasks.start(self._shake_hands(peer), f"the TLS handshake with {address[0]}")
-            self._shaking[task] = _Shaking(place(address[0]), loop.time())
+            self._shaking[task] = _Shaking(network_of(address[0]), loop.time())
             self._accepted.add(peer)
             task.add_done_callback(partial(self._shaken, peer))
 
@@ -115,12 +115,12 @@ class TlsAcceptor:
 
     async def _make_room(self, of: str) -> bool:
         """Makes room for one more handshake: if there are too many, ends one whose time is up. Returns False if the
-        place ``of`` has reached ``PLACE_LIMIT`` and all its handshakes still have time left. If ``HANDSHAKE_LIMIT`` is
+        network ``of`` has reached ``NETWORK_LIMIT`` and all its handshakes still have time left. If ``HANDSHAKE_LIMIT`` is
         reached, waits until the oldest one ends or its time is up; meanwhile, further connections wait in the kernel's
         queue.
         """
-        mine = [task for task, one in self._shaking.items() if one.place == of]
-        if len(mine) >= PLACE_LIMIT:
+        mine = [task for task, one in self._shaking.items() if one.network == of]
+        if len(mine) >= NETWORK_LIMIT:
             if self._time_left(mine[0]) > 0:
                 return False
             self._cut(mine[0])
@@ -130,9 +130,9 @@ class TlsAcceptor:
             if left > 0:
                 await asyncio.wait([oldest], timeout=left)
                 continue
-            crowds = Counter(one.place for one in self._shaking.values())
+            crowds = Counter(one.network for one in self._shaking.values())
             over = [task for task in self._shaking if self._time_left(task) <= 0]
-            self._cut(max(over, key=lambda task: crowds[self._shaking[task].place]))
+            self._cut(max(over, key=lambda task: crowds[self._shaking[task].network]))
         return True
 
     def _time_left(self, task: asyncio.Task[None]) -> float:

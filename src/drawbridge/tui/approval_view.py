@@ -101,6 +101,8 @@ class ApprovalView(Vertical, can_focus=True):
         self._message = ""
         self._draft = ""
         self._found = self._difference()
+        self._unseen_as_sent = 1
+        """How many lines of the agent's version were unseen when it was last shown."""
         self._shown_at = time.monotonic()
         self._places: dict[str | None, tuple[Region, float]] = {}
         """Maps a button's name to its place on the screen and the time (``time.monotonic``) when it moved there."""
@@ -312,6 +314,10 @@ class ApprovalView(Vertical, can_focus=True):
 
     def _note_seen(self) -> None:
         unseen = self._body.unseen
+        if self._state.mode == "edit":  # an undo or a paste may bring back any line of the agent's version
+            unseen = self._unseen_as_sent
+        elif self._text is None:
+            self._unseen_as_sent = unseen
         if unseen != self._state.unseen:
             self._set_state(unseen=unseen)
 
@@ -329,6 +335,7 @@ class ApprovalView(Vertical, can_focus=True):
             area.indent_type = "tabs" if "\n\t" in area.text else "spaces"
             area.move_cursor((self._first_change(), 0), center=True)
         self._set_state(mode="edit")
+        self._note_seen()
         area.focus()
 
     def reject(self) -> None:
@@ -440,6 +447,7 @@ class ApprovalView(Vertical, can_focus=True):
         """Draws the request again after it, or the user's edited text, has changed."""
         self._found = self._difference()
         self.query_one(LinesView).redraw(self._lines)
+        self._note_seen()
         self._draw()
 
     def _draw(self) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+from drawbridge.core.review_memory import ReviewMemory
 from drawbridge.tui import wording
 from drawbridge.tui.connection import Connection, Message, RequestError
 from drawbridge.tui.conversation import Conversation, Record, record_in, record_of
@@ -54,6 +55,7 @@ class Client:
         self.connection = Connection(find, self.name)
         self.projects = Projects()
         self.reviews = Reviews()
+        self.memory = ReviewMemory()
         self.conversation: Conversation | None = None
         self.unsent: list[Unsent] = []
         self.features: frozenset[str] | None = None
@@ -87,9 +89,16 @@ class Client:
         return project is not None and bool(project.get("desk"))
 
     @property
-    def may_steer(self) -> bool:
+    def may_prompt(self) -> bool:
         project = self.project or {}
         return self.may("execute") and (not self.in_terminal or bool(project["desk"].get("prompts")))
+
+    def steers(self, project: str) -> bool:
+        """Whether a message can be added to the active run of a project. False if the project is not the shown one."""
+        conversation = self.conversation
+        if conversation is None or conversation.id != project or self.in_terminal:
+            return False
+        return conversation.run is not None and bool(conversation.offers.get("steer"))
 
     @property
     def project(self) -> Project | None:
@@ -266,10 +275,11 @@ class Client:
         ``RequestError``."""
         await self.connection.ask("review_comment", wish, project=project, id=id, lasting=True)
 
-    async def submit_comments(self, project: str, drafts: str) -> Message:
+    async def submit_comments(self, project: str, drafts: str, *, steer: bool = False) -> Message:
         """Sends all drafts as one prompt; returns the ``Accepted``. ``drafts``: the version that the user has seen.
-        Raises ``RequestError``."""
-        answer = await self.connection.ask("review_submit", {"drafts": drafts}, project=project, lasting=True)
+        ``steer``: adds them to the active run. Raises ``RequestError``."""
+        wish = {"drafts": drafts, **({"steer": True} if steer else {})}
+        answer = await self.connection.ask("review_submit", wish, project=project, lasting=True)
         accepted: Message = answer["data"]
         return accepted
 
@@ -317,6 +327,8 @@ class Client:
             conversation.queue = list(data["data"]["queue"])
         elif message["type"] == "update" and data["update_type"] == "agent_state":
             conversation.agent = data["data"]
+        elif message["type"] == "update" and data["update_type"] == "agent_offers":
+            conversation.offers = data["data"]
         elif message["type"] == "agent_message":
             conversation.take_partial(data["messages"][0])
         elif message["type"] == "update" and data["update_type"] == "project_deleted":

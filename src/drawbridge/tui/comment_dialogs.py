@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -14,6 +14,7 @@ from textual.widgets import OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
 from drawbridge.text import review_words
+from drawbridge.text.counts import counted
 from drawbridge.text.review_words import Comment, lines_of
 from drawbridge.tui import answers
 from drawbridge.tui.commenting import Commenting
@@ -311,6 +312,46 @@ class CommentsDialog(ModalScreen[None]):
         if self._commenting.drafts and self._commenting.may_send:
             self.dismiss()
             self._send()
+
+
+class SendDialog(ModalScreen[Literal["send", "steer"] | None]):
+    """Asks whether to send ``count`` drafts. Returns "steer" to add them to the active run, which is offered as long as
+    that is possible, and None if the dialog is canceled. ``show`` must be called after every change."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "dismiss('send')", show=False),
+        Binding("a", "steer", show=False),
+        Binding("n,escape", "dismiss(None)", show=False),
+    ]
+
+    def __init__(self, commenting: Commenting, count: int) -> None:
+        super().__init__()
+        self._commenting = commenting
+        self._count = count
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog wide"):
+            yield Static(Content(f"Send {counted(self._count, 'comment')}?"), classes="title")
+            yield Static(classes="words")
+            yield Static(classes="hint")
+
+    def on_mount(self) -> None:
+        self.show()
+
+    def show(self) -> None:
+        if len(self.query(".words, .hint")) != 2:
+            return
+        what = "them together, as one prompt" if self._count > 1 else "it as a prompt"
+        words, keys = f"The agent will get {what}.", "y Send"
+        if self._commenting.steers:
+            words = f"{words} It is working: you can queue the prompt, or add it to the current run."
+            keys = f"y {review_words.QUEUE} · a {review_words.STEER}"
+        self.query_one(".words", Static).update(Content(words))
+        self.query_one(".hint", Static).update(Content(f"{keys} · Esc Cancel"))
+
+    def action_steer(self) -> None:
+        if self._commenting.steers:
+            self.dismiss("steer")
 
 
 def _line(one: Comment, commenting: Commenting) -> Content:

@@ -52,6 +52,11 @@ class Commenting:
         return self.may_write and self._client.may("review_submit")
 
     @property
+    def steers(self) -> bool:
+        """Whether comments can be added to the active run."""
+        return self._client.steers(self._project)
+
+    @property
     def may_withdraw(self) -> bool:
         return self.handover == "waiting" and self._client.may("review_withdraw")
 
@@ -193,17 +198,18 @@ class Commenting:
             self._load()
             self._changed()
 
-    async def send(self, version: str, count: int) -> str:
-        """Sends all drafts, unless they have changed since ``version``. ``count``: their number. Returns a message for
-        the user about the result."""
+    async def send(self, version: str, count: int, *, steer: bool = False) -> str:
+        """Sends all drafts, unless they have changed since ``version``. ``count``: their number; ``steer``: adds them
+        to the active run. Returns a message for the user about the result."""
         try:
-            accepted = await self._client.submit_comments(self._project, version)
+            accepted = await self._client.submit_comments(self._project, version, steer=steer)
         except RequestError as error:
             is_other = error.code == "COMMENT_GONE" and not error.details.get("run_id")
             return review_words.CHANGED if is_other else str(error)
         finally:
             self._load()
-        return review_words.sent_words(count, int(accepted["position"]), waiting=bool(accepted.get("waiting")))
+        waiting = bool(accepted.get("waiting"))
+        return review_words.sent_words(count, int(accepted["position"]), waiting=waiting, steered=steer)
 
     async def withdraw(self) -> None:
         """Turns comments that wait for an agent back into drafts. If that fails, ``problem`` contains the reason."""

@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from drawbridge.text.counts import counted
-from drawbridge.text.review_words import decided_words
+from drawbridge.text.review_words import decided_words, interrupted_words
 
 MOST_ITEMS: Final = 600
 """The maximum number of items in memory: each is laid out once, and again when the terminal's width changes."""
@@ -82,6 +82,8 @@ class Conversation:
         self.queue: list[Json] = []
         self.agent: Json = {}
         """The agent's state as the agent reports it: ``agent_state`` in the protocol."""
+        self.offers: Json = {}
+        """What the agent offers: ``agent_offers`` in the protocol."""
         self.live = ""
         """Partial text of the message in progress, which is not in the history yet."""
         self.thinking = False
@@ -133,6 +135,7 @@ class Conversation:
         self.run = snapshot["run"]
         self.queue = list(snapshot["queue"])
         self.agent = snapshot.get("agent_state") or {}
+        self.offers = snapshot.get("agent_offers") or {}
         self.open = {one["approval_id"]: one for one in snapshot["open_approvals"]}
         self.live = ""
         self._accepted.clear()
@@ -398,6 +401,8 @@ class Conversation:
                 self._add(record, "notice", {"by": data["by"], "text": f"undid the changes to {files}"})
             case "review_decided" if data.get("by"):
                 self._add(record, "notice", {"by": data["by"], "text": decided_words(data)})
+            case "review_interrupted":
+                self._add(record, "notice", {"by": data["by"], "text": interrupted_words(data)})
             case "session_reset":
                 self._add(record, "notice", {"text": "New session"})
             case "session_changed" if data.get("fork_from"):

@@ -48,6 +48,7 @@ REVIEW_KEYS: Final = (
     ("e", "replace it with your own lines"),
     ("Ctrl-S", "keep your edited version"),
     ("c", "comment on the change's lines, or on lines selected with j k J K; Enter opens the text field"),
+    ("n", "only the changes since your last visit, or all changes again"),
     ("d", "discard your edit, or the comment that you have not added"),
     ("A  U", "keep or undo all changes to the file"),
     ("K  X", "keep or undo all changes"),

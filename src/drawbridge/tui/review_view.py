@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import accumulate, groupby
 from typing import ClassVar, Final, NamedTuple
@@ -217,6 +217,7 @@ class ReviewView(ScrollView, can_focus=True):
         self.choice: Choice | None = None
         """The lines of the current part that are being chosen for a comment, or None."""
         self._remarks: Mapping[str, Remarks] = {}
+        self._new: Collection[str] = frozenset()
         self._parts: Sequence[Part] = ()
         self._words: str = ""
         self._texts: Mapping[str, str] = {}
@@ -231,17 +232,25 @@ class ReviewView(ScrollView, can_focus=True):
 
     # What is shown.
 
-    def show(self, parts: Sequence[Part], words: str = "", remarks: Mapping[str, Remarks] | None = None) -> None:
+    def show(
+        self,
+        parts: Sequence[Part],
+        words: str = "",
+        remarks: Mapping[str, Remarks] | None = None,
+        new: Collection[str] = frozenset(),
+        hidden: Collection[str] = (),
+    ) -> None:
         """Shows these parts. ``words``: the text below the last part. ``remarks``: the parts' comments, by key; None if
-        unchanged."""
+        unchanged. ``new``: the keys of parts that are marked as new. ``hidden``: the keys of parts that are in the
+        review but not shown; what was seen of them is remembered."""
         before = [part.key for part in self._parts]
-        self._parts, self._words = parts, words
+        self._parts, self._words, self._new = parts, words, new
         self._remarks = self._remarks if remarks is None else remarks
         quote = self.quote
         now = [part.key for part in parts]
         place = self._place(self.current)
         self.current = review_parts.follow(before, now, self.current)
-        self._seen = {key: seen for key, seen in self._seen.items() if key in set(now)}
+        self._seen = {key: seen for key, seen in self._seen.items() if key in {*now, *hidden}}
         self._lay_out(place)
         if self.choice is not None and (self.choice.key != self.current or self.quote != quote):
             self.choice = None  # its lines have changed
@@ -372,7 +381,7 @@ class ReviewView(ScrollView, can_focus=True):
         for part in parts:
             context = around.get(part.key, review_parts.Context())
             remarks = self._remarks.get(part.key, Remarks())
-            key = (part.key, part.draft, _start(part), context, width, highest, remarks)
+            key = (part.key, part.draft, _start(part), context, width, highest, remarks, part.key in self._new)
             self._add(known, key, partial(self._part, part, context, highest, remarks))
             self._note_layout(self._blocks[-1], (width, highest))
 
@@ -529,9 +538,10 @@ class ReviewView(ScrollView, can_focus=True):
         painter, palette, width, hunk = self.painter, self.painter.palette, self._width, part.hunk
         gone = "Your edit" if part.draft or not remarks.all else "Your comment"
         name = review_words.title(hunk) if hunk is not None else gone if part.is_gone else "Whole file"
-        head = self._pieces(
-            [(base_name(part.path), Style(color=palette.accent)), (f"  {name}", Style(color=palette.soft))], Style()
-        )
+        pieces = [(base_name(part.path), Style(color=palette.accent)), (f"  {name}", Style(color=palette.soft))]
+        if part.key in self._new:
+            pieces.append((f"  {review_words.NEW}", Style(color=palette.wait)))
+        head = self._pieces(pieces, Style())
         if remarks.answers:
             head += painter.plain(remarks.answers, width, palette.accent)
         if part.draft is not None:

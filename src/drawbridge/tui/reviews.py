@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from drawbridge.text.review_visits import ReviewVisits
 from drawbridge.text.review_words import Numbers, numbers
 from drawbridge.tui.review_comments import Writing
 
@@ -70,6 +71,8 @@ class Reviews:
         """The user's input for a commit, and its result, by project."""
         self.pushes: defaultdict[str, Push] = defaultdict(Push)
         """The user's input for a push, and its result, by project."""
+        self.visits: dict[str, ReviewVisits] = {}
+        """The user's visits to the reviews that were opened, by project."""
         self._stale: set[str] = set()
         self.connections = 0
         """The number of connections so far: changes between two of them were not reported."""
@@ -86,8 +89,12 @@ class Reviews:
         id, data = str(message.get("project_id", "")), message["data"]
         if message["type"] == "review":
             self._numbers[id] = numbers(data)
+        elif message["type"] == "agent_message" and any(one.get("review") for one in data["messages"]):
+            self._stale.add(id)  # comments were sent with this prompt
         elif message["type"] == "update" and data["update_type"] in NEWS:
             self._stale.add(id)
+            if data["update_type"] == "run_finished" and id in self.visits:
+                self.visits[id].begin()
         if message["type"] == "update" and data["update_type"] == "review_changed":
             told = data["data"]
             self._numbers[id] = Numbers(told["files"], told["added"], told["removed"])

@@ -119,7 +119,7 @@ class ConversationScreen(Screen[None]):
         prompts = [item.data["text"] for item in conversation.items if item.kind == "prompt"]
         prompt = self.query_one(PromptBox)
         prompt.remember(prompts)
-        prompt.display = self._client.may_steer
+        prompt.display = self._client.may_prompt
         self._show_rights()
         if not prompt.display and (prompt.has_focus or self.focused is None):
             self.query_one(History).focus()  # keys must not reach a hidden field, where their effect is invisible
@@ -137,7 +137,7 @@ class ConversationScreen(Screen[None]):
         """Shows why there is no prompt box, in its place."""
         client, line = self._client, self.query_one("#rights", Static)
         words = wording.rights(client.project or {}, may_answer=client.may("permission_response"))
-        line.display = not client.may_steer
+        line.display = not client.may_prompt
         line.update(Content(words))
 
     def tick(self) -> None:
@@ -268,7 +268,7 @@ class ConversationScreen(Screen[None]):
             case "mode":
                 return self._client.may("set_mode") and not in_terminal
             case "prompt":
-                return self._client.may_steer and not self._in_field
+                return self._client.may_prompt and not self._in_field
             case "projects" | "help" | "leave":
                 return not self._in_field
             case "back":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -19,7 +19,7 @@ from drawbridge.text.review_words import Comment, Decision, File
 from drawbridge.tui import answers, review_parts, wording
 from drawbridge.tui.bar import Bar
 from drawbridge.tui.client import Client
-from drawbridge.tui.comment_dialogs import CommentDialog, CommentsDialog
+from drawbridge.tui.comment_dialogs import CommentDialog, CommentsDialog, SendDialog
 from drawbridge.tui.commenting import Commenting
 from drawbridge.tui.commit_dialog import CommitDialog, Committing
 from drawbridge.tui.connection import Message, RequestError
@@ -31,6 +31,7 @@ from drawbridge.tui.review_comments import Writing
 from drawbridge.tui.review_parts import Part
 from drawbridge.tui.review_view import ReviewView
 from drawbridge.tui.reviews import Draft
+from drawbridge.tui.visiting import Visiting
 
 READING_SECONDS: Final = 0.5
 """The number of seconds for which keys decide nothing after another change has automatically become the current one:
@@ -61,6 +62,7 @@ class ReviewScreen(Screen[None]):
         Binding("question_mark", "help", "help"),
         Binding("escape", "back", "back"),
         Binding("c", "comment", "comment"),
+        Binding("n", "switch", "only new"),
         Binding("S", "send_comments", "send"),
         Binding("M", "commit", "commit"),
         Binding("P", "push", "push"),
@@ -83,7 +85,10 @@ class ReviewScreen(Screen[None]):
         self._painter = painter
         self._project = project
         self._files: Sequence[File] = ()
+        self._every: Sequence[Part] = ()
+        """All parts of the review, also those that are hidden because they are not new."""
         self._parts: Sequence[Part] = ()
+        """The parts that are shown."""
         self._more = 0
         self._version: str | None = None
         """The version of the review that is shown; None if no review is shown."""
@@ -107,6 +112,7 @@ class ReviewScreen(Screen[None]):
         self._commenting = Commenting(client, project, self._comments_changed, self.load)
         self._committing = Committing(client, project, self._redraw, self.load)
         self._pushing = Pushing(client, project, self._redraw, self.load)
+        self._visiting = Visiting(client, project)
 
     def compose(self) -> ComposeResult:
         yield Bar()
@@ -122,6 +128,9 @@ class ReviewScreen(Screen[None]):
         self._client.reviews.changes(self._project)
         self.load()
         self.show()
+
+    def on_unmount(self) -> None:
+        self._visiting.end()
 
     def on_screen_resume(self) -> None:
         """Restarts the wait of ``READING_SECONDS`` when this screen is in front again."""
@@ -183,7 +192,7 @@ class ReviewScreen(Screen[None]):
         self.query_one("#status", Static).update(self._status(part))
         self.refresh_bindings()
         for dialog in self.app.screen_stack:
-            if isinstance(dialog, CommentDialog | CommentsDialog | CommitDialog | PushDialog):
+            if isinstance(dialog, CommentDialog | CommentsDialog | SendDialog | CommitDialog | PushDialog):
                 dialog.show()
 
     @property
@@ -227,11 +236,16 @@ class ReviewScreen(Screen[None]):
             pieces.append(("● Needs you (Esc) · ", "$wait"))
         if self._version is not None:
             found = review_words.numbers({"files": self._files, "more": self._more})
-            shown = [one for one in self._parts if not one.is_gone]
+            count = len([one for one in self._every if not one.is_gone])
             if part is not None and len(self._parts) > 1:
                 pieces.append((f"{self._parts.index(part) + 1} of {len(self._parts)} · ", "$ink"))
-            pieces.append((f"{counted(found.files, 'file')} · {review_words.changes(len(shown))}", "$soft"))
-            pieces += [(f" +{found.added}", "$yes"), (f" −{found.removed}", "$no")]
+            if self._visiting.hides_others:
+                pieces.append((review_words.only_new_words(len(self._visiting.new), count), "$wait"))
+            else:
+                pieces.append((f"{counted(found.files, 'file')} · {review_words.changes(count)}", "$soft"))
+                pieces += [(f" +{found.added}", "$yes"), (f" −{found.removed}", "$no")]
+                if self._visiting.new:
+                    pieces.append((f" · {len(self._visiting.new)} {review_words.NEW}", "$wait"))
             if drafts := len(self._commenting.drafts):
                 pieces.append((f" · {counted(drafts, 'draft')}", "$wait"))
         if part is not None:
@@ -282,7 +296,7 @@ class ReviewScreen(Screen[None]):
         if number <= self._shown or not self._is_there:
             return
         self._shown = number
-        self._files, self._parts, self._more, self._version = (), (), 0, None
+        self._files, self._every, self._more, self._version = (), (), 0, None
         self._committing.take({})
         self._pushing.take({})
         self._commenting.take({})
@@ -296,28 +310,40 @@ class ReviewScreen(Screen[None]):
         self._shown = number
         news, self._news = self._news, []
         is_first = self._version is None
+        if is_first and found.get("notice") and self._visiting.saw_notice():
+            self._note = str(found["notice"])
         self._committing.take(found)
         self._pushing.take(found)
         has_comments = self._commenting.take(found)
         # The version stays the same if only the comments that a hunk answers have changed.
         if found["version"] == self._version and not has_comments and found["files"] == self._files:
+            if self._visiting.take(self._every):
+                self._show_parts()
             self._redraw()
             return
         files: Sequence[File] = found["files"]
-        before = [part.key for part in self._parts if not part.is_gone]
+        before = [part.key for part in self._every if not part.is_gone]
         parts = review_parts.parts(files)
         now = {part.key for part in parts}
         self._files, self._more, self._version = files, found["more"], found["version"]
-        self._parts = self._with_gone_parts(parts, now)
-        view = self._view
-        current = view.current
-        self._commenting.parts = self._parts
-        view.show(self._parts, self._more_words, self._commenting.remarks())
-        if view.current != current:
-            self._shown_at = time.monotonic()
+        self._every = self._with_gone_parts(parts, now)
+        self._show_parts()
         if not is_mine and not is_first and not now.issuperset(before):
             self.notify(wording.block(self._who(news)), markup=False)
         self._redraw()
+
+    def _show_parts(self) -> None:
+        """Shows all parts or, if the user wants to see only what is new, the new ones."""
+        view = self._view
+        current = view.current
+        self._commenting.parts = self._every
+        self._visiting.take(self._every)
+        written = {self._editing, *self._drafts, *(one.part for one in self._commenting.writings)}
+        self._parts = self._visiting.shown(written)
+        hidden = {part.key for part in self._every}.difference(part.key for part in self._parts)
+        view.show(self._parts, self._more_words, self._commenting.remarks(), self._visiting.new, hidden)
+        if view.current != current:
+            self._shown_at = time.monotonic()
 
     @property
     def _more_words(self) -> str:
@@ -348,6 +374,7 @@ class ReviewScreen(Screen[None]):
 
     def on_review_view_looked(self, event: ReviewView.Looked) -> None:
         event.stop()
+        self._visiting.saw(part.key for part in self._parts if self._view.is_seen(part.key))
         self._bring_texts()
         self._redraw()
 
@@ -399,6 +426,8 @@ class ReviewScreen(Screen[None]):
                 return (
                     self._committing.is_allowed and not is_editing and not is_choosing and bool(self._committing.kept)
                 )
+            case "switch":
+                return not is_editing and not is_choosing and bool(self._visiting.new)
             case "push":
                 return not is_editing and not is_choosing and self._pushing.is_waiting
             case "decide" | "decide_file" | "decide_all":
@@ -452,14 +481,18 @@ class ReviewScreen(Screen[None]):
 
     def action_decide_file(self, decision: Decision) -> None:
         part = self._view.part
-        if part is not None:
+        if self._visiting.hides_others:
+            self._say(review_words.OTHERS_HIDDEN)
+        elif part is not None:
             some = [one for one in self._parts if one.path == part.path and not one.is_gone]
             self._decide_some(decision, some, part.path, {"files": [part.path], "decision": decision})
 
     def action_decide_all(self, decision: Decision) -> None:
         some = [part for part in self._parts if not part.is_gone]
         where = counted(len(self._files), "file")
-        if why_not := review_parts.why_not_all(some, self._more, self._drafts.keys()):
+        if self._visiting.hides_others:
+            self._say(review_words.OTHERS_HIDDEN)
+        elif why_not := review_parts.why_not_all(some, self._more, self._drafts.keys()):
             self._say(why_not)
         else:
             self._decide_some(decision, some, where, {"all": True, "decision": decision})
@@ -602,9 +635,9 @@ class ReviewScreen(Screen[None]):
 
     def _show_written(self) -> None:
         """Updates the view after one of the user's texts was changed or removed."""
-        there = [part for part in self._parts if not part.is_gone]
-        self._parts = self._commenting.parts = self._with_gone_parts(there, {part.key for part in there})
-        self._view.show(self._parts, self._more_words, self._commenting.remarks())
+        there = [part for part in self._every if not part.is_gone]
+        self._every = self._with_gone_parts(there, {part.key for part in there})
+        self._show_parts()
         self._draw()
 
     def _comments_changed(self) -> None:
@@ -660,6 +693,8 @@ class ReviewScreen(Screen[None]):
 
     def _go_to_comment(self, comment: Comment) -> None:
         if (part := self._commenting.part_of(comment)) is not None:
+            if part not in self._parts:
+                self.action_switch()
             self._view.go(part.key)
 
     def action_send_comments(self) -> None:
@@ -673,19 +708,17 @@ class ReviewScreen(Screen[None]):
             self._say(review_words.UNFINISHED)
         elif count and not self._is_sending:
 
-            def answered(yes: bool | None) -> None:
-                if yes and not self._is_sending:
+            def answered(choice: Literal["send", "steer"] | None) -> None:
+                if choice and not self._is_sending:
                     self._is_sending, self._note = True, ""
                     self._draw()
-                    self.run_worker(self._send_comments(version, count))
+                    self.run_worker(self._send_comments(version, count, steer=choice == "steer"))
 
-            what = "them together, as one prompt" if count > 1 else "it as a prompt"
-            words = f"The agent will get {what}."
-            self.app.push_screen(ConfirmDialog(f"Send {counted(count, 'comment')}?", words, "Send"), answered)
+            self.app.push_screen(SendDialog(commenting, count), answered)
 
-    async def _send_comments(self, version: str, count: int) -> None:
+    async def _send_comments(self, version: str, count: int, *, steer: bool) -> None:
         try:
-            self._note = await self._commenting.send(version, count)
+            self._note = await self._commenting.send(version, count, steer=steer)
         finally:
             self._is_sending = False
             self._redraw()
@@ -706,7 +739,14 @@ class ReviewScreen(Screen[None]):
     def _run_push(self) -> None:
         self.run_worker(self._pushing.run())
 
-    # Moving.
+    # What is shown, and moving.
+
+    def action_switch(self) -> None:
+        """Shows only what is new since the last visit, or everything again."""
+        self._visiting.switch()
+        self._note = ""
+        self._show_parts()
+        self._draw()
 
     def action_end(self, last: bool) -> None:
         self._view.go_to_end(last=last)

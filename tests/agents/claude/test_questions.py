@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw
 
 from drawbridge.agents.base import Decision, Question, QuestionCancelled, Replied
-from drawbridge.agents.claude import prompts
+from drawbridge.agents.claude.suggestions import offered
 from drawbridge.core.errors import BadArgument
 
 from .stream import Stream
@@ -31,7 +31,7 @@ from .stream import Stream
 def test_only_suggestions_that_add_a_permission_are_kept(more: object) -> None:
     rule = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash"}]}
     given = Raw(json.dumps([more, rule]).encode())
-    assert json.loads(bytes(prompts.suggestions("Bash", given))) == [rule]
+    assert json.loads(bytes(offered("Bash", given))) == [rule]
 
 
 def json_of(raw: Raw) -> Any:

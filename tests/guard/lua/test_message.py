@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.guard.lua.rig import QUICK, Workstation
+from tests.guard.lua.rig import QUICK, Workstation, workstation
 from tests.nvim.rig import on_screen
 
 SENT = {"success": True}
@@ -107,6 +107,26 @@ async def test_a_notice_does_not_disturb_typing(program: Path, tmp_path: Path) -
 
         await at.person.until("return vim.g.answer == 42")
         assert await at.mode() == "n"
+
+
+STARTS = """lua
+_G.notices = {}
+vim.notify = function(text) table.insert(notices, { text, vim.v.vim_did_enter }) end
+vim.wait(60000, function() return vim.g.may_enter end, 5)
+"""
+
+
+async def test_a_message_during_startup_is_shown_once_that_is_over(program: Path, tmp_path: Path) -> None:
+    """A configuration that waits for something answers requests meanwhile."""
+    starts = " ".join(STARTS.splitlines())
+    async with workstation(program, tmp_path, "-c", starts) as at:
+        assert await at.asks("send_message", message="hello") == SENT
+        assert await at.person.lua("return { vim.v.vim_did_enter, #notices }") == [0, 0]
+
+        await at.person.lua("vim.g.may_enter = true")
+
+        await at.person.until("return notices[1]")
+        assert await at.person.lua("return notices") == [["hello", 1]]
 
 
 async def test_a_message_after_startup_is_shown(at: Workstation) -> None:

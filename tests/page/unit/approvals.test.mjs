@@ -7,6 +7,7 @@ import { cellsOf, editedCell } from '../../../web/src/approvals/notebook.ts';
 import { Questions } from '../../../web/src/approvals/questions.ts';
 import { reasonsFor, toggled } from '../../../web/src/approvals/reasons.ts';
 import { Collected } from '../../../web/src/approvals/comments.ts';
+import { inserted } from '../../../web/src/approvals/inserted.ts';
 import { Unseen } from '../../../web/src/approvals/unseen.ts';
 
 const cell = (source, more = {}) => ({ cell_type: 'code', id: 'a', metadata: {}, outputs: [], source, ...more });
@@ -187,6 +188,7 @@ const replaced = (from, to, length) => ({
     if (at > to || (at === to && side > 0)) return at + length - (to - from);
     return side < 0 ? from : from + length;
   },
+  iterChangedRanges: (act) => act(from, to, from, from + length),
 });
 
 test('all of a text has to be in view, in any order', () => {
@@ -215,6 +217,25 @@ test('unseen text moves with edits, and replaced text need not be seen', () => {
   unseen.see(0, 105);
   assert.equal(unseen.isEmpty, false);
   unseen.see(105, 125);
-  unseen.change(replaced(140, 170, 3));
+  unseen.change(replaced(140, 170, 0));
   assert.equal(unseen.isEmpty, true);
+});
+
+test('inserted text has to be seen, even if all of the text has been', () => {
+  const unseen = new Unseen([[0, 10]]);
+  unseen.change(replaced(0, 10, 0));
+  assert.equal(unseen.isEmpty, true);
+  unseen.change(replaced(0, 0, 10)); // an undo
+  unseen.see(0, 5);
+  assert.equal(unseen.isEmpty, false);
+  unseen.see(6, 10);
+  assert.equal(unseen.isEmpty, true);
+});
+
+test('the text that an edit has inserted is found', () => {
+  assert.equal(inserted('one\nthree\n', 'one\n2\nthree\n'), '2\n');
+  assert.equal(inserted('aaa', 'aaaa'), 'a');
+  assert.equal(inserted('', 'all'), 'all');
+  assert.equal(inserted('one two', 'one'), '');
+  assert.equal(inserted('a b c', 'x b y'), 'x b y');
 });

@@ -58,6 +58,22 @@ test('decisions in a review are shown', () => {
   );
 });
 
+test('what has become of an interrupted decision is shown', () => {
+  const conversation = joined();
+  const about = { by: 'Ada', decision: 'undo', files: 1, hunks: 2 };
+  conversation.take(event(1, 'review_decided', { ...about, left: 0, interrupted: true }));
+  conversation.take(event(2, 'review_interrupted', { ...about, result: 'not_done' }));
+  conversation.take(event(3, 'review_interrupted', { ...about, result: 'unknown', changed: ['a.py', 'b.py'] }));
+  assert.deepEqual(
+    conversation.items.map(({ text }) => text),
+    [
+      'undid 2 changes in 1 file (the server was restarted meanwhile)',
+      'wanted to undo 2 changes in 1 file, but the server was restarted. Nothing was changed.',
+      'wanted to undo 2 changes in 1 file, but the server was restarted meanwhile, and a.py, b.py changed. Check the review.',
+    ],
+  );
+});
+
 test('a queued prompt is shown where its run begins, also for a search', () => {
   const conversation = joined();
   const prompt = (seq, run_id) => ({

@@ -24,24 +24,25 @@ from drawbridge.server.app.dispatch import AnyRow, Dispatch
 from drawbridge.server.app.outbox import Writers
 from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.app.site import ServerSite
-from drawbridge.server.app.stats import Monitor
+from drawbridge.server.app.stats import ServerMonitor
 from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.scopes import Identity
-from drawbridge.server.events import ApprovalRequested
+from drawbridge.server.events import ApprovalRequested, SessionSummary
 from drawbridge.server.protocol import commands as say
 from drawbridge.server.protocol import messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer, Frame, Subscriber
 from drawbridge.server.protocol.replies import OK, Health
+from drawbridge.server.updates import project_info
 from drawbridge.transport.http_server import HttpServer, ServerOptions, WebSocket
 
 TOKEN = "a-token-that-is-long-enough-for-all-of-us"
 AT = "2026-01-01T00:00:00.000Z"
 
 
-def info(id: str, path: str) -> messages.ProjectInfo:
-    return messages.ProjectInfo(
+def summary(id: str, path: str) -> SessionSummary:
+    return SessionSummary(
         id=id,
         path=path,
         state="IDLE",
@@ -51,8 +52,12 @@ def info(id: str, path: str) -> messages.ProjectInfo:
         last_active=AT,
         message_count=0,
         last_seq=0,
-        approvals=[],
+        approvals=(),
     )
+
+
+def info(id: str, path: str) -> messages.ProjectInfo:
+    return project_info(summary(id, path))
 
 
 class FakeCore:
@@ -116,6 +121,9 @@ class FakeCore:
             then=self.then,
         )
 
+    async def with_input(self, command: say.PermissionResponse, client: Subscriber) -> say.PermissionResponse:
+        return command
+
     async def agent_kill(self, command: say.AgentKill, client: Subscriber) -> Answer[Any]:
         self.asked.append(command)
         await self.go_on.wait()
@@ -138,7 +146,7 @@ class FakeCore:
         for topic in topics:
             self.followers[topic].discard(client.id)
 
-    def gone(self, client: Subscriber) -> None:
+    def remove_client(self, client: Subscriber) -> None:
         self.left.append(client.id)
         self.subscribers.pop(client.id, None)
 
@@ -146,7 +154,7 @@ class FakeCore:
         project = self.projects.get(project_id)
         return Path(project.path) if project else None
 
-    def question(self, project_id: str, approval_id: str) -> ApprovalRequested | None:
+    def approval_request(self, project_id: str, approval_id: str) -> ApprovalRequested | None:
         return self.questions.get(approval_id)
 
     async def examine(self) -> None:
@@ -187,7 +195,7 @@ class Server:
         entrance = Entrance(Access(token, OwnNames(["public.example"]), secure=tls is not None))
         core: Any = self.core
         self.clients = Clients(entrance, core, Writers())
-        self.monitor = Monitor(directory, "1.2.3", self.core.states, self.clients.__len__)
+        self.monitor = ServerMonitor(directory, "1.2.3", self.core.states, self.clients.__len__)
         self.blobs = Blobs(directory / "blobs")
         own = ServerCommands(
             core,
@@ -201,7 +209,7 @@ class Server:
             health=self.monitor.health,
         )
         rows = [_done_by_fake(row) if row.owner is Core else row for row in COMMANDS]
-        self.dispatch = Dispatch(rows, core, own, entrance, self.blobs)
+        self.dispatch = Dispatch(rows, core, own, entrance)
         self.site = Site(entrance, self.clients, self.dispatch)
         self.door = HttpServer(self.site, self.listener, terms, tls)
 

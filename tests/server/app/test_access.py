@@ -207,7 +207,7 @@ async def signs_in(stranger: ClientConnection) -> bool:
 def few_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Allows at most four clients without a token, and at most two of them from the same address."""
     monkeypatch.setattr(clients_module, "STRANGERS", 4)
-    monkeypatch.setattr(clients_module, "PLACE_STRANGERS", 2)
+    monkeypatch.setattr(clients_module, "NETWORK_STRANGERS", 2)
 
 
 @pytest.mark.usefixtures("few_strangers")
@@ -241,7 +241,7 @@ async def test_no_stranger_is_closed_in_its_first_second(server: Server, monkeyp
 
 @pytest.mark.usefixtures("few_strangers")
 async def test_strangers_of_one_network_share_a_limit(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients_module, "place", one_network)
+    monkeypatch.setattr(clients_module, "network_of", one_network)
     monkeypatch.setattr(clients_module, "GRACE_SECONDS", 3_600.0)
     mine = [await stranger(server, number, "127.1.0") for number in (1, 2)]
     assert await close_code(await stranger(server, 3, "127.1.0")) == 1013

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.auth.audit import Audit
+from drawbridge.server.auth.audit import AuditLog
 from tests.server.auth.rig import Server
 from tests.server.wire_client import Message, WireClient
 from tests.waiting import until
@@ -32,15 +32,15 @@ def kinds(messages: list[Message]) -> list[str]:
 
 def audit_that(does: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes the audit log call ``does`` instead of writing the line for a prompt."""
-    write = Audit.write
+    write = AuditLog.write
 
-    def written(audit: Audit, event: str, **fields: Any) -> None:
+    def written(audit: AuditLog, event: str, **fields: Any) -> None:
         if event == "ran":
             does()
         else:
             write(audit, event, **fields)
 
-    monkeypatch.setattr(Audit, "write", written)
+    monkeypatch.setattr(AuditLog, "write", written)
 
 
 async def test_a_run_starts_after_the_reply_to_its_prompt(owner: WireClient, project: str) -> None:
@@ -86,5 +86,5 @@ async def test_a_prompt_runs_even_if_its_client_is_gone(
     audit_that(disconnects, monkeypatch)
     await owner.send("execute", {"prompt": "/quick"}, project)
     [session] = server.core.projects
-    await until(lambda: session.memory.last_outcome == "completed")
+    await until(lambda: session.recorded.last_outcome == "completed")
     assert "accepted" not in kinds(owner.received)

@@ -134,22 +134,22 @@ async def test_a_piece_with_a_wrong_offset_is_refused(blobs: Blobs) -> None:
         assert refused.value.code == "BLOB_OFFSET"
         assert refused.value.details == {"expected": 3, "complete": False}
     await blobs.put("b", 3, b"two", True)
-    assert blobs.take("b", None) == b"onetwo"
+    assert await blobs.read("b", None) == b"onetwo"
     with pytest.raises(ClientError, match="has 6 bytes and is complete"):
         await blobs.put("b", 6, b"more", True)
     assert await code_of(blobs, "b", 0, b"anew", True) == "BLOB_OFFSET"
-    assert blobs.take("b", None) == b"onetwo"
+    assert await blobs.read("b", None) == b"onetwo"
 
 
 async def test_an_unfinished_blob_can_be_restarted(blobs: Blobs) -> None:
     await blobs.put("b", 0, b"long one", False)
     await blobs.put("b", 0, b"new", True)
-    assert blobs.take("b", None) == b"new"
+    assert await blobs.read("b", None) == b"new"
 
 
 async def test_a_blob_may_be_empty(blobs: Blobs) -> None:
     await blobs.put("b", 0, b"", True)
-    assert blobs.take("b", None) == b""
+    assert await blobs.read("b", None) == b""
 
 
 async def test_size_and_number_are_limited_and_old_blobs_stay(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,8 +162,8 @@ async def test_size_and_number_are_limited_and_old_blobs_stay(blobs: Blobs, monk
     await blobs.put("b", 8, bytes(2), True)
     await blobs.put("c", 0, b"", True)
     assert await code_of(blobs, "d", 0, b"", True) == "RESOURCE_LIMIT"
-    assert len(blobs.take("a", None)) == BLOB_BYTES
-    assert len(blobs.take("b", None)) == 10
+    assert len(await blobs.read("a", None)) == BLOB_BYTES
+    assert len(await blobs.read("b", None)) == 10
 
 
 @pytest.mark.parametrize("size", [0, 2_600_000], ids=["by number", "by size"])
@@ -191,10 +191,10 @@ async def test_a_blob_belongs_to_the_device_that_has_uploaded_it(blobs: Blobs) -
     await blobs.put("b", 0, b"mine", False)
     await blobs.put("b", 0, b"theirs", True, "one")
     await blobs.put("b", 4, b" too", True)
-    assert blobs.take("b", None) == b"mine too"
-    assert blobs.take("b", "one") == b"theirs"
+    assert await blobs.read("b", None) == b"mine too"
+    assert await blobs.read("b", "one") == b"theirs"
     with pytest.raises(ClientError) as refused:
-        blobs.take("b", "two")
+        await blobs.read("b", "two")
     assert refused.value.code == "BLOB_NOT_FOUND"
 
 
@@ -206,13 +206,13 @@ async def test_an_unused_blob_is_deleted_after_an_hour(
     await blobs.put("old", 0, b"x", True)
     await blobs.put("used", 0, b"y", True)
     now += 3_000
-    blobs.take("used", None)
+    await blobs.read("used", None)
     now += 1_000
     await blobs.put("new", 0, b"z", True)
     assert sorted(path.read_bytes() for path in (tmp_path / "blobs").iterdir()) == [b"y", b"z"]
     with pytest.raises(ClientError):
-        blobs.take("old", None)
-    assert blobs.take("used", None) == b"y"
+        await blobs.read("old", None)
+    assert await blobs.read("used", None) == b"y"
 
 
 async def test_files_are_private_and_old_ones_are_removed(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ async def test_a_full_disk_is_reported_and_the_blob_restarted(
         assert await code_of(blobs, "b", 3, b"two", True) == "FILE_OPERATION"
     assert await code_of(blobs, "b", 3, b"two", True) == "BLOB_OFFSET"
     await blobs.put("b", 0, b"three", True)
-    assert blobs.take("b", None) == b"three"
+    assert await blobs.read("b", None) == b"three"
 
 
 def full(file: int, data: bytes) -> int:

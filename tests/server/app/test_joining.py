@@ -46,7 +46,7 @@ async def test_a_client_that_reconnects_gets_missed_records_once(tmp_path: Path)
         process = await server.running(phone, project)
         await server.does(page, "project_join", project)
         process.says({"type": "assistant", "n": 1})
-        server.core.gone(page)
+        server.core.remove_client(page)
         process.says({"type": "assistant", "n": 2})
         back = Client()
         await server.does(back, "project_join", project, after_seq=page.seqs[-1])
@@ -365,7 +365,7 @@ async def _wander(steps: list[str], folder: Path) -> None:
                     client.heard.clear()
                     await server.does(client, "project_join", project, after_seq=cursor)
                 case "leave" | "drop" if client is not None:
-                    server.core.gone(client)
+                    server.core.remove_client(client)
                     cursor = client.seqs[-1] if client.seqs else cursor
                     got += client.seqs
                     client = None
@@ -374,7 +374,7 @@ async def _wander(steps: list[str], folder: Path) -> None:
                 case _:
                     await settled(turns=3)
         if client is not None:
-            server.core.gone(client)
+            server.core.remove_client(client)
             cursor = client.seqs[-1] if client.seqs else cursor
             got += client.seqs
         last = Client("last")
@@ -401,7 +401,7 @@ async def _comes_to_rest(server: Server, project: str) -> None:
     def has_ended() -> bool:
         if server.agent.latest.turn_open:
             server.agent.latest.ends()
-        return not server.core.projects.get(project).busy
+        return not server.core.projects.get(project).controller.busy
 
     await until(has_ended, "the end of all runs")
     await settled()

@@ -18,6 +18,7 @@ from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import FRAME_BYTES
 from drawbridge.server.sessions.audience import frame
+from drawbridge.server.updates import permission_resolved
 from tests.server.core_rig import Client, Server, records, serving, settled
 from tests.waiting import until
 
@@ -160,8 +161,9 @@ async def test_an_answer_fits_into_a_frame(tmp_path: Path, letters: int, told: b
 
 def test_a_message_that_is_too_long_is_cut() -> None:
     resolved = ApprovalResolved(approval_id="a", by="phone", decision="deny", message="m" * FRAME_BYTES)
-    assert resolved.shown.message is not None
-    assert resolved.shown.message.endswith("…")
+    shown = permission_resolved(resolved)
+    assert shown.message is not None
+    assert shown.message.endswith("…")
     assert len(frame(Announced("p", Path("/p"), resolved)).data) <= FRAME_BYTES
 
 
@@ -265,7 +267,7 @@ async def test_an_approval_request_may_contain_a_huge_number(tmp_path: Path) -> 
         process.heard(Question("q1", "Write", given, Raw(b"[]"), Proposal("/p/a.py", "old\n", "new\n")))
         [request] = phone.of_type("permission_request")
         approval = request["data"]["approval_id"]
-        asked = server.core.question(project, approval)
+        asked = server.core.approval_request(project, approval)
         [waiting] = (await server.does(Client(), "project_join", project))["data"]["data"]["open_approvals"]
         assert waiting["seq"] == request["seq"]
         answer = await server.does(phone, "permission_response", project, approval_id=approval, decision="allow")
@@ -290,7 +292,7 @@ async def test_an_invalid_edited_input_leaves_the_request_open(tmp_path: Path, g
         command = commands.parse(text, {"permission_response": commands.PermissionResponse})
         assert isinstance(command, commands.PermissionResponse)
         with pytest.raises(ClientError) as refused:
-            await server.core.permission_response(command, phone)
+            await server.core.permission_response(await server.core.with_input(command, phone), phone)
         assert (refused.value.code, refused.value.field) == ("VALIDATION_FAILED", f"data.{how}")
         assert (records(server, project), server.agent.latest.answers) == (before, [])
         await server.does(phone, "permission_response", project, approval_id=approval, decision="allow")

@@ -6,6 +6,7 @@ import json
 
 from msgspec import Raw
 
+from drawbridge.agents import registry
 from drawbridge.agents.base import Proposal, Question
 from drawbridge.server.approvals.editors import decision
 from drawbridge.server.approvals.pending import PendingApproval
@@ -14,7 +15,9 @@ from drawbridge.server.approvals.pending import PendingApproval
 def approval(tool: str) -> PendingApproval:
     given = {"file_path": "/srv/a.txt", "content": "new"}
     question = Question("q", tool, Raw(json.dumps(given).encode()), Raw(b"[]"), Proposal("/srv/a.txt", "old", "new"))
-    return PendingApproval.new(question, "run_1", "2026-01-01T00:00:00Z")
+    asked = PendingApproval.new(question, "run_1", "2026-01-01T00:00:00Z")
+    asked.interpret(registry.tools("claude"))
+    return asked
 
 
 def test_the_proposed_text_is_allowed_as_it_is() -> None:

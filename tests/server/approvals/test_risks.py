@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from drawbridge.server.approvals.risks import EACH, RESOLVED, SCANNED, TEXTS, in_command, in_path, in_text
-from drawbridge.server.protocol.messages import Risk
+from drawbridge.server.events import Risk
 
 ROOT = "/home/ada/blog"
 

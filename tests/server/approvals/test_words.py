@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as some
 from msgspec import Raw
 
+from drawbridge.agents import registry
 from drawbridge.agents.base import Form, Proposal
-from drawbridge.agents.suggestions import remembered
+from drawbridge.agents.claude.suggestions import remembered
+from drawbridge.server.approvals.pending import with_call
 from drawbridge.server.approvals.words import LONGEST_PATH, MOST_RISKS, Words, words
 from drawbridge.server.events import ApprovalRequested
 
@@ -32,7 +34,9 @@ def said(
 ) -> Words:
     raw = [Raw(json.dumps(one).encode()) for one in ({} if given is None else given, suggestions)]
     request = ApprovalRequested("appr_1", "run_1", tool, raw[0], raw[1], proposal, changeable, form=form)
-    return words(request, agent, ROOT, os.path.normpath)
+    call = with_call(request, registry.tools("gemini" if form == "acp" else agent)).call
+    assert call is not None
+    return words(request, call, agent, ROOT, os.path.normpath)
 
 
 def change(path: str, old: str = "old\n") -> Proposal:
@@ -95,7 +99,30 @@ def test_a_plan_has_its_own_title() -> None:
 
 
 def test_an_unknown_agent_has_its_name() -> None:
-    assert said("Bash", {"command": "ls"}, agent="pelican").title.text == "The pelican agent wants to run a command"
+    found = said("execute", acp("execute"), agent="pelican", form="acp")
+    assert found.title.text == "The pelican agent wants to run a command"
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "kind", "text", "path"),
+    [
+        ("apply_patch", {"add": f"{ROOT}/a.py", "patch": "x"}, "create", "wants to create", "a.py"),
+        ("apply_patch", {"delete": "/etc/motd", "patch": "x"}, "delete", "wants to delete", "/etc/motd"),
+        ("apply_patch", {"add": f"{ROOT}/a", "update": f"{ROOT}/b\n{ROOT}/c"}, "edit", "wants to edit 3 files", None),
+        ("Bash", {"command": "ls", "directory": "/srv"}, "command", "wants to run a command", None),
+        ("mcp__github__create_issue", {}, "tool", "wants to use create_issue (github)", None),
+    ],
+)
+def test_a_call_of_codex_has_a_title(tool: str, given: Any, kind: str, text: str, path: str | None) -> None:
+    found = said(tool, given, agent="codex", changeable=False)
+    assert (found.kind, found.title.text, found.title.path) == (kind, f"Codex {text}", path)
+
+
+def test_a_change_that_was_proposed_to_an_editor_has_a_title() -> None:
+    given = {"file_path": f"{ROOT}/a.py", "content": "new\n"}
+    found = said("Write", given, change(f"{ROOT}/a.py"), agent="gemini")
+    assert (found.kind, found.title.text, found.title.path) == ("overwrite", "Gemini wants to overwrite", "a.py")
+    assert found.editable == ("content",)
 
 
 def acp(kind: str, *paths: str, **more: Any) -> dict[str, Any]:
@@ -246,9 +273,9 @@ def test_always_names_the_one_option_of_acp() -> None:
         {"optionId": "once", "kind": "allow_once"},
         {"optionId": "always", "kind": "allow_always", "name": "Always Allow"},
     ]
-    [always] = said("execute", acp("execute"), suggestions=options).always
+    [always] = said("execute", acp("execute"), suggestions=options, form="acp").always
     assert (always.text, always.suggestion) == ("Always Allow", 1)
-    assert said("execute", acp("execute"), suggestions=[options[1], options[1]]).always == ()
+    assert said("execute", acp("execute"), suggestions=[options[1], options[1]], form="acp").always == ()
 
 
 SUGGESTION = some.sampled_from([MODE, {**RULE, "rules": [{"toolName": "Bash"}]}, {"type": "new"}, {}])
@@ -287,7 +314,9 @@ JSON = some.recursive(
     max_leaves=8,
 )
 TOOLS = ["Bash", "Edit", "Write", "NotebookEdit", "ExitPlanMode", "AskUserQuestion", "WebFetch", "execute", "edit", "x"]
+TOOLS += ["apply_patch", "other"]
 FIELDS = ["command", "file_path", "content", "locations", "toolCallId", "rawInput", "title", "questions", "plan", "url"]
+FIELDS += ["add", "update"]
 
 
 def test_all_of_a_path_is_in_the_title() -> None:
@@ -297,12 +326,14 @@ def test_all_of_a_path_is_in_the_title() -> None:
 
 
 @given(
+    some.sampled_from([("claude", "fields"), ("codex", "fields"), ("gemini", "fields"), ("gemini", "acp")]),
     some.sampled_from(TOOLS),
     some.dictionaries(some.sampled_from(FIELDS), JSON | some.fixed_dictionaries({"command": JSON}), max_size=6) | JSON,
     JSON | some.lists(some.dictionaries(some.sampled_from(["type", "rules", "optionId", "mode", "destination"]), JSON)),
 )
-def test_no_input_breaks_the_words(tool: str, given: Any, suggestions: Any) -> None:
-    found = said(tool, given, suggestions=suggestions)
+def test_no_input_breaks_the_words(asks: tuple[str, Form], tool: str, given: Any, suggestions: Any) -> None:
+    agent, form = asks
+    found = said(tool, given, suggestions=suggestions, agent=agent, form=form)
     assert msgspec.json.decode(msgspec.json.encode(found), type=Words) == found
     assert found.title.text
     assert len(found.risks) <= MOST_RISKS

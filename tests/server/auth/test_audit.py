@@ -18,11 +18,10 @@ from drawbridge.agents.base import Proposal
 from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.auth import audit as audit_module
 from drawbridge.server.auth.access import Access, OwnNames
-from drawbridge.server.auth.audit import FILE, Audit
+from drawbridge.server.auth.audit import FILE, AuditLog
 from drawbridge.server.auth.devices import TOKEN, Devices, new_code
 from drawbridge.server.auth.entrance import CHANGES, CONNECTS, DENIALS, LIMITED_SECONDS, ClientLimits, Entrance
-from drawbridge.server.events import Announced, ApprovalRequested, DoneInEditor, RunContinued
-from drawbridge.server.protocol.commands import PermissionResponse, ReviewDecide
+from drawbridge.server.events import Announced, AnsweredInEditor, ApprovalRequested, DecidedInEditor, RunContinued
 from tests.server.auth.rig import Server
 from tests.server.auth.test_command import drawbridge, made
 from tests.server.auth.test_scopes import asking
@@ -78,7 +77,7 @@ async def test_changes_to_a_session_are_audited_with_its_id(server: Server, owne
 
 
 def test_a_run_that_resumes_automatically_is_audited(tmp_path: Path) -> None:
-    entrance = Entrance(Access(None, OwnNames(), secure=False), ClientLimits(), Audit(tmp_path))
+    entrance = Entrance(Access(None, OwnNames(), secure=False), ClientLimits(), AuditLog(tmp_path))
     entrance.published(Announced("proj_1", Path("/code"), RunContinued("run_1", "phone")))
     [line] = events(tmp_path, "continued")
     assert (line["project_id"], line["run_id"], line["by"]) == ("proj_1", "run_1", "phone")
@@ -86,11 +85,12 @@ def test_a_run_that_resumes_automatically_is_audited(tmp_path: Path) -> None:
 
 def test_a_decision_in_an_editor_is_audited(tmp_path: Path) -> None:
     """The line is like one for a client's decision, but has the editor's name. It contains no file contents."""
-    entrance = Entrance(Access(None, OwnNames(), secure=False), ClientLimits(), Audit(tmp_path))
+    entrance = Entrance(Access(None, OwnNames(), secure=False), ClientLimits(), AuditLog(tmp_path))
     asked = ApprovalRequested("perm_1", "run_1", "Write", Raw(b"{}"), Raw(b"[]"), Proposal("/code/a.py", "", "secret"))
-    answer = PermissionResponse(project_id="proj_1", approval_id="perm_1", decision="allow", updated_input={})
-    kept = ReviewDecide(project_id="proj_1", decision="keep", hunks=("h1", "h2"))
-    for done in (DoneInEditor("Neovim", answer, asked=asked), DoneInEditor("VS Code", kept)):
+    for done in (
+        AnsweredInEditor("Neovim", asked, "allow", changed=True),
+        DecidedInEditor("VS Code", "keep", hunks=2),
+    ):
         entrance.published(Announced("proj_1", Path("/code"), done))
     first, second = read(tmp_path)
     assert first | {"time": ""} == {
@@ -170,7 +170,7 @@ def test_every_command_that_changes_something_is_audited() -> None:
 def test_a_full_file_is_rotated_and_the_oldest_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit_module, "FILE_BYTES", 300)
     monkeypatch.setattr(audit_module, "FILES_KEPT", 3)
-    audit = Audit(tmp_path)
+    audit = AuditLog(tmp_path)
     for number in range(40):
         audit.write("numbered", number=number)
     files = [tmp_path / FILE, *(tmp_path / f"{FILE}.{number}" for number in (1, 2, 3))]
@@ -182,7 +182,7 @@ def test_a_full_file_is_rotated_and_the_oldest_deleted(tmp_path: Path, monkeypat
 
 def _write_many(directory: Path, who: int) -> None:
     for number in range(200):
-        Audit(directory).write("written", who=who, number=number)
+        AuditLog(directory).write("written", who=who, number=number)
 
 
 def test_no_line_is_lost_or_torn_with_several_writers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,13 +202,13 @@ def test_no_line_is_lost_or_torn_with_several_writers(tmp_path: Path, monkeypatc
 
 def test_a_failed_write_is_logged_and_not_raised(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / FILE).mkdir()
-    Audit(tmp_path).write("connected", by="phone")
+    AuditLog(tmp_path).write("connected", by="phone")
     assert "the audit log can't be written" in caplog.text
     assert "phone" in caplog.text
 
 
 def test_a_clients_values_become_one_short_line(tmp_path: Path) -> None:
-    Audit(tmp_path).write("refused", by="x\n" * 1_000)
+    AuditLog(tmp_path).write("refused", by="x\n" * 1_000)
     assert len((tmp_path / FILE).read_bytes().splitlines()) == 1
     assert len(read(tmp_path)[0]["by"]) == 300
 
@@ -222,7 +222,7 @@ def test_a_device_needs_hours_to_push_out_older_audit_lines(tmp_path: Path) -> N
         "decision": "allow",
         "address": "2001:db8::" + "1" * 28,
     }
-    Audit(tmp_path).write("answered", tool="MultiEdit", **far, **ids)
+    AuditLog(tmp_path).write("answered", tool="MultiEdit", **far, **ids)
     longest = (tmp_path / FILE).stat().st_size
     # A connection writes two lines. Commands, prompts, denials and connections are limited, and each limit writes its
     # own line when it is reached.
@@ -291,10 +291,10 @@ def test_a_link_in_place_of_the_audit_log_is_not_followed(tmp_path: Path, caplog
     """Otherwise, anyone who can create a link there could make the server write to any of the owner's files."""
     (tmp_path / "notes").write_text("mine\n")
     (tmp_path / FILE).symlink_to(tmp_path / "notes")
-    Audit(tmp_path).write("connected", by="Ada")
+    AuditLog(tmp_path).write("connected", by="Ada")
     (tmp_path / FILE).unlink()
     (tmp_path / FILE).symlink_to(tmp_path / "not-there")
-    Audit(tmp_path).write("connected", by="Ada")
+    AuditLog(tmp_path).write("connected", by="Ada")
     assert (tmp_path / "notes").read_text() == "mine\n"
     assert not (tmp_path / "not-there").exists()
     assert caplog.text.count("the audit log can't be written") == 2

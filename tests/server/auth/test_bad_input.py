@@ -19,7 +19,7 @@ from websockets.asyncio.client import connect
 from drawbridge.protocols.gate import Head
 from drawbridge.server.auth import entrance
 from drawbridge.server.auth.access import Access, OwnNames
-from drawbridge.server.auth.audit import Audit
+from drawbridge.server.auth.audit import AuditLog
 from drawbridge.server.auth.entrance import DENIALS, ClientLimits, Entrance
 from drawbridge.server.auth.scopes import Identity
 from drawbridge.server.auth.ssh_keys import Keys, challenge
@@ -119,7 +119,7 @@ async def too_many_prompts(guest: Guest) -> Shown:
     async with guest.phone() as (client, token):
         codes = [code_of(await client.ask("execute", {"prompt": "/quick"}, guest.project)) for _ in range(2)]
         await client.ask("project_join", project_id=guest.project)
-        if guest.server.core.projects.get(guest.project).busy:
+        if guest.server.core.projects.get(guest.project).controller.busy:
             await client.receive("update", "run_finished")
         return codes[-1], {token}
 
@@ -284,7 +284,7 @@ async def test_a_foreign_origin_or_host_is_audited(tmp_path: Path, headers: dict
 
 
 def at_a_server(tmp_path: Path) -> Entrance:
-    return Entrance(Access(OWNER, OwnNames(), secure=False), audit=Audit(tmp_path))
+    return Entrance(Access(OWNER, OwnNames(), secure=False), audit=AuditLog(tmp_path))
 
 
 def test_addresses_above_a_limit_cause_few_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,9 +150,9 @@ async def test_a_slow_client_can_connect_during_a_flood(
     that the flood can fill it several times in a round trip.
     """
     monkeypatch.setattr(tls_acceptor, "HANDSHAKE_LIMIT", tls_acceptor.HANDSHAKE_LIMIT // 4)
-    monkeypatch.setattr(tls_acceptor, "PLACE_LIMIT", tls_acceptor.PLACE_LIMIT // 4)
+    monkeypatch.setattr(tls_acceptor, "NETWORK_LIMIT", tls_acceptor.NETWORK_LIMIT // 4)
     if whose == "one network":
-        monkeypatch.setattr(tls_acceptor, "place", one_network)
+        monkeypatch.setattr(tls_acceptor, "network_of", one_network)
     made = own_certificate(tmp_path / "tls", ["127.0.0.1"])
     trusted = ssl.create_default_context(cafile=str(made.certificate))
     async with serving(tmp_path, made.context()) as server:

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidMessage, InvalidStatus
 
-from drawbridge.core.addresses import place, unmapped
+from drawbridge.core.addresses import network_of, unmapped
 from drawbridge.protocols.gate import Head
 from drawbridge.server.app import clients as clients_module
 from drawbridge.server.auth import devices, entrance
@@ -44,7 +44,7 @@ from drawbridge.server.auth.ssh_keys import Keys
 from drawbridge.server.auth.tls import own_certificate
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.transport import tls_acceptor
-from drawbridge.transport.tls_acceptor import HANDSHAKE_LIMIT, PLACE_LIMIT, TlsAcceptor
+from drawbridge.transport.tls_acceptor import HANDSHAKE_LIMIT, NETWORK_LIMIT, TlsAcceptor
 from tests.server.auth.rig import OWNER, Server, code_of, serving
 from tests.server.wire_client import connected
 from tests.waiting import PATIENCE, until
@@ -335,7 +335,7 @@ async def test_strangers_at_its_address_do_not_keep_a_device_out(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, sign: bool
 ) -> None:
     """Clients without a token have their own limit, and do not count toward the limit of clients from one address."""
-    monkeypatch.setattr(clients_module, "PLACE_STRANGERS", 5)
+    monkeypatch.setattr(clients_module, "NETWORK_STRANGERS", 5)
     monkeypatch.setattr(clients_module, "AUTH_SECONDS", PATIENCE)
     (tmp_path / "keys").touch(mode=0o600)
     async with (
@@ -574,33 +574,33 @@ async def test_only_allowed_origins_may_connect(tmp_path: Path) -> None:
 
 def test_a_bucket_refills_up_to_its_burst() -> None:
     buckets = Buckets(2, 0.5)
-    assert [buckets.take("a", 0.0) is None for _ in range(3)] == [True, True, False]
-    refused = buckets.take("a", 1.0)
+    assert [buckets.admit("a", 0.0) is None for _ in range(3)] == [True, True, False]
+    refused = buckets.admit("a", 1.0)
     assert refused is not None
     assert refused.seconds == pytest.approx(1.0)
-    assert buckets.take("a", 2.0) is None
-    assert [buckets.take("a", 1_000.0) is None for _ in range(3)] == [True, True, False]
+    assert buckets.admit("a", 2.0) is None
+    assert [buckets.admit("a", 1_000.0) is None for _ in range(3)] == [True, True, False]
 
 
 def test_a_clock_that_is_set_back_gives_no_tokens() -> None:
     buckets = Buckets(1, 1.0)
-    assert buckets.take("a", 100.0) is None
-    assert buckets.take("a", 0.0) is not None
-    assert buckets.take("a", 0.5) is not None
+    assert buckets.admit("a", 100.0) is None
+    assert buckets.admit("a", 0.0) is not None
+    assert buckets.admit("a", 0.5) is not None
 
 
 def test_the_table_is_limited_and_keeps_known_addresses() -> None:
     buckets = Buckets(2, 0.01, table=100)
-    buckets.take("known", 0.0)
-    buckets.take("known", 0.0)
+    buckets.admit("known", 0.0)
+    buckets.admit("known", 0.0)
     for number in range(10_000):
-        buckets.take(f"stranger {number}", 1.0)
+        buckets.admit(f"stranger {number}", 1.0)
     assert len(buckets) <= 101
-    assert buckets.take("known", 2.0) is not None, "it can't make the table forget it"
+    assert buckets.admit("known", 2.0) is not None, "it can't make the table forget it"
     for number in range(50):
-        buckets.take(f"later {number}", 10_000.0)
+        buckets.admit(f"later {number}", 10_000.0)
     assert len(buckets) == 50
-    assert buckets.take("known", 10_000.0) is None
+    assert buckets.admit("known", 10_000.0) is None
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 5)), max_size=200))
@@ -608,14 +608,14 @@ def test_nobody_gets_more_than_burst_and_rate_allow(steps: list[tuple[str, float
     buckets, now, taken = Buckets(3, 0.5), 0.0, {"a": 0, "b": 0, "c": 0}
     for key, pause in steps:
         now += pause
-        taken[key] += buckets.take(key, now) is None
+        taken[key] += buckets.admit(key, now) is None
     assert all(count <= 3 + now * 0.5 + 1e-6 for count in taken.values())
 
 
 def test_place_groups_addresses_that_are_counted_together() -> None:
-    assert place("192.0.2.7") == place("::ffff:192.0.2.7") == "192.0.2.7"
-    assert place("2001:db8::1") == place("2001:db8::2") != place("2001:db8:0:1::1")
-    assert place("") == ""
+    assert network_of("192.0.2.7") == network_of("::ffff:192.0.2.7") == "192.0.2.7"
+    assert network_of("2001:db8::1") == network_of("2001:db8::2") != network_of("2001:db8:0:1::1")
+    assert network_of("") == ""
     assert unmapped("::ffff:192.0.2.7") == "192.0.2.7"
     assert unmapped("2001:db8::1") == "2001:db8::1"
 
@@ -751,8 +751,8 @@ async def test_one_address_gets_only_its_share_of_handshakes(tmp_path: Path) -> 
         assert isinstance(acceptor, TlsAcceptor)
         slow = await silent(server, "127.0.0.2")
         await until(lambda: acceptor.shaking == 1)
-        crowd = [await silent(server, "127.0.0.3") for _ in range(PLACE_LIMIT)]
-        await until(lambda: acceptor.shaking == PLACE_LIMIT + 1)
+        crowd = [await silent(server, "127.0.0.3") for _ in range(NETWORK_LIMIT)]
+        await until(lambda: acceptor.shaking == NETWORK_LIMIT + 1)
         later = await silent(server, "127.0.0.3")
         async with asyncio.timeout(PATIENCE):
             with contextlib.suppress(ConnectionError):

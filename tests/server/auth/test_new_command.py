@@ -17,7 +17,7 @@ from drawbridge.server.app.command_table import COMMANDS, OK
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import Row
 from drawbridge.server.app.server_commands import ServerCommands
-from drawbridge.server.auth.audited import Audit
+from drawbridge.server.auth.audited import AuditEntry
 from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.messages import Answer
@@ -38,22 +38,22 @@ class Renamed(Struct, frozen=True):
 
 
 async def renamed(core: Core, command: Rename, client: Client) -> Answer[Renamed]:
-    project = core.projects.get(command.project_id)
-    return Answer(type="renamed", project_id=project.id, data=Renamed(command.title, client.name))
+    session = core.projects.get(command.project_id)
+    return Answer(type="renamed", project_id=session.id, data=Renamed(command.title, client.name))
 
 
 def title(command: Rename, reply: Renamed, asked: ApprovalRequested | None) -> dict[str, Any]:
     return {"title": reply.title}
 
 
-ROW = Row("rename", Rename, "run", Core, renamed, Reply("renamed", Renamed), Audit("renamed", title), aside=True)
+ROW = Row("rename", Rename, "run", Core, renamed, Reply("renamed", Renamed), AuditEntry("renamed", title), aside=True)
 
 NOT_ROWS = (
     Row("rename", commands.RunRevert, "run", Core, renamed, Reply("renamed", Renamed)),  # type: ignore[arg-type]
     Row("rename", Rename, "run", Core, renamed, OK),  # type: ignore[arg-type]
     Row("rename", Rename, "run", ServerCommands, renamed, Reply("renamed", Renamed)),  # type: ignore[arg-type]
     Row("rename", Rename, "run", Core, Core.run_revert, Reply("renamed", Renamed)),  # type: ignore[arg-type]
-    Row("set_mode", commands.SetMode, "run", Core, Core.set_mode, OK, Audit("named", title)),  # type: ignore[misc]
+    Row("set_mode", commands.SetMode, "run", Core, Core.set_mode, OK, AuditEntry("named", title)),  # type: ignore[misc]
 )
 """Rows that mypy must reject: it compares request, owner, reply and audit with the handler, and reports a
 `type: ignore` that is not needed.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,59 +13,20 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from drawbridge.agents import registry
 from drawbridge.agents.base import Proposal
 from drawbridge.server.app.command_table import COMMANDS
+from drawbridge.server.approvals.pending import with_call
 from drawbridge.server.auth.scopes import SCOPES, Identity, Scope, check_answer
 from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.notifications.send import Notifier
 from drawbridge.server.protocol import commands as say
 from drawbridge.server.protocol.client_errors import ClientError
 from tests.server.auth.rig import Server, code_of, serving
+from tests.server.examples import EXAMPLES
 from tests.server.wire_client import WireClient
 
 PAGE = Path(__file__).resolve().parent.parent.parent.parent / "docs" / "protocols" / "client.md"
-
-AN_EXAMPLE: dict[str, dict[str, Any]] = {
-    "execute": {"prompt": "/quick"},
-    "set_mode": {"mode": "plan"},
-    "set_model": {"model": "m"},
-    "set_effort": {"effort": "low"},
-    "queue_remove": {"run_id": "run_1"},
-    "queue_edit": {"run_id": "run_1", "prompt": "go"},
-    "queue_move": {"run_id": "run_1"},
-    "queue_send_now": {"run_id": "run_1"},
-    "run_changes": {"run_id": "r"},
-    "run_revert": {"run_id": "r"},
-    "review_decide": {"hunks": ["h"], "decision": "keep"},
-    "review_comment": {"path": "a", "line": 1, "quote": "a", "text": "Why?"},
-    "review_submit": {"drafts": "none"},
-    "review_commit": {"message": "m"},
-    "review_push": {"version": "v"},
-    "session_resume": {"session_id": "s"},
-    "session_messages": {"session_id": "s"},
-    "session_rename": {"session_id": "s", "name": "n"},
-    "session_delete": {"session_id": "s"},
-    "permission_response": {"approval_id": "a", "decision": "deny"},
-    "project_create": {"path": "/nowhere"},
-    "subscribe": {"topics": ["stats"]},
-    "unsubscribe": {"topics": []},
-    "blob_put": {"blob_id": "b", "offset": 0, "data": "", "last": True},
-    "blob_get": {"blob_id": "none"},
-    "dir_list": {"path": ""},
-    "dir_create": {"path": "/nowhere", "name": "n"},
-    "file_read": {"path": "none"},
-    "file_changes": {"path": "none"},
-    "device_revoke": {"device_id": "none"},
-    "pair_create": {"scope": "view"},
-    "push_test": {"endpoint": "e"},
-    "push_subscribe": {"endpoint": "e", "p256dh": "p", "auth": "a"},
-    "push_unsubscribe": {"endpoint": "e"},
-    "auth": {"token": "none"},
-    "pair": {"code": "AAAA-AAAA"},
-    "ssh_auth": {"nonce": "n", "host": "h", "signature": "s"},
-}
-"""Valid data for each message type that requires any."""
-
 
 # the table
 
@@ -85,7 +48,7 @@ async def test_each_command_is_refused_only_below_its_scope(server: Server, owne
             assert (name in features) is (within and name not in ("review_commit", "review_push")), name
             if name != "project_delete" or not within:
                 about = project if issubclass(row.request, say.ProjectCommand) else None
-                answer = await client.ask(name, AN_EXAMPLE.get(name), about)
+                answer = await client.ask(name, EXAMPLES.get(name), about)
                 assert (code_of(answer) == "OUT_OF_SCOPE") is not within, name
                 if not within:
                     assert answer["data"]["details"] == {"scope": scope, "needed": row.scope}
@@ -143,7 +106,7 @@ async def test_a_notifications_token_decides_one_request_only(tmp_path: Path, mo
         async with server.client(IN_NOTIFICATION) as worker:
             for row in COMMANDS:
                 about = project if issubclass(row.request, say.InProjects) else None
-                refused = await worker.ask(row.name, AN_EXAMPLE.get(row.name), about)
+                refused = await worker.ask(row.name, EXAMPLES.get(row.name), about)
                 assert code_of(refused) == "OUT_OF_SCOPE", row.name
             for name, value in (("remember", True), ("updated_input", {}), ("updated_input_blob", "b")):
                 refused = await worker.ask("permission_response", {**answer, name: value}, project)
@@ -196,13 +159,17 @@ async def test_an_approver_may_edit_the_text_but_not_the_path(server: Server, ow
         assert await answered(remember=True) == "OUT_OF_SCOPE"
         for blob, data in (("no-json", "bm8="), ("a-list", "W10=")):
             await phone.ask("blob_put", {"blob_id": blob, "offset": 0, "data": data, "last": True})
-            assert await answered(updated_input_blob=blob) == "OUT_OF_SCOPE"
+            assert await answered(updated_input_blob=blob) == "VALIDATION_FAILED"
+        moved = base64.b64encode(json.dumps(elsewhere).encode()).decode()
+        await phone.ask("blob_put", {"blob_id": "moved", "offset": 0, "data": moved, "last": True})
+        assert await answered(updated_input_blob="moved") == "OUT_OF_SCOPE"
         word = "content" if "content" in before else "new_string"
         assert await answered(updated_input={**before, word: "my own text\n"}) == "update"
 
 
-def asked(tool: str, given: bytes, proposal: Proposal | None = None) -> ApprovalRequested:
-    return ApprovalRequested("appr_1", "run_1", tool, Raw(given), Raw(b"[]"), proposal)
+def asked(tool: str, given: bytes, proposal: Proposal | None = None, agent: str = "claude") -> ApprovalRequested:
+    request = ApprovalRequested("appr_1", "run_1", tool, Raw(given), Raw(b"[]"), proposal)
+    return with_call(request, registry.tools(agent))
 
 
 @pytest.mark.parametrize(
@@ -232,6 +199,37 @@ def test_an_approver_cannot_edit_a_command(tool: str, given: bytes, updated: dic
     answer = say.PermissionResponse(project_id="p", approval_id="a", decision="allow")
     with contextlib.nullcontext() if fine else pytest.raises(ClientError, match="requires the run scope"):
         check_answer(phone, answer, asked(tool, given), updated)
+
+
+@pytest.mark.parametrize(
+    ("tool", "field", "agent", "fine"),
+    [
+        ("Write", "content", "claude", True),
+        ("Edit", "new_string", "claude", True),
+        ("MultiEdit", "edits", "claude", True),
+        ("NotebookEdit", "new_source", "claude", True),
+        ("Write", "content", "gemini", True),
+        ("Write", "file_path", "claude", False),
+        ("Write", "file_path", "gemini", False),
+        ("Write", "new_string", "claude", False),
+        ("mcp__files__write", "content", "claude", False),
+        ("apply_patch", "patch", "codex", False),
+    ],
+)
+def test_an_approver_may_change_only_the_text_of_a_proposal(tool: str, field: str, agent: str, fine: bool) -> None:
+    phone = Identity(name="phone", scope="approve", device_id="1")
+    answer = say.PermissionResponse(project_id="p", approval_id="a", decision="allow")
+    request = asked(tool, json.dumps({field: "old"}).encode(), Proposal("/p/a", "", "old"), agent)
+    with contextlib.nullcontext() if fine else pytest.raises(ClientError, match="requires the run scope"):
+        check_answer(phone, answer, request, {field: "new"})
+
+
+def test_an_approver_may_not_edit_a_request_that_is_not_understood() -> None:
+    phone = Identity(name="phone", scope="approve", device_id="1")
+    answer = say.PermissionResponse(project_id="p", approval_id="a", decision="allow")
+    unread = ApprovalRequested("a", "r", "Write", Raw(b'{"content":"old"}'), Raw(b"[]"), Proposal("/p/a", "", "old"))
+    with pytest.raises(ClientError, match="requires the run scope"):
+        check_answer(phone, answer, unread, {"content": "new"})
 
 
 def test_an_input_that_is_too_deep_to_compare_is_refused() -> None:
@@ -295,8 +293,8 @@ async def test_a_confined_device_reaches_only_its_own_projects(
     for row in COMMANDS:
         name = row.name
         if issubclass(row.request, say.InProjects):
-            unknown = await confined.ask(name, AN_EXAMPLE.get(name), "nobody")
-            answer = await confined.ask(name, AN_EXAMPLE.get(name), secret)
+            unknown = await confined.ask(name, EXAMPLES.get(name), "nobody")
+            answer = await confined.ask(name, EXAMPLES.get(name), secret)
             assert code_of(answer) == "PROJECT_NOT_FOUND", name
             assert answer["data"]["message"] == unknown["data"]["message"], (
                 "the error does not reveal that the project exists"
@@ -335,7 +333,7 @@ async def test_a_confined_device_sees_its_own_projects_health(
     health = (await confined.ask("health_check"))["data"]
     assert health["runs"]["ended"] == {"completed": 1}
     assert (health["projects"], health["running"], health["subscriptions"]) == (1, 0, 1)
-    assert health["runs"]["cost_usd"] == next(iter(server.core.projects)).memory.cost_usd
+    assert health["runs"]["cost_usd"] == next(iter(server.core.projects)).recorded.cost_usd
     assert server.core.metrics.total.runs.total() == 3
 
 

@@ -398,13 +398,13 @@ async def test_a_file_that_others_can_write_is_not_used(server: Server, file: Pa
     async with connected(server.url) as client:
         assert await log_in(client, ADA) == "SIGNATURE_WRONG"
     with pytest.raises(BadSetting, match="can be written by other users"):
-        Keys(file).look()
+        Keys(file).reload()
 
 
 def test_a_file_of_another_user_is_not_used(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The owner of a file can change its mode, so the server uses only files that belong to root or to its own user."""
     keys = Keys(file)
-    keys.look()
+    keys.reload()
     blob = base64.b64decode(line(ADA).split()[1])
     assert keys.find(blob) is not None
     if os.getuid() == 0:
@@ -413,7 +413,7 @@ def test_a_file_of_another_user_is_not_used(file: Path, monkeypatch: pytest.Monk
         monkeypatch.setattr(os, "getuid", lambda: file.stat().st_uid + 1)
         file.touch()
     with pytest.raises(BadSetting, match="can be written by other users"):
-        keys.look()
+        keys.reload()
     assert keys.find(blob) is None
 
 

@@ -37,14 +37,29 @@ def make_project(directory: Path) -> Path:
 async def a_run(project: Path) -> Checkpoints:
     """Takes the checkpoints of a run that changes one file, adds one and deletes one. Returns them."""
     checkpoints = Checkpoints(project, "proj_1")
-    assert await checkpoints.take(RUN, "before")
+    assert await checkpoints.snapshotter.create(RUN, "before")
     text = (project / "poem.txt").read_text()
     (project / "poem.txt").write_text(text.replace("line 3\n", "LINE 3\n"))
     (project / "new.bin").write_bytes(b"\0\xff\n")
     (project / "old.txt").unlink()
-    assert await checkpoints.take(RUN, "after")
+    assert await checkpoints.snapshotter.create(RUN, "after")
     return checkpoints
 
 
 def everything(project: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in project.iterdir() if file.is_file()}
+
+
+async def a_run_that_writes(project: Path, files: dict[str, bytes]) -> tuple[Checkpoints, str]:
+    """Takes the checkpoints of a run that writes these files. Returns them and the diff."""
+    checkpoints = Checkpoints(project, "proj_1")
+    await checkpoints.snapshotter.create(RUN, "before")
+    for name, data in files.items():
+        (project / name).write_bytes(data)
+    await checkpoints.snapshotter.create(RUN, "after")
+    return checkpoints, (await checkpoints.changes.of(RUN)).diff
+
+
+def refs(project: Path) -> list[str]:
+    """The refs of Drawbridge in the project's repository."""
+    return git(project, "for-each-ref", "--format=%(refname)", "refs/drawbridge").split()

@@ -17,9 +17,9 @@ import pytest
 
 from drawbridge.agents.base import Confinement
 from drawbridge.agents.memory import MB, MemoryWatch
-from drawbridge.server.checkpoints import git as module
+from drawbridge.server.checkpoints import git_program
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.git import GitFailed
+from drawbridge.server.checkpoints.errors import GitFailed
 from tests.server.checkpoints.rig import RUN, a_run, everything, make_project
 from tests.waiting import until
 
@@ -36,7 +36,7 @@ def misbehaves(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """Returns a function that replaces git with one that runs a shell script before it adds files. The project was
     created with the normal git.
     """
-    real = module.program()
+    real = git_program.program()
 
     def misbehaves(script: str) -> None:
         program = tmp_path / "bin" / "git"
@@ -59,7 +59,7 @@ async def test_git_gains_no_privileges(
 ) -> None:
     misbehaves(f"cat /proc/self/status >{tmp_path}/status; ulimit -n >{tmp_path}/files; ulimit -c >{tmp_path}/core")
     checkpoints = Checkpoints(project, "proj_1", Confinement(open_files=100, confined=confined))
-    await checkpoints.take(RUN, "before")
+    await checkpoints.snapshotter.create(RUN, "before")
     assert f"NoNewPrivs:\t{int(confined)}\n" in written(tmp_path / "status")
     assert (written(tmp_path / "files"), written(tmp_path / "core")) == ("100\n", "0\n")
 
@@ -69,23 +69,23 @@ async def test_git_leaves_no_process_behind(project: Path, misbehaves: Callable[
     misbehaves(
         f"env -i {sys.executable} -c '{stays}' >{tmp_path}/pid &\nwhile ! [ -s {tmp_path}/pid ]; do sleep 0.01; done"
     )
-    assert await Checkpoints(project, "proj_1").take(RUN, "before")
+    assert await Checkpoints(project, "proj_1").snapshotter.create(RUN, "before")
     assert not psutil.pid_exists(int(written(tmp_path / "pid")))
 
 
 async def test_git_that_hangs_is_ended(
     project: Path, misbehaves: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SECONDS", 0.5)
+    monkeypatch.setattr(git_program, "SECONDS", 0.5)
     misbehaves(f"echo $$ >{tmp_path}/pid; exec sleep 600")
     with pytest.raises(GitFailed, match=r"more than 0\.5 s"):
-        await Checkpoints(project, "proj_1").take(RUN, "before")
+        await Checkpoints(project, "proj_1").snapshotter.create(RUN, "before")
     assert not psutil.pid_exists(int(written(tmp_path / "pid")))
 
 
 async def test_a_canceled_git_is_ended(project: Path, misbehaves: Callable[[str], None], tmp_path: Path) -> None:
     misbehaves(f"echo $$ >{tmp_path}/pid; exec sleep 600")
-    taking = asyncio.create_task(Checkpoints(project, "proj_1").take(RUN, "before"))
+    taking = asyncio.create_task(Checkpoints(project, "proj_1").snapshotter.create(RUN, "before"))
     await until(lambda: written(tmp_path / "pid"), "git's start")
     taking.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -97,13 +97,13 @@ async def test_git_that_takes_too_much_memory_is_ended(project: Path, misbehaves
     misbehaves(f"exec {sys.executable} -c 'import time; taken = bytearray(300_000_000); time.sleep(600)'")
     checkpoints = Checkpoints(project, "proj_1", memory=MemoryWatch(100 * MB, every=0.05))
     with pytest.raises(GitFailed):
-        await checkpoints.take(RUN, "before")
+        await checkpoints.snapshotter.create(RUN, "before")
 
 
 TAKES = f"""
 import asyncio, pathlib, sys
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-asyncio.run(Checkpoints(pathlib.Path(sys.argv[1]), "proj_1").take({RUN!r}, "before"))
+asyncio.run(Checkpoints(pathlib.Path(sys.argv[1]), "proj_1").snapshotter.create({RUN!r}, "before"))
 """
 
 
@@ -124,7 +124,7 @@ async def test_git_ends_with_a_server_that_is_killed(
 REVERTS = f"""
 import asyncio, pathlib, sys
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-asyncio.run(Checkpoints(pathlib.Path(sys.argv[1]), "proj_1").revert({RUN!r}))
+asyncio.run(Checkpoints(pathlib.Path(sys.argv[1]), "proj_1").reverter.revert({RUN!r}))
 """
 
 
@@ -138,7 +138,7 @@ async def test_a_revert_completes_if_the_server_is_killed(
     program.parent.mkdir()
     program.write_text(
         f'#!/bin/sh\ncase "$*" in *" apply "*) echo $$ >{tmp_path}/pid; read word <{tmp_path}/go ;; esac\n'
-        f'exec {module.program()} "$@"\n'
+        f'exec {git_program.program()} "$@"\n'
     )
     program.chmod(0o755)
     os.mkfifo(tmp_path / "go")
@@ -173,8 +173,8 @@ async def test_git_variables_of_the_server_are_not_inherited(
     before = everything(project)
     monkeypatch.setenv(name, value.replace("SPY", str(spy)))
     checkpoints = await a_run(project)
-    assert "+LINE 3" in (await checkpoints.changes(RUN)).diff
-    await checkpoints.revert(RUN)
+    assert "+LINE 3" in (await checkpoints.changes.of(RUN)).diff
+    await checkpoints.reverter.revert(RUN)
     assert everything(project) == before
     assert not (tmp_path / "ran").exists()
 
@@ -185,13 +185,13 @@ async def test_a_git_in_the_project_is_not_run(project: Path, tmp_path: Path, mo
     (project / "git").chmod(0o755)
     monkeypatch.chdir(project)
     monkeypatch.setenv("PATH", f".:{os.environ['PATH']}")
-    await Checkpoints(project, "proj_1").take(RUN, "before")
+    await Checkpoints(project, "proj_1").snapshotter.create(RUN, "before")
     assert not (tmp_path / "ran").exists()
 
 
 async def test_a_configuration_that_is_too_large_is_not_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LARGEST_OUTPUT", 100_000)
+    monkeypatch.setattr(git_program, "LARGEST_OUTPUT", 100_000)
     with (project / ".git" / "config").open("a") as file:
         file.write("[x]\n" + f"\ty = {'z' * 1000}\n" * 200)
     with pytest.raises(GitFailed, match="printed more than"):
-        await Checkpoints(project, "proj_1").take(RUN, "before")
+        await Checkpoints(project, "proj_1").snapshotter.create(RUN, "before")

@@ -118,22 +118,6 @@ def test_damaged_indexes_raise_nothing(project: Path) -> None:
         git_index.read(damaged, 20)
 
 
-def test_untracked_files_are_those_that_git_lists(project: Path) -> None:
-    for name in ("sub/deep/new.txt", "sub/more/x/y.txt", "logs/one.log", "sub/.gitignore", "logs/.gitignore"):
-        (project / name).parent.mkdir(parents=True, exist_ok=True)
-        (project / name).write_text("*.o\n")
-    (project / "empty").mkdir()
-    (project / "link").symlink_to("sub")
-    git(project, "init", "-q", "inside")
-    index = found(project)
-    assert index is not None
-    beside = git_index.beside(git_index.listings(project, git_index.folders(index.entries)), index.entries)
-    assert beside.untracked == {
-        path for path in git(project, "ls-files", "--others", "--directory", "-z").split("\0") if path
-    }
-    assert beside.ignore_files == {".gitignore", "sub/.gitignore"}
-
-
 def index_of(version: int, *entries: bytes) -> bytes:
     """The bytes of an index without extensions."""
     return b"DIRC" + version.to_bytes(4, "big") + len(entries).to_bytes(4, "big") + b"".join(entries) + bytes(20)
@@ -152,9 +136,3 @@ def test_paths_that_repeat_each_other_do_not_fill_the_memory(tmp_path: Path) -> 
         assert tracemalloc.get_traced_memory()[1] < 300_000_000
     finally:
         tracemalloc.stop()
-
-
-def test_directories_inside_each_other_do_not_fill_the_memory(tmp_path: Path) -> None:
-    """The names of the 20,000 directories in a path of 40 kB would take 400 MB in total."""
-    with pytest.raises(ValueError, match="nested too deeply"):
-        git_index.folders(["a/" * 20_000 + "b"])

@@ -13,8 +13,9 @@ from typing import TypeAlias
 
 import pytest
 
-from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints
-from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint, program
+from drawbridge.server.checkpoints.checkpoints import Checkpoints
+from drawbridge.server.checkpoints.errors import Changed, GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.git_program import program
 from drawbridge.server.reviews.reviews import Decision, HunkGone, Open, Review, ReviewMoved, Wish
 from tests.server.checkpoints.rig import RUN, git, make_project
 
@@ -169,46 +170,48 @@ def spy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def test_no_program_of_the_repository_runs(name: str, tmp_path: Path, spy: Path) -> None:
     project = make_project(tmp_path / "ws")
     checkpoints = Checkpoints(project, "proj_1")
-    await checkpoints.take(RUN, "before")
+    await checkpoints.snapshotter.create(RUN, "before")
     (project / "poem.txt").write_text((project / "poem.txt").read_text().replace("line 3\n", "LINE 3\n"))
     ATTACKS[name](project, str(tmp_path / "spy"))
     spy.unlink(missing_ok=True)  # git may have run the program while the attack was being prepared
-    await checkpoints.take(RUN, "after")
+    await checkpoints.snapshotter.create(RUN, "after")
     with contextlib.suppress(GitFailed, NoCheckpoint):
-        await checkpoints.changes(RUN)
+        await checkpoints.changes.of(RUN)
     with contextlib.suppress(Changed, GitFailed, NoCheckpoint):
-        await checkpoints.revert(RUN)
-    await checkpoints.take("run_2", "before")
+        await checkpoints.reverter.revert(RUN)
+    await checkpoints.snapshotter.create("run_2", "before")
     assert not spy.exists(), spy.read_text()
 
 
 @pytest.mark.parametrize("name", ATTACKS)
 async def test_no_program_of_the_repository_runs_for_a_review(name: str, tmp_path: Path, spy: Path) -> None:
     project, review = make_project(tmp_path / "ws"), Review("proj_1")
-    checkpoints = Checkpoints(project, "proj_1", stored=review.extend)
-    await checkpoints.take(RUN, "before")
+    checkpoints = Checkpoints(project, "proj_1", on_stored=review.extend)
+    await checkpoints.snapshotter.create(RUN, "before")
     text = (project / "poem.txt").read_text()
     (project / "poem.txt").write_text(
         "".join(line.upper() if line[5] in "379" else line for line in text.splitlines(True))
     )
-    await checkpoints.take(RUN, "after")
+    await checkpoints.snapshotter.create(RUN, "after")
     ATTACKS[name](project, str(tmp_path / "spy"))
     spy.unlink(missing_ok=True)  # git may have run the program while the attack was being prepared
 
     async def seen() -> Open:
-        async with checkpoints.operation() as running:
-            return await review.current(running, checkpoints)
+        async with checkpoints.operations.exclusive() as running:
+            return await review.current(running, checkpoints.work_tree)
 
     decided = 0
     decisions: list[Decision] = ["keep", "undo", "edit"]
     for decision in decisions:
         with contextlib.suppress(Changed, GitFailed, HunkGone, NoCheckpoint, ReviewMoved):
             ids = [hunk.id for file in (await seen()).files for hunk in file.hunks if hunk.kind == "lines"]
-            async with checkpoints.operation() as running:
-                await review.decide(running, checkpoints, Wish("phone", decision, tuple(ids[:1]), text="edited\n"))
+            async with checkpoints.operations.exclusive() as running:
+                await review.decide(
+                    running, checkpoints.work_tree, Wish("phone", decision, tuple(ids[:1]), text="edited\n")
+                )
                 decided += 1
     with contextlib.suppress(GitFailed, NoCheckpoint):
-        await checkpoints.take("run_2", "before")
+        await checkpoints.snapshotter.create("run_2", "before")
     assert not spy.exists(), spy.read_text()
     assert decided == (0 if name == "missing_object" else 3)
 

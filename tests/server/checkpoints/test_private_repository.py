@@ -15,10 +15,10 @@ from typing import TypeAlias
 import pytest
 
 from drawbridge.core.errors import DrawbridgeError
-from drawbridge.server.checkpoints import checkpoints as checkpoints_module
-from drawbridge.server.checkpoints import commits, private
-from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints
-from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints import commits, private, refs
+from drawbridge.server.checkpoints.checkpoints import Checkpoints
+from drawbridge.server.checkpoints.errors import Changed, GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.reviews.reviews import HunkGone, Open, Review, ReviewMoved, Wish
 from tests import programs
 from tests.server.checkpoints.rig import RUN, git
@@ -59,27 +59,27 @@ class Kept:
         self.folder = directory.parent / "data"
         self.folder.mkdir(exist_ok=True)
         self.review = Review("proj_1")
-        self.checkpoints = Checkpoints(directory, "proj_1", folder=self.folder, stored=self.review.extend)
+        self.checkpoints = Checkpoints(directory, "proj_1", folder=self.folder, on_stored=self.review.extend)
 
     @property
     def repository(self) -> Path:
         return self.folder / private.NAME
 
     async def run(self, work: Callable[[Path], object], run: str = RUN) -> None:
-        assert await self.checkpoints.take(run, "before")
+        assert await self.checkpoints.snapshotter.create(run, "before")
         work(self.directory)
-        assert await self.checkpoints.take(run, "after")
+        assert await self.checkpoints.snapshotter.create(run, "after")
 
     async def changed(self, run: str = RUN) -> dict[str, str]:
-        return {file.path: file.change for file in (await self.checkpoints.changes(run)).files}
+        return {file.path: file.change for file in (await self.checkpoints.changes.of(run)).files}
 
     async def seen(self) -> Open:
-        async with self.checkpoints.operation() as running:
-            return await self.review.current(running, self.checkpoints)
+        async with self.checkpoints.operations.exclusive() as running:
+            return await self.review.current(running, self.checkpoints.work_tree)
 
     async def decide(self, wish: Wish) -> Open:
-        async with self.checkpoints.operation() as running:
-            return (await self.review.decide(running, self.checkpoints, wish)).review
+        async with self.checkpoints.operations.exclusive() as running:
+            return (await self.review.decide(running, self.checkpoints.work_tree, wish)).review
 
 
 def state(directory: Path) -> dict[str, object]:
@@ -109,7 +109,7 @@ async def test_a_run_is_shown_and_reverted_and_nothing_else_is_written(plain: Pa
     after = state(plain)
     assert await kept.changed() == {"poem.txt": "changed", "new.bin": "added", "old.txt": "deleted"}
     assert state(plain) == after
-    await kept.checkpoints.revert(RUN)
+    await kept.checkpoints.reverter.revert(RUN)
     assert state(plain) == before
     assert [path for path in kept.folder.rglob("*") if path.lstat().st_mode & 0o077] == []
 
@@ -172,7 +172,7 @@ async def test_a_file_over_the_limit_is_left_out(plain: Path, monkeypatch: pytes
     await kept.run(work)
     assert await kept.changed() == {"poem.txt": "changed"}
     assert [file.path for file in (await kept.seen()).files] == ["poem.txt"]
-    await kept.checkpoints.revert(RUN)
+    await kept.checkpoints.reverter.revert(RUN)
     after = state(plain)
     assert after["poem.txt"] == before["poem.txt"]
     assert after["large.bin"] != before["large.bin"]
@@ -190,24 +190,24 @@ async def test_a_directory_over_a_limit_is_refused_with_the_reason(
         (plain / f"{number}.txt").write_text("x" * 100)
     monkeypatch.setattr(private, limit, value)
     with pytest.raises(private.TooLarge, match=f"^Too large to review: .*{words}.*gitignore"):
-        await kept.checkpoints.take("run_2", "before")
+        await kept.checkpoints.snapshotter.create("run_2", "before")
     with pytest.raises(private.TooLarge):
         await kept.seen()
     with pytest.raises(private.TooLarge):
-        await kept.checkpoints.changes("run_2")
+        await kept.checkpoints.changes.of("run_2")
     (plain / ".gitignore").write_text("?.txt\nold.txt\n")
     monkeypatch.setattr(private, limit, 1_000)
     with pytest.raises(private.TooLarge):  # a run is not delayed by listing the files again so soon
-        await kept.checkpoints.take("run_2", "before")
+        await kept.checkpoints.snapshotter.create("run_2", "before")
     assert (await kept.seen()).files, "a person who asks gets an answer"
-    assert await kept.checkpoints.take("run_2", "before")
+    assert await kept.checkpoints.snapshotter.create("run_2", "before")
 
 
 @pytest.mark.thorough
 async def test_a_directory_that_takes_too_long_to_list_is_refused(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(private, "LIST_SECONDS", 0.0)
     with pytest.raises(private.TooLarge, match="can't be listed"):
-        await Kept(plain).checkpoints.take(RUN, "before")
+        await Kept(plain).checkpoints.snapshotter.create(RUN, "before")
 
 
 @pytest.mark.thorough
@@ -215,8 +215,8 @@ async def test_a_directory_that_takes_too_long_to_list_is_refused(plain: Path, m
 async def test_a_home_directory_is_not_copied(which: str, own_home: Path, tmp_path: Path) -> None:
     (tmp_path / "data" / "one").mkdir(parents=True)
     directory = {"home": own_home, "above": tmp_path, "data": tmp_path / "data"}[which]
-    with pytest.raises(private.TooLarge, match="home directory"):
-        await Checkpoints(directory, "proj_1", folder=tmp_path / "data" / "one").take(RUN, "before")
+    with pytest.raises(private.TooLarge, match=r"home directory.*Work in a directory below it"):
+        await Checkpoints(directory, "proj_1", folder=tmp_path / "data" / "one").snapshotter.create(RUN, "before")
     assert not (tmp_path / "data" / "one" / private.NAME).exists()
 
 
@@ -224,7 +224,7 @@ async def test_a_home_directory_is_not_copied(which: str, own_home: Path, tmp_pa
 async def test_a_directory_inside_of_gits_own_has_no_checkpoints(plain: Path) -> None:
     git(plain, "init", "-q")
     kept = Checkpoints(plain / ".git" / "info", "proj_1", folder=plain.parent)
-    assert not await kept.take(RUN, "before")
+    assert not await kept.snapshotter.create(RUN, "before")
     assert not (plain.parent / private.NAME).exists()
 
 
@@ -272,7 +272,7 @@ async def test_a_pointer_to_another_repository_is_not_followed(kind: str, plain:
     before = state(other)
     await kept.run(three_files, "run_2")
     assert (await kept.seen()).private
-    await kept.checkpoints.revert("run_2")
+    await kept.checkpoints.reverter.revert("run_2")
     assert (plain / "poem.txt").read_text() == POEM
     assert state(other) == before
 
@@ -296,8 +296,8 @@ async def test_files_are_restored_byte_for_byte(plain: Path, own_home: Path) -> 
         (directory / "old.txt").write_text("new\n")
 
     await kept.run(work)
-    assert "-old\n+new\n" in (await kept.checkpoints.changes(RUN)).diff
-    await kept.checkpoints.revert(RUN)
+    assert "-old\n+new\n" in (await kept.checkpoints.changes.of(RUN)).diff
+    await kept.checkpoints.reverter.revert(RUN)
     assert state(plain) == before
 
 
@@ -332,7 +332,7 @@ async def test_files_a_run_makes_git_ignore_are_restored(plain: Path) -> None:
 
     await kept.run(work)
     assert await kept.changed() == {".gitignore": "added", "poem.txt": "changed"}
-    await kept.checkpoints.revert(RUN)
+    await kept.checkpoints.reverter.revert(RUN)
     assert state(plain) == before
     (plain / ".gitignore").write_text("*.txt\n")
     await kept.run(work, "run_2")
@@ -342,7 +342,7 @@ async def test_files_a_run_makes_git_ignore_are_restored(plain: Path) -> None:
 
 @pytest.mark.thorough
 async def test_old_checkpoints_are_removed_with_their_contents(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints_module, "KEPT_RUNS", 2)
+    monkeypatch.setattr(refs, "KEPT_RUNS", 2)
     monkeypatch.setattr(private, "COLLECT_SECONDS", 0.0)
     kept = Kept(plain)
     for number in range(6):
@@ -369,7 +369,7 @@ async def test_a_disk_that_cannot_be_written_is_an_error_of_git(plain: Path, mon
     with monkeypatch.context() as patched:
         patched.setattr(private, "write_private", fails)
         with pytest.raises(GitFailed, match="the disk is full"):
-            await kept.checkpoints.take(RUN, "before")
+            await kept.checkpoints.snapshotter.create(RUN, "before")
     assert not kept.repository.exists()
     await kept.run(three_files)
 
@@ -391,10 +391,10 @@ async def test_a_full_repository_keeps_the_latest_run(plain: Path, monkeypatch: 
 async def test_a_warm_turn_does_not_read_unchanged_files_again(plain: Path) -> None:
     kept = Kept(plain)
     await kept.run(three_files)
-    assert (await kept.checkpoints.begin("run_2")) is True
-    assert kept.checkpoints._left is None  # the checkpoint is still being stored
-    await kept.checkpoints._storing.wait()
-    assert kept.checkpoints._left is not None
+    assert (await kept.checkpoints.snapshotter.begin("run_2")) is True
+    assert kept.checkpoints.snapshotter._cache._cached is None  # the checkpoint is still being stored
+    await kept.checkpoints.snapshotter.stored()
+    assert kept.checkpoints.snapshotter._cache._cached is not None
 
 
 Attack: TypeAlias = Callable[[Path, str], None]
@@ -448,7 +448,7 @@ async def test_no_program_of_the_directory_runs(attack: Attack, spy: Path, plain
     spy.unlink(missing_ok=True)  # git may have run the program while the attack was being prepared
     await kept.run(lambda directory: (directory / "poem.txt").write_text(POEM), "run_2")
     with contextlib.suppress(Changed, GitFailed, NoCheckpoint):
-        await kept.checkpoints.revert("run_2")
+        await kept.checkpoints.reverter.revert("run_2")
     ids = [hunk.id for file in (await kept.seen()).files for hunk in file.hunks]
     for id in ids:
         with contextlib.suppress(Changed, HunkGone, ReviewMoved):
@@ -474,8 +474,8 @@ async def test_links_are_not_followed(plain: Path, tmp_path: Path) -> None:
 
     before, beside = state(plain), state(outside)
     await kept.run(work)
-    assert "secret\n" not in (await kept.checkpoints.changes(RUN)).diff.replace("secret.txt\n", "")
-    await kept.checkpoints.revert(RUN)
+    assert "secret\n" not in (await kept.checkpoints.changes.of(RUN)).diff.replace("secret.txt\n", "")
+    await kept.checkpoints.reverter.revert(RUN)
     assert state(plain) == before
     assert state(outside) == beside
 
@@ -491,7 +491,7 @@ async def test_a_canceled_listing_leaves_no_process(plain: Path, monkeypatch: py
 
     monkeypatch.setattr(private.PrivateRepository, "selection", holds)
     kept = Kept(plain)
-    taking = asyncio.create_task(kept.checkpoints.take(RUN, "before"))
+    taking = asyncio.create_task(kept.checkpoints.snapshotter.create(RUN, "before"))
     await held.wait()
     taking.cancel()
     with contextlib.suppress(asyncio.CancelledError):

@@ -22,9 +22,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
+from drawbridge.agents import registry
 from drawbridge.agents.base import AgentLine, Proposal
+from drawbridge.server.approvals.pending import with_call
 from drawbridge.server.auth.devices import Devices
 from drawbridge.server.auth.scopes import Identity, owner
 from drawbridge.server.events import (
@@ -32,8 +34,10 @@ from drawbridge.server.events import (
     ApprovalRequested,
     ApprovalResolved,
     Event,
+    Outcome,
     PermissionWithdrawn,
     ReviewChanged,
+    Risk,
     RunFinished,
     StateChanged,
 )
@@ -42,10 +46,9 @@ from drawbridge.server.notifications.answer_tokens import Answerable, AnswerToke
 from drawbridge.server.notifications.notices import Notice, notice, push_payload, webhook_request
 from drawbridge.server.notifications.send import Notifier, Sender
 from drawbridge.server.notifications.web_push import OF_ONE_DEVICE, Subscription, Subscriptions, packed, unpacked
-from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import IN_TERMINAL, Outcome
-from tests.server.app.rig import info
+from drawbridge.server.protocol.messages import IN_TERMINAL
+from tests.server.app.rig import summary
 from tests.server.notifications.service import Service
 from tests.waiting import PATIENCE, until
 
@@ -61,7 +64,9 @@ def at_blog(event: Event, *, quiet: bool = False) -> Announced:
 def question(tool: str = "Edit", id: str = "appr_1") -> Announced:
     given = Raw(json.dumps({"file_path": f"/home/{SECRET}"}).encode())
     proposal = Proposal("/a", SECRET, SECRET)
-    return at_blog(ApprovalRequested(id, "run_1", tool, given, Raw(b"[]"), proposal))
+    return at_blog(
+        with_call(ApprovalRequested(id, "run_1", tool, given, Raw(b"[]"), proposal), registry.tools("claude"))
+    )
 
 
 def run_finished(outcome: Outcome) -> Announced:
@@ -117,7 +122,7 @@ def test_a_notification_contains_the_size_of_the_review(
 @pytest.mark.parametrize(
     "event",
     [
-        StateChanged(messages.ProjectState(**asdict(info("proj_1", "/code")))),
+        StateChanged(summary("proj_1", "/code")),
         ApprovalResolved("appr_1", "Bob", "allow"),
         PermissionWithdrawn("appr_1", "the run was stopped"),
         AgentLine(b"{}"),
@@ -641,7 +646,8 @@ def test_the_text_of_an_approval_is_its_summary() -> None:
 
 
 def shell(given: Any, tool: str = "Bash", **more: Any) -> Announced:
-    return at_blog(ApprovalRequested("appr_1", "run_1", tool, Raw(json.dumps(given).encode()), Raw(b"[]"), **more))
+    asked = ApprovalRequested("appr_1", "run_1", tool, Raw(json.dumps(given).encode()), Raw(b"[]"), **more)
+    return at_blog(with_call(asked, registry.tools("claude")))
 
 
 @pytest.mark.parametrize("command", ["npm test", "git push && make deploy", "a" * 120, "echo ü"])
@@ -691,9 +697,11 @@ async def test_a_short_command_can_be_decided_in_its_notification(tmp_path: Path
         shell({"command": "ls", "run_in_background": True}),
         shell({"command": "ls", "dangerouslyDisableSandbox": True}),
         shell({"command": "ls"}, tool="mcp__x__run"),
+        shell({"command": "ls"}, tool="Monitor"),
+        at_blog(ApprovalRequested("appr_1", "run_1", "Bash", Raw(b'{"command": "ls"}'), Raw(b"[]"))),
         shell({"command": "ls"}, link_targets={"a": "b"}),
         shell({"command": "ls"}, blocked_path="/etc"),
-        shell({"command": "sudo ls"}, risks=(messages.Risk("sudo", "Runs as root", "command"),)),
+        shell({"command": "sudo ls"}, risks=(Risk("sudo", "Runs as root", "command"),)),
         question(),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +43,15 @@ class Reviewed:
         server, prompts = self.server, self._prompts()
         run = (await server.does(self.phone, "execute", self.project, prompt="go"))["data"]["run_id"]
         await until(lambda: self._prompts() > prompts, "the prompt")
-        await server.core.projects.get(self.project).checkpoints._storing.wait()
+        await server.core.projects.get(self.project).checkpoints.snapshotter.stored()
         return str(run)
 
     async def begin_alone(self) -> None:
         """Begins a run without a prompt, and waits for the checkpoint before it."""
         session = self.server.core.projects.get(self.project)
         self.server.agent.latest.heard(TurnBegun())
-        await session._worker.tasks.wait()
-        await session.checkpoints._storing.wait()
+        await session.tasks.wait()
+        await session.checkpoints.snapshotter.stored()
 
     def _prompts(self) -> int:
         return sum(len(process.prompts) for process in self.server.agent.processes)
@@ -60,8 +60,8 @@ class Reviewed:
         """Ends the run, and waits for the checkpoint after it."""
         session = self.server.core.projects.get(self.project)
         self.server.agent.latest.ends()
-        await until(lambda: not session.busy, "the end of the run")
-        await session._worker.tasks.wait()
+        await until(lambda: not session.controller.busy, "the end of the run")
+        await session.tasks.wait()
 
     async def run(self, work: Callable[[Path], object]) -> str:
         """Runs an agent that does ``work`` in the directory, from its prompt to the checkpoint after the run. Returns
@@ -162,3 +162,27 @@ def id_of(review: dict[str, Any], part: str) -> str:
     ]
     assert len(found) == 1, found
     return str(found[0])
+
+
+class Killed(Exception):
+    """The server ends here."""
+
+
+@contextlib.contextmanager
+def killed(owner: type, name: str, first: Callable[..., object] = lambda *_: None) -> Iterator[None]:
+    """The server is killed where ``owner.name`` would be called, after ``first`` was called with its arguments."""
+
+    async def stops(*given: object) -> None:
+        first(*given)
+        raise Killed
+
+    def stops_now(*given: object) -> None:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, name, stops_now if name == "_publish_decision" else stops)
+        try:
+            yield
+        except Killed:
+            return
+        raise AssertionError(f"{name} was not called")

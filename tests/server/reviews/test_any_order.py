@@ -47,7 +47,7 @@ class World:
     def restart(self) -> None:
         """Continues like a new server, which knows only what is in the repository."""
         self.review = Review("proj_1")
-        self.checkpoints = Checkpoints(self.directory, "proj_1", folder=self.folder, stored=self.review.extend)
+        self.checkpoints = Checkpoints(self.directory, "proj_1", folder=self.folder, on_stored=self.review.extend)
 
     def text(self, file: str) -> str:
         return "".join(
@@ -77,12 +77,12 @@ class World:
 
     async def step_run(self) -> None:
         self.runs += 1
-        await self.checkpoints.take(f"run_{self.runs}", "before")
+        await self.checkpoints.snapshotter.create(f"run_{self.runs}", "before")
         if self.chance.random() < 0.4:
             self.rename()
         self.change()
         if self.chance.random() < 0.8:
-            await self.checkpoints.take(f"run_{self.runs}", "after")
+            await self.checkpoints.snapshotter.create(f"run_{self.runs}", "after")
         else:  # the server is killed
             self.restart()
             await self.seen()
@@ -132,12 +132,12 @@ class World:
                     await self.decide(Wish("me", "undo", (ids[slot],)))
 
     async def decide(self, wish: Wish) -> None:
-        async with self.checkpoints.operation() as running:
-            await self.review.decide(running, self.checkpoints, wish)
+        async with self.checkpoints.operations.exclusive() as running:
+            await self.review.decide(running, self.checkpoints.work_tree, wish)
 
     async def seen(self) -> Open:
-        async with self.checkpoints.operation() as running:
-            return await self.review.current(running, self.checkpoints)
+        async with self.checkpoints.operations.exclusive() as running:
+            return await self.review.current(running, self.checkpoints.work_tree)
 
     def open_slots(self) -> set[tuple[str, int]]:
         return {slot for slot, text in self.disk.items() if text != self.base[slot]}

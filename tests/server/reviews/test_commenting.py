@@ -51,6 +51,74 @@ def prompts_of_agent(one: Reviewed) -> list[str]:
     return [prompt for process in one.server.agent.processes for prompt in process.prompts]
 
 
+async def answers_of(one: Reviewed) -> dict[str, list[str]]:
+    """The ids of the comments that each hunk answers, by the hunk's new text."""
+    return {hunk["added"]: hunk["answers"] for file in (await one.get())["files"] for hunk in file["hunks"]}
+
+
+# sending into the active run
+
+
+async def test_comments_are_sent_into_the_active_run(tmp_path: Path) -> None:
+    page = Client("page")
+    async with reviewing(tmp_path) as one:
+        await one.server.does(page, "project_join", one.project)
+        run = await one.begin()
+        lines_3_and_17(one.directory)
+        id = await one.write(3, "LINE 3\n")
+        drafts = (await one.get())["drafts"]
+        sent = [await one.submit(drafts=drafts, text="Look again.", steer=True, request_id="7") for _ in range(2)]
+        assert [answer["data"] for answer in sent] == [{"run_id": run, "position": 0}] * 2
+        process = one.server.agent.latest
+        assert process.prompts == ["go"]
+        assert process.steers is not None
+        assert len(process.steers) == 1, "the repeated request is not sent again"
+        assert process.steers[0].startswith("Look again.\n\nI have reviewed your changes and have one comment.")
+        record = prompts(one)[-1]
+        assert (record["run_id"], record["steer"], record["review"]["comments"]) == (run, True, [id])
+        for client in (one.phone, page):
+            assert client.of_type("agent_message")[-1]["data"]["messages"][0]["steer"] is True
+        found = (await one.comments())[id]
+        assert (found["state"], found["run_id"]) == ("sent", run)
+        await one.end()
+        assert (await one.comments())[id]["state"] == "sent"
+        assert len(prompts(one)) == 2, "no other run begins"
+    async with reviewing(tmp_path) as one:
+        assert (await one.comments())[id]["state"] == "sent"
+        again = await one.submit(drafts=drafts, text="Look again.", steer=True, request_id="7")
+        assert again["data"]["run_id"] == run
+
+
+async def test_comments_that_cannot_be_sent_into_a_run_stay_drafts(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(lines_3_and_17)
+        id = await one.write(3, "LINE 3\n")
+        error = await not_sent(one, steer=True)
+        assert error.code == "PROCESS_NOT_FOUND"
+        await one.begin()
+        one.server.agent.latest.steers = None
+        before = prompts(one)
+        error = await not_sent(one, steer=True)
+        assert (error.code, error.field) == ("NOT_SUPPORTED", "data.steer")
+        assert prompts(one) == before
+        assert "state" not in (await one.comments())[id]
+        await one.end()
+
+
+async def test_what_the_run_did_before_the_comment_is_no_answer(tmp_path: Path) -> None:
+    """The comments are on a line that the same run has written, and on the line that it has removed."""
+    async with reviewing(tmp_path) as one:
+        await one.begin()
+        lines_3_and_17(one.directory)
+        new = await one.write(3, "LINE 3\n")
+        await one.write(17, "line 17\n", side="old")
+        await one.submit(steer=True)
+        assert await answers_of(one) == {"LINE 3\n": [], "LINE 17\n": []}
+        one.replace("LINE 3\n", "Line three\n")
+        assert await answers_of(one) == {"Line three\n": [new], "LINE 17\n": []}
+        await one.end()
+
+
 # drafts
 
 
@@ -429,7 +497,7 @@ async def test_a_change_before_a_comments_run_does_not_answer_it(tmp_path: Path)
         one.replace("LINE 3\n", "LINE 3!\n")
         one.server.agent.latest.ends()
         await until(lambda: len(prompts_of_agent(one)) == 3, "the prompt")
-        await one.server.core.projects.get(one.project).checkpoints._storing.wait()
+        await one.server.core.projects.get(one.project).checkpoints.snapshotter.stored()
         review = await one.get()
         assert [hunk["answers"] for file in review["files"] for hunk in file["hunks"]] == [[], []]
         await one.end()
@@ -460,7 +528,7 @@ async def test_a_comment_is_deleted_with_its_session(tmp_path: Path) -> None:
         (key,) = {part.key for part in await parts(one)}
         await one.server.does(one.phone, "session_delete", one.project, session_id=key)
         assert await one.comments() == {}
-        assert session.memory.comments == {}
+        assert session.recorded.comments == {}
         assert "SECRETWORDS" not in str(records(one.server, one.project))
 
 

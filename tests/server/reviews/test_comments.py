@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from drawbridge.server.protocol.messages import ReviewComment
+from drawbridge.server.events import ReviewComment
 from drawbridge.server.reviews.change_set import lines_of
 from drawbridge.server.reviews.comments import Range, followed, meet, prompt_of, touching
 from drawbridge.text import hunks as differences

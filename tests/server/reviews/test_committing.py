@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.checkpoints import git as git_module
+from drawbridge.server.checkpoints import shell
 from drawbridge.server.reviews import committing
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.text.review_words import subject_of
@@ -226,7 +226,7 @@ async def test_hooks_see_the_commit_and_can_change_its_message(tmp_path: Path, m
 @pytest.mark.thorough
 async def test_a_slow_hook_is_ended_and_nothing_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(committing, "SECONDS", 2.0)
-    monkeypatch.setattr(git_module, "LEAVE_SECONDS", PATIENCE)
+    monkeypatch.setattr(shell, "LEAVE_SECONDS", PATIENCE)
     async with committing_to(tmp_path) as one:
         await one.run(three_changes)
         await keep(one, "LINE 3\n")

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from drawbridge.agents import base
-from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import ReviewNumbers
 from drawbridge.server.reviews import contents
@@ -124,7 +125,7 @@ async def test_a_decision_counts_even_if_the_rest_cannot_be_read(
         await one.run(three_files)
         review = await one.get()
         with monkeypatch.context() as broken:
-            broken.setattr(Commenting, "placed", fails)
+            broken.setattr(Commenting, "located", fails)
             await one.refused(hunks=[id_of(review, "LINE 3")], decision="undo")
         assert "line 3\n" in one.text()
         [decided] = one.phone.updates("review_decided")
@@ -266,7 +267,7 @@ async def test_a_run_interrupted_by_a_kill_is_reviewed(tmp_path: Path) -> None:
         await one.begin()
         one.replace("line 3\n", "LINE 3\n")
         session = one.server.core.projects.get(one.project)
-        session.checkpoints.take = nothing  # type: ignore[assignment, method-assign]
+        session.checkpoints.snapshotter.create = nothing  # type: ignore[assignment, method-assign]
     async with reviewing(tmp_path) as one:
         assert hunks(await one.get()) == [("poem.txt", "line 3\n", "LINE 3\n")]
         one.replace("line 9\n", "by a person\n")
@@ -356,7 +357,7 @@ async def test_a_file_with_unsaved_changes_is_not_written(tmp_path: Path) -> Non
         run = await one.run(lambda directory: (directory / "poem.txt").write_text(POEM.replace("line 3", "LINE 3")))
         unsaved = {str(one.directory / "poem.txt"): "Neovim"}
         checkpoints = one.server.core.projects.get(one.project).checkpoints
-        checkpoints._find_unsaved = lambda paths: {path: unsaved[path] for path in paths if path in unsaved}
+        checkpoints.work_tree._find_unsaved = lambda paths: {path: unsaved[path] for path in paths if path in unsaved}
         id = id_of(await one.get(), "LINE 3\n")
         text = "The files can't be changed: poem.txt has unsaved changes in Neovim. Save or discard them first."
         wishes: list[dict[str, Any]] = [{"decision": "undo"}, {"text": "line three\n"}]
@@ -598,7 +599,7 @@ async def test_the_review_of_a_deleted_project_is_removed(tmp_path: Path) -> Non
 
 
 async def test_many_later_runs_do_not_remove_the_review(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drawbridge.server.checkpoints.checkpoints.KEPT_RUNS", 1)
+    monkeypatch.setattr("drawbridge.server.checkpoints.refs.KEPT_RUNS", 1)
     async with reviewing(tmp_path) as one:
         await one.run(three_files)
         for _ in range(3):
@@ -610,7 +611,7 @@ async def test_many_later_runs_do_not_remove_the_review(tmp_path: Path, monkeypa
 async def test_without_git_there_is_no_review(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with reviewing(tmp_path) as one:
         monkeypatch.setattr("drawbridge.server.checkpoints.git.program", lambda: None)
-        monkeypatch.setattr("drawbridge.server.checkpoints.checkpoints.program", lambda: None)
+        monkeypatch.setattr("drawbridge.server.checkpoints.operations.program", lambda: None)
         with pytest.raises(Exception, match="Install git") as refused:
             await one.get()
         assert refused.value.code == "CHECKPOINT_NOT_FOUND"  # type: ignore[attr-defined]
@@ -623,6 +624,10 @@ async def test_a_directory_without_a_repository_is_reviewed(tmp_path: Path) -> N
         run = await one.run(three_files)
         review = await one.get()
         assert (len(hunks(review)), review["repository"]) == (4, "private")
+        assert review["notice"] == (
+            "This directory is not in a git repository, so the server stores the versions of its files; the review "
+            "leaves out dependencies, build output, caches and files over 10 MB."
+        )
         changes = await one.server.does(one.phone, "run_changes", one.project, run_id=run)
         assert len(changes["data"]["files"]) == 3
         await one.decide(hunks=[id_of(review, "LINE 3\n")], decision="keep")
@@ -652,10 +657,10 @@ async def test_reading_the_review_of_a_project_being_deleted_fails(tmp_path: Pat
     async with reviewing(tmp_path) as one:
         shutil.rmtree(one.directory / ".git")
         await one.run(three_files)
-        project = one.server.core.projects.get(one.project)
+        session = one.server.core.projects.get(one.project)
 
         async def looks() -> None:
-            async with project.checkpoints.operation() as running:
+            async with session.checkpoints.operations.exclusive() as running:
                 await one.server.does(one.phone, "project_delete", one.project)
                 await running.read("for-each-ref")
 
@@ -812,7 +817,7 @@ async def test_a_crash_after_writing_the_files_keeps_the_decision(
 
 
 async def test_a_large_file_with_a_filter_is_not_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drawbridge.server.checkpoints.checkpoints.FILTERED_BYTES", 0)
+    monkeypatch.setattr("drawbridge.server.checkpoints.filters.FILTERED_BYTES", 0)
     async with reviewing(tmp_path) as one:
         (one.directory / ".gitattributes").write_text("poem.txt filter=lfs\n")
         os.utime(one.directory / "poem.txt", (1, 1))

@@ -101,7 +101,7 @@ async def test_nothing_arrives_after_unsubscribing(tmp_path: Path) -> None:
         assert [of_review(client) for client in (watch, both, gone)] == [["review_changed"]] * 3
         core.unfollow(("reviews",), watch)
         core.unfollow(("reviews",), both)
-        core.gone(gone)
+        core.remove_client(gone)
         assert core.subscriptions() == before + 2
         await keep(one, "LINE 3\n")
         assert [of_review(client) for client in (watch, gone)] == [["review_changed"]] * 2

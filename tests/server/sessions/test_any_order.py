@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,9 @@ from hypothesis import strategies as st
 
 from drawbridge.agents.base import AgentUnusable, QuestionCancelled, TurnBegun
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.controller import NOBODY_ASKED
 from drawbridge.server.sessions.limits import Limits
-from drawbridge.server.sessions.worker import NOBODY_ASKED
+from drawbridge.server.sessions.runs import Slot
 from tests.server.core_rig import Client, Process, Server, records, settled
 from tests.waiting import until
 
@@ -50,7 +50,7 @@ class World:
         self.model = Model()
         self.codes: set[str] = set()
         self.choosing: list[asyncio.Task[Any]] = []
-        self._slot_back: Callable[[], None] | None = None
+        self._slot: Slot | None = None
         self.server = Server(folder, LIMITS)
 
     async def open(self) -> None:
@@ -77,9 +77,9 @@ class World:
             self._folders.append(self._folders[0] / f"life {len(self._folders)}")
             shutil.copytree(before.folder / "data", self._folders[-1] / "data", symlinks=True)
             for person in self.people:
-                before.core.gone(person)
+                before.core.remove_client(person)
         await before.core.close("the server is ending")
-        self._slot_back = None
+        self._slot = None
         self.server = Server(self._folders[-1], LIMITS, self._folders[0] / "work")
         await self.server.core.open()
         assert self.project.state == "IDLE"
@@ -96,24 +96,23 @@ class World:
         waiting.
         """
         runs = self.server.core.runs
-        if self._slot_back is None:
-            granted: list[bool] = []
-            forget = runs.take_slot(lambda: granted.append(True))
-            self._slot_back = lambda: runs.give_slot_back() if granted else forget()
+        if self._slot is None:
+            self._slot = Slot(runs, lambda: None)
+            runs.request(self._slot)
         else:
-            self._slot_back()
-            self._slot_back = None
+            self._slot.release()
+            self._slot = None
 
     async def bring_to_an_end(self) -> None:
         """Frees the slot and lets the agent finish its turns. Fails if a run never ends."""
         self.server.agent.may_start.set()
-        if self._slot_back is not None:
+        if self._slot is not None:
             self.busy_elsewhere()
 
         def has_ended() -> bool:
             if self.process is not None and self.process.turn_open:
                 self.process.ends()
-            return not self.project.busy
+            return not self.project.controller.busy
 
         await until(has_ended, "the end of all runs")
 
@@ -151,7 +150,7 @@ async def person_does(what: str, world: World) -> None:
         case "mode":
             # The reply can be delayed until an agent has started; the test doesn't wait for the reply.
             world.choosing.append(asyncio.create_task(server.does(page, "set_mode", project, mode="plan")))
-        case "delete" if world.project.busy:
+        case "delete" if world.project.controller.busy:
             await server.does(page, "project_delete", project)
         case "allow" | "deny" if open_questions:
             await server.does(phone, "permission_response", project, approval_id=open_questions[0], decision=what)
@@ -231,8 +230,8 @@ def answers(server: Server) -> list[str]:
 
 def assert_sound(world: World) -> None:
     found = world.project
-    assert (found.state == "EXECUTING") == (found.run is not None)
-    assert len(found.approvals) == 0 or found.run is not None, "a question without a run"
+    assert (found.state == "EXECUTING") == (found.controller.run is not None)
+    assert len(found.approvals) == 0 or found.controller.run is not None, "a question without a run"
     assert len([process for process in world.server.agent.processes if not process.ended]) <= 1
 
 

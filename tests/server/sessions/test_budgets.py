@@ -16,7 +16,7 @@ from drawbridge.server.events import RunFinished
 from drawbridge.server.plan import Plan
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import LEAST_USD, Budgets, Ceilings, day_of
-from drawbridge.server.sessions.records import Memory
+from drawbridge.server.sessions.recorded_state import RecordedState
 from drawbridge.settings import load
 from drawbridge.settings.serve import ServeSettings
 from tests.server.core_rig import Client, Process, Server, serving, settled
@@ -98,14 +98,14 @@ def test_runs_together_never_cost_more_than_is_allowed(
 
 
 def test_costs_are_added_up_in_total_and_for_recent_days(new_york: None) -> None:
-    memory = Memory()
+    recorded = RecordedState()
     for day, cost in ((18, 8.0), (20, 1.0), (21, 2.0), (21, 0.5), (22, 4.0)):
         finished = RunFinished(run_id="r", outcome="completed", duration_ms=1, cost_usd=cost)
-        memory.apply(finished, datetime(2026, 11, day, 12, tzinfo=UTC))
+        recorded.apply(finished, datetime(2026, 11, day, 12, tzinfo=UTC))
     killed = RunFinished(run_id="r", outcome="killed", duration_ms=1)
-    memory.apply(killed, datetime(2026, 11, 23, tzinfo=UTC))
-    assert memory.cost_usd == 15.5
-    assert memory.days == {"2026-11-20": 1.0, "2026-11-21": 2.5, "2026-11-22": 4.0}
+    recorded.apply(killed, datetime(2026, 11, 23, tzinfo=UTC))
+    assert recorded.cost_usd == 15.5
+    assert recorded.days == {"2026-11-20": 1.0, "2026-11-21": 2.5, "2026-11-22": 4.0}
 
 
 def test_budgets_from_the_settings_become_ceilings() -> None:

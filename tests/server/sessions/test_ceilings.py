@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from drawbridge.agents.base import ModeChanged, Options
+from drawbridge.agents import registry
+from drawbridge.agents.base import Form, ModeChanged, Options
+from drawbridge.agents.claude.suggestions import remembered
 from drawbridge.agents.modes import BYPASS
-from drawbridge.agents.suggestions import remembered
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import ceilings as rules
 from drawbridge.server.sessions.ceilings import COVERED, HARMLESS, Ceilings, check_allowed
@@ -145,21 +146,54 @@ REMEMBERED: list[tuple[Ceilings, dict[str, Any], bool]] = [
     (Ceilings(), {"type": "something new"}, True),
     (Ceilings(tools=("Read",)), {"type": "something new"}, False),
     (Ceilings(tools=("Read",)), {"type": "addRules", "behavior": "allow", "rules": "all"}, False),
+    (Ceilings(tools=("Read",)), {"type": "addRules", "behavior": "allow", "rules": ["Bash"]}, False),
+    (Ceilings(tools=("Read",)), {"type": "addRules", "behavior": "moon", "rules": [{"toolName": "Read"}]}, False),
+    (Ceilings(tools=("Read",)), {"type": "addRules", "behavior": "ask", "rules": [{"toolName": "Bash"}]}, True),
+    (Ceilings(tools=("Read",)), {"type": "removeRules", "behavior": "allow"}, True),
+    (Ceilings(tools=("Read",)), {"type": "removeRules", "behavior": "deny"}, False),
+    (Ceilings(), {"type": "addDirectories", "directories": ["/desk/b", 3]}, False),
+    (Ceilings(tools=("Read",)), {"type": "addDirectories", "directories": "/desk/b"}, False),
+    (Ceilings(modes=("default",)), {"type": "setMode", "mode": 3}, False),
 ]
+
+
+def check(
+    ceilings: Ceilings, suggestions: Any, *, tool: str = "Bash", agent: str = "claude", remember: bool = True
+) -> None:
+    """Checks whether a call of an agent's ``tool``, with these suggestions, may be allowed."""
+    form: Form = "acp" if agent == "gemini" else "fields"
+    call = registry.tools(agent).call(tool, {}, Raw(json.dumps(suggestions).encode()), form)
+    check_allowed(ceilings, call, remember=remember, usable=inside)
 
 
 @pytest.mark.parametrize(("ceilings", "suggestion", "fits"), REMEMBERED, ids=lambda value: str(value)[:40])
 def test_an_answer_never_remembers_more_than_is_allowed(
     ceilings: Ceilings, suggestion: dict[str, Any], fits: bool
 ) -> None:
-    suggestions = Raw(json.dumps([suggestion]).encode())
-    check_allowed(ceilings, "Bash", suggestions, remember=False, usable=inside)
+    check(ceilings, [suggestion], remember=False)
     if fits:
-        check_allowed(ceilings, "Bash", suggestions, remember=True, usable=inside)
+        check(ceilings, [suggestion])
         return
     with pytest.raises(ClientError) as refused:
-        check_allowed(ceilings, "Bash", suggestions, remember=True, usable=inside)
+        check(ceilings, [suggestion])
     assert (refused.value.code, refused.value.field) == ("PERMISSION_DENIED", "data.remember")
+
+
+@pytest.mark.parametrize("ceilings", [Ceilings(tools=("Read",)), Ceilings(modes=("default", "plan"))])
+@pytest.mark.parametrize(
+    ("agent", "suggestion"),
+    [
+        ("gemini", {"optionId": "always", "kind": "allow_always", "name": "Always allow"}),
+        ("gemini", {"optionId": "always", "kind": "something new"}),
+        ("gemini", {"optionId": "once", "kind": "allow_once"}),
+        ("codex", {"type": "something new"}),
+        ("an ACP agent", {"optionId": "always", "kind": "allow_always"}),
+    ],
+)
+def test_what_is_not_understood_exceeds_any_limit(agent: str, suggestion: dict[str, Any], ceilings: Ceilings) -> None:
+    check(Ceilings(), [suggestion], tool="execute", agent=agent)
+    with pytest.raises(ClientError, match="a suggestion that it does not understand"):
+        check(ceilings, [suggestion], tool="execute", agent=agent)
 
 
 def test_a_suggested_mode_that_is_not_remembered_is_allowed() -> None:
@@ -168,18 +202,18 @@ def test_a_suggested_mode_that_is_not_remembered_is_allowed() -> None:
     """
     mode = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
     rule = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash"}]}
-    beside, alone = (Raw(json.dumps(suggestions).encode()) for suggestions in ([rule, mode], [mode]))
     ceilings = Ceilings(modes=("default", "plan"))
-    assert remembered(beside) == [rule]
-    check_allowed(ceilings, "Bash", beside, remember=True, usable=inside)
+    assert remembered(Raw(json.dumps([rule, mode]).encode())) == [rule]
+    check(ceilings, [rule, mode])
     with pytest.raises(ClientError, match="the acceptEdits mode"):
-        check_allowed(ceilings, "Bash", alone, remember=True, usable=inside)
+        check(ceilings, [mode])
 
 
-def test_plan_mode_cannot_be_left_if_it_is_the_only_mode() -> None:
-    check_allowed(Ceilings(), "ExitPlanMode", Raw(b"[]"), remember=False, usable=inside)
+@pytest.mark.parametrize("agent", ["claude", "demo", "gemini"])
+def test_plan_mode_cannot_be_left_if_it_is_the_only_mode(agent: str) -> None:
+    check(Ceilings(), [], tool="ExitPlanMode", agent=agent, remember=False)
     with pytest.raises(ClientError, match="leave plan mode"):
-        check_allowed(Ceilings(modes=("plan",)), "ExitPlanMode", Raw(b"[]"), remember=False, usable=inside)
+        check(Ceilings(modes=("plan",)), [], tool="ExitPlanMode", agent=agent, remember=False)
 
 
 async def test_an_approval_above_a_ceiling_leaves_the_request_open(tmp_path: Path) -> None:

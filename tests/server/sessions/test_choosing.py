@@ -16,7 +16,7 @@ async def ran(server: Server, phone: Client, project: str, agent: Agent, prompt:
     """Waits until ``agent`` has received the prompt, and completes the run. Returns the agent's process."""
     await settled(lambda: bool(agent.processes) and agent.latest.prompts[-1:] == [prompt])
     agent.latest.ends()
-    await settled(lambda: not server.core.projects.get(project).busy)
+    await settled(lambda: not server.core.projects.get(project).controller.busy)
     return agent.latest
 
 

@@ -13,7 +13,7 @@ from drawbridge.agents import base
 from drawbridge.agents.claude.conversation import ClaudeConversation
 from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.events import PromptAccepted
-from drawbridge.server.protocol import commands
+from drawbridge.server.protocol import commands, messages
 from drawbridge.server.sessions.session import SessionStore
 from drawbridge.server.store import log
 from drawbridge.server.store.log import History
@@ -81,7 +81,7 @@ async def test_a_prompt_for_another_agent_begins_its_conversation(tmp_path: Path
             ("Count walnuts", 1, "Two.", False),
         ]
         assert server.core.projects.get(project).title == "Count pears"
-        current = server.core.projects.get(project).memory.session_id
+        current = server.core.projects.get(project).recorded.session_id
         [hit] = (await server.does(phone, "search", query="pears"))["data"]["results"]
         assert hit["session_id"] == current
         await deleted(server, phone, project, current, "pears")
@@ -154,8 +154,8 @@ async def test_a_prompt_that_is_not_stored_does_not_change_the_agent(
         shown = session.snapshot()
         for fact in ("agent_state", "agent_offers", "modes", "own_modes"):
             assert getattr(shown, fact) == getattr(before, fact) != [], f"{fact} is still the former agent's"
-        memory = session.memory
-        assert (memory.session_id, memory.agent, memory.title) == (
+        recorded = session.recorded
+        assert (recorded.session_id, recorded.agent, recorded.title) == (
             process.launch.session_id,
             "claude",
             "Count walnuts",
@@ -188,7 +188,7 @@ async def test_after_a_lost_conversation_the_next_prompt_begins_one(tmp_path: Pa
             ("Count walnuts", 1, "", False),
         ]
         shown = server.core.projects.get(project).snapshot()
-        assert shown.agent_state == base.AgentState(model="opus")
+        assert shown.agent_state == messages.AgentState(model="opus")
         await server.does(phone, "session_delete", project, session_id=process.launch.session_id)
         found = (await server.does(phone, "search", query="Count"))["data"]["results"]
         assert ["".join(one["snippet"]) for one in found] == ["Count walnuts"]
@@ -231,7 +231,7 @@ async def test_the_state_of_a_deleted_conversation_is_forgotten(tmp_path: Path) 
         session_id = process.launch.session_id
         await server.does(phone, "session_delete", project, session_id=session_id)
         assert phone.updates("agent_state")[-1] == {"model": "opus"}
-        assert server.core.projects.get(project).snapshot().agent_state == base.AgentState(model="opus")
+        assert server.core.projects.get(project).snapshot().agent_state == messages.AgentState(model="opus")
 
 
 async def test_a_resumed_process_begins_with_the_last_state(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.places import Places
+from drawbridge.server.sessions.allowed_directories import AllowedDirectories
 from tests.server import processes
 from tests.server.auth.rig import Server, code_of
 from tests.server.auth.test_audit import read
@@ -51,9 +51,9 @@ async def test_an_invalid_name_creates_nothing(server: Server, owner: WireClient
 def test_no_directory_is_created_in_the_servers_data(tmp_path: Path) -> None:
     """The request is refused even if the server's data is inside the roots."""
     (tmp_path / "data").mkdir()
-    places = Places([tmp_path.resolve()], tmp_path / "data")
+    directories = AllowedDirectories([tmp_path.resolve()], tmp_path / "data")
     with pytest.raises(ClientError) as refused:
-        places.create(str(tmp_path / "data"), "new", (), lambda path: True)
+        directories.create(str(tmp_path / "data"), "new", (), lambda path: True)
     assert refused.value.code == "INVALID_PATH"
     assert list((tmp_path / "data").iterdir()) == []
 

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from drawbridge.agents.base import Confinement
 from drawbridge.agents.memory import MemoryWatch
 from drawbridge.core.privacy import Privacy
-from drawbridge.server.checkpoints import git as module
+from drawbridge.server.checkpoints import git_program
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import FRAME_BYTES, Answer, encode
@@ -343,7 +343,7 @@ async def test_no_program_of_the_repository_runs(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs features of the Linux kernel")
 async def test_git_has_an_agents_privileges(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, program = module.program(), tmp_path / "bin" / "git"
+    real, program = git_program.program(), tmp_path / "bin" / "git"
     program.parent.mkdir()
     program.write_text(
         f'#!/bin/sh\ncat /proc/self/status >{tmp_path}/status\nulimit -n >{tmp_path}/files\nexec {real} "$@"\n'

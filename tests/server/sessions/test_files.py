@@ -266,14 +266,14 @@ def test_a_file_is_read_again_in_pieces_until_it_changes(project: Project) -> No
 
 def test_a_path_of_an_old_list_does_not_lead_out(project: Project) -> None:
     """A directory may have been replaced with a link after the list was made."""
-    found = files.look(project, "src/bridge.py")
+    found = files.find_entry(project, "src/bridge.py")
     assert found is not None
     assert found.size == 11
     (project.root / "src").rename(project.root.parent / "moved")
     (project.root / "src").symlink_to(project.root.parent / "moved")
-    assert files.look(project, "src/bridge.py") is None
-    assert files.look(project, "src") == FileEntry(path="src", kind="other", link=True)
-    assert files.look(project, "nothing") is None
+    assert files.find_entry(project, "src/bridge.py") is None
+    assert files.find_entry(project, "src") == FileEntry(path="src", kind="other", link=True)
+    assert files.find_entry(project, "nothing") is None
 
 
 def test_sources_are_bounded() -> None:
@@ -322,8 +322,8 @@ def test_the_servers_own_data_is_private(project: Project) -> None:
     assert code(whole, "data/token") == "FILE_PRIVATE"
     assert refusal(lambda: files.entries(whole, "data")) == "FILE_PRIVATE"
     assert list(listed(whole)) == ["code", "secret.txt"]
-    assert files.look(whole, "data/token") is None
-    assert files.look(whole, "data") is None
+    assert files.find_entry(whole, "data/token") is None
+    assert files.find_entry(whole, "data") is None
 
 
 def test_hidden_files_of_a_home_directory_inside_are_private(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,7 +335,7 @@ def test_hidden_files_of_a_home_directory_inside_are_private(project: Project, m
     monkeypatch.setenv("HOME", str(home))
     assert code(project, "src/.ssh/config") == "FILE_PRIVATE"
     assert list(listed(project, "src")) == ["src/bridge.py"]
-    assert files.look(project, "src/.ssh/config") is None
+    assert files.find_entry(project, "src/.ssh/config") is None
     assert read(project, ".config").text == ""
 
 

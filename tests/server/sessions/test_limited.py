@@ -15,7 +15,7 @@ from drawbridge.agents import base
 from drawbridge.server.sessions import continuing
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.limits import Limits
-from drawbridge.server.sessions.records import CONTINUE
+from drawbridge.server.sessions.recorded_state import CONTINUE
 from tests.agents.claude.stream import Stream
 from tests.server.core_rig import Client, Process, Server, serving, settled
 from tests.waiting import until
@@ -37,7 +37,7 @@ def limited(agent: Process, seconds: float) -> None:
 def passed(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """A list with one item: how many seconds the clock is ahead for the code that resumes limited runs."""
     later = [0.0]
-    monkeypatch.setattr(continuing, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(continuing, "CHECK_SECONDS", 0.05)
     monkeypatch.setattr(continuing, "time", SimpleNamespace(time=lambda: time.time() + later[0]))
     return later
 
@@ -96,7 +96,7 @@ async def test_a_run_resumes_after_a_restart(tmp_path: Path, passed: list[float]
     async with serving(tmp_path, WANTED) as server:
         assert "Do it" in await given(server, 1)
         server.agent.latest.ends()
-        assert server.core.projects.get(project).memory.subject == "Do it", "the proposed message is about the prompt"
+        assert server.core.projects.get(project).recorded.subject == "Do it", "the proposed message is about the prompt"
     async with serving(tmp_path, WANTED) as server:
         await settled()
         assert server.agent.processes == [], "it resumes once"

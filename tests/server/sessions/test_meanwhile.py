@@ -18,9 +18,9 @@ from drawbridge.agents.base import TurnEnded
 from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.app.outbox import Writers
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions import continuing, metadata, places
+from drawbridge.server.sessions import allowed_directories, continuing, metadata
+from drawbridge.server.sessions.allowed_directories import AllowedDirectories
 from drawbridge.server.sessions.limits import Limits
-from drawbridge.server.sessions.places import Places
 from drawbridge.server.sessions.projects import Projects
 from drawbridge.server.store.log import History
 from tests.server.core_rig import Client, Process, Server, records, serving, settled
@@ -31,7 +31,7 @@ async def at_rest(server: Server, phone: Client, project: str) -> Process:
     """An idle process whose first run has ended."""
     process = await server.running(phone, project)
     process.ends()
-    await settled(lambda: not server.core.projects.get(project).busy)
+    await settled(lambda: not server.core.projects.get(project).controller.busy)
     return process
 
 
@@ -121,16 +121,16 @@ async def test_a_mode_chosen_during_the_directory_check_is_applied(
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
-        examining, may_end, problem = threading.Event(), threading.Event(), Places.problem
+        examining, may_end, problem = threading.Event(), threading.Event(), AllowedDirectories.problem
 
-        def examined(own: Places, path: Path) -> str | None:
-            if server.core.projects.get(project).run is not None:
+        def examined(own: AllowedDirectories, path: Path) -> str | None:
+            if server.core.projects.get(project).controller.run is not None:
                 examining.set()
                 may_end.wait(PATIENCE)
             return problem(own, path)
 
-        monkeypatch.setattr(places, "EXAMINING_SECONDS", PATIENCE)
-        monkeypatch.setattr(Places, "problem", examined)
+        monkeypatch.setattr(allowed_directories, "EXAMINING_SECONDS", PATIENCE)
+        monkeypatch.setattr(AllowedDirectories, "problem", examined)
         await server.does(phone, "execute", project, prompt="go")
         await until(examining.is_set)
         mode = asyncio.create_task(server.does(phone, "set_mode", project, mode="plan"))
@@ -204,7 +204,7 @@ async def test_a_resumed_run_that_cannot_be_stored_is_retried_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     phone = Client()
-    monkeypatch.setattr(continuing, "LOOK_SECONDS", 0.005)
+    monkeypatch.setattr(continuing, "CHECK_SECONDS", 0.005)
     monkeypatch.setattr(continuing, "REFUSED_SECONDS", 0.005)
     limits = Limits(checkpoints=False, continue_limited=True, runs_at_once=1)
     async with serving(tmp_path, limits) as server:
@@ -263,7 +263,7 @@ async def read_again(
         loop = asyncio.get_running_loop()
         with pytest.MonkeyPatch.context() as watched:
             watched.setattr(Projects, "_load", loaded)
-            await later.core.maintenance.look()
+            await later.core.maintenance.check()
         yield later, project
     finally:
         await later.core.close("the server is ending")

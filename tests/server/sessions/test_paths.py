@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions import places
+from drawbridge.server.sessions import allowed_directories
 
 NAMES = [
     "home",
@@ -79,7 +79,7 @@ def may_be(path: str, roots: list[str], home: str) -> bool:
 
 def resolved(path: str, roots: list[str], taken: list[str] = []) -> Path | ClientError:  # noqa: B006 - never changed
     try:
-        return places.resolve(path, map(Path, roots), map(Path, taken))
+        return allowed_directories.resolve(path, map(Path, roots), map(Path, taken))
     except ClientError as error:
         return error
 
@@ -99,7 +99,7 @@ def test_no_path_leads_out_and_every_way_in_is_open(tree: Path, path: str, allow
         expected = may_be(path, roots, home)
         found = resolved(path, roots)
         if ".." not in path:
-            assert places.usable(path, map(Path, roots)) == expected
+            assert allowed_directories.usable(path, map(Path, roots)) == expected
     if isinstance(found, ClientError):
         assert not expected
         assert found.code == "INVALID_PATH"

@@ -14,11 +14,13 @@ from typing import Any
 
 import pytest
 
+from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.store import index
 from drawbridge.server.store.log import History
 from tests.server.core_rig import Client, Server, records, serving, settled
+from tests.server.examples import EXAMPLES
 from tests.waiting import PATIENCE, until
 
 
@@ -72,7 +74,7 @@ async def test_two_simultaneous_requests_create_one_project(tmp_path: Path) -> N
         made, error = await asyncio.gather(*asked, return_exceptions=True)
         assert isinstance(error, ClientError)
         assert error.code == "PROJECT_EXISTS"
-        assert [project.id for project in server.core.projects] == [made["project_id"]]  # type: ignore[index]
+        assert [session.id for session in server.core.projects] == [made["project_id"]]  # type: ignore[index]
         assert len(list((tmp_path / "data" / "projects").iterdir())) == 1
 
 
@@ -82,8 +84,8 @@ async def test_a_project_being_created_is_closed_with_the_server(tmp_path: Path)
         creating = asyncio.create_task(server.does(Client(), "project_create", path=str(server.root / "one")))
         await asyncio.sleep(0)
         await server.core.projects.close("the server is ending")
-        [project] = server.core.projects
-        assert project.history.closed
+        [session] = server.core.projects
+        assert session.history.closed
         await creating
 
 
@@ -299,38 +301,12 @@ async def test_a_project_is_not_deleted_while_its_agent_works(tmp_path: Path) ->
         process.ends()
 
 
-WHILE_DELETED: dict[str, dict[str, Any]] = {
-    "project_join": {"after_seq": 0},
-    "project_leave": {},
-    "get_messages": {"after_seq": 0},
-    "execute": {"prompt": "go"},
-    "agent_interrupt": {},
-    "agent_kill": {},
-    "agent_new_session": {},
-    "run_changes": {"run_id": "run_1"},
-    "run_revert": {"run_id": "run_1"},
-    "review_get": {},
-    "review_decide": {"hunks": ["h"], "decision": "keep"},
-    "review_comment": {"path": "a", "line": 1, "quote": "a", "text": "Why?"},
-    "review_submit": {"drafts": "none"},
-    "review_commit": {"message": "m"},
-    "review_push": {"version": "v"},
-    "set_mode": {"mode": "plan"},
-    "set_model": {"model": "m"},
-    "set_effort": {"effort": "low"},
-    "queue_remove": {"run_id": "run_1"},
-    "queue_edit": {"run_id": "run_1", "prompt": "go"},
-    "queue_move": {"run_id": "run_1"},
-    "queue_send_now": {"run_id": "run_1"},
-    "session_list": {},
-    "session_resume": {"session_id": "s"},
-    "session_fork": {"session_id": "s"},
-    "permission_response": {"approval_id": "appr_1", "decision": "deny"},
-    "project_delete": {},
+ABOUT_A_PROJECT = {
+    row.name: EXAMPLES.get(row.name, {}) for row in COMMANDS if "project_id" in row.request.__struct_fields__
 }
 
 
-@pytest.mark.parametrize("what", WHILE_DELETED)
+@pytest.mark.parametrize("what", ABOUT_A_PROJECT)
 async def test_a_request_during_a_deletion_is_executed_or_refused(
     what: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -342,8 +318,8 @@ async def test_a_request_during_a_deletion_is_executed_or_refused(
             project = await server.project(phone)
             process = await server.running(phone, project)
             process.ends()
-            await settled(lambda project=project: not server.core.projects.get(project).busy)  # type: ignore[misc]
-            asked = [("project_delete", {}), (what, WHILE_DELETED[what])][:: -1 if turns < 0 else 1]
+            await settled(lambda project=project: not server.core.projects.get(project).controller.busy)  # type: ignore[misc]
+            asked = [("project_delete", {}), (what, ABOUT_A_PROJECT[what])][:: -1 if turns < 0 else 1]
             tasks = []
             for type, data in asked:
                 tasks.append(asyncio.create_task(server.does(phone, type, project, **data)))

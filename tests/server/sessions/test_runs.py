@@ -806,7 +806,7 @@ async def test_an_unexpected_error_fails_the_run_and_not_the_session(
             await server.does(phone, "execute", project, prompt="go")
             if broken == "kill":
                 await settled(lambda: bool(server.agent.processes and server.agent.latest.prompts))
-                server.core.projects.get(project).stop_for(ClientError("RESOURCE_LIMIT", "The disk is full."))
+                server.core.projects.get(project).controller.stop(ClientError("RESOURCE_LIMIT", "The disk is full."))
             await settled(lambda: bool(phone.updates("run_finished")))
         (finished,) = phone.updates("run_finished")
         code = "INTERNAL_ERROR" if broken == "prompt" else "RESOURCE_LIMIT"

@@ -16,9 +16,17 @@ import pytest
 
 from drawbridge.agents import base
 from drawbridge.core.errors import HistoryNotWritten, HistoryUnreadable
-from drawbridge.server.events import PromptAccepted, Recorded
+from drawbridge.server.events import (
+    ChangedFile,
+    PromptAccepted,
+    Recorded,
+    ReviewDecided,
+    ReviewInterrupted,
+    RunFinished,
+    RunReverted,
+)
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import FRAME_BYTES, ChangedFile, ReviewDecided, RunFinished, RunReverted
+from drawbridge.server.protocol.messages import FRAME_BYTES
 from drawbridge.server.sessions import exporting
 from drawbridge.server.store import search
 from tests.server.core_rig import Client, Server, exported, records, serving, settled
@@ -111,15 +119,15 @@ async def test_results_of_the_same_moment_appear_on_one_page(tmp_path: Path) -> 
     async with serving(tmp_path) as server:
         projects = [server.core.projects.get(await server.project(phone, name)) for name in ("one", "two", "three")]
         moment = datetime.now(UTC)
-        for project in projects * 2:
-            project.history.append("client", b'{"message":{"prompt":"walnuts"},"run_id":"r"}', moment)
+        for session in projects * 2:
+            session.history.append("client", b'{"message":{"prompt":"walnuts"},"run_id":"r"}', moment)
         found: list[tuple[str, int]] = []
         before = None
         for _ in range(6):
             page = (await server.does(phone, "search", query="walnuts", limit=1, before=before))["data"]
             found += [(one["project_id"], one["seq"]) for one in page["results"]]
             before = page.get("next")
-        assert sorted(found) == sorted((project.id, seq) for project in projects for seq in (1, 2))
+        assert sorted(found) == sorted((session.id, seq) for session in projects for seq in (1, 2))
         assert before is None
 
 
@@ -228,15 +236,15 @@ async def test_a_session_has_the_state_of_its_project(tmp_path: Path) -> None:
 async def test_long_lists_are_cut_to_fit_into_a_message(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
-        project = server.core.projects.get(await server.project(phone, "p" * 200))
+        session = server.core.projects.get(await server.project(phone, "p" * 200))
         for number in range(1_000):
             prompt = f"walnuts {number} " + '漢 \\"' * 200
-            project.history.append("client", json.dumps({"message": {"prompt": prompt}, "run_id": "r"}).encode())
+            session.history.append("client", json.dumps({"message": {"prompt": prompt}, "run_id": "r"}).encode())
             answer = {"type": "text", "text": '字"' * 300}
-            project.history.append(
+            session.history.append(
                 "claude", json.dumps({"type": "assistant", "message": {"content": [answer]}}).encode()
             )
-            project.history.append("server", b'{"type":"system","subtype":"session_reset","message":{}}')
+            session.history.append("server", b'{"type":"system","subtype":"session_reset","message":{}}')
         await server.core.searching.round()
         for what, wanted in (("sessions", {"limit": 1_000}), ("search", {"query": "walnuts", "limit": 200})):
             found = await server.does(phone, what, **wanted)
@@ -517,8 +525,24 @@ async def test_an_export_of_records_equals_the_history(tmp_path: Path, monkeypat
         (RunFinished(run_id="r", outcome="timeout", duration_ms=5), "Run timed out"),
         (RunReverted("r", "Ada", (ChangedFile("a.py", "changed"),)), "Ada undid the changes to 1 file"),
         (ReviewDecided(files=1, hunks=2, left=3, by="Ada", decision="keep"), "Ada kept 2 changes in 1 file"),
+        (
+            ReviewDecided(files=1, hunks=2, left=3, by="Ada", decision="undo", interrupted=True),
+            "Ada undid 2 changes in 1 file (the server was restarted meanwhile)",
+        ),
+        (
+            ReviewInterrupted(files=1, hunks=2, by="Ada", decision="undo", result="not_done"),
+            "Ada wanted to undo 2 changes in 1 file, but the server was restarted. Nothing was changed.",
+        ),
+        (
+            ReviewInterrupted(files=1, hunks=2, by="Ada", decision="edit", result="unknown", changed=("a.py",)),
+            "Ada wanted to edit 2 changes in 1 file, but the server was restarted meanwhile, and a.py changed. "
+            "Check the review.",
+        ),
     ],
-    ids=["failed", "interrupted", "killed", "timed out", "undone", "reviewed"],
+    ids=[
+        *("failed", "interrupted", "killed", "timed out", "undone", "reviewed"),
+        *("recovered", "not done", "unknown"),
+    ],
 )
 async def test_an_export_reports_how_runs_end_and_what_users_decide(
     tmp_path: Path, message: Recorded, words: str

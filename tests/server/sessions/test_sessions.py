@@ -14,7 +14,7 @@ from drawbridge.server.sessions.session import Session
 from drawbridge.server.terminal_sessions.session import TerminalSession
 from tests.server.core_rig import Client, Server, serving
 
-SHARED = ("info", "shown", "snapshot", "publish_state", "decide", "withdraw", "withdraw_all", "memory", "_fields")
+SHARED = ("info", "shown", "snapshot", "publish_state", "decide", "withdraw", "withdraw_all", "recorded", "_fields")
 
 
 def begun(server: Server) -> TerminalSession:

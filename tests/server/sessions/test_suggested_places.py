@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.sessions import places
-from drawbridge.server.sessions.places import Places, repositories, suggested
+from drawbridge.server.sessions import allowed_directories
+from drawbridge.server.sessions.allowed_directories import AllowedDirectories, repositories, suggested
 from tests.server.auth.rig import code_of
 from tests.server.core_rig import Client
 from tests.server.core_rig import serving as core_serving
@@ -38,10 +38,10 @@ def test_repositories_are_found_two_levels_down(root: Path) -> None:
 
 
 def test_the_search_is_bounded(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "MOST_SEARCHED", 2)
+    monkeypatch.setattr(allowed_directories, "MOST_SEARCHED", 2)
     assert repositories([root])[1] is True
     monkeypatch.undo()
-    monkeypatch.setattr(places, "SEARCH_SECONDS", -1.0)
+    monkeypatch.setattr(allowed_directories, "SEARCH_SECONDS", -1.0)
     assert repositories([root]) == ([], True)
 
 
@@ -51,7 +51,7 @@ def test_unreadable_directories_are_skipped(root: Path) -> None:
 
 def test_recent_directories_come_first_and_once(root: Path, tmp_path: Path) -> None:
     used = [(root / "empty", "2026-01-01"), (root / "work" / "b", "2026-01-03"), (root / "empty", "2026-01-02")]
-    made = suggested(Places([root], tmp_path / "data"), [], used, lambda path: True)
+    made = suggested(AllowedDirectories([root], tmp_path / "data"), [], used, lambda path: True)
     assert [(place.path, place.source) for place in made.places] == [
         (str(root / "work" / "b"), "recent"),
         (str(root / "empty"), "recent"),
@@ -67,12 +67,12 @@ def test_only_free_and_allowed_directories_are_suggested(root: Path, tmp_path: P
     """
     used = [(root / "gone", "1"), (tmp_path, "1"), (root / ".hidden" / "c", "1"), (root / "a" / ".git", "1")]
     hidden = root / "linked"
-    made = suggested(Places([root], tmp_path / "data"), [root / "a"], used, lambda path: path != hidden)
+    made = suggested(AllowedDirectories([root], tmp_path / "data"), [root / "a"], used, lambda path: path != hidden)
     assert [place.path for place in made.places] == [str(root / "work" / "b")]
 
 
 def test_the_home_directory_is_not_searched_unless_it_is_allowed(root: Path, tmp_path: Path) -> None:
-    made = suggested(Places([root / "work"], tmp_path / "data"), [], [], lambda path: True)
+    made = suggested(AllowedDirectories([root / "work"], tmp_path / "data"), [], [], lambda path: True)
     assert [place.path for place in made.places] == [str(root / "work" / name) for name in ("b", "deep/er")]
     assert made.home is None
 

@@ -113,7 +113,7 @@ async def test_a_fork_begins_with_its_original(tmp_path: Path) -> None:
         in_a_terminal(path, "Hello", "Hi")
         await server.does(phone, "session_fork", project, session_id=SESSION)
         await run(server, phone, project, "Otherwise", "Yes")
-        fork = server.core.projects.get(project).memory.session_id
+        fork = server.core.projects.get(project).recorded.session_id
         copied = sessions.directory_of(path) / f"{SESSION}.jsonl"
         shutil.copy(copied, copied.with_name(f"{fork}.jsonl"))  # the CLI copies it, too
         in_a_terminal(path, "Later", "In the terminal")
@@ -161,10 +161,10 @@ async def test_sessions_of_one_history_are_separate(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         project, _ = await started(server, phone)
         await run(server, phone, project, "one", "eins")
-        first = server.core.projects.get(project).memory.session_id
+        first = server.core.projects.get(project).recorded.session_id
         await server.does(phone, "agent_new_session", project)
         await run(server, phone, project, "two", "zwei")
-        second = server.core.projects.get(project).memory.session_id
+        second = server.core.projects.get(project).recorded.session_id
         assert await conversation(server, phone, project, first) == ["one", "eins"]
         assert await conversation(server, phone, project, second, 1) == ["two", "zwei"]
 
@@ -204,7 +204,7 @@ async def test_an_invalid_position_is_an_error(tmp_path: Path, before: str) -> N
     async with serving(tmp_path) as server:
         project, _ = await started(server, phone)
         await run(server, phone, project, "one", "eins")
-        id = server.core.projects.get(project).memory.session_id
+        id = server.core.projects.get(project).recorded.session_id
         with pytest.raises(ClientError, match=r"is not valid\. Use the `before`"):
             await server.does(phone, "session_messages", project, session_id=id, before=before)
 

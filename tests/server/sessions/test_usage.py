@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawbridge.agents.base import Tokens, TurnEnded
-from drawbridge.server.protocol.messages import RunFinished
-from drawbridge.server.sessions import records
+from drawbridge.server.events import RunFinished
 from drawbridge.server.sessions.ceilings import day_of
-from drawbridge.server.sessions.records import DAYS_KEPT, Day
+from drawbridge.server.sessions.recorded_state import DAYS_KEPT, Day, count_run
 from drawbridge.server.store.log import Page
 from tests.server.auth.rig import serving as with_devices
 from tests.server.core_rig import Client, Server, serving, settled
@@ -64,7 +63,7 @@ async def test_the_usage_survives_lost_metadata(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         project = await server.project(Client())
         await run(server, project, cost=0.5, tokens=Tokens(1000, 10))
-        assert server.core.projects.get(project).memory.usage_complete, "nothing is read again"
+        assert server.core.projects.get(project).recorded.usage_complete, "nothing is read again"
         found = await used(server)
         [file] = server.folder.rglob("metadata.json")
     kept = json.loads(file.read_text())
@@ -101,7 +100,7 @@ async def test_a_run_that_ends_during_the_count_is_counted_once(
         project = await server.project(Client())
         await run(server, project, cost=0.5)
         store = server.core.projects.get(project).store
-        store.memory.usage, store.memory.usage_complete = {}, False
+        store.recorded.usage, store.recorded.usage_complete = {}, False
         really = store.read
 
         async def read(**where: Any) -> Page:
@@ -117,10 +116,10 @@ async def test_a_run_that_ends_during_the_count_is_counted_once(
 async def test_only_the_requested_days_are_listed(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         project = await server.project(Client())
-        memory = server.core.projects.get(project).memory
-        memory.usage_complete = True
+        recorded = server.core.projects.get(project).recorded
+        recorded.usage_complete = True
         for ago in (0, 1, 29, 30, 89):
-            memory.usage[day_of(datetime.now(UTC) - timedelta(days=ago))] = Day(runs=ago)
+            recorded.usage[day_of(datetime.now(UTC) - timedelta(days=ago))] = Day(runs=ago)
         assert [row.get("runs", 0) for row in await used(server)] == [0, 1, 29]
         assert [row.get("runs", 0) for row in await used(server, days=1)] == [0]
         assert len(await used(server, days=90)) == 5
@@ -130,8 +129,8 @@ async def test_a_confined_device_sees_its_own_projects(tmp_path: Path) -> None:
     async with with_devices(tmp_path) as server, server.client() as owner:
         for name in ("one", "two"):
             project = await server.project(owner, name)
-            memory = server.core.projects.get(project).memory
-            memory.usage, memory.usage_complete = {today(): Day(runs=1)}, True
+            recorded = server.core.projects.get(project).recorded
+            recorded.usage, recorded.usage_complete = {today(): Day(runs=1)}, True
         token = server.token("tv", "view", projects=[str(server.roots / "two")])
         async with server.client(token) as viewer:
             rows = (await viewer.ask("usage"))["data"]["rows"]
@@ -144,7 +143,7 @@ def test_the_latest_days_are_kept(days: list[int]) -> None:
     first = datetime(2026, 1, 1, tzinfo=UTC)
     finished = RunFinished(run_id="r", outcome="completed", duration_ms=1, cost_usd=0.5, input_tokens=2)
     for number in sorted(days):
-        records.count_run(found, (first + timedelta(days=number)).date().isoformat(), finished)
+        count_run(found, (first + timedelta(days=number)).date().isoformat(), finished)
     assert len(found) == min(DAYS_KEPT, len(set(days)))
     kept = sorted(set(days))[-DAYS_KEPT:]
     assert sum(day.runs for day in found.values()) == sum(number in kept for number in days)

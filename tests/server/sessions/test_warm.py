@@ -30,7 +30,7 @@ async def ran(server: Server, name: str) -> Process:
 async def test_the_least_recently_used_process_is_ended(tmp_path: Path) -> None:
     async with serving(tmp_path, Limits(warm_processes=2, checkpoints=False)) as server:
         one, two = await ran(server, "one"), await ran(server, "two")
-        project = next(project.id for project in server.core.projects if project.path.name == "one")
+        project = next(session.id for session in server.core.projects if session.path.name == "one")
         await server.does(Client(), "execute", project, prompt="again")
         await settled(lambda: one.prompts == ["go", "again"])
         one.ends()
@@ -156,24 +156,24 @@ class Idle:
     id = "idle"
     is_scheduled = False
 
-    def cool(self) -> None:
+    def end_if_idle(self) -> None:
         pass
 
 
 async def test_a_failed_memory_check_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks, errors = list[str](), list[Exception]()
+    checks, errors = list[str](), list[Exception]()
 
     def fails_once() -> float:
-        looks.append("look")
-        if len(looks) == 1:
+        checks.append("check")
+        if len(checks) == 1:
             raise OSError("odd")
         return 1.0
 
-    monkeypatch.setattr(processes, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(processes, "CHECK_SECONDS", 0.001)
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["exception"]))
     idle, kept = Idle(), IdlePool(processes=1, seconds=60, available=fails_once)
     kept.retain(idle)
-    await until(lambda: len(looks) > 2)
+    await until(lambda: len(checks) > 2)
     kept.forget(idle)
     assert [str(error) for error in errors] == ["odd"]
 
@@ -211,53 +211,53 @@ class Kept:
     def __init__(self, id: str, *, is_scheduled: bool = False) -> None:
         self.id = id
         self.is_scheduled = is_scheduled
-        self.cooled = False
+        self.is_ended = False
 
-    def cool(self) -> None:
-        self.cooled = True
+    def end_if_idle(self) -> None:
+        self.is_ended = True
 
 
 async def test_low_memory_ends_processes_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "LOOK_SECONDS", 0.001)
-    looks, short = 0, False
+    monkeypatch.setattr(processes, "CHECK_SECONDS", 0.001)
+    checks, short = 0, False
 
     def available() -> float:
-        nonlocal looks
-        looks += 1
-        return 0.05 if short and not two.cooled else 0.5
+        nonlocal checks
+        checks += 1
+        return 0.05 if short and not two.is_ended else 0.5
 
     one, two, three = Kept("one"), Kept("two"), Kept("three")
     keeping = IdlePool(10, 60.0, available)
     for each in (one, two, three):
         keeping.keep(each)
-    await until(lambda: looks > 3)
-    assert not one.cooled
+    await until(lambda: checks > 3)
+    assert not one.is_ended
     short = True
-    await until(lambda: one.cooled)
-    assert not three.cooled
-    await until(lambda: two.cooled)
+    await until(lambda: one.is_ended)
+    assert not three.is_ended
+    await until(lambda: two.is_ended)
     keeping.forget(three)
-    before = looks
+    before = checks
     await asyncio.sleep(0.05)
-    assert looks <= before + 1, "the memory is not checked if no process is kept"
-    assert not three.cooled
+    assert checks <= before + 1, "the memory is not checked if no process is kept"
+    assert not three.is_ended
 
 
 async def test_low_memory_ends_scheduled_agents_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(processes, "CHECK_SECONDS", 0.001)
     alarm, other = Kept("alarm", is_scheduled=True), Kept("other")
     enough = True
 
     def available() -> float:
-        return 0.5 if other.cooled and enough else 0.05
+        return 0.5 if other.is_ended and enough else 0.05
 
     keeping = IdlePool(10, 60.0, available)
     keeping.keep(alarm)
     keeping.keep(other)
-    await until(lambda: other.cooled)
-    assert not alarm.cooled
+    await until(lambda: other.is_ended)
+    assert not alarm.is_ended
     enough = False
-    await until(lambda: alarm.cooled)
+    await until(lambda: alarm.is_ended)
 
 
 def test_the_available_memory_of_the_machine_is_known() -> None:

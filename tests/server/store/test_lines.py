@@ -13,7 +13,7 @@ LENGTH = 100
 
 def good(numbers: list[int], before: int | None = None) -> list[int]:
     """The numbers that are believed, for lines of equal length. A 0 in ``numbers`` is a line that can't be read."""
-    heads = [Head(place, seq, 0, place * LENGTH, LENGTH) for place, seq in enumerate(numbers) if seq]
+    heads = [Head(line, seq, 0, line * LENGTH, LENGTH) for line, seq in enumerate(numbers) if seq]
     return [head.seq for head in believed(heads, before, 0)]
 
 

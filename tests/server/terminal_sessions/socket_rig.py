@@ -180,10 +180,8 @@ class SocketRig:
     async def idle(self) -> None:
         """Returns once all reports have been processed."""
         for session in self.server.core.terminal_sessions:
-            done = asyncio.Event()
-            self.server.core.terminal_sessions._reports[session].add(done.set)
             async with asyncio.timeout(PATIENCE):
-                await done.wait()
+                await self.server.core.terminal_sessions._reports[session].processed()
 
     async def refusal(self, type: str, project: str, **data: Any) -> ClientError:
         try:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.terminal_sessions import questions, reports, sessions, turn
+from drawbridge.server.terminal_sessions import questions, report_queue, sessions, turn
 from tests.waiting import until
 
 from .socket_rig import Line, Message, Session, SocketRig, socket_rig
@@ -90,7 +90,7 @@ async def test_a_change_of_the_input_is_refused(rig: SocketRig) -> None:
 
 
 async def test_without_a_client_the_dialog_appears_at_once(rig: SocketRig) -> None:
-    rig.server.core.gone(rig.client)
+    rig.server.core.remove_client(rig.client)
     session = Codex(rig)
     await session.begins()
     async with session.question_of({}, **COMMAND) as hook:
@@ -156,7 +156,7 @@ async def test_the_end_of_an_earlier_turn_does_not_end_the_run(rig: SocketRig) -
 
 async def test_the_run_ends_with_its_last_subagent(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn, "LAST_SECONDS", 0.0)
-    monkeypatch.setattr(reports, "WORKING_SECONDS", 0.05)
+    monkeypatch.setattr(report_queue, "WORKING_SECONDS", 0.05)
     session = Codex(rig)
     await session.begins()
     await session.reports("SubagentStart", **SUBAGENT)
@@ -245,7 +245,7 @@ async def test_a_subagent_without_an_end_does_not_keep_the_run_open(
 ) -> None:
     """No hook reports the end of a subagent whose request to the model has failed."""
     monkeypatch.setattr(turn, "TASK_SECONDS", 0.2)
-    monkeypatch.setattr(reports, "WORKING_SECONDS", 0.05)
+    monkeypatch.setattr(report_queue, "WORKING_SECONDS", 0.05)
     monkeypatch.setattr(questions, "HOLD_SECONDS", 0.0)
     session = Codex(rig)
     await session.begins()
@@ -358,8 +358,12 @@ async def test_the_time_before_a_restart_counts(tmp_path: Path, home: Path, monk
     monkeypatch.setattr(questions, "_age_of", lambda approval: questions.HOLD_SECONDS)
     async with restarted(tmp_path) as (session, question), socket_rig(tmp_path) as later:
         session.at(later)
-        await until(lambda: later.withdrawn(question), "the end of the wait")
-        assert later.withdrawn(question) == HANDED_OVER
+        sessions, asked = later.server.core.terminal_sessions, question["approval_id"]
+        await until(lambda: not any(one.approvals.find(asked) for one in sessions), "the end of the wait")
+        page = await later.does("get_messages", session.project, after_seq=0)
+        written = [one["message"] for one in page["data"]["messages"] if one["direction"] == "server"]
+        reasons = [one["message"]["reason"] for one in written if one["subtype"] == "permission_withdrawn"]
+        assert reasons == HANDED_OVER
 
 
 async def test_a_continued_turn_ends_after_a_restart(tmp_path: Path, home: Path) -> None:

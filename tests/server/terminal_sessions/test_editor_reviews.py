@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from drawbridge.core.errors import DrawbridgeError, NotPrivate
-from drawbridge.server.checkpoints.git import GitFailed
+from drawbridge.server.checkpoints.errors import GitFailed
 from drawbridge.server.reviews.commenting import Commenting
 from drawbridge.server.sessions.limits import Limits
 from tests.server.reviews.rig import POEM, make_repository
@@ -185,7 +185,7 @@ async def test_a_comment_is_stored_even_if_the_review_cannot_be_read(
 
     async with bridge() as line:
         with monkeypatch.context() as broken:
-            broken.setattr(Commenting, "placed", fails)
+            broken.setattr(Commenting, "located", fails)
             given = {"path": "poem.txt", "line": 1, "end_line": 1, "quote": "LINE 1\n", "text": "Why?"}
             unread = await asks(line, "review_comment", **about, **given)
             assert (unread["done"], unread["review"], bool(unread["text"])) == (True, None, True)

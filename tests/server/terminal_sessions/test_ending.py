@@ -15,7 +15,7 @@ from msgspec import Raw
 from drawbridge.agents.claude import terminal
 from drawbridge.server.terminal_sessions import sessions as sessions_module
 from drawbridge.server.terminal_sessions.processes import Process
-from drawbridge.server.terminal_sessions.reports import Reports
+from drawbridge.server.terminal_sessions.report_queue import ReportQueue
 from drawbridge.server.terminal_sessions.session import TerminalSession
 from tests.waiting import PATIENCE, until
 
@@ -77,9 +77,9 @@ async def test_a_hook_during_a_removal_begins_a_new_session(
 async def test_a_second_removal_does_not_remove_the_new_session(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session, processed, second = Session(rig), Reports.processed, asyncio.Event()
+    session, processed, second = Session(rig), ReportQueue.processed, asyncio.Event()
 
-    async def slowly(reports: Reports) -> None:
+    async def slowly(reports: ReportQueue) -> None:
         await processed(reports)
         if second.is_set():
             second.clear()
@@ -88,11 +88,11 @@ async def test_a_second_removal_does_not_remove_the_new_session(
         second.set()
 
     await session.reports("Stop")
-    monkeypatch.setattr(Reports, "processed", slowly)
+    monkeypatch.setattr(ReportQueue, "processed", slowly)
     second.set()
     late = asyncio.create_task(rig.does("project_delete", session.project))
     await until(lambda: not second.is_set())
-    monkeypatch.setattr(Reports, "processed", processed)
+    monkeypatch.setattr(ReportQueue, "processed", processed)
     await rig.does("project_delete", session.project)
     await session.reports("UserPromptSubmit", prompt="Again")
     second.set()
@@ -101,24 +101,24 @@ async def test_a_second_removal_does_not_remove_the_new_session(
 
 
 async def test_a_removed_session_answers_a_waiting_question(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    session, processed, reading = Session(rig), Reports.processed, asyncio.Event()
+    session, processed, reading = Session(rig), ReportQueue.processed, asyncio.Event()
 
-    async def for_ever(reports: Reports, *until: object) -> None:
+    async def for_ever(reports: ReportQueue, *until: object) -> None:
         reading.set()
         await asyncio.Event().wait()
 
-    async def asked_meanwhile(reports: Reports) -> None:
+    async def asked_meanwhile(reports: ReportQueue) -> None:
         await processed(reports)
-        monkeypatch.setattr(Reports, "_read_until", for_ever)
+        monkeypatch.setattr(ReportQueue, "_read_until", for_ever)
         for hook in hooks:
             payload = session.payload("PermissionRequest", tool_name="Bash", tool_input=COMMAND)
             hook.send(type="hook", pid=session.pid, payload=payload)
-        await until(lambda: reading.is_set() and reports._calls.qsize())
+        await until(lambda: reading.is_set() and reports.waiting)
 
     await session.reports("Stop")
     async with Line.open() as first, Line.open() as second:
         hooks = [first, second]
-        monkeypatch.setattr(Reports, "processed", asked_meanwhile)
+        monkeypatch.setattr(ReportQueue, "processed", asked_meanwhile)
         await rig.does("project_delete", session.project)
         for hook in hooks:
             assert await hook.receive() is None, "the agent's dialog is open, and decides"
@@ -131,14 +131,14 @@ async def test_a_hook_that_has_ended_before_its_turn_asks_nothing(
     """The server processes the hook's report only after the hook has ended, for example because the server was
     suspended. The report that the agent was working still counts.
     """
-    session, may_read, read_until = Session(rig), asyncio.Event(), Reports._read_until
+    session, may_read, read_until = Session(rig), asyncio.Event(), ReportQueue._read_until
 
-    async def later(reports: Reports, *until: Any) -> None:
+    async def later(reports: ReportQueue, *until: Any) -> None:
         await may_read.wait()
         await read_until(reports, *until)
 
     await session.reports("SessionStart", source="startup")
-    monkeypatch.setattr(Reports, "_read_until", later)
+    monkeypatch.setattr(ReportQueue, "_read_until", later)
     async with session.question_of(asked_by, **COMMAND) as hook:
         hook.end()
         assert await hook.receive() is None

@@ -40,50 +40,50 @@ PATCH = """\
 
 
 @pytest.fixture
-def desk(home: Path) -> Iterator[Workstation]:
-    with codex_rig.workstation(home / "project") as desk:
-        yield desk
+def rig(home: Path) -> Iterator[Workstation]:
+    with codex_rig.workstation(home / "project") as rig:
+        yield rig
 
 
 @asynccontextmanager
-async def asked(desk: Workstation, server: Server, *turns: Item) -> AsyncIterator[tuple[Codex, Phone]]:
+async def asked(rig: Workstation, server: Server, *turns: Item) -> AsyncIterator[tuple[Codex, Phone]]:
     """Starts Codex and types its first prompt in the terminal. Yields the session and a client that follows it."""
-    desk.model.will_say(*turns)
+    rig.model.will_say(*turns)
     async with following(server) as phone:
-        codex = desk.codex()
+        codex = rig.codex()
         codex.prompt("Do it")
         session = await phone.session()
-        assert (session["path"], session["agent"]) == (str(desk.project), "codex")
+        assert (session["path"], session["agent"]) == (str(rig.project), "codex")
         yield codex, phone
 
 
-async def test_a_client_allows_and_denies(desk: Workstation, server: Server) -> None:
+async def test_a_client_allows_and_denies(rig: Workstation, server: Server) -> None:
     turns = [shell("touch made", reason="I need it"), shell("touch unwanted", reason="And this"), apply_patch(PATCH)]
-    async with asked(desk, server, *turns, text("All done.")) as (codex, phone):
+    async with asked(rig, server, *turns, text("All done.")) as (codex, phone):
         question = await phone.question("Bash")
         assert question["input"] == {"command": "touch made", "description": "I need it"}
         assert not question["changeable"]
         await phone.answer(question, "allow")
         await phone.answer(await phone.question("Bash"), "deny", message="not «that» one")
         question = await phone.question("apply_patch")
-        new = desk.project / "new.txt"
-        assert question["input"] == {"update": str(desk.poem), "add": str(new), "patch": PATCH.rstrip("\n")}
+        new = rig.project / "new.txt"
+        assert question["input"] == {"update": str(rig.poem), "add": str(new), "patch": PATCH.rstrip("\n")}
         assert question["title"] == {"text": "Codex wants to edit 2 files"}
         await phone.answer(question, "allow")
         codex.pane.wait_for("All done.")
-        assert (desk.project / "made").exists()
-        assert not (desk.project / "unwanted").exists()
-        assert (desk.poem.read_text(), new.read_text()) == ("one\nTWO\n", "new\n")
+        assert (rig.project / "made").exists()
+        assert not (rig.project / "unwanted").exists()
+        assert (rig.poem.read_text(), new.read_text()) == ("one\nTWO\n", "new\n")
         await phone.state("finished")
-        assert "not «that» one" in desk.model.tool_results[1]
+        assert "not «that» one" in rig.model.tool_results[1]
         codex.leave()
         await phone.state("ended")
 
 
 @pytest.mark.thorough
-async def test_the_dialog_appears_when_no_client_is_connected(desk: Workstation, server: Server) -> None:
-    desk.model.will_say(shell("touch made", reason="I need it"), text("All done."))
-    codex = desk.codex()
+async def test_the_dialog_appears_when_no_client_is_connected(rig: Workstation, server: Server) -> None:
+    rig.model.will_say(shell("touch made", reason="I need it"), text("All done."))
+    codex = rig.codex()
     codex.prompt("Do it")
     codex.pane.wait_for(DIALOG)
     async with server.client() as client:
@@ -95,13 +95,13 @@ async def test_the_dialog_appears_when_no_client_is_connected(desk: Workstation,
         codex.pane.press("y")
         info = await phone.state("finished")
         assert "in_terminal" not in info["desk"]
-    assert (desk.project / "made").exists()
+    assert (rig.project / "made").exists()
 
 
 @pytest.mark.slow
-async def test_the_dialog_appears_when_nobody_answers(desk: Workstation, server: Server) -> None:
+async def test_the_dialog_appears_when_nobody_answers(rig: Workstation, server: Server) -> None:
     """The dialog appears after ``HOLD_SECONDS`` if a client is connected but does not answer."""
-    async with asked(desk, server, shell("touch made", reason="I need it")) as (codex, phone):
+    async with asked(rig, server, shell("touch made", reason="I need it")) as (codex, phone):
         question = await phone.question("Bash")
         codex.pane.wait_for(DIALOG, timeout=questions.HOLD_SECONDS + PATIENCE)
         late = await phone.answer(question, "allow")
@@ -110,12 +110,12 @@ async def test_the_dialog_appears_when_nobody_answers(desk: Workstation, server:
         codex.pane.press(NO)
         await finished(phone, "interrupted")
         await phone.state("finished")
-    assert not (desk.project / "made").exists()
+    assert not (rig.project / "made").exists()
 
 
 @pytest.mark.thorough
-async def test_escape_withdraws_the_requests_of_the_run(desk: Workstation, server: Server) -> None:
-    async with asked(desk, server, shell("touch made", reason="I need it")) as (codex, phone):
+async def test_escape_withdraws_the_requests_of_the_run(rig: Workstation, server: Server) -> None:
+    async with asked(rig, server, shell("touch made", reason="I need it")) as (codex, phone):
         question = await phone.question("Bash")
         codex.pane.wait_for("Running hook")
         codex.pane.press("Escape")
@@ -124,13 +124,13 @@ async def test_escape_withdraws_the_requests_of_the_run(desk: Workstation, serve
         late = await phone.answer(question, "allow")
         assert late["data"]["code"] == "APPROVAL_RESOLVED"
         await phone.state("finished")
-    assert not (desk.project / "made").exists()
+    assert not (rig.project / "made").exists()
 
 
 @pytest.mark.thorough
-async def test_a_failed_request_to_the_model_ends_the_run(desk: Workstation, server: Server) -> None:
+async def test_a_failed_request_to_the_model_ends_the_run(rig: Workstation, server: Server) -> None:
     """No hook reports it; the transcript contains it."""
-    async with asked(desk, server, failure(400, "The model is asleep."), text("Awake.")) as (codex, phone):
+    async with asked(rig, server, failure(400, "The model is asleep."), text("Awake.")) as (codex, phone):
         ended = await finished(phone, "failed")
         assert "The model is asleep." in ended["error"]
         codex.prompt("Again")
@@ -138,9 +138,9 @@ async def test_a_failed_request_to_the_model_ends_the_run(desk: Workstation, ser
 
 
 @pytest.mark.thorough
-async def test_the_conversation_can_be_read_as_it_grows(desk: Workstation, server: Server) -> None:
+async def test_the_conversation_can_be_read_as_it_grows(rig: Workstation, server: Server) -> None:
     turns = [shell("touch made", reason="I need it"), text("It is *done*.")]
-    async with asked(desk, server, *turns) as (_, phone):
+    async with asked(rig, server, *turns) as (_, phone):
         question = await phone.question("Bash")
         info = await phone.state("waiting")
         assert info["desk"] == {"state": "waiting", "permission_mode": "default"}
@@ -161,11 +161,11 @@ async def test_the_conversation_can_be_read_as_it_grows(desk: Workstation, serve
     ],
 )
 async def test_the_mode_follows_from_the_sandbox(
-    flags: tuple[str, ...], mode: str, asks: bool, desk: Workstation, server: Server
+    flags: tuple[str, ...], mode: str, asks: bool, rig: Workstation, server: Server
 ) -> None:
-    desk.model.will_say(text("Hello."))
+    rig.model.will_say(text("Hello."))
     async with following(server) as phone:
-        desk.codex(*flags).prompt("Say hello")
+        rig.codex(*flags).prompt("Say hello")
         await phone.session()
         info = await phone.state("finished")
         while info["desk"].get("permission_mode") != mode:
@@ -174,8 +174,8 @@ async def test_the_mode_follows_from_the_sandbox(
 
 
 @pytest.mark.thorough
-async def test_a_question_survives_its_server(desk: Workstation, server: Server, home: Path) -> None:
-    async with asked(desk, server, shell("touch made", reason="I need it"), text("All done.")) as (codex, phone):
+async def test_a_question_survives_its_server(rig: Workstation, server: Server, home: Path) -> None:
+    async with asked(rig, server, shell("touch made", reason="I need it"), text("All done.")) as (codex, phone):
         question = await phone.question("Bash")
         await killed(server)
     async with started_again(home, phone.project) as (phone, still_open):
@@ -189,9 +189,9 @@ async def test_a_question_survives_its_server(desk: Workstation, server: Server,
 
 
 @pytest.mark.thorough
-async def test_a_client_answers_a_subagent(desk: Workstation, server: Server) -> None:
+async def test_a_client_answers_a_subagent(rig: Workstation, server: Server) -> None:
     """The main agent stops first. The run ends with the subagent, whose calls are not part of the conversation."""
-    desk.model.subagent_will_say("Make the file", shell("touch made", reason="I need it"), text("It is made."))
+    rig.model.subagent_will_say("Make the file", shell("touch made", reason="I need it"), text("It is made."))
     has_asked = threading.Event()
 
     def when_asked() -> Item:
@@ -199,9 +199,9 @@ async def test_a_client_answers_a_subagent(desk: Workstation, server: Server) ->
         assert has_asked.wait(PATIENCE)
         return text("It has begun.")
 
-    desk.model.will_say(spawn_agent("making", "Make the file"), when_asked)
+    rig.model.will_say(spawn_agent("making", "Make the file"), when_asked)
     async with following(server) as phone:
-        codex = desk.codex("--enable", "multi_agent_v2")
+        codex = rig.codex("--enable", "multi_agent_v2")
         codex.prompt("Do it")
         await phone.session()
         question = await phone.question("Bash")
@@ -212,18 +212,18 @@ async def test_a_client_answers_a_subagent(desk: Workstation, server: Server) ->
         await finished(phone, "completed")
         await phone.state("finished")
         answer = await phone.client.ask("get_messages", {"after_seq": 0}, phone.project)
-    assert (desk.project / "made").exists()
+    assert (rig.project / "made").exists()
     kinds = [kind(record) for record in answer["data"]["messages"]]
     assert [kinds.count(one) for one in ("prompt", "tool_use", "tool_result", "text")] == [1] * 4
 
 
 @pytest.mark.thorough
-async def test_a_resumed_conversation_is_the_same_session(desk: Workstation, server: Server) -> None:
-    async with asked(desk, server, text("One."), text("Two.")) as (codex, phone):
+async def test_a_resumed_conversation_is_the_same_session(rig: Workstation, server: Server) -> None:
+    async with asked(rig, server, text("One."), text("Two.")) as (codex, phone):
         await phone.state("finished")
         codex.leave()
         await phone.state("ended")
-        again = desk.codex("resume", "--last")
+        again = rig.codex("resume", "--last")
         again.prompt("Go on")
         await finished(phone, "completed")
         await phone.state("finished")
@@ -231,13 +231,13 @@ async def test_a_resumed_conversation_is_the_same_session(desk: Workstation, ser
 
 
 @pytest.mark.thorough
-async def test_a_comment_reaches_codex_when_it_stops(desk: Workstation, server: Server) -> None:
+async def test_a_comment_reaches_codex_when_it_stops(rig: Workstation, server: Server) -> None:
     """It is sent while Codex waits for an answer. When Codex stops, it gets the comment and continues."""
-    desk.poem.write_text(POEM)
+    rig.poem.write_text(POEM)
     change = PATCH.replace("-two\n+TWO", "-line 3\n+LINE 3").replace("*** Add File: new.txt\n+new\n", "")
     again = change.replace("LINE 3", "Line three").replace("-line 3", "-LINE 3")
     turns = [apply_patch(change), shell("true", reason="I need it"), text("Done."), apply_patch(again), text("…")]
-    async with asked(desk, server, *turns) as (_, phone):
+    async with asked(rig, server, *turns) as (_, phone):
         await phone.answer(await phone.question("apply_patch"), "allow")
         question = await phone.question("Bash")
         id = await comment(phone)
@@ -251,14 +251,14 @@ async def test_a_comment_reaches_codex_when_it_stops(desk: Workstation, server: 
         first, second = await prompts(phone)
         assert second["review"]["comments"] == [id]
         assert second["run_id"] != first["run_id"]
-    assert sum(str(item).count("I have reviewed") for item in desk.model.requests[-1]["input"]) == 1
+    assert sum(str(item).count("I have reviewed") for item in rig.model.requests[-1]["input"]) == 1
 
 
 @pytest.mark.thorough
-async def test_a_comment_reaches_codex_with_the_next_prompt(desk: Workstation, server: Server) -> None:
-    desk.poem.write_text(POEM)
+async def test_a_comment_reaches_codex_with_the_next_prompt(rig: Workstation, server: Server) -> None:
+    rig.poem.write_text(POEM)
     change = PATCH.replace("-two\n+TWO", "-line 3\n+LINE 3")
-    async with asked(desk, server, apply_patch(change), text("Done."), text("I see.")) as (codex, phone):
+    async with asked(rig, server, apply_patch(change), text("Done."), text("I see.")) as (codex, phone):
         await phone.answer(await phone.question("apply_patch"), "allow")
         await finished(phone, "completed")
         await phone.client.receive("update", "review_changed")
@@ -269,13 +269,13 @@ async def test_a_comment_reaches_codex_with_the_next_prompt(desk: Workstation, s
         await phone.state("finished")
         sent = [one for one in await prompts(phone) if one.get("review")]
     assert [one["review"]["comments"] for one in sent] == [[id]]
-    assert sum(str(item).count("I have reviewed") for item in desk.model.requests[-1]["input"]) == 1
+    assert sum(str(item).count("I have reviewed") for item in rig.model.requests[-1]["input"]) == 1
 
 
 @pytest.mark.thorough
-async def test_runs_without_a_terminal_are_not_listed(desk: Workstation, server: Server, home: Path) -> None:
-    desk.model.will_say(text("Hello."))
-    headless.codex(desk.model, home, TRUSTED)
+async def test_runs_without_a_terminal_are_not_listed(rig: Workstation, server: Server, home: Path) -> None:
+    rig.model.will_say(text("Hello."))
+    headless.codex(rig.model, home, TRUSTED)
     async with server.client() as client:
         assert (await client.ask("project_list"))["data"]["projects"] == []
 
@@ -289,26 +289,26 @@ async def finished(phone: Phone, outcome: str) -> dict[str, Any]:
 
 
 @pytest.mark.thorough
-async def test_a_conversation_can_be_forked_into_a_project_of_codex(desk: Workstation, home: Path) -> None:
+async def test_a_conversation_can_be_forked_into_a_project_of_codex(rig: Workstation, home: Path) -> None:
     options = ("--no-tls", "--allow", home, "--agent-path", f"codex={programs.codex()}")
     async with (
         serving(home / "data", *options, **codex_rig.environment()) as server,
-        asked(desk, server, text("Hello."), text("Hello again.")) as (_, phone),
+        asked(rig, server, text("Hello."), text("Hello again.")) as (_, phone),
     ):
         await finished(phone, "completed")
         (session,) = (await phone.client.ask("project_list"))["data"]["projects"]
         conversation = {"session_id": session["session_id"]}
-        created = await phone.client.ask("project_create", {"path": str(desk.project), "agent": "claude"})
+        created = await phone.client.ask("project_create", {"path": str(rig.project), "agent": "claude"})
         refused = await phone.client.ask("session_fork", conversation, created["project_id"])
         assert refused["data"]["message"].startswith(
             "This is a conversation of Codex, which Claude Code can't continue."
         )
         await phone.client.ask("project_delete", project_id=created["project_id"])
-        created = await phone.client.ask("project_create", {"path": str(desk.project), "agent": "codex", "join": True})
+        created = await phone.client.ask("project_create", {"path": str(rig.project), "agent": "codex", "join": True})
         await phone.client.ask("session_fork", conversation, created["project_id"])
         await phone.client.ask("execute", {"prompt": "Go on"}, created["project_id"])
         await finished(phone, "completed")
         listed = (await phone.client.ask("project_list"))["data"]["projects"]
         assert sorted(bool(one.get("desk")) for one in listed) == [False, True]
-    told = str(desk.model.requests[-1]["input"])
+    told = str(rig.model.requests[-1]["input"])
     assert all(words in told for words in ("Do it", "Hello.", "Go on"))

@@ -17,8 +17,8 @@ from drawbridge.agents.claude import start_mode
 from drawbridge.agents.claude.terminal import agent as claude
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import Ceilings
+from drawbridge.server.terminal_sessions import prompt_text, report_queue
 from drawbridge.server.terminal_sessions import prompts as desk_prompts
-from drawbridge.server.terminal_sessions import reports as reports_module
 from tests.waiting import until
 
 from .socket_rig import Line, Message, Session, SocketRig, socket_rig
@@ -446,7 +446,7 @@ def mode_of(rig: SocketRig, session: Session) -> str | None:
 async def test_the_mode_is_that_of_the_terminal_that_stays(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch, how: str, stays: str, leaves: str
 ) -> None:
-    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
+    monkeypatch.setattr(report_queue, "RESTING_SECONDS", 0.05)
     async with at_work(rig) as (session, editor):
         await session.reports("Stop", permission_mode=stays)
         async with second_terminal(session, leaves):
@@ -478,7 +478,7 @@ async def test_a_mode_of_an_unknown_terminal_is_not_used(rig: SocketRig, monkeyp
     """The user changes the mode in one terminal, which reports it only with its next prompt, and then closes the other
     terminal.
     """
-    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
+    monkeypatch.setattr(report_queue, "RESTING_SECONDS", 0.05)
     async with at_work(rig) as (session, editor):
         await session.reports("Stop", permission_mode="default")
         async with second_terminal(session, "default"):
@@ -508,7 +508,7 @@ async def test_the_terminal_that_stays_is_known_after_a_restart(tmp_path: Path, 
 
 
 async def test_both_terminals_are_known_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
+    monkeypatch.setattr(report_queue, "RESTING_SECONDS", 0.05)
     async with contextlib.AsyncExitStack() as longer:
         async with socket_rig(tmp_path) as rig:
             session = Session(rig, pid=CLAUDE)
@@ -522,8 +522,8 @@ async def test_both_terminals_are_known_after_a_restart(tmp_path: Path, monkeypa
 
 
 async def test_a_turn_ends_with_its_terminal_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
-    monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.05)
+    monkeypatch.setattr(report_queue, "RESTING_SECONDS", 0.05)
+    monkeypatch.setattr(report_queue, "WORKING_SECONDS", 0.05)
     async with contextlib.AsyncExitStack() as longer:
         async with socket_rig(tmp_path) as rig:
             session = Session(rig, pid=CLAUDE)
@@ -546,7 +546,7 @@ async def test_a_turn_ends_with_its_terminal_after_a_restart(tmp_path: Path, mon
 )
 def test_a_command_of_the_agents_program_is_refused(command: str) -> None:
     with pytest.raises(ClientError) as raised:
-        desk_prompts.typeable(claude(), command)
+        prompt_text.typeable(claude(), command)
     assert (raised.value.code, raised.value.field) == ("NOT_SUPPORTED", "data.prompt")
 
 
@@ -562,11 +562,11 @@ def test_a_command_of_the_agents_program_is_refused(command: str) -> None:
     ],
 )
 def test_a_prompt_is_typed_without_control_characters(prompt: str, typed: str) -> None:
-    assert desk_prompts.typeable(claude(), prompt) == typed
+    assert prompt_text.typeable(claude(), prompt) == typed
 
 
 @pytest.mark.parametrize(("prompt", "code"), [("\x1b \n", "VALIDATION_FAILED"), ("x" * 1_000_000, "NOT_SUPPORTED")])
 def test_an_empty_or_too_long_prompt_is_refused(prompt: str, code: str) -> None:
     with pytest.raises(ClientError) as raised:
-        desk_prompts.typeable(claude(), prompt)
+        prompt_text.typeable(claude(), prompt)
     assert raised.value.code == code

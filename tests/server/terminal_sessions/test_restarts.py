@@ -20,12 +20,11 @@ import pytest
 
 from drawbridge.cli.hook import for_guard
 from drawbridge.core.errors import HistoryUnreadable
-from drawbridge.server.terminal_sessions import carried as desk_carried
-from drawbridge.server.terminal_sessions import questions
-from drawbridge.server.terminal_sessions import reports as reports_module
-from drawbridge.server.terminal_sessions import session as session_module
+from drawbridge.server.terminal_sessions import continuation, questions, report_queue
 from drawbridge.server.terminal_sessions import sessions as sessions_module
 from drawbridge.server.terminal_sessions import turn as turn_module
+from drawbridge.server.terminal_sessions import turns as turns_module
+from drawbridge.server.terminal_sessions.reports import ReturnTimeOver
 from drawbridge.server.terminal_sessions.session import TerminalSession
 from drawbridge.settings.hook import HookSettings
 from tests.guard import processes
@@ -205,7 +204,7 @@ async def test_a_hook_that_does_not_reconnect_loses_its_question(
 async def test_a_question_survives_the_end_of_another_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: str
 ) -> None:
-    monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.02)
+    monkeypatch.setattr(report_queue, "WORKING_SECONDS", 0.02)
     second = await asyncio.create_subprocess_exec("sleep", "60")
     async with asked(tmp_path, "killed") as (_, session, _, question):
         first, session.pid = session.pid, second.pid
@@ -262,8 +261,8 @@ async def opened_elsewhere(session: Session) -> AsyncIterator[int]:
 
 
 async def test_a_run_continues_while_another_terminal_is_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.02)
-    monkeypatch.setattr(session_module, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(report_queue, "WORKING_SECONDS", 0.02)
+    monkeypatch.setattr(turns_module, "IDLE_SECONDS", 0.05)
     async with contextlib.AsyncExitStack() as longer:
         async with first_server(tmp_path, "killed") as rig:
             session = Session(rig)
@@ -341,7 +340,7 @@ async def test_an_overruled_question_can_be_asked_again(tmp_path: Path) -> None:
         await later.answers(question)
         found = later.server.core.terminal_sessions.find(session.project)
         assert found is not None
-        found.stop_waiting()
+        found.process(ReturnTimeOver())
         await until(lambda: later.withdrawn(question) == [questions.NO_LONGER_WAITED], "its end")
         ask(late, session)
         await until(lambda: later.questions, "the question")
@@ -357,7 +356,7 @@ async def test_an_overruled_question_that_is_asked_again_can_be_answered_in_the_
         await later.answers(question)
         found = later.server.core.terminal_sessions.find(session.project)
         assert found is not None
-        found.stop_waiting()
+        found.process(ReturnTimeOver())
         await until(lambda: later.withdrawn(question) == [questions.NO_LONGER_WAITED], "its end")
         ask(late, session)
         await until(lambda: later.questions, "the question")
@@ -403,7 +402,7 @@ async def test_a_hook_asks_its_question_on_a_server_with_other_data(tmp_path: Pa
 
 
 async def test_a_question_is_found_however_long_the_history_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk_carried, "PAGE", 7)
+    monkeypatch.setattr(continuation, "PAGE", 7)
     async with asked(tmp_path, "killed") as (_, session, _, question):
         session.writes(*(said(str(number)) for number in range(100)))
         await session.reports("Notification")
@@ -752,8 +751,8 @@ async def test_a_turn_withdrawn_while_no_server_ran_is_over(
 ) -> None:
     """Esc leaves no line in the conversation's file: only the CLI's file about its process shows that it is idle."""
     monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 0.2)
-    monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.02)
-    monkeypatch.setattr(session_module, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(report_queue, "WORKING_SECONDS", 0.02)
+    monkeypatch.setattr(turns_module, "IDLE_SECONDS", 0.1)
     async with contextlib.AsyncExitStack() as first:
         if has_question:
             _, session, _, _ = await first.enter_async_context(asked(tmp_path, how))
@@ -897,7 +896,7 @@ async def has_looked(rig: SocketRig, seconds: float = 0.3) -> None:
 async def test_a_run_waits_for_its_tasks_across_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.02)
+    monkeypatch.setattr(report_queue, "WORKING_SECONDS", 0.02)
     monkeypatch.setattr(turn_module, "LAST_SECONDS", 0.1)
     async with resting(tmp_path, how, SUBAGENT, BUILD) as (rig, session):
         await has_looked(rig)
@@ -921,7 +920,7 @@ async def test_a_run_waits_for_its_tasks_across_a_restart(
 
 async def test_a_silent_subagent_does_not_keep_a_run_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A subagent that reports nothing may have ended while no server ran."""
-    monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.02)
+    monkeypatch.setattr(report_queue, "WORKING_SECONDS", 0.02)
     other = {**SUBAGENT, "id": "a2"}
     async with resting(tmp_path, "killed", SUBAGENT, other) as (rig, session):
         await session.reports("PreToolUse", tool_name="Bash", tool_input=COMMAND, agent_id="a1")
@@ -962,7 +961,7 @@ async def test_a_run_keeps_its_start_time_after_a_restart(tmp_path: Path, monkey
     async with first_server(tmp_path, "ended") as rig:
         session = Session(rig)
         await session.reports("UserPromptSubmit", prompt="Go")
-    monkeypatch.setattr(desk_carried, "datetime", AnHourLater)
+    monkeypatch.setattr(continuation, "datetime", AnHourLater)
     async with socket_rig(tmp_path) as rig:
         run = (await rig.does("project_join", session.project))["data"]["data"]["run"]
         age = datetime.now(UTC) - datetime.fromisoformat(run["started_at"])

@@ -192,6 +192,15 @@ async def test_a_submission_that_would_be_a_command_is_refused(rig: SocketRig) -
         assert "draft" in (await at.states()).values()
 
 
+async def test_comments_cannot_be_sent_into_a_run_in_a_terminal(rig: SocketRig) -> None:
+    at = await changed(rig)
+    id = await at.write(3, "LINE 3\n")
+    async with neovim(rig, CLAUDE):
+        error = await at.not_sent(steer=True)
+        assert (error.code, error.field) == ("NOT_SUPPORTED", "data.steer")
+        assert await at.states() == {id: "draft"}
+
+
 async def test_drafts_that_two_clients_submit_are_typed_once(rig: SocketRig) -> None:
     """The drafts are typed once even if they are submitted to two sessions, or twice with the same request id. A prompt
     that is being typed does not change.

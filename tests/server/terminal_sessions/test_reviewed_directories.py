@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.git import GitFailed
+from drawbridge.server.checkpoints.errors import GitFailed
+from drawbridge.server.checkpoints.snapshotter import Snapshotter
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.reviews.reviews import Review
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.terminal_sessions import directories
@@ -24,7 +25,7 @@ from drawbridge.server.terminal_sessions import turn as turn_module
 from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
 from tests.server.checkpoints.rig import git
 from tests.server.reviews.remotes import add_remote, tip
-from tests.server.reviews.rig import POEM, hunks, id_of, make_repository
+from tests.server.reviews.rig import POEM, hunks, id_of, killed, make_repository
 from tests.waiting import until
 
 from .socket_rig import Line, Message, Session, SocketRig, socket_rig
@@ -253,14 +254,14 @@ async def test_two_sessions_in_a_directory_share_the_review(rig: SocketRig, plac
 async def test_the_last_run_is_reviewed_without_its_own_checkpoint(
     rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fails(self: Checkpoints, run: str) -> bool:
+    async def fails(self: Snapshotter, run: str) -> bool:
         raise GitFailed("no such luck")
 
     one, two = At(rig, place), At(rig, place)
     await one.begins()
     one.replace("line 3\n", "LINE 3\n")
     with monkeypatch.context() as patched:
-        patched.setattr(Checkpoints, "begin", fails)
+        patched.setattr(Snapshotter, "begin", fails)
         await two.begins()
     await one.stops()
     two.replace("line 9\n", "LINE 9\n")
@@ -320,13 +321,13 @@ async def test_a_tool_waits_for_the_checkpoint_before_its_run(
 ) -> None:
     """The hook of the prompt itself does not wait."""
     held = asyncio.Event()
-    begin = Checkpoints.begin
+    begin = Snapshotter.begin
 
-    async def holds(self: Checkpoints, run: str) -> bool:
+    async def holds(self: Snapshotter, run: str) -> bool:
         await held.wait()
         return await begin(self, run)
 
-    monkeypatch.setattr(Checkpoints, "begin", holds)
+    monkeypatch.setattr(Snapshotter, "begin", holds)
     at = At(rig, place)
     await at.session.reports("UserPromptSubmit", prompt="Go")
     waiting = asyncio.create_task(at.may_write("Bash"))
@@ -350,11 +351,11 @@ async def test_a_tool_waits_for_a_limited_time(
     monkeypatch.setattr(directories, "READY_SECONDS", 0.05)
     held = asyncio.Event()
 
-    async def holds(self: Checkpoints, run: str) -> bool:
+    async def holds(self: Snapshotter, run: str) -> bool:
         await held.wait()
         return True
 
-    monkeypatch.setattr(Checkpoints, "begin", holds)
+    monkeypatch.setattr(Snapshotter, "begin", holds)
     at = At(rig, place)
     await at.session.reports("UserPromptSubmit", prompt="Go")
     await at.may_write()
@@ -370,11 +371,11 @@ async def test_a_git_error_does_not_block_the_agent(
 ) -> None:
     """The error is logged only once."""
 
-    async def fails(self: Checkpoints, run: str) -> bool:
+    async def fails(self: Snapshotter, run: str) -> bool:
         raise GitFailed("no such luck")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Checkpoints, "begin", fails)
+        patched.setattr(Snapshotter, "begin", fails)
         at = At(rig, place)
         for _ in range(3):
             await at.begins()
@@ -391,13 +392,13 @@ async def test_no_checkpoints_are_taken_for_old_turns_of_a_transcript(
     rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[str] = []
-    take = Checkpoints._take
+    take = Snapshotter._create
 
-    async def counts(self: Checkpoints, run_id: str, *more: Any) -> bool:
+    async def counts(self: Snapshotter, run_id: str, *more: Any) -> bool:
         taken.append(run_id)
         return await take(self, run_id, *more)
 
-    monkeypatch.setattr(Checkpoints, "_take", counts)
+    monkeypatch.setattr(Snapshotter, "_create", counts)
     at = At(rig, place)
     for number in range(20):
         at.session.writes(
@@ -446,6 +447,32 @@ async def test_a_run_and_its_review_survive_a_restart(tmp_path: Path) -> None:
         await at.stops()
         at.replace("line 19\n", "by a person\n")
         assert await at.added() == ["LINE 3\n", "LINE 6\n", "LINE 9\n", "LINE 12\n", "LINE 15\n"]
+
+
+async def test_an_interrupted_decision_is_recorded_in_its_session(tmp_path: Path) -> None:
+    """The sessions share the review, and only one of them has the record."""
+    async with socket_rig(tmp_path, Limits()) as rig:
+        make_repository(rig.folder / "one")
+        one, two = At(rig, rig.folder / "one"), At(rig, rig.folder / "one")
+        for at in (one, two):
+            await at.begins()
+            at.replace("line 3\n" if at is one else "line 9\n", "by an agent\n")
+            await at.stops()
+        review = await two.get()
+        with killed(Review, "_set"):
+            await two.decide(hunks=[hunk["id"] for hunk in review["files"][0]["hunks"]], decision="undo")
+    async with socket_rig(tmp_path, Limits()) as rig:
+        assert (rig.folder / "one" / "poem.txt").read_text() == POEM
+        found = {}
+        for at in (one, two):
+            page = await rig.does("get_messages", at.session.project, after_seq=0, limit=100)
+            records = [record["message"] for record in page["data"]["messages"]]
+            found[at] = [record["message"] for record in records if record.get("subtype") == "review_decided"]
+        assert found[one] == []
+        [decided] = found[two]
+        assert (decided["hunks"], decided["left"], decided["interrupted"]) == (2, 0, True)
+        for at in (one, two):
+            assert (await rig.does("review_get", at.session.project))["data"]["state"] == "none"
 
 
 @pytest.mark.thorough

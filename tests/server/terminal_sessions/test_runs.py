@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from drawbridge.agents.claude import process_file
-from drawbridge.server.terminal_sessions import questions
+from drawbridge.server.terminal_sessions import questions, report_queue
 from drawbridge.server.terminal_sessions import reports as reports_module
-from drawbridge.server.terminal_sessions import session as session_module
 from drawbridge.server.terminal_sessions import turn as turn_module
+from drawbridge.server.terminal_sessions import turns as turns_module
 from tests.waiting import PATIENCE, until
 
 from .socket_rig import Message, Session, SocketRig, socket_rig
@@ -194,8 +194,8 @@ async def test_a_prompt_without_a_record_delays_no_later_question(
     await session.reports("UserPromptSubmit", prompt="/release")
     session.writes(said("I run make."))
     [found] = rig.server.core.terminal_sessions
-    assert found.turn is not None
-    found.turn.began -= PATIENCE
+    assert found.turns.current is not None
+    found.turns.current.began -= PATIENCE
     async with asyncio.timeout(PATIENCE / 2), session.asks(command="make"):
         pass
 
@@ -356,8 +356,8 @@ async def test_a_conversation_that_is_open_is_known(rig: SocketRig) -> None:
 
 @pytest.fixture
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.02)
-    monkeypatch.setattr(session_module, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(report_queue, "WORKING_SECONDS", 0.02)
+    monkeypatch.setattr(turns_module, "IDLE_SECONDS", 0.1)
 
 
 @pytest.mark.usefixtures("looks_often")
@@ -400,7 +400,7 @@ def parks(session: Session, job: object) -> None:
 
 
 async def test_a_session_moved_to_the_background_has_ended(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
+    monkeypatch.setattr(report_queue, "RESTING_SECONDS", 0.05)
     session, successor = Session(rig), Session(rig)
     session.writes(prompt("Go"), said("done"))
     await session.reports("Stop", last_assistant_message="done")
@@ -421,8 +421,8 @@ async def test_moving_a_terminal_to_the_background_affects_no_other(
     """The conversation is open in two terminals. The first one is moved to the background, and the second one keeps the
     session open.
     """
-    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.02)
-    monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.02)
+    monkeypatch.setattr(report_queue, "RESTING_SECONDS", 0.02)
+    monkeypatch.setattr(report_queue, "WORKING_SECONDS", 0.02)
     session, successor = Session(rig), Session(rig)
     first = session.pid
     await session.reports("UserPromptSubmit", prompt="Go")
@@ -445,7 +445,7 @@ async def test_moving_a_terminal_to_the_background_affects_no_other(
 async def test_an_unknown_state_of_the_process_changes_nothing(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch, job: str | None
 ) -> None:
-    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.01)
+    monkeypatch.setattr(report_queue, "RESTING_SECONDS", 0.01)
     session = Session(rig)
     session.writes(prompt("Go"), said("done"))
     await session.reports("Stop", last_assistant_message="done")

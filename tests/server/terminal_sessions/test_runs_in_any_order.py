@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from drawbridge.server.terminal_sessions import carried as carried_module
+from drawbridge.server.terminal_sessions import continuation
 from drawbridge.server.terminal_sessions import reports as reports_module
 
 from .socket_rig import Message, Session, socket_rig
@@ -100,7 +100,7 @@ async def test_each_run_ends_once_across_restarts(rounds: int, tmp_path: Path, m
     """Reports of hooks are lost while no server runs, and some reports of earlier turns arrive late. Servers read so
     few records of a history at a time that they need several pages.
     """
-    monkeypatch.setattr(carried_module, "PAGE", 3)
+    monkeypatch.setattr(continuation, "PAGE", 3)
     monkeypatch.setattr(reports_module, "RECORD_SECONDS", 0.02)
     monkeypatch.setattr(reports_module, "PROMPT_SECONDS", 0.02)
     seed = SystemRandom().randrange(2**32)

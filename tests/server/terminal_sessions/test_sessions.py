@@ -18,9 +18,10 @@ import pytest
 
 from drawbridge.agents import catalog, registry
 from drawbridge.guard import calls
-from drawbridge.server.terminal_sessions import reports as reports_module
+from drawbridge.server.terminal_sessions import report_queue, transcript_file
 from drawbridge.server.terminal_sessions import sessions as sessions_module
-from drawbridge.server.terminal_sessions import transcript_file
+from drawbridge.server.terminal_sessions.reports import ProcessCheck, Report
+from drawbridge.server.terminal_sessions.session import TerminalSession
 from tests.waiting import PATIENCE, until
 
 from .socket_rig import Line, Message, Session, SocketRig, socket_rig
@@ -221,7 +222,7 @@ async def test_the_question_of_a_second_terminal_ends_with_it(rig: SocketRig) ->
 
 
 async def test_tasks_of_a_second_terminal_end_with_it(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
+    monkeypatch.setattr(report_queue, "RESTING_SECONDS", 0.05)
     session = Session(rig)
     await session.reports("Stop")
     with another_process() as second:
@@ -552,7 +553,7 @@ async def test_the_sessions_that_ended_first_are_removed_for_new_ones(
 
 
 async def test_an_agent_that_ends_without_a_report_has_ended(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
+    monkeypatch.setattr(report_queue, "RESTING_SECONDS", 0.05)
     process = await asyncio.create_subprocess_exec("sleep", "60")
     session = Session(rig, pid=process.pid)
     await session.reports("Stop")
@@ -562,7 +563,7 @@ async def test_an_agent_that_ends_without_a_report_has_ended(rig: SocketRig, mon
 
 
 async def test_an_agent_with_a_reused_process_id_has_ended(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
+    monkeypatch.setattr(report_queue, "RESTING_SECONDS", 0.05)
     session = Session(rig)
     await session.reports("Stop")
     monkeypatch.setattr(psutil.Process, "is_running", lambda _: False)
@@ -571,19 +572,19 @@ async def test_an_agent_with_a_reused_process_id_has_ended(rig: SocketRig, monke
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the start of a process does not depend on the clock")
 async def test_no_session_ends_if_the_clock_is_changed(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
-    session, looks, look = Session(rig), [0], reports_module.Reports._look
+    monkeypatch.setattr(report_queue, "RESTING_SECONDS", 0.05)
+    session, checks, process = Session(rig), [0], TerminalSession.process
 
-    def counted(reports: reports_module.Reports) -> None:
-        look(reports)
-        looks[0] += 1
+    def counted(checked: TerminalSession, report: Report) -> None:
+        process(checked, report)
+        checks[0] += isinstance(report, ProcessCheck)
 
     await session.reports("Stop")
-    monkeypatch.setattr(reports_module.Reports, "_look", counted)
+    monkeypatch.setattr(TerminalSession, "process", counted)
     started, boot_time = psutil.Process().create_time(), psutil.boot_time()
     monkeypatch.setattr(psutil._pslinux, "boot_time", lambda: boot_time + 3_600)
     assert psutil.Process().create_time() > started + 3_000
-    await until(lambda: looks[0] > 1, "a look at the process")
+    await until(lambda: checks[0] > 1, "a check of the process")
     assert (await rig.info(session))["desk"]["state"] == "finished"
 
 

@@ -53,7 +53,7 @@ async def test_without_a_client_a_subagent_asks_in_the_terminal(
     elif follower == "another directory":
         monkeypatch.setattr(rig.client, "sees", lambda path: False)
     else:
-        rig.server.core.gone(rig.client)
+        rig.server.core.remove_client(rig.client)
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     async with session.question_of(SUBAGENT, **COMMAND) as hook:
@@ -104,7 +104,7 @@ async def test_a_workflows_subagent_may_wait_longer(rig: SocketRig, monkeypatch:
     async with session.asks(more=agent, **COMMAND) as (hook, question):
         assert await hook.receives_nothing()
         assert await rig.is_open(question)
-    rig.server.core.gone(rig.client)
+    rig.server.core.remove_client(rig.client)
     async with session.question_of(agent, command="another") as hook:
         assert await hook.receives_nothing()
 

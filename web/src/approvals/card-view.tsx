@@ -197,7 +197,7 @@ function Editing({ card }: CardProps) {
       takesFocus={!card.isRestored}
       changed={(now) => card.typed(now)}
       hides={(isRemovedHidden) => (card.hidesRemoved.value = isRemovedHidden)}
-      seen={() => card.editorSeen()}
+      seen={(isSeen) => card.editorSeen(isSeen)}
       accept={() => card.acceptByKey()}
     />
   );

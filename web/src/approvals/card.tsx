@@ -17,6 +17,7 @@ import { isChoiceCut } from './question.tsx';
 import { MORE, partOf, Questions } from './questions.ts';
 import { type Reason, toggled } from './reasons.ts';
 import { Collected } from './comments.ts';
+import { inserted, isLong } from './inserted.ts';
 
 /** Milliseconds from the last change to an edit until its changed lines are counted. */
 const COUNTED = 200;
@@ -258,10 +259,24 @@ export class ApprovalCard {
     if (this._isEditorSeen && this.sight.has(0, above)) this.isEditSeen.value = true;
   }
 
-  /** Called when the file editor has shown all lines that differ. */
-  editorSeen() {
-    this._isEditorSeen = true;
-    this.world.look();
+  /** Called with whether the file editor has shown all lines that differ, when this changes. */
+  editorSeen(isSeen: boolean) {
+    this._isEditorSeen = isSeen;
+    if (isSeen) this.world.look();
+    else this._isEditUnseen();
+  }
+
+  /** Called before the user's version changes. A long text that is inserted, as by an undo, has to be read. */
+  _changes(before: string | undefined, now: string) {
+    if (!this.isEditSeen.peek() || !isLong(inserted(before ?? '', now))) return;
+    // The file editor reports which of its text has been in view.
+    if (!this.element.querySelector('.editor-host')) this.sight = new Sight();
+    this._isEditUnseen();
+  }
+
+  _isEditUnseen() {
+    this.isEditSeen.value = false;
+    this._draw();
   }
 
   /** Sets `what`, because everything has been in view, and draws the card again. */
@@ -451,6 +466,7 @@ export class ApprovalCard {
   }
 
   typed(text: string) {
+    this._changes(this.text, text);
     this.text = text;
     clearTimeout(this._counting);
     this._counting = setTimeout(() => {
@@ -462,6 +478,7 @@ export class ApprovalCard {
   }
 
   typedField(name: string, text: string) {
+    this._changes(this.fields?.[name], text);
     this.fields = { ...this.fields, [name]: text };
     this._keep();
     this._draw();

@@ -8,6 +8,7 @@ import { isHarmless } from '../text/harmless.ts';
 import { Text } from '../ui/elements.tsx';
 import { isComposing } from '../ui/typing.ts';
 import { freePart, LOOK_AGAIN } from './current.ts';
+import { isLong } from './inserted.ts';
 
 /** Milliseconds to wait for the editor to load before a plain field replaces it. */
 const PATIENCE = 8000;
@@ -43,8 +44,8 @@ function useRoom(place: { current: HTMLElement | null }) {
 
 /**
  * An editor for a file, or a cell of a notebook, as it will be written; a plain field if the editor can't be loaded.
- * `hides` is called with whether removed text can be hidden. If it can't, the editor calls `seen` once all changes have
- * been in view.
+ * `hides` is called with whether removed text can be hidden. If it can't, the editor calls `seen` with whether all
+ * changes have been in view, whenever this changes.
  */
 export function FileEditor({
   path,
@@ -66,7 +67,7 @@ export function FileEditor({
   takesFocus: boolean;
   changed: (text: string) => void;
   hides: (isRemovedHidden: boolean) => void;
-  seen: () => void;
+  seen: (isSeen: boolean) => void;
   accept: () => void;
 }) {
   const host = useRef<HTMLDivElement>(null);
@@ -82,8 +83,9 @@ export function FileEditor({
   };
   const done = useRef(accept);
   done.current = accept;
-  const isSeen = useRef(seen);
-  isSeen.current = seen;
+  const isSeen = useRef(false);
+  const see = useRef(seen);
+  see.current = seen;
   const isHiding = useRef(hides);
   isHiding.current = hides;
   const isSmall = original.length + text.length <= MOST;
@@ -118,9 +120,21 @@ export function FileEditor({
           caret: caret.current,
           label,
           changed: (now) => edit.current(now),
-          hides: (isRemovedHidden) => isHiding.current(isRemovedHidden),
-          seen: () => isSeen.current(),
+          hides: (isRemovedHidden) => {
+            if (isRemovedHidden) {
+              // Nothing records what is in view until another editor is opened.
+              isSeen.current = false;
+              see.current(false);
+            }
+            isHiding.current(isRemovedHidden);
+          },
+          isSeen: isSeen.current,
+          seen: (isAllSeen) => {
+            isSeen.current = isAllSeen;
+            see.current(isAllSeen);
+          },
           freePart,
+          isLong,
           accept: () => done.current(),
         });
         setState('open');

@@ -74,11 +74,9 @@ const COMPARISON = {
   diffConfig: { scanLimit: 500, timeout: 50 },
 };
 
-/** The maximum size of text removed in one place that counts as in view as soon as the text beside it is. */
-const FEW = { characters: 200, lines: 3 };
-
-// Only the type is imported: the function itself is passed in, so that its module is in one bundle only.
+// Only the types are imported: the functions themselves are passed in, so that their modules are in one bundle only.
 type FreePart = typeof import('./current.ts').freePart;
+type IsLong = typeof import('./inserted.ts').isLong;
 
 export type Editor = {
   focus: () => void;
@@ -98,8 +96,10 @@ export type Editor = {
  * @param accept is called when the key that accepts is pressed
  * @param changed is called with the text after each edit, with "\n" as line endings
  * @param hides is called with whether the editor can hide removed text; if it can, `seen` is never called
- * @param seen is called once all of the change has been in view
+ * @param isSeen whether all of the change has been in view already
+ * @param seen is called with whether all of the change has been in view, whenever this changes
  * @param freePart returns the largest part of the vertical range of a box that the screen shows and that nothing covers
+ * @param isLong returns whether some of a text can be out of view while the text beside it is in view
  */
 export function openEditor({
   root,
@@ -113,8 +113,10 @@ export function openEditor({
   caret,
   changed,
   hides,
+  isSeen,
   seen,
   freePart,
+  isLong,
   accept,
 }: {
   root: ShadowRoot;
@@ -128,8 +130,10 @@ export function openEditor({
   caret?: number;
   changed: (text: string) => void;
   hides: (isRemovedHidden: boolean) => void;
-  seen: () => void;
+  isSeen: boolean;
+  seen: (isSeen: boolean) => void;
   freePart: FreePart;
+  isLong: IsLong;
   accept: () => void;
 }): Editor {
   const place = document.createElement('div');
@@ -176,9 +180,9 @@ export function openEditor({
       ? beside({ root, place, original, text, isReadOnly, common, extensions })
       : alone({ root, place, original, text, isReadOnly, compares, extensions });
   const { view } = opened;
-  const isRemovedHidden = hidesRemoved(original, view);
+  const isRemovedHidden = hidesRemoved(original, view, isLong);
   hides(isRemovedHidden);
-  if (!isRemovedHidden) watch = watched(root, view, freePart, seen);
+  if (!isRemovedHidden) watch = watched({ root, view, freePart, isSeen, seen });
   const at = Math.min(caret ?? getChunks(view.state)?.chunks[0]?.fromB ?? 0, view.state.doc.length);
   view.dispatch({ selection: { anchor: at }, effects: EditorView.scrollIntoView(at, { y: 'center' }) });
   return {
@@ -193,53 +197,61 @@ export function openEditor({
 }
 
 /** Whether removed text can be out of view while the text beside it is in view: if it is too long, or not compared. */
-function hidesRemoved(original: string, view: EditorView) {
+function hidesRemoved(original: string, view: EditorView, isLong: IsLong) {
   const chunks = getChunks(view.state)?.chunks;
   if (original === '' || !chunks) return original !== '';
-  return chunks.some(({ fromA, toA }) => {
-    const removed = original.slice(fromA, toA);
-    return removed.length > FEW.characters || removed.split('\n').length - 1 > FEW.lines;
-  });
+  return chunks.some(({ fromA, toA }) => isLong(original.slice(fromA, toA)));
 }
+
+type Watched = {
+  root: ShadowRoot;
+  view: EditorView;
+  freePart: FreePart;
+  isSeen: boolean;
+  seen: (isSeen: boolean) => void;
+};
 
 type Watch = { update: (update: ViewUpdate) => void; look: () => void; stop: () => void };
 
-/** Calls `seen` once every change has been visible in the editor while that part of the editor was in view. */
-function watched(root: ShadowRoot, view: EditorView, freePart: FreePart, seen: () => void): Watch {
+/**
+ * Reports whether every change, and everything that was inserted since, has been visible in the editor while that part
+ * of the editor was in view.
+ */
+function watched({ root, view, freePart, isSeen, seen }: Watched): Watch {
   const { length } = view.state.doc;
   const chunks = getChunks(view.state)?.chunks;
-  const unseen = new Unseen(
-    chunks ? chunks.map(({ fromB, toB }) => [Math.min(fromB, length), Math.min(toB, length)]) : [[0, length]],
-  );
+  const changed = chunks
+    ? chunks.map(({ fromB, toB }) => [Math.min(fromB, length), Math.min(toB, length)] as const)
+    : [[0, length] as const];
+  const unseen = new Unseen(isSeen ? [] : changed);
+  let isReported = isSeen;
   const measure = {
     read() {
       const lines = linesInView(root.host, view, freePart);
-      if (!lines) return;
-      unseen.see(...lines);
-      if (unseen.isEmpty) stop();
+      if (lines) unseen.see(...lines);
     },
     write() {
-      if (unseen.isEmpty) seen();
+      if (unseen.isEmpty === isReported) return;
+      isReported = unseen.isEmpty;
+      seen(isReported);
     },
   };
   const look = () => {
-    if (!unseen.isEmpty) view.requestMeasure(measure);
+    if (!unseen.isEmpty || !isReported) view.requestMeasure(measure);
   };
   // Scroll events do not leave the shadow root.
   const places = [document, root];
-  const stop = () => {
-    for (const place of places) place.removeEventListener('scroll', look, true);
-  };
   for (const place of places) place.addEventListener('scroll', look, { capture: true, passive: true });
   look();
   return {
     update({ docChanged, geometryChanged, changes }) {
-      if (unseen.isEmpty) return;
       if (docChanged) unseen.change(changes);
       if (docChanged || geometryChanged) look();
     },
     look,
-    stop,
+    stop() {
+      for (const place of places) place.removeEventListener('scroll', look, true);
+    },
   };
 }
 

@@ -3,8 +3,11 @@
 /** A range of positions in the text; an empty one is a position at which something was removed. */
 type Part = readonly [from: number, to: number];
 
-/** Maps positions before an edit to positions after it, as CodeMirror's `ChangeSet` does. */
-type Changes = { mapPos: (position: number, side: number) => number };
+/** An edit, as CodeMirror's `ChangeSet`: maps positions before it to positions after it, and has the ranges it changed. */
+type Changes = {
+  mapPos: (position: number, side: number) => number;
+  iterChangedRanges: (act: (fromA: number, toA: number, fromB: number, toB: number) => void) => void;
+};
 
 export class Unseen {
   _parts: readonly Part[];
@@ -27,12 +30,18 @@ export class Unseen {
     });
   }
 
-  /** Updates the parts after an edit: what the user has deleted or replaced is no longer among them. */
+  /**
+   * Updates the parts after an edit. What the user has deleted or replaced is no longer among them. What was inserted
+   * is: an undo or a paste can insert text that has not been in view.
+   */
   change(changes: Changes) {
     this._parts = this._parts.flatMap(([start, end]): Part[] => {
       if (start === end) return [[changes.mapPos(start, 1), changes.mapPos(start, 1)]];
       const part: Part = [changes.mapPos(start, 1), changes.mapPos(end, -1)];
       return part[0] < part[1] ? [part] : [];
     });
+    const added: Part[] = [];
+    changes.iterChangedRanges((_fromA, _toA, from, to) => from < to && added.push([from, to]));
+    this._parts = [...this._parts, ...added];
   }
 }

@@ -116,6 +116,13 @@ export class Client extends EventTarget {
     return (this.hello?.features ?? kept.features())?.includes(type) ?? true;
   }
 
+  /** Whether a message can be added to the active run of a project. False if the project is not the shown one. */
+  steers(project: string): boolean {
+    const { conversation } = this;
+    if (conversation?.id !== project || !conversation.run || this.projects.all.get(project)?.desk) return false;
+    return Boolean(conversation.offers.steer);
+  }
+
   /** Shows a project, or none if `id` is undefined. `session`: one of its earlier sessions. */
   choose(id: string | undefined, session?: string) {
     if (this.conversation?.id === id && this.conversation?.session === session) return;

@@ -120,7 +120,7 @@ export type Nothing = {};
 /** A command or a kind of subagent that an agent offers. `hint`: the arguments that a command takes. */
 export type Offer = { name: string; text?: string | null; hint?: string | null };
 
-/** The options of a run, named as in the client protocol. For an option that is not set or empty, the agent's default applies. Without `permission_mode` and `dangerously_skip_permissions`, the agent runs in its equivalent of the "default" mode, if it has one. */
+/** The options of a run. For an option that is not set or empty, the agent's default applies. Without `permission_mode` and `dangerously_skip_permissions`, the agent runs in its equivalent of the "default" mode, if it has one. */
 export type Options = { dangerously_skip_permissions?: boolean; allowed_tools?: string[]; disallowed_tools?: string[]; mcp_config?: string | null; strict_mcp_config?: boolean; append_system_prompt?: string | null; system_prompt?: string | null; permission_mode?: string | null; model?: string | null; fallback_model?: string | null; add_dirs?: string[]; effort?: string | null; max_turns?: number | null; max_budget_usd?: number | null; partial_messages?: boolean; restricted?: boolean };
 
 /** A pairing code, valid for one device until `expires_at`. `link` opens the web UI with the code; `qr` is the QR code of the link, row by row, "1" for a dark module, without the quiet zone. `loopback`: the link works only on the server's machine. */
@@ -194,8 +194,8 @@ export type RecordRemoved = {};
 /** A request to the agent's API has failed, and the agent retries it after `delay_ms` milliseconds. `attempt`: the number of this retry, of at most `attempts`. `reason`: the agent's word for the failure, such as "authentication_failed"; `status`: the HTTP status, not set if it is unknown. */
 export type Retry = { attempt: number; attempts: number; reason: string; status?: number | null; delay_ms?: number };
 
-/** The review of a project or of a terminal session's directory. `version` changes with anything in the review's files, except for the `answers` of hunks; `more`: the number of files that do not fit into the message. `comments` have their current line numbers; `drafts`: a version that changes whenever a draft does. `kept`: the paths of files with kept changes that are not in the last commit, as many as fit into the message. `commit`: null if nothing was kept, or if the owner of the server does not allow commits. `push`: null without a remote or a branch with commits, or if the owner does not allow pushes. `handover`: the comments that were left with a terminal session; null if there are none, or if the agent has them. `repository`: where the versions of the files are stored: in the repository of the `project`, or in a `private` one in the server's data, if the directory is not in a git work tree. */
-export type Review = { state: "none" | "open"; version: string; files: ReviewFile[]; more: number; repository: "private" | "project"; comments?: ReviewComment[]; drafts?: string; kept?: string[]; commit?: CommitOffer | null; push?: PushOffer | null; handover?: Handover | null };
+/** The review of a project or of a terminal session's directory. `version` changes with anything in the review's files, except for the `answers` of hunks; `more`: the number of files that do not fit into the message. `comments` have their current line numbers; `drafts`: a version that changes whenever a draft does. `kept`: the paths of files with kept changes that are not in the last commit, as many as fit into the message. `commit`: null if nothing was kept, or if the owner of the server does not allow commits. `push`: null without a remote or a branch with commits, or if the owner does not allow pushes. `handover`: the comments that were left with a terminal session; null if there are none, or if the agent has them. `repository`: where the versions of the files are stored: in the repository of the `project`, or in a `private` one in the server's data, if the directory is not in a git work tree. `notice`: a sentence for the user about the private repository and what it leaves out; empty for the repository of the project. */
+export type Review = { state: "none" | "open"; version: string; files: ReviewFile[]; more: number; repository: "private" | "project"; comments?: ReviewComment[]; drafts?: string; kept?: string[]; commit?: CommitOffer | null; push?: PushOffer | null; handover?: Handover | null; notice?: string };
 
 /** How much there is to decide in the review: the numbers of `files`, `hunks`, and lines `added` and `removed`. `by`, `client_id`: the client that decided on something; null if nobody has decided, for example if a run has changed files. */
 export type ReviewChanged = { state: "decided" | "open"; files: number; hunks: number; added: number; removed: number; by?: string | null; client_id?: string | null };
@@ -209,8 +209,8 @@ export type ReviewCommented = { comment_id: string; by: string; comment?: Review
 /** A user has committed what was kept in the review. `commit`: the id of the commit; `branch`: the commit's branch (`created`: the branch is new); `files`: the paths of the committed files, at most 500. `output`: the end of what git and its hooks printed. */
 export type ReviewCommitted = { commit: string; branch: string; files: string[]; output: string; by: string; client_id?: string | null; created?: boolean };
 
-/** A user has decided on hunks of the review. `hunks`: the number of hunks; `files`: the number of files with these hunks; `left`: the number of hunks that still wait for a decision. `by` null: nobody has decided anything in Drawbridge, but nothing is left to decide. */
-export type ReviewDecided = { files: number; hunks: number; left: number; by?: string | null; decision?: "edit" | "keep" | "undo" | null; client_id?: string | null };
+/** A user has decided on hunks of the review. `hunks`: the number of hunks; `files`: the number of files with these hunks; `left`: the number of hunks that still wait for a decision. `by` null: nobody has decided anything in Drawbridge, but nothing is left to decide. `interrupted`: the server was killed before it could record or finish this, and has done so after its restart. */
+export type ReviewDecided = { files: number; hunks: number; left: number; by?: string | null; decision?: "edit" | "keep" | "undo" | null; client_id?: string | null; interrupted?: boolean };
 
 /** A file with changes to decide. `old_path`: the previous path, if it was renamed. `added`, `removed`: numbers of lines. `old_mode`, `new_mode`: as in git, null where the file does not exist. `binary`: its lines are not compared, and it is decided on as a whole. `old_image`, `new_image`: the versions of the image, if the file is named like one. `too_large`: the file's hunks are too large for the message, and are left out. */
 export type ReviewFile = { path: string; change: "added" | "changed" | "deleted"; old_mode: string | null; new_mode: string | null; added: number; removed: number; hunks: ReviewHunk[]; old_path?: string | null; binary?: boolean; old_image?: ReviewImage | null; new_image?: ReviewImage | null; too_large?: boolean };
@@ -220,6 +220,9 @@ export type ReviewHunk = { id: string; kind: "file" | "lines" | "mode" | "name";
 
 /** One version of an image. `blob_get` of `blob_id` returns it. `media_type`: derived from the file's name. */
 export type ReviewImage = { blob_id: string; media_type: string };
+
+/** The server was killed while it applied a user's decision on `hunks` hunks in `files` files. `result`: the decision is `not_done`, and everything is as before; or `unknown`, because somebody else has changed its files since. `changed`: the paths of these files, at most 20. A decision that is done is recorded as `ReviewDecided`. */
+export type ReviewInterrupted = { by: string; decision: "edit" | "keep" | "undo"; files: number; hunks: number; result: "not_done" | "unknown"; changed?: string[]; client_id?: string | null };
 
 /** How much there is to decide in a review. `added`, `removed`: numbers of lines. */
 export type ReviewNumbers = { files: number; hunks: number; added: number; removed: number };
@@ -352,7 +355,7 @@ export type Commands = {
   review_decide: { project_id?: string; decision?: "keep" | "undo" | null; hunks?: string[]; files?: string[]; all?: boolean; version?: string | null; text?: string | null } | null;
   review_get: { project_id?: string } | null;
   review_push: { project_id?: string; version: string; pull_request?: PullRequest | null };
-  review_submit: { project_id?: string; drafts: string; text?: string };
+  review_submit: { project_id?: string; drafts: string; text?: string; steer?: boolean };
   review_withdraw: { project_id?: string } | null;
   run_changes: { project_id?: string; run_id: string };
   run_revert: { project_id?: string; run_id: string };
@@ -434,6 +437,7 @@ export type Updates = {
   review_commented: ReviewCommented;
   review_committed: ReviewCommitted;
   review_decided: ReviewDecided;
+  review_interrupted: ReviewInterrupted;
   review_pushed: ReviewPushed;
   run_finished: RunFinished;
   run_reverted: RunReverted;

@@ -460,15 +460,19 @@ function AllComments({ review, board, first, close }: Shared & { first?: string;
 
 /** The button that sends the drafts, and the result. */
 export function Sending({ review, board, close }: Shared & { close?: () => void }) {
+  const { live } = useWorld();
   const { comments } = review;
+  void live.conversation.value;
+  void live.projects.value;
+  const { steers } = comments;
   const count = comments.drafts.value.length;
   const isSending = comments.isSending.value;
   const asks = useSignal(false);
   const unsaved = comments.writings.value.find((one) => comments.isUnsaved(one));
-  const send = async () => {
+  const send = async (steer = false) => {
     asks.value = unsaved !== undefined;
     if (unsaved) return;
-    const done = await comments.send();
+    const done = await comments.send(steer);
     if (done) review.tell(done);
     // The button is gone: the focus goes to the button for all comments.
     requestAnimationFrame(() => restoreFocus(document.querySelector<HTMLElement>('.review button.comments')));
@@ -478,13 +482,24 @@ export function Sending({ review, board, close }: Shared & { close?: () => void 
       {count > 0 && comments.mayWrite && (
         <div class="acts">
           {comments.maySend ? (
-            <Button
-              label={isSending ? 'Sending…' : `Send ${counted(count, 'comment')}`}
-              icon="send"
-              class="yes"
-              disabled={isSending}
-              onClick={single(() => void send())}
-            />
+            <>
+              <Button
+                label={isSending ? 'Sending…' : `${steers ? 'Queue' : 'Send'} ${counted(count, 'comment')}`}
+                icon="send"
+                class="yes"
+                disabled={isSending}
+                onClick={single(() => void send())}
+              />
+              {steers && (
+                <Button
+                  label="Add to the current run"
+                  icon="steer"
+                  class="quiet"
+                  disabled={isSending}
+                  onClick={single(() => void send(true))}
+                />
+              )}
+            </>
           ) : (
             <p class="hint">This device can’t send comments. Use a device that can start runs.</p>
           )}

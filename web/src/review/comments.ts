@@ -117,6 +117,11 @@ export class Comments {
     return this.mayWrite && this._client.may('review_submit');
   }
 
+  /** Whether the comments can be added to the active run. */
+  get steers() {
+    return this._client.steers(this._project);
+  }
+
   get mayWithdraw() {
     return this._client.may('review_withdraw');
   }
@@ -320,9 +325,10 @@ export class Comments {
 
   /**
    * Sends all drafts, but only if they are still the ones that are shown.
+   * @param steer whether to add them to the active run
    * @returns what was done; '' if it failed, if there is nothing to send, or while an earlier call is under way
    */
-  async send(): Promise<string> {
+  async send(steer = false): Promise<string> {
     if (this.isSending.peek() || !this.drafts.peek().length) return '';
     this.isSending.value = true;
     this.note.value = this.unsent.value = '';
@@ -331,8 +337,9 @@ export class Comments {
       await this._load();
       const drafts = this.drafts.peek();
       if (shown !== JSON.stringify(drafts.map(words))) throw new Error(CHANGED);
-      const data = await this._ask('review_submit', { drafts: this._version }, true);
+      const data = await this._ask('review_submit', { drafts: this._version, ...(steer && { steer }) }, true);
       await this._load();
+      if (steer) return `Added ${counted(drafts.length, 'comment')} to the current run.`;
       if (data.waiting) return `Left ${counted(drafts.length, 'comment')} for the agent.`;
       const sent = `Sent ${counted(drafts.length, 'comment')}.`;
       return data.position > 0 ? `${sent} The agent will get them when it finishes its current work.` : sent;

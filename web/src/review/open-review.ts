@@ -82,12 +82,16 @@ export class OpenReview {
   hidesOld: ReadonlySignal<boolean> = computed(() => this.onlyNew.value && this.newCount.value > 0);
   /** The files that are shown. */
   files: ReadonlySignal<ShownFile[]> = computed(() =>
-    this.hidesOld.value ? onlyParts(this._all.value, (part) => this.isNew(part)) : this._all.value,
+    this.hidesOld.value
+      ? onlyParts(this._all.value, (part) => part.hunk === undefined || this.isNew(part))
+      : this._all.value,
   );
   /** The number of files that did not fit into the message. */
   more: Signal<number> = signal(0);
   /** Why the review can't be loaded. */
   problem: Signal<string> = signal('');
+  /** A sentence about the review of a directory without git; '' if there isn’t one, or if it was dismissed here. */
+  notice: Signal<string> = signal('');
   /** What was done here or by others, in words. */
   news: Signal<string> = signal('');
   parts: ReadonlySignal<Part[]> = computed(() => partsIn(this.files.value));
@@ -176,6 +180,16 @@ export class OpenReview {
         this.project,
         [...this._seen].filter((key) => now.has(key)),
       );
+  }
+
+  /** The notice is remembered for the directory: terminal sessions in a directory share its review. */
+  get _directory(): string {
+    return this._client.projects.all.get(this.project)?.path ?? this.project;
+  }
+
+  dismissNotice() {
+    kept.keepDismissedNotice(this._directory);
+    this.notice.value = '';
   }
 
   /** Whether this device may decide. */
@@ -364,6 +378,7 @@ export class OpenReview {
     const answers = files.flatMap(({ hunks }) => hunks.map((one) => one.answers?.join(' '))).join();
     if (number > this._toldAt) this.comments.show(review);
     this.kept.value = review.kept ?? [];
+    this.notice.value = kept.dismissedNotices().includes(this._directory) ? '' : (review.notice ?? '');
     this.commit.offer.value = review.commit ?? undefined;
     this.push.offer.value = review.push ?? undefined;
     if (!isFirst && review.version === this.version.peek() && answers === this._answers) return;
@@ -463,7 +478,10 @@ export class OpenReview {
 
   _heard = (event: Event) => {
     const { type, project_id: id, data } = (event as CustomEvent).detail;
-    if (id !== this.project || type !== 'update') return;
+    if (id !== this.project) return;
+    // Comments were sent with this prompt.
+    if (type === 'agent_message' && data.messages.some((one: { review?: unknown }) => one.review)) void this.load();
+    if (type !== 'update') return;
     // Somebody may have sent the drafts.
     const isSent = data.update_type === 'project_state' && this.comments.drafts.peek().length > 0;
     if (!isSent && !CHANGES.includes(data.update_type)) return;

@@ -167,6 +167,12 @@ function Opened({ project }: { project: string }) {
           Loading the review…
         </p>
       )}
+      {review.notice.value && (
+        <p class="hint about-all">
+          <Text>{review.notice.value}</Text>{' '}
+          <Button label="Dismiss" class="quiet" onClick={() => review.dismissNotice()} />
+        </p>
+      )}
       {isEmpty && <Empty {...shared} />}
       {parts.length > 0 && isPaged && <Pager review={review} board={board} parts={parts} />}
       {parts.length > 0 && (!isPaged || showsList) && <Bar {...shared} parts={parts} />}

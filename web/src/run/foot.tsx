@@ -136,7 +136,6 @@ export class Foot {
     const canSend = may('execute');
     this.composer.element.hidden = !canSend;
     const running = Boolean(conversation?.run);
-    const steers = running && Boolean(conversation?.offers.steer) && !project?.desk;
     if (project)
       this.composer.show({
         placeholder: running
@@ -150,7 +149,7 @@ export class Foot {
             // Until the server's hello has arrived, images are accepted: an agent that can't see them gets their path.
             (client.hello?.pictures?.includes(this.chosen.agent ?? project.agent) ?? true),
         },
-        steers,
+        steers: client.steers(this.id),
         chips: !project.desk && conversation && (
           <Chips
             {...{ client, project, may, agent: conversation.agent, offers: conversation.offers, chosen: this.chosen }}

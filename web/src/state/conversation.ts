@@ -4,7 +4,7 @@
 // before them, and items that are far from the reader are dropped. `cursor` is the `seq` up to which everything was
 // received.
 
-import type { AgentOffers, AgentState, RunInfo } from '../protocol/messages.ts';
+import type { AgentOffers, AgentState, ReviewInterrupted, RunInfo } from '../protocol/messages.ts';
 import { counted } from '../ui/dom.ts';
 
 /** The maximum number of items that are kept in memory. */
@@ -501,14 +501,27 @@ export class Conversation {
       const files = counted(count, 'file');
       this._add(record, 'notice', { by: data.by, text: `undid the changes to ${files}` });
     } else if (subtype === 'review_decided' && data.by) {
-      const changes = `${counted(data.hunks, 'change')} in ${counted(data.files, 'file')}`;
-      this._add(record, 'notice', { by: data.by, text: `${REVIEWED[data.decision] ?? 'decided on'} ${changes}` });
+      const words = `${REVIEWED[data.decision] ?? 'decided on'} ${aboutWords(data)}`;
+      const end = data.interrupted ? ' (the server was restarted meanwhile)' : '';
+      this._add(record, 'notice', { by: data.by, text: words + end });
+    } else if (subtype === 'review_interrupted') {
+      this._add(record, 'notice', { by: data.by, text: interruptedWords(data) });
     } else if (subtype === 'session_reset') this._add(record, 'notice', { text: 'New session' });
     else if (subtype === 'session_changed' && data.fork_from)
       this._add(record, 'notice', {
         text: data.title ? `Forked from “${data.title}”` : 'Forked from an earlier session',
       });
   }
+}
+
+const aboutWords = ({ hunks, files }: { hunks: number; files: number }) =>
+  `${counted(hunks, 'change')} in ${counted(files, 'file')}`;
+
+/** What has become of a decision that was interrupted and not done; it follows the name of whoever has decided. */
+function interruptedWords(data: ReviewInterrupted): string {
+  const words = `wanted to ${data.decision} ${aboutWords(data)}, but the server was restarted`;
+  if (data.result === 'not_done') return `${words}. Nothing was changed.`;
+  return `${words} meanwhile, and ${data.changed?.join(', ') || 'the files'} changed. Check the review.`;
 }
 
 const REVIEWED: { [decision: string]: string } = { keep: 'kept', undo: 'undid', edit: 'edited' };

@@ -14,6 +14,9 @@ const CONNECTIONS = 500;
 /** The maximum number of hunks of a review whose ids are kept because they have been in view. */
 const SEEN_HUNKS = 5_000;
 
+/** The maximum number of directories of which it is kept that their notice was dismissed. */
+const NOTICES = 200;
+
 /** How long, in milliseconds since its last change, a draft is kept if its approval request is no longer open. */
 const ANSWER_KEPT = 7 * 24 * 3_600_000;
 
@@ -109,6 +112,11 @@ export const keepReviewDrafts = (project: string, drafts: ReviewDrafts) =>
 export const seenHunks = (project: string): string[] => json(`review.${project}.seen`, []);
 export const keepSeenHunks = (project: string, ids: string[]) =>
   set(`review.${project}.seen`, ids.length ? JSON.stringify(ids.slice(-SEEN_HUNKS)) : '');
+
+/** The directories, by their paths, whose notice about their review was dismissed here, latest last. */
+export const dismissedNotices = (): string[] => json('review-notices', []);
+export const keepDismissedNotice = (directory: string) =>
+  set('review-notices', JSON.stringify([...dismissedNotices(), directory].slice(-NOTICES)));
 
 /** The ids that the server has given to the connections of this browser, latest last. */
 export const connections = (): string[] => json('connections', []);

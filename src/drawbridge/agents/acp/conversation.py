@@ -132,7 +132,7 @@ class AcpConversation:
         params = read_as(Params, message.params)
         line = AgentLine(data, session_id_of(params.sessionId) if params is not None else "")
         if message.method != "session/update" or params is None:
-            return [*self._pieces.take(), line]
+            return [*self._pieces.flush(), line]
         update = read_as(Update, params.update) or Update()
         about = self._reports.update(params.update) if update.sessionUpdate in KINDS else []
         match update.sessionUpdate:
@@ -146,15 +146,15 @@ class AcpConversation:
                 return [msgspec.structs.replace(line, durable=False), *about]
             case "current_mode_update":
                 self._opening.opened.in_mode(update.currentModeId)
-                return [*self._pieces.take(), line, *self._in_mode()]
+                return [*self._pieces.flush(), line, *self._in_mode()]
             case "config_option_update":
                 self._opening.opened.with_options(update.configOptions)
-                return [*self._pieces.take(), line, *self._in_mode(), *self._of_model()]
+                return [*self._pieces.flush(), line, *self._in_mode(), *self._of_model()]
         session_id = session_id_of(params.sessionId)
         if (words := piece_of(update)) is not None:
             before, now = self._pieces.add(session_id, update, words)
             return [*before, *(now if self._partial else ())]
-        said = self._pieces.take()
+        said = self._pieces.flush()
         if update.sessionUpdate in REPORTS:
             return [*said, *self._called(session_id, params.update)]
         return [*said, other_content(session_id, update) or line, *about]
@@ -196,7 +196,7 @@ class AcpConversation:
             self._out.append(wire.result(id, questions.CANCELLED))
             return []
         self._questions[key] = _OpenQuestion(id, params.options)
-        return [*self._pieces.take(), question]
+        return [*self._pieces.flush(), question]
 
     def _opened(self, message: Incoming, data: bytes) -> list[Output]:
         """Handles the answer to one step of the opening."""
@@ -216,7 +216,7 @@ class AcpConversation:
         return [*said, *self._in_mode(), *self._of_model(), *self._send_prompt()] if self._ready else said
 
     def _turn_answered(self, message: Incoming, data: bytes) -> list[Output]:
-        said: list[Output] = [*self._pieces.take(), AgentLine(data)]
+        said: list[Output] = [*self._pieces.flush(), AgentLine(data)]
         reason = "interrupted" if self._interrupted else "the agent continued without an answer"
         said += [QuestionCancelled(key, reason) for key in self._questions]
         self._cancel_questions()
@@ -244,14 +244,14 @@ class AcpConversation:
         return TurnEnded(
             ok=failure is None,
             session_id=self._session_id or None,
-            cost_usd=self._costs.take(),
+            cost_usd=self._costs.since_last_call(),
             error=failure.text if failure else None,
             code=failure.code if failure else None,
             interrupted=interrupted,
         )
 
     def ended(self, code: int, stderr: str, fault: str | None) -> list[Output]:
-        said: list[Output] = [*self._pieces.take()]
+        said: list[Output] = [*self._pieces.flush()]
         said += [Replied(id, f"{self._name} has ended.") for id in sorted(self._waited_for)]
         said += [QuestionCancelled(key, f"{self._name} has ended") for key in self._questions]
         self._waited_for.clear()

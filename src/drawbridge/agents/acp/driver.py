@@ -18,7 +18,7 @@ from drawbridge.agents.acp import opening, reports
 from drawbridge.agents.acp.conversation import AcpConversation
 from drawbridge.agents.acp.listing import Listing
 from drawbridge.agents.attached import is_text
-from drawbridge.agents.base import AgentState, Event, Exited, Launch, Remembered, Sessions
+from drawbridge.agents.base import AgentState, Event, Exited, Launch, Remembered, StoredConversations
 from drawbridge.agents.environment import environment
 from drawbridge.agents.proposals import read_file
 
@@ -40,7 +40,7 @@ class Acp:
     asks = True
     own_modes = True
     sees = True
-    sessions: Sessions | None = None
+    sessions: StoredConversations | None = None
     embeds = staticmethod(is_text)  # what else it can read is known only once it runs
     own: Mapping[str, str] = MappingProxyType({})
     """Environment variables for this agent only."""

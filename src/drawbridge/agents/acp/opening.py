@@ -168,7 +168,7 @@ class Opening:
         """Yields each request, and is sent its answer. Raises ``AgentUnusable`` if the session can't be opened, or if
         its mode or model can't be set."""
         self.abilities = self._introduced((yield Request("initialize", introduction(self._version))))
-        self._take((yield self._session()))
+        self._opened_with((yield self._session()))
         if self._launch.resume:
             yield Request(FENCE, {})
         options = self._launch.options
@@ -265,7 +265,7 @@ class Opening:
         method = "session/resume" if abilities.resumes else "session/load"
         return Request(method, {"sessionId": launch.session_id, **params})
 
-    def _take(self, answer: Incoming) -> None:
+    def _opened_with(self, answer: Incoming) -> None:
         opened = wire.read_as(Opened, answer.result)
         if opened is None:
             raise self._not_opened(wire.fault(answer.error))

@@ -35,13 +35,13 @@ class Pieces:
         that message or the message has reached ``LONGEST``, otherwise an empty list; and the lines that show the piece
         until its message is complete."""
         of = (session_id, update.sessionUpdate, update.messageId)
-        before = [] if self._of in (None, of) and self._size < LONGEST else self.take()
+        before = [] if self._of in (None, of) and self._size < LONGEST else self.flush()
         is_first, self._of = not self._texts, of
         self._texts.append(words)
         self._size += len(words)
         return before, lines.piece(session_id, PIECES[update.sessionUpdate], words, is_first=is_first)
 
-    def take(self) -> list[AgentLine]:
+    def flush(self) -> list[AgentLine]:
         """Ends the message in progress and returns its line; an empty list if no message is in progress or it has no
         text."""
         words, of = "".join(self._texts), self._of

@@ -37,11 +37,13 @@ from drawbridge.agents.base import (
     TurnEnded,
 )
 from drawbridge.agents.claude import prompts, results
+from drawbridge.agents.claude.edits import proposal
 from drawbridge.agents.claude.prompts import LONGEST_NAME, LONGEST_PATH, LONGEST_REASON, words
 from drawbridge.agents.claude.reports import TODO_TOOL, Reports
 from drawbridge.agents.claude.schedule import SCHEDULING, Schedule
+from drawbridge.agents.claude.suggestions import offered
 from drawbridge.agents.output import JUNK_LIMIT, Tail, json_object, session_id_of, valid
-from drawbridge.agents.proposals import Reader, proposal
+from drawbridge.agents.proposals import Reader
 from drawbridge.agents.results import FAILED, Costs, Failure, exit_words
 from drawbridge.core.errors import BadArgument
 
@@ -411,7 +413,7 @@ class ClaudeConversation:
         return TurnEnded(
             ok=failure is None,
             session_id=self._session_id if self._can_be_resumed else None,
-            cost_usd=self._costs.take(),
+            cost_usd=self._costs.since_last_call(),
             error=failure.text if failure else None,
             code=failure.code if failure else None,
             retry_at=failure.retry_at if failure else None,
@@ -445,7 +447,7 @@ class ClaudeConversation:
         suggestions = request.permission_suggestions
         if not bytes(suggestions).startswith(b"["):
             suggestions = Raw(b"[]")
-        suggestions = prompts.suggestions(request.tool_name, suggestions)
+        suggestions = offered(request.tool_name, suggestions)
         self._questions[id] = _OpenQuestion(request.tool_name, request.input, suggestions)
         proposed = proposal(request.tool_name, given, self._read)
         question = Question(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from drawbridge.agents import catalog, process
-from drawbridge.agents.base import AgentState, AgentUnusable, Event, Launch, Sessions
+from drawbridge.agents.base import AgentState, AgentUnusable, Event, Launch, StoredConversations
 from drawbridge.agents.claude import command_line, earlier, open_sessions, prompts, reports
 from drawbridge.agents.claude.conversation import ClaudeConversation
 from drawbridge.agents.output import readable
@@ -30,7 +30,7 @@ ANSWER_LIMIT: Final = 4096
 
 class Claude:
     name, asks, own_modes, sees = ROW.name, ROW.asks, ROW.own_modes, ROW.sees
-    sessions: Sessions = open_sessions.ClaudeSessions()
+    sessions: StoredConversations = open_sessions.ClaudeSessions()
     embeds = staticmethod(prompts.embeds)
 
     def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:

@@ -53,7 +53,7 @@ def _runs(process: _Process) -> bool:
 
 
 class ClaudeSessions:
-    """Claude Code's implementation of ``Sessions``."""
+    """Claude Code's implementation of ``StoredConversations``."""
 
     directories = staticmethod(sessions.directories)
     listed = staticmethod(sessions.listed)

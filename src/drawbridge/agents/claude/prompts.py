@@ -6,22 +6,16 @@ import base64
 import json
 from typing import Any, Final
 
-import msgspec
 from msgspec import Raw
 
 from drawbridge.agents.attached import LARGEST, media_type, text_of, with_paths
 from drawbridge.agents.base import LEAVING_PLAN, Attachment, Decision
+from drawbridge.agents.claude.suggestions import ASKING, remembered
 from drawbridge.agents.output import json_object, valid
-from drawbridge.agents.suggestions import remembered
 from drawbridge.core.errors import BadArgument
 
 PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 DOCUMENT: Final = "application/pdf"
-
-PLAN_SUGGESTIONS: Final = b'[{"type":"setMode","mode":"acceptEdits","destination":"session"}]'
-ASKING: Final = {"type": "setMode", "mode": "default", "destination": "session"}
-"""Sets the mode in which an accepted plan is carried out, unless the decision remembers suggestions. Without this, the
-CLI (2.1.329) would return to the mode that was set before the plan, which may allow edits without asking."""
 
 LONGEST_NAME: Final = 200
 LONGEST_REASON: Final = 2_000
@@ -59,32 +53,6 @@ def verdict(decision: Decision, tool_name: str, given: Raw, suggestions: Raw) ->
         return {"behavior": "deny", "message": valid(decision.message or DENIED)}
     rules = remembered(suggestions) if decision.remember else [ASKING] if tool_name == LEAVING_PLAN else []
     return {"behavior": "allow", "updatedInput": changed} | ({"updatedPermissions": rules} if rules else {})
-
-
-def suggestions(tool_name: str, given: Raw) -> Raw:
-    """The agent's suggestions of what to remember, ``given``, limited to those that add rules or directories or set a
-    mode: the CLI (2.1.329) makes no other suggestions, but its format allows them. For a plan, the CLI makes no
-    suggestions, although it accepts a mode in the answer; in that case, ``PLAN_SUGGESTIONS`` is returned."""
-    if tool_name == LEAVING_PLAN and bytes(given).replace(b" ", b"") in (b"[]", b"null"):
-        return Raw(PLAN_SUGGESTIONS)
-    try:
-        offered = msgspec.json.decode(given, type=list[Raw])
-        known = [one for one in offered if _adds(msgspec.json.decode(one))]
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return Raw(b"[]")
-    return given if len(known) == len(offered) else Raw(b"[" + b",".join(known) + b"]")
-
-
-def _adds(suggestion: object) -> bool:
-    """Whether a suggestion adds rules or directories, or sets a mode."""
-    match suggestion:
-        case {"type": "addRules", "behavior": "allow" | "deny" | "ask", "rules": list()}:
-            return True
-        case {"type": "addDirectories", "directories": list()}:
-            return True
-        case {"type": "setMode", "mode": str()}:
-            return True
-    return False
 
 
 def _checked_input(given: Raw) -> Raw:

@@ -11,10 +11,13 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from drawbridge.agents.base import LEAVING_PLAN, AgentState, AskedBy, Decision
-from drawbridge.agents.claude import hook, process_file, prompts, reports, sessions, start_mode, transcript
+from drawbridge.agents.base import LEAVING_PLAN, AgentState, AskedBy, Decision, Proposal
+from drawbridge.agents.claude import edits, hook, process_file, prompts, reports, sessions, start_mode, transcript
 from drawbridge.agents.claude.prompts import LONGEST_NAME, LONGEST_PATH, LONGEST_REASON
+from drawbridge.agents.claude.suggestions import offered
+from drawbridge.agents.claude.tools import PATHS
 from drawbridge.agents.claude.transcript import code_of
+from drawbridge.agents.proposals import Reader
 from drawbridge.agents.terminal import (
     Entry,
     HookEvent,
@@ -25,8 +28,6 @@ from drawbridge.agents.terminal import (
     TerminalAgent,
     TerminalReports,
 )
-
-PATHS: Final = ("file_path", "notebook_path")
 
 TASK_ENDED: Final = "<task-notification"
 """The beginning of the prompt that the CLI sends the agent when one of its background tasks has ended."""
@@ -85,7 +86,7 @@ class ClaudeInTerminal(TerminalAgent):
             last_message=found.last_assistant_message,
             tool_name=found.tool_name,
             tool_input=found.tool_input,
-            suggestions=prompts.suggestions(found.tool_name, found.permission_suggestions),
+            suggestions=offered(found.tool_name, found.permission_suggestions),
             call=found.tool_use_id or "",
             agent_id=found.agent_id,
             agent_type=prompts.words(found.agent_type, LONGEST_NAME),
@@ -107,6 +108,9 @@ class ClaudeInTerminal(TerminalAgent):
         if decision.updated_input is None and tool_name != LEAVING_PLAN:
             verdict.pop("updatedInput", None)
         return verdict
+
+    def proposal(self, tool: str, given: Mapping[str, Any], read: Reader) -> Proposal | None:
+        return edits.proposal(tool, given, read)
 
     def hides_dialog(self, asked_by: AskedBy | None) -> bool:
         return asked_by is not None and asked_by.agent_type not in hook.VISIBLE_DIALOG

@@ -19,7 +19,7 @@ from msgspec import Raw
 from drawbridge.agents.base import AgentState, AskedBy, Decision
 from drawbridge.agents.codex import transcript
 from drawbridge.agents.codex.reports import Reports
-from drawbridge.agents.codex.transcript import ID, PATCH_FIELD, REJECTED
+from drawbridge.agents.codex.transcript import HOOKED_SHELL, ID, PATCH_FIELD, REJECTED
 from drawbridge.agents.modes import AUTO, BYPASS
 from drawbridge.agents.output import valid
 from drawbridge.agents.reported import name_of
@@ -59,7 +59,7 @@ class CodexInTerminal(TerminalAgent):
             session_id=found.session_id,
             # In an event about a call, it is the directory in which the call runs.
             cwd="" if found.tool_name else found.cwd,
-            directory=found.cwd if found.tool_name else "",
+            directory=found.cwd if found.tool_name == HOOKED_SHELL else "",
             # A subagent's events contain the path of the subagent's own transcript.
             transcript="" if found.agent_id else found.transcript_path or "",
             # The hook reports "default" for most sandboxes. The transcript contains the sandbox.

@@ -27,8 +27,10 @@ LONGEST_ERROR: Final = 500
 CALLS: Final = ("function_call", "custom_tool_call")
 RESULTS: Final = ("function_call_output", "custom_tool_call_output")
 
+HOOKED_SHELL: Final = "Bash"
+"""The hooks' name for the tool that runs commands."""
 SHELL: Final = "exec_command"
-"""Codex's name for the tool that its hooks call ``Bash``."""
+"""The transcript's name for the same tool."""
 
 PATCH: Final = "apply_patch"
 
@@ -259,7 +261,7 @@ def _call(found: _Response) -> tuple[str, dict[str, Any]]:
     if name != SHELL:
         return name, given
     named = {"command": given.get("cmd"), "description": given.get("justification")}
-    return "Bash", {name: value for name, value in named.items() if isinstance(value, str)}
+    return HOOKED_SHELL, {name: value for name, value in named.items() if isinstance(value, str)}
 
 
 def patch_input(patch: str, directory: str) -> dict[str, str]:

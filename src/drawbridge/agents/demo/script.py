@@ -66,7 +66,7 @@ class Agent:
             if self._prompts:
                 self._turn(self._prompts.pop(0))
             else:
-                self._take(None)
+                self._handle_next(None)
 
     # Messages to the agent.
 
@@ -75,7 +75,7 @@ class Agent:
             self._said.put(json.loads(line))
         self._said.put(None)
 
-    def _take(self, seconds: float | None) -> None:
+    def _handle_next(self, seconds: float | None) -> None:
         """Waits up to ``seconds`` (None: without a limit) for the next message, and handles it."""
         try:
             message = self._said.get(timeout=seconds)
@@ -116,9 +116,9 @@ class Agent:
         the turn is interrupted."""
         end = time.monotonic() + seconds
         while not self._interrupted and (left := end - time.monotonic()) > 0 and self._open:
-            self._take(left)
+            self._handle_next(left)
         while not self._said.empty():
-            self._take(0)
+            self._handle_next(0)
         if self._interrupted:
             raise Interrupted
 
@@ -224,7 +224,7 @@ class Agent:
         }
         self._write({"type": "control_request", "request_id": id, "request": request})
         while id not in self._answers and self._open:
-            self._take(None)
+            self._handle_next(None)
             if self._interrupted and id not in self._answers:
                 self._write({"type": "control_cancel_request", "request_id": id})
                 raise Interrupted

@@ -105,11 +105,6 @@ class Blobs:
         sent twice. Raises ``ClientError`` (BLOB_NOT_FOUND)."""
         return await asyncio.to_thread(_content, self._used((device, blob_id)))
 
-    def take(self, blob_id: str, device: str | None) -> bytes:
-        """Like ``read``, but blocking: for a decision, nothing may happen between the scope check and the use of the
-        blob."""
-        return _content(self._used((device, blob_id)))
-
     def _used(self, key: Key) -> Path:
         """The file of a finished blob. Counts as a use of the blob. Raises ``ClientError`` (BLOB_NOT_FOUND)."""
         blob = self._blobs.get(key)
@@ -177,12 +172,12 @@ def no_blob() -> ClientError:
     return ClientError("BLOB_NOT_FOUND", "The blob does not exist, or it has expired. Send it again.", "data.blob_id")
 
 
-def json_object(data: bytes, field: str) -> Raw:
-    """A client's JSON object, checked so that every agent can read it and every history can store it. Nested values
-    keep their formatting, including line breaks. Raises ``ClientError``."""
+def json_object(data: bytes, field: str) -> dict[str, Raw]:
+    """The fields of a client's JSON object, checked so that every agent can read them and every history can store them.
+    Values keep their formatting, including line breaks. Raises ``ClientError``."""
     try:
         msgspec.json.decode(b"[" * DEEPER + data + b"]" * DEEPER)  # in full: a ``Raw`` may contain a number like 1e999
-        return Raw(msgspec.json.encode(msgspec.json.decode(data, type=dict[str, Raw])))
+        return msgspec.json.decode(data, type=dict[str, Raw])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         text = "it is not a JSON object, is nested too deeply, or contains a number that is out of range."
         raise ClientError("VALIDATION_FAILED", f"{field}: {text}", field) from None

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from drawbridge.core.addresses import place
+from drawbridge.core.addresses import network_of
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.outbox import Outbox, Writers
 from drawbridge.server.auth.entrance import Entrance
@@ -46,7 +46,7 @@ class Client:
     within a time limit (``AUTH_SECONDS``, or ``SIGNING_SECONDS`` after a challenge).
 
     ``host``: the ``Host`` header of its request. ``certificate``: the SHA-256 of its connection's certificate; None
-    without TLS. ``leads_to``: see ``Places.leads_to``. ``ended`` is called once, when the client is closed or its
+    without TLS. ``leads_to``: see ``AllowedDirectories.leads_to``. ``ended`` is called once, when the client is closed or its
     connection is lost.
     """
 
@@ -64,7 +64,7 @@ class Client:
     ) -> None:
         self.id = id
         self.address = address
-        self.place = place(address)
+        self.network = network_of(address)
         self.name = address or "unknown"
         self.host = host
         self.certificate = certificate
@@ -196,8 +196,8 @@ class Client:
 STRANGERS: Final = 128
 """The maximum number of open WebSockets that have not signed in."""
 
-PLACE_STRANGERS: Final = 64
-"""The maximum number of open WebSockets from one place (``core.addresses``) that have not signed in."""
+NETWORK_STRANGERS: Final = 64
+"""The maximum number of open WebSockets from one network (``core.addresses``) that have not signed in."""
 
 GRACE_SECONDS: Final = 1.0
 """Seconds that each new WebSocket gets to send its token, however many others there are: enough for a network with a
@@ -242,19 +242,19 @@ class Clients:
             except ClientError as full:  # others have connected since its request was accepted
                 client.close(TRY_LATER, full.text)
             return
-        if not self._make_room(client.place):
+        if not self._make_room(client.network):
             client.close(TRY_LATER, CROWDED)
             return
         self._strangers[client] = None
 
     def _make_room(self, of: str) -> bool:
         """Makes room for one more client that has not signed in. If there are too many, closes one whose
-        ``GRACE_SECONDS`` are over: the oldest one from the place ``of`` or, if the limit for all places together is
-        reached, from the place with the most of them. Returns False if there are too many, and none of them can be
+        ``GRACE_SECONDS`` are over: the oldest one from the network ``of`` or, if the limit for all networks together is
+        reached, from the network with the most of them. Returns False if there are too many, and none of them can be
         closed yet.
         """
-        mine = [stranger for stranger in self._strangers if stranger.place == of]
-        if len(mine) >= PLACE_STRANGERS:
+        mine = [stranger for stranger in self._strangers if stranger.network == of]
+        if len(mine) >= NETWORK_STRANGERS:
             crowd = mine
         elif len(self._strangers) >= STRANGERS:
             crowd = list(self._strangers)
@@ -263,8 +263,8 @@ class Clients:
         over = [stranger for stranger in crowd if not stranger.is_new]
         if not over:
             return False
-        crowds = Counter(stranger.place for stranger in crowd)
-        gives_way = max(over, key=lambda stranger: crowds[stranger.place])
+        crowds = Counter(stranger.network for stranger in crowd)
+        gives_way = max(over, key=lambda stranger: crowds[stranger.network])
         self._strangers.pop(gives_way, None)  # its connection takes a moment to end
         gives_way.close(TRY_LATER, CROWDED)
         return True
@@ -286,7 +286,7 @@ class Clients:
             self._entrance.left(client.known, client.address)
             logger.info("%s has disconnected", client.id)
             self._entrance.note("gone", **client.audited)
-            self._core.gone(client)
+            self._core.remove_client(client)
 
     async def check(self) -> None:
         """Disconnects clients whose token or SSH key is no longer valid."""

@@ -106,7 +106,7 @@ class Connection:
                     await self._sign_in(text, correlation_id)
                 else:
                     self._read_on()
-                    await self._take(text, correlation_id)
+                    await self._execute(text, correlation_id)
             # Most requests are answered without waiting: other clients need a turn between two of them.
             await asyncio.sleep(0)
         self._working = False
@@ -130,7 +130,7 @@ class Connection:
             return
         self._send(answer, command)
 
-    async def _take(self, text: str, correlation_id: str) -> None:
+    async def _execute(self, text: str, correlation_id: str) -> None:
         try:
             command = self._dispatch.parse(text)
         except ClientError as failure:

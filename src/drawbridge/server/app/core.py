@@ -7,6 +7,7 @@ receive the events that the command causes. The frame of an event is encoded onc
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec import Raw
 
 from drawbridge.agents.base import Agent, AgentUnusable, Attachment, Decision, Options
 from drawbridge.agents.terminal import TerminalAgent
@@ -26,15 +28,18 @@ from drawbridge.server.app.blobs import Blobs, json_object, no_blob
 from drawbridge.server.app.joining import Joining
 from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.auth.scopes import Identity
-from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint, remove_left_folders
+from drawbridge.server.bus import Bus, Handler
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.git_directory import remove_left_folders
 from drawbridge.server.checkpoints.unsaved import FindUnsaved, no_editors
-from drawbridge.server.events import Announced, ApprovalRequested, Bus, Handler, ProjectCreated, ProjectGone
+from drawbridge.server.events import Announced, ApprovalRequested, ProjectCreated, ProjectGone
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import OK, Health, Nothing
 from drawbridge.server.reviews.messages import wish_of
-from drawbridge.server.sessions import conversations, exporting, files, places, timeline
+from drawbridge.server.sessions import allowed_directories, conversations, exporting, files, timeline
+from drawbridge.server.sessions.allowed_directories import AllowedDirectories
 from drawbridge.server.sessions.audience import Audience, Broadcast
 from drawbridge.server.sessions.ceilings import Ceilings, check_allowed, checked_mode, checked_model, day_of, modes
 from drawbridge.server.sessions.disk import Disk
@@ -45,7 +50,6 @@ from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.managed import ManagedSession
 from drawbridge.server.sessions.metrics import RunMetrics, summary
-from drawbridge.server.sessions.places import Places
 from drawbridge.server.sessions.processes import AgentProcesses
 from drawbridge.server.sessions.projects import Maintenance, Projects, Retention
 from drawbridge.server.sessions.run import Order
@@ -57,8 +61,12 @@ from drawbridge.server.store.search import Part
 from drawbridge.server.store.syncing import FsyncPolicy
 from drawbridge.server.terminal_sessions.session import TerminalSession
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
+from drawbridge.server.updates import converted
 
 logger = logging.getLogger("drawbridge.server")
+
+RECOVERY_SECONDS: Final = 20.0
+"""The maximum number of seconds that the start waits for the recovery of interrupted decisions."""
 
 COUNTING_SECONDS: Final = 2.0
 """The maximum number of seconds that the ``usage`` command waits for the runs in older histories to be counted."""
@@ -72,7 +80,7 @@ class Core:
     def __init__(
         self,
         data: Path,
-        places: Places,
+        directories: AllowedDirectories,
         agents: Mapping[str, Agent],
         blobs: Blobs,
         limits: Limits,
@@ -92,7 +100,7 @@ class Core:
         ``audit`` receive the events for notifications and for the audit log."""
         self.audience = Audience(broadcast)
         self.metrics = RunMetrics()
-        editors = Editors(places.leads_to)
+        editors = Editors(directories.leads_to)
         bus = Bus(
             clients=self.audience.published,
             editors=editors.published,
@@ -102,9 +110,9 @@ class Core:
         )
         self.surfaces = Surfaces(bus.publish, self.audience, editors, find_unsaved)
         self.disk = Disk(data, limits.sizes, bus.publish)
-        self.grants = Grants(agents, ceilings, places)
+        self.grants = Grants(agents, ceilings, directories)
         self.runs = Runs(limits.runs_at_once)
-        self.processes = AgentProcesses(agents, self.grants.places, limits, data)
+        self.processes = AgentProcesses(agents, self.grants.directories, limits, data)
         memory = self.processes.memory
         self.all_sessions = Sessions(self.disk)
         self.terminal_sessions = TerminalSessions(
@@ -137,10 +145,30 @@ class Core:
         await asyncio.to_thread(self.processes.running.end_leftovers)
         await asyncio.to_thread(remove_left_folders)
         await asyncio.to_thread(self.projects.load)
-        for project in self.projects:
-            project.continuing.look()
         self.terminal_sessions.load()
+        await self._recover()
+        for session in self.projects:
+            session.continuing.check_schedule()
         self.all_sessions.rebuild()
+
+    async def _recover(self) -> None:
+        """Recovers the decisions on reviews that were interrupted when the last server ended, before clients are
+        accepted. After ``RECOVERY_SECONDS``, the rest is done in the background. An agent in a terminal may be at work;
+        then files are written after its run."""
+        sessions = {id(session.recovery): session for session in self.all_sessions}.values()
+        due = await asyncio.to_thread(lambda: [session for session in sessions if session.recovery.is_due()])
+        for session in due:
+            self._tasks.start(self._recover_one(session), f"{session.id}: recovering a decision")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RECOVERY_SECONDS):
+                await self._tasks.wait()
+
+    async def _recover_one(self, session: Session) -> None:
+        try:
+            await self._check_directory(session)
+            await session.recovery.run()
+        except (ClientError, NoCheckpoint, GitFailed, OSError) as error:
+            logger.warning("%s: a decision was interrupted, and can't be recovered now: %s", session.id, error)
 
     async def close(self, reason: str) -> None:
         """Shuts down: stops the runs, ends the agent processes and closes the histories."""
@@ -152,11 +180,11 @@ class Core:
         await self.all_sessions.close()
         await self.projects.close(reason)
 
-    def gone(self, client: Subscriber) -> None:
+    def remove_client(self, client: Subscriber) -> None:
         """Removes a client that has disconnected. Its runs continue."""
         for session in self.all_sessions:
             self._joining.leave(session, client)
-        self.audience.gone(client)
+        self.audience.remove(client)
 
     def follow(self, topics: Sequence[commands.Topic], client: Subscriber) -> None:
         """Subscribes ``client`` to events about these topics ("stats" is handled elsewhere)."""
@@ -174,21 +202,21 @@ class Core:
         return [*self.projects.problems(), *self.disk.problems()]
 
     def states(self) -> dict[str, messages.State]:
-        return {project.id: project.state for project in self.projects}
+        return {session.id: session.state for session in self.projects}
 
     def health_of(self, whole: Health, identity: Identity) -> Health:
         """The part of ``whole`` that a device confined to some projects may see."""
-        places = self.grants.places
-        seen = [project for project in self.projects if identity.sees(project.path, places.leads_to)]
-        problems = [problem for project in seen if (problem := places.last_problem(project.path))]
+        directories = self.grants.directories
+        seen = [session for session in self.projects if identity.sees(session.path, directories.leads_to)]
+        problems = [problem for session in seen if (problem := directories.last_problem(session.path))]
         return msgspec.structs.replace(
             whole,
             status="degraded" if problems else "ok",
             projects=len(seen),
-            running=sum(project.state == "EXECUTING" for project in seen),
+            running=sum(session.state == "EXECUTING" for session in seen),
             problems=problems,
-            subscriptions=sum(len(self.audience.all_joined(project.id)) for project in seen),
-            runs=summary(self.metrics.of(project.id) for project in seen),
+            subscriptions=sum(len(self.audience.all_joined(session.id)) for session in seen),
+            runs=summary(self.metrics.of(session.id) for session in seen),
         )
 
     def path_of(self, project_id: str) -> Path | None:
@@ -197,8 +225,8 @@ class Core:
         return None if session is None else session.path
 
     def leads_to(self, path: Path) -> Path:
-        """See ``Places.leads_to``."""
-        return self.grants.places.leads_to(path)
+        """See ``AllowedDirectories.leads_to``."""
+        return self.grants.directories.leads_to(path)
 
     async def examine(self) -> None:
         """See ``Projects.examine``."""
@@ -214,11 +242,11 @@ class Core:
         among them or does not exist."""
         path = self.path_of(project_id)
         if identity.projects is not None and path is not None:
-            await self.grants.places.examine(path)
+            await self.grants.directories.examine(path)
         if not self.sees(identity, project_id):
             raise ClientError("PROJECT_NOT_FOUND", "The project does not exist.", "project_id")
 
-    def question(self, project_id: str, approval_id: str) -> ApprovalRequested | None:
+    def approval_request(self, project_id: str, approval_id: str) -> ApprovalRequested | None:
         """The approval request with this id; None if it is not open. Raises ``ClientError`` if the project does not
         exist."""
         approval = self.all_sessions.get(project_id).approvals.find(approval_id)
@@ -234,7 +262,7 @@ class Core:
 
     async def prompt_image(self, project_id: str, id: str) -> bytes:
         """An image that a prompt in the history refers to. Raises ``ClientError``."""
-        data = await asyncio.to_thread(self.projects.get(project_id).images.read, id)
+        data = await asyncio.to_thread(self.projects.get(project_id).attachments.images.read, id)
         if data is None:
             raise ClientError("BLOB_NOT_FOUND", "The history no longer contains this image.", field="data.blob_id")
         return data
@@ -243,39 +271,39 @@ class Core:
         """Whether the agent with this name can ask for approval."""
         return self.grants.asks(agent)
 
-    async def _session_in_place(self, project_id: str) -> Session:
+    async def _usable_session(self, project_id: str) -> Session:
         """Returns a session of either kind. Raises ``ClientError`` if it does not exist, or its directory may not be
         used now."""
         session = self.all_sessions.get(project_id)
-        await self._check_place(session)
+        await self._check_directory(session)
         return session
 
-    async def _in_place(self, project_id: str) -> ManagedSession:
+    async def _usable_managed(self, project_id: str) -> ManagedSession:
         """Returns a project. Raises ``ClientError`` if it does not exist, or its directory may not be used now."""
-        project = self.projects.get(project_id)
-        await self._check_place(project)
-        return project
+        session = self.projects.get(project_id)
+        await self._check_directory(session)
+        return session
 
-    async def _check_place(self, session: Session) -> None:
+    async def _check_directory(self, session: Session) -> None:
         """Raises ``ClientError`` if the session's directory may not be used now."""
         try:
-            await self.grants.check_place(session.path)
+            await self.grants.check_directory(session.path)
         finally:
             if isinstance(session, ManagedSession):
-                session.place_examined()
+                session.directory_examined()
 
     # Projects.
 
     async def project_create(
         self, command: commands.ProjectCreate, client: Subscriber
     ) -> Answer[messages.ProjectState]:
-        project = await self.projects.create(command.path, command.agent)
+        session = await self.projects.create(command.path, command.agent)
         if command.join:
-            self.audience.join(project.id, client)
+            self.audience.join(session.id, client)
         # Clients that follow all projects are notified; the client that creates the project gets its state in the reply
         # instead, as the specification shows.
-        project.store.announce(ProjectCreated(project.info()), client)
-        return messages.updated("project_state", project.shown(), project.id)
+        session.store.announce(ProjectCreated(session.summary()), client)
+        return messages.updated("project_state", session.shown(), session.id)
 
     async def project_list(self, command: commands.ProjectList, client: Subscriber) -> Answer[replies.ProjectList]:
         await self.projects.examine()
@@ -293,19 +321,19 @@ class Core:
             await self._delete(self.projects.get(session.id))
         return Answer(type="project_deleted", project_id=session.id, data=data)
 
-    async def _delete(self, project: ManagedSession) -> None:
+    async def _delete(self, session: ManagedSession) -> None:
         try:
-            await self.projects.delete(project)
+            await self.projects.delete(session)
         finally:
-            if self.all_sessions.find(project.id) is not project:  # even if its data could not be moved
-                gone = ProjectGone(project.id, str(project.path))
-                self.surfaces.publish(Announced(project.id, project.path, gone))
+            if self.all_sessions.find(session.id) is not session:  # even if its data could not be moved
+                gone = ProjectGone(session.id, str(session.path))
+                self.surfaces.publish(Announced(session.id, session.path, gone))
 
     async def project_join(self, command: commands.ProjectJoin, client: Subscriber) -> Answer[messages.ProjectJoined]:
-        await self.all_sessions.get(command.project_id).look_back()
-        project = self.all_sessions.get(command.project_id)  # it may have been deleted in the meantime
-        snapshot = self._joining.join(project, client, command.after_seq)
-        return messages.updated("project_joined", snapshot, project.id)
+        await self.all_sessions.get(command.project_id).restore_agent_state()
+        session = self.all_sessions.get(command.project_id)  # it may have been deleted in the meantime
+        snapshot = self._joining.join(session, client, command.after_seq)
+        return messages.updated("project_joined", snapshot, session.id)
 
     async def project_leave(self, command: commands.ProjectLeave, client: Subscriber) -> Answer[Nothing]:
         self._joining.leave(self.all_sessions.get(command.project_id), client)
@@ -314,23 +342,23 @@ class Core:
     async def get_messages(self, command: commands.GetMessages, client: Subscriber) -> Answer[replies.History]:
         """If no field but ``since`` is set, returns the specification's bare array, unless there are too many records
         for one reply. Otherwise returns a page."""
-        project = self.all_sessions.get(command.project_id)
+        session = self.all_sessions.get(command.project_id)
         paged = command.after_seq is not None or command.before_seq is not None or command.limit is not None
-        page = await project.store.read(
+        page = await session.store.read(
             after_seq=command.after_seq,
             before_seq=command.before_seq,
             since=command.since,
             limit=command.limit or 1_000,
             max_bytes=messages.FRAME_BYTES // 2,
         )
-        shown = tuple(messages.history_record(record.line, project.id, record.seq) for record in page.records)
+        shown = tuple(messages.history_record(record.line, session.id, record.seq) for record in page.records)
         if not paged and not page.has_more:
-            return Answer(type="message_history", project_id=project.id, data=shown)
+            return Answer(type="message_history", project_id=session.id, data=shown)
         backwards = command.before_seq is not None and command.after_seq is None
         end = page.records[0 if backwards else -1].seq if page.records else None
-        first = project.history.first_seq
+        first = session.history.first_seq
         data = replies.HistoryPage(shown, end if page.has_more else None, page.has_more, first)
-        return Answer(type="message_history", project_id=project.id, data=data)
+        return Answer(type="message_history", project_id=session.id, data=data)
 
     # The sessions in the histories.
 
@@ -387,7 +415,7 @@ class Core:
         self, command: commands.SessionRename, client: Subscriber
     ) -> Answer[messages.SessionRenamed]:
         session = self.all_sessions.get(command.project_id)
-        if command.session_id != session.memory.session_key:
+        if command.session_id != session.recorded.session_key:
             await self.searching.parts(session, command.session_id)
         session.store.check_there()
         return session.rename(command.session_id, command.name, client)
@@ -395,11 +423,11 @@ class Core:
     async def session_delete(
         self, command: commands.SessionDelete, client: Subscriber
     ) -> Answer[messages.SessionDeleted]:
-        project = self.projects.get(command.project_id)
-        project.check_at_rest()
-        agent = self.grants.agents.get(project.data.agent)
-        kept = await asyncio.to_thread(conversations.stored, agent, project.path, command.session_id)
-        every = await self.searching.all_parts(project)
+        session = self.projects.get(command.project_id)
+        session.check_at_rest()
+        agent = self.grants.agents.get(session.data.agent)
+        kept = await asyncio.to_thread(conversations.stored, agent, session.path, command.session_id)
+        every = await self.searching.all_parts(session)
         parts = [part for part in every if part.key == command.session_id]
         if not parts:
             if not kept:
@@ -409,42 +437,44 @@ class Core:
                 "records of agents."
             )
             raise ClientError("NOT_SUPPORTED", text, "data.session_id")
-        trash = await asyncio.to_thread(self.projects.trash_file, project)
+        trash = await asyncio.to_thread(self.projects.trash_file, session)
         is_current = parts[-1] is every[-1]
-        return await project.delete_session(parts, client, trash, is_current=is_current, agent_copy=kept)
+        return await session.delete_session(parts, client, trash, is_current=is_current, agent_copy=kept)
 
     async def dir_create(self, command: commands.DirCreate, client: Subscriber) -> Answer[replies.DirectoryCreated]:
-        projects = [project.path for project in self.projects]
-        create = self.grants.places.create
+        projects = [session.path for session in self.projects]
+        create = self.grants.directories.create
         path = await asyncio.to_thread(create, command.path, command.name, projects, client.sees)
         return Answer(type="dir_created", data=replies.DirectoryCreated(str(path)))
 
     async def place_list(self, command: commands.PlaceList, client: Subscriber) -> Answer[replies.Places]:
-        projects = [project.path for project in self.projects]
+        projects = [session.path for session in self.projects]
         in_terminals = [
             (one.path, one.data.last_active) for one in self.all_sessions if isinstance(one, TerminalSession)
         ]
 
         def suggested() -> replies.Places:
             deleted = [(Path(one.path), one.last_active) for one in self.projects.deleted()]
-            stored = conversations.directories(self.grants.agents.values(), places.MOST_RECENT)
-            return places.suggested(self.grants.places, projects, [*in_terminals, *deleted, *stored], client.sees)
+            stored = conversations.directories(self.grants.agents.values(), allowed_directories.MOST_RECENT)
+            return allowed_directories.suggested(
+                self.grants.directories, projects, [*in_terminals, *deleted, *stored], client.sees
+            )
 
         return Answer(type="place_list", data=await asyncio.to_thread(suggested))
 
     async def usage(self, command: commands.Usage, client: Subscriber) -> Answer[replies.Usage]:
         since = day_of(datetime.now(UTC) - timedelta(days=command.days - 1))
-        uncounted = [project for project in self.projects if not project.memory.usage_complete]
+        uncounted = [session for session in self.projects if not session.recorded.usage_complete]
         if uncounted and self._counting is None:
             self._counting = self._tasks.start(_count_usage(uncounted), "counting the runs of older histories")
             self._counting.add_done_callback(lambda _: self._counted())
         if self._counting is not None:
             await asyncio.wait([self._counting], timeout=COUNTING_SECONDS)
         rows = [
-            replies.UsageRow(day=day, project_id=project.id, path=str(project.path), **msgspec.structs.asdict(used))
-            for project in self.projects
-            if client.sees(project.path)
-            for day, used in project.memory.usage.items()
+            replies.UsageRow(day=day, project_id=session.id, path=str(session.path), **msgspec.structs.asdict(used))
+            for session in self.projects
+            if client.sees(session.path)
+            for day, used in session.recorded.usage.items()
             if day >= since
         ]
         rows.sort(key=lambda row: (row.day, row.cost_usd), reverse=True)
@@ -486,8 +516,8 @@ class Core:
 
     async def _files_of(self, project_id: str) -> files.Project:
         """The files of a session's directory. Raises ``ClientError`` if they may not be read now."""
-        session = await self._session_in_place(project_id)
-        root, data = await asyncio.to_thread(lambda: (session.path.resolve(), self.grants.places.data.resolve()))
+        session = await self._usable_session(project_id)
+        root, data = await asyncio.to_thread(lambda: (session.path.resolve(), self.grants.directories.data.resolve()))
         return files.Project(root, data, self._privacy)
 
     # Runs.
@@ -496,12 +526,12 @@ class Core:
         session = self.all_sessions.get(command.project_id)
         if isinstance(session, TerminalSession):
             return await self.terminal_sessions.execute(session, command, client, session.within_limits)
-        project = self.projects.get(session.id)
-        known = project.accepted_before(command.request_id, command.prompt)
+        managed = self.projects.get(session.id)
+        known = managed.prompts.accepted_before(command.request_id, command.prompt)
         if known is not None:
             return known
-        await self._check_place(project)
-        if command.steer and (command.agent is not None or command.options != Options()):
+        await self._check_directory(managed)
+        if command.steer and (command.agent is not None or command.options != commands.Options()):
             text = "A message to the active run can't change the agent or its options."
             raise ClientError("VALIDATION_FAILED", text, field="data.steer")
         if command.agent is not None and command.agent not in self.grants.agents:
@@ -513,7 +543,7 @@ class Core:
             for one in command.attachments
         ]
         if not command.steer:
-            await project.settle()  # this may give up a conversation, and with it the mode that applies to this prompt
+            await managed.settle()  # this may give up a conversation, and with it the mode that applies to this prompt
         options = msgspec.structs.asdict(command.options)
         wishes = {name: value for name, value in options.items() if value != _NO_WISH[name]}
         order = Order(
@@ -523,35 +553,37 @@ class Core:
             client_id=client.id,
             request_id=command.request_id,
             agent=command.agent,
-            options=await self._allowed(wishes, project, command.agent or project.data.agent),
+            options=await self._allowed(wishes, managed, command.agent or managed.data.agent),
             wishes=frozenset(wishes),
             attachments=tuple(attachments),
         )
         if not attachments:
-            return await self._execute(project, order, command, client)
-        async with project.storing:
-            order = await asyncio.to_thread(project.with_stored, order, project.files_in_use(), steer=command.steer)
+            return await self._execute(managed, order, command, client)
+        agent = managed.options.agent if command.steer else command.agent or managed.data.agent
+        async with managed.attachments.storing:
+            in_use = managed.prompts.files_in_use()
+            order = await asyncio.to_thread(managed.prompts.with_stored, order, agent, in_use)
             is_used = False
             try:
-                answer = await self._execute(project, order, command, client)
+                answer = await self._execute(managed, order, command, client)
                 is_used = command.steer or answer.data.run_id == order.run_id
             finally:
                 if not is_used:
-                    await asyncio.to_thread(project.remove_stored, order)
+                    await asyncio.to_thread(managed.attachments.discard, order)
         return answer
 
     async def _execute(
-        self, project: ManagedSession, order: Order, command: commands.Execute, client: Subscriber
+        self, session: ManagedSession, order: Order, command: commands.Execute, client: Subscriber
     ) -> Answer[replies.Accepted]:
         if command.steer:
-            return project.steer(order, client)
-        await project.settle()  # from here on nothing may be awaited before the prompt is accepted
-        return project.execute(order, client, queue=command.queue)
+            return session.prompts.steer(order, client)
+        await session.settle()  # from here on nothing may be awaited before the prompt is accepted
+        return session.prompts.send(order, client, queue=command.queue)
 
-    async def _allowed(self, wishes: Mapping[str, Any], project: ManagedSession, agent: str) -> Options:
+    async def _allowed(self, wishes: Mapping[str, Any], session: ManagedSession, agent: str) -> Options:
         """The settings of a run: what the client requests, otherwise the project's defaults; always within the
         ceilings. Raises ``ClientError`` as ``ceilings.within`` does."""
-        asked = msgspec.structs.replace(project.usual_options(agent), **wishes)
+        asked = msgspec.structs.replace(session.options.usual(agent), **wishes)
         if not asked.add_dirs:
             return self.grants.within(asked, agent)
 
@@ -566,32 +598,32 @@ class Core:
         return await self.projects.get(command.project_id).kill(client)
 
     async def agent_interrupt(self, command: commands.AgentInterrupt, client: Subscriber) -> Answer[Nothing]:
-        project = self.projects.get(command.project_id)
+        session = self.projects.get(command.project_id)
         if command.schedule and command.all:
             text = "`all` and `schedule` can't be combined: a schedule is canceled only while nothing runs or waits."
             raise ClientError("VALIDATION_FAILED", text, field="data.schedule")
         if command.schedule:
-            project.cancel_schedule()
+            session.cancel_schedule()
         elif command.all:
-            project.interrupt_all(client)
+            session.interrupt_all(client)
         else:
-            project.interrupt()
+            session.interrupt()
         return OK
 
     async def queue_remove(self, command: commands.QueueRemove, client: Subscriber) -> Answer[Nothing]:
-        self.projects.get(command.project_id).remove_prompt(command.run_id, client)
+        self.projects.get(command.project_id).prompts.remove(command.run_id, client)
         return OK
 
     async def queue_edit(self, command: commands.QueueEdit, client: Subscriber) -> Answer[Nothing]:
-        self.projects.get(command.project_id).edit_prompt(command.run_id, command.prompt, client)
+        self.projects.get(command.project_id).prompts.edit(command.run_id, command.prompt, client)
         return OK
 
     async def queue_move(self, command: commands.QueueMove, client: Subscriber) -> Answer[Nothing]:
-        self.projects.get(command.project_id).move_prompt(command.run_id, command.before)
+        self.projects.get(command.project_id).prompts.move(command.run_id, command.before)
         return OK
 
     async def queue_send_now(self, command: commands.QueueSendNow, client: Subscriber) -> Answer[Nothing]:
-        self.projects.get(command.project_id).send_now(command.run_id)
+        self.projects.get(command.project_id).prompts.send_now(command.run_id)
         return OK
 
     async def agent_new_session(
@@ -600,27 +632,29 @@ class Core:
         return await self.projects.get(command.project_id).new_session(client)
 
     async def run_changes(self, command: commands.RunChanges, client: Subscriber) -> Answer[replies.RunChanges]:
-        project = await self._session_in_place(command.project_id)
+        session = await self._usable_session(command.project_id)
         try:
-            changes = await project.checkpoints.changes(command.run_id)
+            changes = await session.checkpoints.changes.of(command.run_id)
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error) from None
-        changes = msgspec.structs.replace(changes, directory=project.memory.elsewhere.get(command.run_id))
-        return Answer(type="run_changes", project_id=project.id, data=changes)
+        shown = msgspec.structs.replace(
+            converted(changes, replies.RunChanges), directory=session.recorded.elsewhere.get(command.run_id)
+        )
+        return Answer(type="run_changes", project_id=session.id, data=shown)
 
     async def run_revert(self, command: commands.RunRevert, client: Subscriber) -> Answer[messages.RunReverted]:
-        project = await self._in_place(command.project_id)
+        session = await self._usable_managed(command.project_id)
         try:
-            return await project.revert(command.run_id, client)
+            return await session.revert(command.run_id, client)
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error) from None
 
     async def review_get(self, command: commands.ReviewGet, client: Subscriber) -> Answer[replies.Review]:
         session = self.all_sessions.get(command.project_id)
         try:
-            await self._check_place(session)
+            await self._check_directory(session)
         except ClientError:
-            if self.grants.places.last_problem(session.path) != places.SILENT:
+            if self.grants.directories.last_problem(session.path) != allowed_directories.SILENT:
                 session.review_is_gone()
             raise
         try:
@@ -630,7 +664,7 @@ class Core:
 
     async def review_image(self, project_id: str, blob: str) -> bytes:
         """A version of an image that the review shows. Raises ``ClientError``."""
-        session = await self._session_in_place(project_id)
+        session = await self._usable_session(project_id)
         try:
             data = await session.review_image(blob, files.LARGEST_IMAGE)
         except (NoCheckpoint, GitFailed, OSError) as error:
@@ -642,7 +676,7 @@ class Core:
 
     async def review_decide(self, command: commands.ReviewDecide, client: Subscriber) -> Answer[replies.Review]:
         wish = wish_of(command, client.name)
-        session = await self._session_in_place(command.project_id)
+        session = await self._usable_session(command.project_id)
         try:
             return await session.decide_review(wish, client)
         except (NoCheckpoint, GitFailed, OSError) as error:
@@ -651,32 +685,32 @@ class Core:
     async def review_comment(
         self, command: commands.ReviewComment, client: Subscriber
     ) -> Answer[messages.ReviewCommented]:
-        session = await self._session_in_place(command.project_id)
+        session = await self._usable_session(command.project_id)
         try:
             return await session.comment(command, client)
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error, None) from None
 
     async def review_submit(self, command: commands.ReviewSubmit, client: Subscriber) -> Answer[replies.Accepted]:
-        session = await self._session_in_place(command.project_id)
+        session = await self._usable_session(command.project_id)
         try:
             if isinstance(session, TerminalSession):
                 return await self.terminal_sessions.submit_review(session, command, client, session.within_limits)
-            project = self.projects.get(session.id)
+            managed = self.projects.get(session.id)
             order = Order(
                 run_id=f"run_{uuid.uuid4().hex[:16]}",
                 prompt="",
                 by=client.name,
                 client_id=client.id,
                 request_id=command.request_id,
-                options=await self._allowed({}, project, project.data.agent),
+                options=await self._allowed({}, managed, managed.data.agent),
             )
-            return await project.submit_review(order, command.drafts, command.text, client)
+            return await managed.submit_review(order, command.drafts, command.text, steer=command.steer)
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error, None) from None
 
     async def review_withdraw(self, command: commands.ReviewWithdraw, client: Subscriber) -> Answer[replies.Review]:
-        session = await self._session_in_place(command.project_id)
+        session = await self._usable_session(command.project_id)
         if not isinstance(session, TerminalSession):
             raise ClientError("COMMENT_GONE", "No comments are waiting for the agent.")
         try:
@@ -687,7 +721,7 @@ class Core:
     async def review_commit(
         self, command: commands.ReviewCommit, client: Subscriber
     ) -> Answer[messages.ReviewCommitted]:
-        session = await self._session_in_place(command.project_id)
+        session = await self._usable_session(command.project_id)
         if not self.grants.ceilings.commits:
             text = "This server does not allow clients to commit. Its owner can allow it with --allow-commit."
             raise ClientError("PERMISSION_DENIED", text)
@@ -699,7 +733,7 @@ class Core:
             raise _no_checkpoint(error, None) from None
 
     async def review_push(self, command: commands.ReviewPush, client: Subscriber) -> Answer[messages.ReviewPushed]:
-        session = await self._session_in_place(command.project_id)
+        session = await self._usable_session(command.project_id)
         if not self.grants.ceilings.pushes:
             text = "This server does not allow clients to push. Its owner can allow it with --allow-push."
             raise ClientError("PERMISSION_DENIED", text)
@@ -722,101 +756,103 @@ class Core:
         return modes(self.grants.ceilings)
 
     async def set_mode(self, command: commands.SetMode, client: Subscriber) -> Answer[Nothing]:
-        project = self.projects.get(command.project_id)
-        own_modes = self.grants.has_own_modes(project.data.agent)
+        session = self.projects.get(command.project_id)
+        own_modes = self.grants.has_own_modes(session.data.agent)
         mode = checked_mode(self.grants.ceilings, command.mode, "data.mode", own_modes=own_modes)
-        await project.set_options(permission_mode=mode)
+        await session.set_options(permission_mode=mode)
         return OK
 
     async def set_model(self, command: commands.SetModel, client: Subscriber) -> Answer[Nothing]:
-        project = self.projects.get(command.project_id)
+        session = self.projects.get(command.project_id)
         model = checked_model(self.grants.ceilings, command.model, "data.model")
-        await project.set_options(model=model)
+        await session.set_options(model=model)
         return OK
 
     async def set_effort(self, command: commands.SetEffort, client: Subscriber) -> Answer[Nothing]:
-        project = self.projects.get(command.project_id)
-        project.offers.check_effort(command.effort)
-        await project.set_options(effort=command.effort)
+        session = self.projects.get(command.project_id)
+        session.offers.check_effort(command.effort)
+        await session.set_options(effort=command.effort)
         return OK
 
     # Conversations.
 
     async def session_list(self, command: commands.SessionList, client: Subscriber) -> Answer[replies.SessionList]:
-        project = await self._in_place(command.project_id)
-        agent, current = self.grants.agents.get(project.data.agent), project.memory.session_id
+        session = await self._usable_managed(command.project_id)
+        agent, current = self.grants.agents.get(session.data.agent), session.recorded.session_id
         try:
-            found = await conversations.listed(agent, project.path, current, command.limit)
+            found = await conversations.listed(agent, session.path, current, command.limit)
         except AgentUnusable as error:
             raise ClientError(error.code, str(error)) from None
-        return Answer(type="session_list", project_id=project.id, data=replies.SessionList(found))
+        return Answer(type="session_list", project_id=session.id, data=replies.SessionList(found))
 
     async def session_resume(self, command: commands.SessionResume, client: Subscriber) -> Answer[Nothing]:
         return await self._continue(command.project_id, command.session_id, fork=False)
 
     async def session_fork(self, command: commands.SessionFork, client: Subscriber) -> Answer[Nothing]:
-        project = self.projects.get(command.project_id)
-        return await self._continue(project.id, command.session_id or project.memory.session_id, fork=True)
+        session = self.projects.get(command.project_id)
+        return await self._continue(session.id, command.session_id or session.recorded.session_id, fork=True)
 
     async def _continue(self, project_id: str, session_id: str, *, fork: bool) -> Answer[Nothing]:
-        project = await self._in_place(project_id)
-        agent = self.grants.agents.get(project.data.agent)
-        self.terminal_sessions.check_agent(session_id, project.data.agent)
-        if not await asyncio.to_thread(conversations.known, agent, project.path, session_id):
+        session = await self._usable_managed(project_id)
+        agent = self.grants.agents.get(session.data.agent)
+        self.terminal_sessions.check_agent(session_id, session.data.agent)
+        if not await asyncio.to_thread(conversations.known, agent, session.path, session_id):
             raise ClientError("SESSION_NOT_FOUND", "The agent does not have this conversation for this directory.")
         if not fork:
-            await self._check_unused(project, agent, session_id)
-        title = await asyncio.to_thread(conversations.title, agent, project.path, session_id)
-        await project.resume(session_id, title, fork=fork)
+            await self._check_unused(session, agent, session_id)
+        title = await asyncio.to_thread(conversations.title, agent, session.path, session_id)
+        await session.resume(session_id, title, fork=fork)
         return OK
 
-    async def _check_unused(self, project: ManagedSession, agent: Agent | None, session_id: str) -> None:
+    async def _check_unused(self, session: ManagedSession, agent: Agent | None, session_id: str) -> None:
         """Raises ``ClientError`` if another process or session has the conversation open: both would write to the same
         transcript."""
-        users = await asyncio.to_thread(conversations.used_by, agent, session_id, project.pids)
-        others = [other for other in self.all_sessions if other is not project and other.is_using(session_id)]
+        users = await asyncio.to_thread(conversations.used_by, agent, session_id, session.pids)
+        others = [other for other in self.all_sessions if other is not session and other.is_using(session_id)]
         if users or others:
             in_terminal = any(isinstance(other, TerminalSession) for other in others)
             where = "in a terminal" if in_terminal else "in another project" if others else "in another process"
             text = f"This conversation is open {where}. Close it there, or fork it (session_fork)."
             raise ClientError("SESSION_IN_USE", text, field="data.session_id")
 
+    async def with_input(self, command: commands.PermissionResponse, client: Subscriber) -> commands.PermissionResponse:
+        """The decision with its whole ``updated_input``, checked, in place of the blob that contains it. Nobody can
+        replace it between the scope check and the decision. Raises ``ClientError``."""
+        if command.updated_input_blob is not None:
+            data, field = await self._blobs.read(command.updated_input_blob, client.device), "data.updated_input_blob"
+            updated = await asyncio.to_thread(json_object, data, field)
+        elif command.updated_input is not None:
+            updated = json_object(msgspec.json.encode(command.updated_input), "data.updated_input")
+        else:
+            return command
+        return msgspec.structs.replace(command, updated_input=updated, updated_input_blob=None)
+
     async def permission_response(
         self, command: commands.PermissionResponse, client: Subscriber
     ) -> Answer[messages.PermissionResolved]:
-        updated = None
-        if command.updated_input is not None:
-            updated = json_object(msgspec.json.encode(command.updated_input), "data.updated_input")
-        if command.updated_input_blob is not None:
-            updated = json_object(
-                self._blobs.take(command.updated_input_blob, client.device), "data.updated_input_blob"
-            )
+        """``command`` is the result of ``with_input``."""
+        assert command.updated_input_blob is None, "the agent would receive its own input"
+        updated = None if command.updated_input is None else Raw(msgspec.json.encode(command.updated_input))
         decision = Decision(command.decision == "allow", command.message, updated, command.remember)
-        project = self.all_sessions.get(command.project_id)
-        approval = project.approvals.find(command.approval_id)
+        session = self.all_sessions.get(command.project_id)
+        approval = session.approvals.find(command.approval_id)
         if approval is not None and decision.allow:
-            question = approval.request
             check = partial(
-                check_allowed,
-                self.grants.ceilings,
-                question.tool_name,
-                question.suggestions,
-                decision.remember,
-                self.grants.places.usable,
+                check_allowed, self.grants.ceilings, approval.call, decision.remember, self.grants.directories.usable
             )
             if decision.remember:  # it may name directories
                 await asyncio.to_thread(check)
             else:
                 check()
-        return project.decide(command.approval_id, decision, client)
+        return session.decide(command.approval_id, decision, client)
 
 
 async def _count_usage(projects: Sequence[ManagedSession]) -> None:
-    for project in projects:
+    for session in projects:
         try:
-            await project.store.count_usage()
+            await session.store.count_usage()
         except (ClientError, DrawbridgeError) as error:
-            logger.warning("the runs of %s can't be counted: %s", project.id, error)
+            logger.warning("the runs of %s can't be counted: %s", session.id, error)
 
 
 def _no_checkpoint(error: NoCheckpoint | GitFailed | OSError, field: str | None = "data.run_id") -> ClientError:

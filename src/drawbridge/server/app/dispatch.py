@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from drawbridge.core.errors import HistoryNotWritten, HistoryUnreadable, WorldError
-from drawbridge.server.app.blobs import Blobs
 from drawbridge.server.app.clients import Client
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.auth import audited, scopes
-from drawbridge.server.auth.audited import Audit
+from drawbridge.server.auth.audited import AuditEntry
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.scopes import Identity, Scope
 from drawbridge.server.events import ApprovalRequested
@@ -29,7 +28,7 @@ from drawbridge.server.protocol.client_errors import ClientError, internal_error
 from drawbridge.server.protocol.commands import Command, parse
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.replies import Reply
-from drawbridge.server.sessions.places import expanded
+from drawbridge.server.sessions.allowed_directories import expanded
 
 Owner = TypeVar("Owner")
 C = TypeVar("C", bound=Command)
@@ -54,7 +53,7 @@ class Row(Struct, Generic[Owner, C, R], frozen=True):
     handler: Callable[[Owner, C, Client], Answer[R] | Awaitable[Answer[R]]]
     """The method of ``owner`` that executes the command and returns the answer, or raises ``ClientError``."""
     reply: Reply[R]
-    audit: Audit[C, R] | None = None
+    audit: AuditEntry[C, R] | None = None
     """The audit log entry that is written once the command is done; None if the command is not audited."""
     aside: bool | Callable[[C], bool] = False
     """Whether the command runs concurrently with the client's next requests, instead of delaying them. If this is
@@ -71,13 +70,10 @@ class Dispatch:
     """Executes the commands of all clients. ``rows``: the commands that the server accepts. A row's ``owner``
     determines whether ``core`` or ``server`` has the handler."""
 
-    def __init__(
-        self, rows: Iterable[AnyRow], core: Core, server: ServerCommands, entrance: Entrance, blobs: Blobs
-    ) -> None:
+    def __init__(self, rows: Iterable[AnyRow], core: Core, server: ServerCommands, entrance: Entrance) -> None:
         self._ending = False
         self._core = core
         self._entrance = entrance
-        self._blobs = blobs
         self._rows: Mapping[type[Command], AnyRow] = {row.request: row for row in rows}
         self._requests: Mapping[str, type[Command]] = {row.name: row.request for row in self._rows.values()}
         owners = (core, server)
@@ -128,7 +124,7 @@ class Dispatch:
         if self._ending:
             raise ClientError("SHUTTING_DOWN", "The server is shutting down. Connect again later.")
         try:
-            asked = await self._check(row, command, client)
+            command, asked = await self._check(row, command, client)
             answer = await _answered(row, self._owners[row.request], command, client)
             # This comes first: the command is done, whatever fails from here on.
             if answer.then is not None:
@@ -159,10 +155,10 @@ class Dispatch:
         if fields is not None:
             self._entrance.denied(client.known, **client.audited, **fields)
 
-    async def _check(self, row: AnyRow, command: Command, client: Client) -> ApprovalRequested | None:
+    async def _check(self, row: AnyRow, command: Command, client: Client) -> tuple[Command, ApprovalRequested | None]:
         """Checks whether the client's scope, projects and rate limits allow this command. Prompts and audited commands
-        count against the rate limits. Returns the open approval request that the command decides on, if any. Raises
-        ``ClientError``.
+        count against the rate limits. Returns the command to execute and the open approval request that it decides on,
+        if any. Raises ``ClientError``.
         """
         identity = client.known
         scopes.check_only(identity, command, row.name)
@@ -181,33 +177,22 @@ class Dispatch:
         if isinstance(command, commands.ProjectCreate):
             await _check_directory(identity, expanded(command.path), "data.path")
         if not isinstance(command, commands.PermissionResponse):
-            return None
-        asked = self._core.question(command.project_id, command.approval_id)
+            return command, None
+        decision = await self._core.with_input(command, client)
+        asked = self._core.approval_request(decision.project_id, decision.approval_id)
         if asked is not None and not identity.may(scopes.RUNS):
-            scopes.check_answer(identity, command, asked, self._instead(command, identity))
-        return asked
+            scopes.check_answer(identity, decision, asked, _decoded(decision.updated_input))
+        return decision, asked
 
-    def _instead(self, command: commands.PermissionResponse, identity: Identity) -> Mapping[str, Any] | None:
-        """The input that the tool is to run with instead of the agent's; None if it is unchanged."""
-        if command.updated_input_blob is not None:
-            return _object(self._blobs.take(command.updated_input_blob, identity.device))
-        return _object(msgspec.json.encode(command.updated_input)) if command.updated_input is not None else None
+
+def _decoded(fields: Mapping[str, Raw] | None) -> Mapping[str, Any] | None:
+    return None if fields is None else {name: msgspec.json.decode(value) for name, value in fields.items()}
 
 
 async def _answered(row: AnyRow, owner: Any, command: Command, client: Client) -> Answer[Any]:
     """Calls the handler, which may be a coroutine function, and returns its answer."""
     answer = row.handler(owner, command, client)
     return answer if isinstance(answer, Answer) else await answer
-
-
-def _object(data: bytes) -> Mapping[str, Any]:
-    """The JSON object in ``data``. Empty if it is not an object: the scope check treats that as a change of everything,
-    and the core reports the error."""
-    try:
-        found = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 async def _check_directory(identity: Identity, given: str, field: str) -> None:

@@ -9,12 +9,13 @@ from typing import Final
 
 from drawbridge.core.errors import HistoryUnreadable
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server.events import NOT_OURS, Announced, Event
+from drawbridge.server.events import Announced, Event
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Frame, Subscriber
 from drawbridge.server.sessions.audience import Audience, frame, replayed
 from drawbridge.server.sessions.session import Session
+from drawbridge.server.store.records import NOT_OURS
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -32,79 +33,79 @@ class Joining:
         self._tasks = BackgroundTasks(logger)
         self._reading: dict[tuple[str, str], asyncio.Task[None]] = {}
 
-    def join(self, project: Session, client: Subscriber, after_seq: int | None) -> messages.ProjectJoined:
+    def join(self, session: Session, client: Subscriber, after_seq: int | None) -> messages.ProjectJoined:
         """Joins a client to a session. Returns the snapshot. The client then receives all records after ``after_seq``
         or, if that is None, after the snapshot."""
-        self.leave(project, client)
-        snapshot = project.snapshot()
+        self.leave(session, client)
+        snapshot = session.snapshot()
         if after_seq is None or after_seq >= snapshot.last_seq:
-            self._audience.join(project.id, client)
+            self._audience.join(session.id, client)
         else:
-            self._audience.catch_up(project.id, client)
-            reading = self._read_on(project, client, after_seq, project.unrecorded())
-            what = f"{project.id}: sending {client.id} the records that it missed"
-            task = self._tasks.start(reading, what, failed=lambda _: self._give_up(project, client))
-            self._reading[project.id, client.id] = task
-            task.add_done_callback(lambda _: self._read(project, client, task))
+            self._audience.catch_up(session.id, client)
+            reading = self._read_on(session, client, after_seq, session.unrecorded())
+            what = f"{session.id}: sending {client.id} the records that it missed"
+            task = self._tasks.start(reading, what, failed=lambda _: self._give_up(session, client))
+            self._reading[session.id, client.id] = task
+            task.add_done_callback(lambda _: self._read(session, client, task))
         return snapshot
 
-    def leave(self, project: Session, client: Subscriber) -> None:
-        self._audience.leave(project.id, client)
-        task = self._reading.pop((project.id, client.id), None)
+    def leave(self, session: Session, client: Subscriber) -> None:
+        self._audience.leave(session.id, client)
+        task = self._reading.pop((session.id, client.id), None)
         if task is not None:
             task.cancel()
 
     async def close(self) -> None:
         await self._tasks.close()
 
-    async def _read_on(self, project: Session, client: Subscriber, seq: int, sent: tuple[Event, ...]) -> None:
+    async def _read_on(self, session: Session, client: Subscriber, seq: int, sent: tuple[Event, ...]) -> None:
         """Sends what the client has missed. If that fails, the client gets an error and can join again."""
         try:
-            await self._catch_up(project, client, seq, sent)
+            await self._catch_up(session, client, seq, sent)
         except HistoryUnreadable as error:
-            if not project.history.closed:
-                logger.error("%s: %s", project.id, error)
-                self._failed(project, client)
+            if not session.history.closed:
+                logger.error("%s: %s", session.id, error)
+                self._failed(session, client)
 
-    async def _catch_up(self, project: Session, client: Subscriber, seq: int, sent: tuple[Event, ...]) -> None:
+    async def _catch_up(self, session: Session, client: Subscriber, seq: int, sent: tuple[Event, ...]) -> None:
         """Sends the records on disk, as fast as the client reads. When none is left, the client joins the others in the
         same iteration of the event loop.
 
         ``sent``: the events that the snapshot contained in addition to the history. Those that have changed since are
         sent after the records.
         """
-        while seq < (last_seq := project.history.last_seq):
-            page = await asyncio.to_thread(project.history.read, after_seq=seq, limit=PAGE, max_bytes=PAGE_BYTES)
+        while seq < (last_seq := session.history.last_seq):
+            page = await asyncio.to_thread(session.history.read, after_seq=seq, limit=PAGE, max_bytes=PAGE_BYTES)
             for record in page.records:
                 seq = record.seq
                 try:
-                    client.send(replayed(project.id, record.line))
+                    client.send(replayed(session.id, record.line))
                 except NOT_OURS:
                     logger.warning(
-                        "%s: record %d of its history was not written by Drawbridge; it was skipped", project.id, seq
+                        "%s: record %d of its history was not written by Drawbridge; it was skipped", session.id, seq
                     )
             if not page.records:  # the records up to ``last_seq`` are damaged; more may have been written since
                 seq = last_seq
             await client.room()
-            if project.history.closed:  # deleted: the client has been notified
+            if session.history.closed:  # deleted: the client has been notified
                 return
-        self._audience.join(project.id, client)
-        for before, event in zip(sent, project.unrecorded(), strict=True):
+        self._audience.join(session.id, client)
+        for before, event in zip(sent, session.unrecorded(), strict=True):
             if event != before:
-                client.send(frame(Announced(project.id, project.path, event)))
+                client.send(frame(Announced(session.id, session.path, event)))
 
-    def _give_up(self, project: Session, client: Subscriber) -> None:
+    def _give_up(self, session: Session, client: Subscriber) -> None:
         """Removes a client after an internal error, and reports the failure to it. The client may have joined by
         then."""
-        self._audience.leave(project.id, client)
-        self._failed(project, client)
+        self._audience.leave(session.id, client)
+        self._failed(session, client)
 
-    def _failed(self, project: Session, client: Subscriber) -> None:
+    def _failed(self, session: Session, client: Subscriber) -> None:
         text = "The history of this project can't be read. Join again later."
         failure = ClientError("FILE_OPERATION", text)
-        client.send(Frame(messages.error(failure, client.id, project_id=project.id)))
+        client.send(Frame(messages.error(failure, client.id, project_id=session.id)))
 
-    def _read(self, project: Session, client: Subscriber, task: asyncio.Task[None]) -> None:
-        if self._reading.get((project.id, client.id)) is task:
-            del self._reading[project.id, client.id]
-            self._audience.end_catching_up(project.id, client)
+    def _read(self, session: Session, client: Subscriber, task: asyncio.Task[None]) -> None:
+        if self._reading.get((session.id, client.id)) is task:
+            del self._reading[session.id, client.id]
+            self._audience.end_catching_up(session.id, client)

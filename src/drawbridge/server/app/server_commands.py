@@ -27,10 +27,10 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.replies import OK, Directories, Nothing
 from drawbridge.server.reviews.messages import IMAGE
-from drawbridge.server.sessions import places
+from drawbridge.server.sessions import allowed_directories
+from drawbridge.server.sessions.allowed_directories import allowed
 from drawbridge.server.sessions.files import PREFIX as FILE_PREFIX
 from drawbridge.server.sessions.metadata import instant
-from drawbridge.server.sessions.places import allowed
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -374,7 +374,7 @@ def listed(path: str, roots: Sequence[Path]) -> Directories:
     the path is missing, is not a directory or is not allowed."""
     if path == "":
         return Directories("", [str(root) for root in roots])
-    real = places.resolve(places.expanded(path), roots, ())
+    real = allowed_directories.resolve(allowed_directories.expanded(path), roots, ())
     names: list[str] = []
     try:
         with os.scandir(real) as entries:
@@ -384,7 +384,7 @@ def listed(path: str, roots: Sequence[Path]) -> Directories:
                     if len(names) > MOST:
                         break
     except OSError:
-        raise ClientError("INVALID_PATH", places.NOT_HERE, field="data.path") from None
+        raise ClientError("INVALID_PATH", allowed_directories.NOT_HERE, field="data.path") from None
     names.sort(key=str.casefold)
     return Directories(str(real), names[:MOST], len(names) > MOST)
 
@@ -395,6 +395,6 @@ def _is_shown(entry: os.DirEntry[str], roots: Sequence[Path]) -> bool:
             return False
         entry.name.encode()  # a name that is not valid UTF-8 can be neither sent nor requested
         real = Path(entry.path).resolve(strict=True) if entry.is_symlink() else Path(entry.path)
-        return places.allowed(real, roots)
+        return allowed_directories.allowed(real, roots)
     except (OSError, RuntimeError, UnicodeEncodeError):
         return False

@@ -38,7 +38,7 @@ from drawbridge.transport.http_server import Exchange, HttpServer, Peer, ServerO
 EVERY_SECONDS: Final = 10.0
 
 
-class Monitor:
+class ServerMonitor:
     """Measures the server. ``states`` returns each project's state, ``clients`` the number of connected clients,
     ``problems`` the problems of other parts as human-readable sentences, and ``subscriptions`` the number of all
     clients' subscriptions.
@@ -64,7 +64,7 @@ class Monitor:
         self._began = time.monotonic()
         self._process = psutil.Process()
         self._used: dict[tuple[int, float], float] = {}
-        self._looked = time.monotonic()
+        self._measured_at = time.monotonic()
 
     async def report(self, clients: Clients) -> None:
         """Sends the statistics to the clients that follow them. If no client does, nothing is measured."""
@@ -106,8 +106,8 @@ class Monitor:
         now = time.monotonic()
         # The time of a new process counts from its start; a process that has ended is not counted.
         spent = sum(seconds - self._used.get(which, 0.0) for which, seconds in used.items()) if self._used else 0.0
-        percent = round(100 * spent / max(now - self._looked, 0.001), 1)
-        self._used, self._looked = used, now
+        percent = round(100 * spent / max(now - self._measured_at, 0.001), 1)
+        self._used, self._measured_at = used, now
         return percent, memory // (1024 * 1024)
 
 

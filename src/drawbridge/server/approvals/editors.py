@@ -13,12 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-import msgspec
-from msgspec import Raw
-
 from drawbridge.agents import catalog
 from drawbridge.agents.base import Decision
-from drawbridge.agents.proposals import with_text
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.events import Announced, ApprovalResolved, PermissionWithdrawn, ReviewChanged, ReviewCommented
@@ -78,7 +74,7 @@ class Editors:
     """All connected editors, and the approval requests that they show. The "editors" receiver of the event bus."""
 
     def __init__(self, leads_to: Callable[[Path], Path]) -> None:
-        """``leads_to``: see ``Places.leads_to``."""
+        """``leads_to``: see ``AllowedDirectories.leads_to``."""
         self._leads_to = leads_to
         self._editors: list[Editor] = []
         self._offered: dict[str, _Offer] = {}
@@ -88,7 +84,7 @@ class Editors:
     def offer(self, approval: PendingApproval, agent: str, decide: Decide, besides: int | None) -> None:
         """Shows an open approval request. Does nothing if it has no proposal, or if its input can't be changed so that
         the tool writes an edited text."""
-        if approval.request.proposal is None or changed_input(approval, approval.request.proposal.new_text) is None:
+        if approval.request.proposal is None or approval.with_text(approval.request.proposal.new_text) is None:
             return
         offered = self._offered[approval.id] = _Offer(approval, agent, decide, besides)
         for editor in self._editors:
@@ -179,18 +175,8 @@ def decision(approval: PendingApproval, text: str | None) -> Decision:
         return Decision(allow=False)
     if text == proposal.new_text:
         return Decision(allow=True)
-    changed = changed_input(approval, text)
+    changed = approval.with_text(text)
     return Decision(allow=changed is not None, updated_input=changed)  # never the agent's text in place of the user's
-
-
-def changed_input(approval: PendingApproval, text: str) -> Raw | None:
-    """The input with which the tool writes ``text``; None if the tool can't do that, or there is no proposal."""
-    record = approval.request
-    given = record.given
-    if record.proposal is None or given is None:
-        return None
-    changed = with_text(record.tool_name, given, record.proposal.old_text, text)
-    return None if changed is None else Raw(msgspec.json.encode(changed))
 
 
 def _inside(path: str, folder: str) -> bool:

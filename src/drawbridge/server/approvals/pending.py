@@ -1,21 +1,20 @@
-"""One approval request, as the server stores it and as clients see it; and the interface of the surfaces through which
+"""One approval request, as the server stores it; and the interface of the surfaces through which
 an agent waits for the decision. Pure.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
 
 from drawbridge.agents.base import Decision, Question
+from drawbridge.agents.tool_calls import ToolCall, Tools, UnknownTools
 from drawbridge.core.approval import Approval, State
 from drawbridge.server.events import ApprovalRequested
-from drawbridge.server.protocol import messages
-from drawbridge.server.protocol.messages import shortened
 
 
 class Verdict(Struct, frozen=True, omit_defaults=True):
@@ -30,11 +29,12 @@ class Verdict(Struct, frozen=True, omit_defaults=True):
 
 class PendingApproval(Approval[Decision]):
     """An approval request: its content as the history stores it (``request``), and the id of the agent's question
-    (``Question.question_id``)."""
+    (``Question.question_id``). It is interpreted before it is opened or restored."""
 
     def __init__(self, request: ApprovalRequested, question_id: str, created_at: str, seq: int = 0) -> None:
         super().__init__(request.approval_id)
         self.request = request
+        self._tools: Tools = UnknownTools()
         self.question_id = question_id
         self.created_at = created_at
         self.seq = seq
@@ -61,9 +61,35 @@ class PendingApproval(Approval[Decision]):
     def is_open(self) -> bool:
         return self.state is State.OPEN
 
+    def interpret(self, tools: Tools) -> None:
+        """Sets what the request is about. ``tools``: those of the agent that asks."""
+        self._tools = tools
+        self.request = with_call(self.request, tools)
+
+    @property
+    def call(self) -> ToolCall:
+        """What the request is about."""
+        assert self.request.call is not None, "it has not been interpreted"
+        return self.request.call
+
+    def changed_text(self, given: Mapping[str, Any]) -> str | None:
+        """The text of the file if the tool runs with the input ``given``; None if the request does not propose a
+        change, or if the text can't be predicted."""
+        proposal = self.request.proposal
+        return None if proposal is None else self._tools.changed_text(self.request.tool_name, given, proposal.old_text)
+
+    def with_text(self, text: str) -> Raw | None:
+        """The input with which the tool writes ``text``; None if it can't do that, or if the request does not propose a
+        change that can be edited."""
+        request = self.request
+        if request.proposal is None or request.given is None or not request.changeable:
+            return None
+        changed = self._tools.with_text(request.tool_name, request.given, request.proposal.old_text, text)
+        return None if changed is None else Raw(msgspec.json.encode(changed))
+
     def described(self, **fields: Any) -> None:
         """Sets what the server adds to the agent's request: its description, and the targets of its links."""
-        self.request = msgspec.structs.replace(self.request, **fields)
+        self.request = self.request.described(**fields)
 
     def recorded(self, seq: int | None) -> None:
         """Sets the record's number in the history. ``seq``: None if the record could not be written; the number is then
@@ -75,42 +101,6 @@ class PendingApproval(Approval[Decision]):
         if self.decision is None:
             return Verdict(reason=self.reason)
         return Verdict(self.decided_by, "allow" if self.decision.allow else "deny", client_id=client_id)
-
-
-def permission_request(
-    project_id: str,
-    request: ApprovalRequested,
-    created_at: str,
-    seq: int,
-    limit: int = messages.FRAME_BYTES - messages.ROOM,
-) -> Any:
-    """An approval request as clients see it: a ``PermissionRequest`` or, if that has more than ``limit`` bytes, the
-    JSON of its preview. ``created_at`` and ``seq``: the time and the number of its record.
-    """
-    proposal = request.proposal
-    shown = messages.PermissionRequest(
-        **{name: getattr(request, name) for name in ("approval_id", "run_id", "tool_name", "input", "suggestions")},
-        created_at=created_at,
-        seq=seq,
-        proposal=messages.ProposalOf(proposal.path, proposal.old_text, proposal.new_text) if proposal else None,
-        changeable=request.changeable,
-        link_targets=request.link_targets,
-        asked_by=request.asked_by,
-        reason=request.reason,
-        blocked_path=request.blocked_path,
-        kind=request.kind,
-        title=request.title,
-        risks=request.risks,
-        always=request.always,
-        editable=request.editable,
-        summary=request.summary,
-        form=request.form,
-    )
-    whole = msgspec.json.encode(shown)
-    if len(whole) <= limit:
-        return shown
-    blob = msgspec.json.encode(messages.Truncated(messages.history_blob(project_id, seq), len(whole)))
-    return Raw(shortened(whole, limit)[:-1] + b',"truncated":' + blob + b"}")
 
 
 class Surface(Protocol):
@@ -167,3 +157,10 @@ class ExpectedSurface:
 
     def closed(self) -> None:
         pass
+
+
+def with_call(request: ApprovalRequested, tools: Tools) -> ApprovalRequested:
+    """The request with its ``call``, also for a record of an earlier version. ``tools``: those of the agent that
+    asks."""
+    call = tools.call(request.tool_name, request.given or {}, request.suggestions, request.form)
+    return request.described(call=call)

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 from drawbridge.core.terminal_text import strange_places
-from drawbridge.server.protocol.messages import Risk
+from drawbridge.server.events import Risk
 
 Resolve: TypeAlias = Callable[[str], str]
 """Returns the target of an absolute path, with all symbolic links followed; a part that does not exist stays as it

@@ -10,17 +10,26 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from drawbridge.agents import registry
 from drawbridge.agents.base import Decision
-from drawbridge.agents.proposals import changed_text
+from drawbridge.agents.tool_calls import ToolCall
 from drawbridge.core.errors import DrawbridgeError, HistoryNotWritten, UnusableFile
 from drawbridge.editors.files import from_uri
 from drawbridge.server.approvals.editors import Editors
-from drawbridge.server.approvals.pending import PendingApproval, Surface, Verdict, permission_request
-from drawbridge.server.approvals.words import is_question, words
-from drawbridge.server.events import NOTHING, SHOWN_TEXT, ApprovalRequested, ApprovalResolved, PermissionWithdrawn
+from drawbridge.server.approvals.pending import PendingApproval, Surface, Verdict
+from drawbridge.server.approvals.words import words
+from drawbridge.server.events import (
+    NOTHING,
+    SHOWN_TEXT,
+    ApprovalRequested,
+    ApprovalResolved,
+    OpenApproval,
+    PermissionWithdrawn,
+)
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
 from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.updates import permission_request, permission_resolved
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -81,8 +90,9 @@ class Approvals:
         whether editors also show the request, if it proposes a change to a file. The editor in which the agent itself
         shows the change is left out.
         """
+        approval.interpret(registry.tools(agent))
         request = approval.request
-        found = words(request, agent, self._root, _real)
+        found = words(request, approval.call, agent, self._root, _real)
         approval.described(
             link_targets=link_targets(request.given, self._root, _path(approval), request.blocked_path),
             **msgspec.structs.asdict(found),
@@ -96,6 +106,7 @@ class Approvals:
     def restore(self, approval: PendingApproval, agent: str, surface: Surface, *, offered: bool) -> None:
         """Restores an approval request from before a restart, without recording it again. If it was resolved or
         withdrawn, only how it ended is remembered."""
+        approval.interpret(registry.tools(agent))
         if not approval.is_open:
             self._remember(approval)
             return
@@ -167,7 +178,7 @@ class Approvals:
         for surface in surfaces:
             if surface is not asking:
                 surface.closed()
-        answer = messages.updated("permission_resolved", resolved.shown, self._project_id, seq)
+        answer = messages.updated("permission_resolved", permission_resolved(resolved), self._project_id, seq)
         return approval, answer, asking
 
     def withdraw(self, approval: PendingApproval, reason: str) -> bool:
@@ -180,9 +191,9 @@ class Approvals:
             surface.closed()
         return True
 
-    def waiting(self) -> list[messages.Waiting]:
+    def waiting(self) -> tuple[OpenApproval, ...]:
         """Summaries of the open requests, for lists."""
-        return [messages.Waiting(one.id, one.request.tool_name[:LONGEST_NAME], one.created_at) for one in self]
+        return tuple(OpenApproval(one.id, one.request.tool_name[:LONGEST_NAME], one.created_at) for one in self)
 
     def shown(self, room: int) -> list[messages.PermissionRequest]:
         """The open requests for a snapshot: at most ``room`` bytes in total, as previews if necessary."""
@@ -198,7 +209,7 @@ class Approvals:
             raise ClientError("NOT_SUPPORTED", text, field="data.updated_input")
         if approval is None or not approval.is_open:
             raise self._too_late(approval_id)
-        if decision.allow and is_question(approval.request) and not _has_answers(instead):
+        if decision.allow and approval.call.kind == "question" and not _has_answers(approval.call, instead):
             text = "The answers to the questions are missing. The request stays open: send the input with answers, or deny it."
             raise ClientError("VALIDATION_FAILED", text, field="data.updated_input")
         return approval
@@ -242,10 +253,10 @@ def _decoded(given: msgspec.Raw | None) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _has_answers(instead: dict[str, Any] | None) -> bool:
+def _has_answers(call: ToolCall, instead: dict[str, Any] | None) -> bool:
     """Whether the edited input of an agent's questions contains answers. Without them, the agent ignores the
     approval."""
-    answers = None if instead is None else instead.get("answers")
+    answers = None if instead is None else instead.get(call.answers)
     return isinstance(answers, dict) and bool(answers)
 
 
@@ -261,7 +272,7 @@ def _edited(approval: PendingApproval, decision: Decision, instead: dict[str, An
     if request.proposal is None:
         same = _encode(instead) == _encode(request.given)
         return {} if same else {"edited": True}
-    text = changed_text(request.tool_name, instead, request.proposal.old_text)
+    text = approval.changed_text(instead)
     if text == request.proposal.new_text:
         return {}
     return {"edited": True, "new_text": text if text is not None and len(text) <= SHOWN_TEXT else None}

@@ -30,7 +30,7 @@ TEXT: Final = 300
 logger = logging.getLogger("drawbridge.server")
 
 
-class Audit:
+class AuditLog:
     """The audit log of one data directory. Several processes may write to it. If a write fails, the error is logged and
     nothing is raised."""
 

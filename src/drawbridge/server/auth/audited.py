@@ -5,12 +5,19 @@ The commands' rows (``app.command_table``) determine which commands are audited.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
-from drawbridge.server.events import ApprovalRequested
+from drawbridge.server.events import (
+    AnsweredInEditor,
+    ApprovalRequested,
+    CommentedInEditor,
+    DecidedInEditor,
+    DoneInEditor,
+    SubmittedInEditor,
+)
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer, ReviewCommented, ReviewCommitted, ReviewPushed
@@ -33,7 +40,7 @@ def _nothing(command: object, reply: object, asked: ApprovalRequested | None) ->
     return {}
 
 
-class Audit(Struct, Generic[C, R], frozen=True):
+class AuditEntry(Struct, Generic[C, R], frozen=True):
     """The audit log entry for a command that was executed: its ``event``, and ``fields``, which returns the fields that
     it has in addition to the project and the sender.
 
@@ -45,7 +52,7 @@ class Audit(Struct, Generic[C, R], frozen=True):
     fields: Callable[[C, R, ApprovalRequested | None], dict[str, Any]] = _nothing
 
 
-def done(audit: Audit[C, R], command: C, answer: Answer[R], asked: ApprovalRequested | None) -> dict[str, Any]:
+def done(audit: AuditEntry[C, R], command: C, answer: Answer[R], asked: ApprovalRequested | None) -> dict[str, Any]:
     """The fields of the audit log entry for a command that was executed, except the ones about the sender."""
     project_id = answer.project_id or getattr(command, "project_id", None)
     return {"project_id": project_id, **audit.fields(command, answer.data, asked)}
@@ -81,10 +88,16 @@ def permission_response(
     command: commands.PermissionResponse, reply: object, asked: ApprovalRequested | None
 ) -> dict[str, Any]:
     changed = command.updated_input is not None or command.updated_input_blob is not None
+    return _answered(command.approval_id, command.decision, command.remember, changed, asked)
+
+
+def _answered(
+    approval_id: str, decision: str, remember: bool, changed: bool, asked: ApprovalRequested | None
+) -> dict[str, Any]:
     return {
-        "approval_id": command.approval_id,
-        "decision": command.decision,
-        "remember": command.remember or None,
+        "approval_id": approval_id,
+        "decision": decision,
+        "remember": remember or None,
         "changed": changed or None,
         **_question(asked),
     }
@@ -116,27 +129,26 @@ def of_run(command: OfRun, reply: object, asked: ApprovalRequested | None) -> di
 
 
 def review_decide(command: commands.ReviewDecide, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:
-    return {
-        "decision": command.decision or "edit",
-        "hunks": len(command.hunks) or None,
-        "files": len(command.files) or None,
-        "all": command.all or None,
-    }
+    return _decided(command.decision or "edit", len(command.hunks), len(command.files), command.all)
+
+
+def _decided(decision: str, hunks: int, files: int, all: bool) -> dict[str, Any]:
+    return {"decision": decision, "hunks": hunks or None, "files": files or None, "all": all or None}
 
 
 def review_comment(
     command: commands.ReviewComment, reply: ReviewCommented, asked: ApprovalRequested | None
 ) -> dict[str, Any]:
-    return {
-        "comment_id": reply.comment_id,
-        "path": reply.comment.path if reply.comment else None,
-        "removed": command.remove or None,
-        "resolved": command.resolved,
-    }
+    path = reply.comment.path if reply.comment else None
+    return _commented(reply.comment_id, path, command.remove, command.resolved)
+
+
+def _commented(comment_id: str, path: str | None, removed: bool, resolved: bool | None) -> dict[str, Any]:
+    return {"comment_id": comment_id, "path": path, "removed": removed or None, "resolved": resolved}
 
 
 def review_submit(command: commands.ReviewSubmit, reply: Accepted, asked: ApprovalRequested | None) -> dict[str, Any]:
-    return {"run_id": reply.run_id}
+    return {"run_id": reply.run_id, "steer": command.steer or None}
 
 
 def review_commit(
@@ -196,14 +208,23 @@ def _question(asked: ApprovalRequested | None) -> dict[str, Any]:
 
 # entries for actions that are also possible in an editor
 
-ANSWERED: Final = Audit("answered", permission_response)
-REVIEW_DECIDED: Final = Audit("review_decided", review_decide)
-REVIEW_COMMENTED: Final = Audit("review_commented", review_comment)
-REVIEW_SUBMITTED: Final = Audit("review_submitted", review_submit)
+ANSWERED: Final = AuditEntry("answered", permission_response)
+REVIEW_DECIDED: Final = AuditEntry("review_decided", review_decide)
+REVIEW_COMMENTED: Final = AuditEntry("review_commented", review_comment)
+REVIEW_SUBMITTED: Final = AuditEntry("review_submitted", review_submit)
 
-IN_EDITORS: Final[Mapping[type, Audit[Any, Any]]] = {
-    commands.PermissionResponse: ANSWERED,
-    commands.ReviewDecide: REVIEW_DECIDED,
-    commands.ReviewComment: REVIEW_COMMENTED,
-    commands.ReviewSubmit: REVIEW_SUBMITTED,
-}
+
+def in_editor(event: DoneInEditor) -> tuple[str, dict[str, Any]]:
+    """The entry for an action in an editor: its event, and the fields that it has in addition to the project and the
+    sender. They are those of the same command from a client."""
+    match event:
+        case AnsweredInEditor():
+            return ANSWERED.event, _answered(
+                event.asked.approval_id, event.decision, event.remember, event.changed, event.asked
+            )
+        case DecidedInEditor():
+            return REVIEW_DECIDED.event, _decided(event.decision, event.hunks, event.files, event.all)
+        case CommentedInEditor():
+            return REVIEW_COMMENTED.event, _commented(event.comment_id, event.path, event.removed, None)
+        case SubmittedInEditor():
+            return REVIEW_SUBMITTED.event, {"run_id": event.run_id}

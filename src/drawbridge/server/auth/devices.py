@@ -131,10 +131,10 @@ class Devices:
         self._damaged: str | None = None
 
     def __iter__(self) -> Iterator[Device]:
-        self.look()
+        self.reload()
         return iter(tuple(self._devices.values()))
 
-    def look(self) -> None:
+    def reload(self) -> None:
         """Reads the file again if it has changed. Raises ``BadSetting`` if it can't be read or is damaged."""
         try:
             found = self._path.stat()
@@ -164,11 +164,11 @@ class Devices:
         """Revokes a device by its id or, with ``by_name``, its name, and the pairing codes that it made. Raises
         ``BadArgument`` if there is no such device, or its token was already revoked, and the errors of ``changed``."""
         with self.changed() as file:
-            for place, device in enumerate(file.devices):
+            for index, device in enumerate(file.devices):
                 if which in (device.id, device.name if by_name else None) and device.revoked is None:
                     file.codes = [code for code in file.codes if code.used or code.made_by != device.id]
-                    file.devices[place] = msgspec.structs.replace(device, revoked=now())
-                    return file.devices[place]
+                    file.devices[index] = msgspec.structs.replace(device, revoked=now())
+                    return file.devices[index]
             raise BadArgument("NAME", f"no device {which!r} has a token. See `drawbridge token list`.")
 
     # for the server
@@ -200,7 +200,7 @@ class Devices:
     def _is_whole(self) -> bool:
         """Reads the file again if it has changed. Returns False if it can't be used, which is logged once."""
         try:
-            self.look()
+            self.reload()
         except BadSetting as error:
             if self._damaged != str(error):
                 self._damaged = str(error)
@@ -214,9 +214,9 @@ class Devices:
             return
         try:
             with self.changed(lasting=False, patience=0) as file:
-                for place, one in enumerate(file.devices):
+                for index, one in enumerate(file.devices):
                     if one.id == device.id:
-                        file.devices[place] = msgspec.structs.replace(one, last_used=at)
+                        file.devices[index] = msgspec.structs.replace(one, last_used=at)
         except DrawbridgeError as error:
             logger.error("the time of a device's last use could not be stored: %s", error)
 
@@ -251,7 +251,7 @@ class Devices:
 
         ``lasting``: whether the file is synced to disk, so that a power failure does not restore a revoked device.
         ``patience``: seconds to wait for another process's lock. Raises ``NotPrivate`` if that takes longer or the
-        file can't be written, and ``BadSetting`` as ``look`` does.
+        file can't be written, and ``BadSetting`` as ``reload`` does.
         """
         make_private_directory(str(self._directory))
         lock = os.open(self._directory / "devices.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
@@ -407,10 +407,10 @@ def redeem(devices: Devices, given: str, name: str | None, keys: Container[str] 
     if name is not None and not is_name(name):
         raise ClientError("VALIDATION_FAILED", "name: it must be 1 to 60 printable characters.", "data.name")
     with devices.changed(patience=0.5) as file:
-        place, code = _code_of(file, hashed(given.upper().replace("-", "").replace(" ", "")), keys)
+        index, code = _code_of(file, hashed(given.upper().replace("-", "").replace(" ", "")), keys)
         ends = [now() + timedelta(seconds=code.lifetime)] if code.lifetime is not None else []
         ends += [code.expires] if code.expires is not None else []
-        file.codes[place] = msgspec.structs.replace(code, used=True)
+        file.codes[index] = msgspec.structs.replace(code, used=True)
         chosen = _free_name(file, code.name or name or UNNAMED)
         return added(file, chosen, code.scope, code.projects, min(ends, default=None), code.made_by)
 
@@ -431,7 +431,7 @@ def _has_valid_maker(file: File, code: Code, keys: Container[str]) -> bool:
 def _code_of(file: File, given: str, keys: Container[str]) -> tuple[int, Code]:
     """The index of the unused code with the hash ``given``, and the code. All codes are compared, so that the time
     reveals nothing. Raises ``ClientError``."""
-    hits = [(place, code) for place, code in enumerate(file.codes) if same(given, code.hash)]
+    hits = [(index, code) for index, code in enumerate(file.codes) if same(given, code.hash)]
     if not hits or not (hits[0][1].used or _has_valid_maker(file, hits[0][1], keys)):
         raise ClientError(
             "PAIRING_WRONG",

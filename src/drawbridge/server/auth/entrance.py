@@ -18,11 +18,11 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from drawbridge.core.addresses import place
+from drawbridge.core.addresses import network_of
 from drawbridge.protocols.gate import Head, Refusal
 from drawbridge.server.auth import audited
 from drawbridge.server.auth.access import Access, is_loopback
-from drawbridge.server.auth.audit import Audit
+from drawbridge.server.auth.audit import AuditLog
 from drawbridge.server.auth.rate_limits import Buckets, Refused
 from drawbridge.server.auth.scopes import Identity
 from drawbridge.server.events import Announced, DoneInEditor, RunContinued
@@ -56,7 +56,7 @@ others out:
 """
 
 DENIALS: Final = (30, 1 / 6)
-"""Audit log entries about refused requests from one device, or from one address for clients without a device. Without a
+"""AuditLog log entries about refused requests from one device, or from one address for clients without a device. Without a
 limit, a device could flood the audit log until the entries about its earlier actions are rotated out."""
 
 CHANGES: Final = (300, 2.0)
@@ -119,7 +119,7 @@ class Entrance:
     """Checks requests, tokens, codes and signatures, and applies the limits. ``audit``: None if there is no audit
     log."""
 
-    def __init__(self, access: Access, limits: ClientLimits = ClientLimits(), audit: Audit | None = None) -> None:  # noqa: B008
+    def __init__(self, access: Access, limits: ClientLimits = ClientLimits(), audit: AuditLog | None = None) -> None:  # noqa: B008
         self._access = access
         self._limits = limits
         self._audit = audit
@@ -143,7 +143,7 @@ class Entrance:
         self._signed_in: Counter[str] = Counter()
         """The number of clients of each device or SSH key, and of the owner ("")."""
         self._at: Counter[str] = Counter()
-        """The number of these clients by the place of their address (``core.addresses``)."""
+        """The number of these clients by the network of their address (``core.addresses``)."""
         self._warned_of_proxy = False
 
     def refusal(self, head: Head, upgrade: bool) -> Refusal | None:
@@ -182,10 +182,10 @@ class Entrance:
     async def by_code(self, code: str, name: str | None, address: str) -> tuple[Identity, str]:
         """Pairs a device. Returns its identity and its token. Raises ``ClientError``; the code stays valid if there is
         no room for another client."""
-        key = place(address)
+        key = network_of(address)
         # One at a time, so that a wrong code is counted before the next one is checked.
         async with self._pairing:
-            refused = self._wrong_codes.look(key, now()) or self._all_wrong_codes.look("", now())
+            refused = self._wrong_codes.peek(key, now()) or self._all_wrong_codes.peek("", now())
             if refused is not None:
                 raise self._too_often("wrong pairing codes", refused, address)
             try:
@@ -194,8 +194,8 @@ class Entrance:
                     device, token = await asyncio.to_thread(self._access.pair, code, name)
             except ClientError as error:
                 if error.code == "PAIRING_WRONG":
-                    self._wrong_codes.take(key, now())
-                    self._all_wrong_codes.take("", now())
+                    self._wrong_codes.admit(key, now())
+                    self._all_wrong_codes.admit("", now())
                 raise
         made_by, scope = device.made_by, device.scope
         self.note("paired", device=device.name, device_id=device.id, scope=scope, address=address, made_by=made_by)
@@ -222,14 +222,14 @@ class Entrance:
     def count_prompt(self, identity: Identity, address: str) -> None:
         """Counts a prompt. Raises ``ClientError`` if there were too many. Prompts are counted by device; those from the
         owner's clients, and from clients with an SSH key, by address."""
-        refused = self._prompts.take(identity.device_id or place(address), now())
+        refused = self._prompts.admit(identity.device_id or network_of(address), now())
         if refused is not None:
             raise self._too_often("prompts", refused, address, identity.name)
 
     def count_change(self, identity: Identity, address: str) -> None:
         """Counts a command that is audited, unless it is the owner's. Raises ``ClientError`` if there were too many
         from this device or SSH key."""
-        refused = None if identity.device is None else self._changes.take(identity.device, now())
+        refused = None if identity.device is None else self._changes.admit(identity.device, now())
         if refused is not None:
             raise self._too_often("commands", refused, address, identity.name)
 
@@ -242,15 +242,15 @@ class Entrance:
         it (``_full``)."""
         self._check_room(identity, address)
         if identity.device is not None:
-            self._connects.take(identity.device, now())
+            self._connects.admit(identity.device, now())
         self._count(identity, address)
 
     def _count(self, identity: Identity, address: str) -> None:
         self._signed_in[identity.device or OWNER] += 1
-        self._at[place(address)] += 1
+        self._at[network_of(address)] += 1
 
     def left(self, identity: Identity, address: str) -> None:
-        for counter, key in ((self._signed_in, identity.device or OWNER), (self._at, place(address))):
+        for counter, key in ((self._signed_in, identity.device or OWNER), (self._at, network_of(address))):
             counter[key] -= 1
             if not counter[key]:
                 del counter[key]
@@ -269,7 +269,7 @@ class Entrance:
         """Raises ``ClientError`` if there is no room for another client with this identity (``_full``)."""
         full = self._full(identity, address)
         if full is not None:
-            if self._logged_refusals.take(f"{full[0]} {place(address)}", now()) is None:
+            if self._logged_refusals.admit(f"{full[0]} {network_of(address)}", now()) is None:
                 self._report_refusal(full[0], address, identity.name or None, identity.name or "the owner")
             raise ClientError("RESOURCE_LIMIT", full[1])
 
@@ -279,13 +279,13 @@ class Entrance:
         all, device = self._signed_in.total(), identity.device
         if device is not None and self._signed_in[device] >= self._limits.per_device:
             return "TOO_MANY_FROM_DEVICE", "This device has too many connections. Close some, or try again later."
-        if device is not None and self._connects.look(device, now()) is not None:
+        if device is not None and self._connects.peek(device, now()) is not None:
             return "TOO_MANY_FROM_DEVICE", "This device connects too often. Try again later."
         if all >= self._limits.clients or (
             device is not None and all - self._signed_in[OWNER] >= self._limits.of_devices
         ):
             return "TOO_MANY_CLIENTS", "The server has reached its maximum number of clients. Try again later."
-        if self._at[place(address)] >= self._limits.per_address and not is_loopback(address):
+        if self._at[network_of(address)] >= self._limits.per_address and not is_loopback(address):
             text = "Your address has too many connections. Close some, or try again later."
             return "TOO_MANY_FROM_ADDRESS", text
         return None
@@ -293,11 +293,11 @@ class Entrance:
     def denied(self, identity: Identity, *, by: str, address: str, code: str, **fields: Any) -> None:
         """Logs and audits a request that the signed-in client is not allowed to make, within limits (``DENIALS``).
         ``by``: the client's name."""
-        refused = self._denials.take(identity.device_id or place(address), now())
+        refused = self._denials.admit(identity.device_id or network_of(address), now())
         if refused is None:
             logger.warning("denied %s (%s): %s", address, by, code)
             self.note("denied", by=by, address=address, code=code, **fields)
-        elif self._is_news("denials", refused, identity.device_id or place(address)):
+        elif self._is_news("denials", refused, identity.device_id or network_of(address)):
             text = "keeps sending requests that it is not allowed to send: further refusals are not logged for now"
             self._report(f"{address} ({by}) {text}", "limited", what="denials", device=by, address=address)
 
@@ -312,7 +312,7 @@ class Entrance:
     def _log_refusal(self, head: Head, code: str) -> None:
         """Logs and audits a refusal, at most once in ``RETRY_SECONDS`` for the same code and address."""
         address = self.address(head)
-        if self._logged_refusals.take(f"{code} {place(address)}", now()) is None:
+        if self._logged_refusals.admit(f"{code} {network_of(address)}", now()) is None:
             self._report_refusal(code, address, self._device(head))
 
     def _device(self, head: Head) -> str | None:
@@ -327,7 +327,7 @@ class Entrance:
         """Counts a connection or request from the head's address, unless that is this machine. Returns the refusal if
         there are too many."""
         address = self.address(head)
-        refused = None if is_loopback(address) else buckets.take(place(address), now())
+        refused = None if is_loopback(address) else buckets.admit(network_of(address), now())
         if refused is None:
             return None
         device = self._device(head) if refused.first else None
@@ -354,8 +354,8 @@ class Entrance:
         address have failed: 256 bits can't be guessed, and a neighbor must not lock a device out. After too many
         failures, a pairing code or a signature (``short``) is not even checked.
         """
-        key = place(address)
-        refused = self._failures.look(key, now())
+        key = network_of(address)
+        refused = self._failures.peek(key, now())
         if refused is not None and short:
             raise self._too_often("failed sign-in attempts", refused, address)
         try:
@@ -363,12 +363,12 @@ class Entrance:
         except ClientError as error:
             if refused is not None:
                 raise self._too_often("failed sign-in attempts", refused, address) from None
-            self._failures.take(key, now())
+            self._failures.admit(key, now())
             self._report_refusal(error.code, address, (error.details or {}).get("device"))
             raise
 
     def _too_often(self, what: str, refused: Refused, address: str, device: str = "") -> ClientError:
-        if self._is_news(what, refused, device or place(address)):
+        if self._is_news(what, refused, device or network_of(address)):
             line = f"too many {what} from {_from(address, device)}: refused for now"
             self._report(line, "limited", what=what, device=device or None, address=address)
         seconds = math.ceil(refused.seconds)
@@ -377,7 +377,7 @@ class Entrance:
 
     def _is_news(self, what: str, refused: Refused, who: str) -> bool:
         """Whether to report that ``who`` has reached the limit ``what`` (``LIMITED_SECONDS``)."""
-        return refused.first and self._limited.take(f"{what} {who}", now()) is None
+        return refused.first and self._limited.admit(f"{what} {who}", now()) is None
 
     def _report_refusal(self, code: str, address: str, device: str | None, who: str | None = None) -> None:
         """Logs and audits a refusal. ``who``: the client's name in the log (default: ``device``)."""
@@ -386,7 +386,7 @@ class Entrance:
 
     def _report(self, line: str, event: str, **fields: Any) -> None:
         """Writes a line to the log and an entry to the audit log, within the limit for all addresses (``REFUSALS``)."""
-        if self._refusals.take("", now()) is None:
+        if self._refusals.admit("", now()) is None:
             logger.warning("%s", line)
             self.note(event, **fields)
             return
@@ -412,9 +412,8 @@ class Entrance:
         if isinstance(event, RunContinued):
             self.note("continued", by=event.by, project_id=announced.project_id, run_id=event.run_id)
         elif isinstance(event, DoneInEditor):
-            audit = audited.IN_EDITORS[type(event.command)]
-            fields = audit.fields(event.command, event.reply, event.asked)
-            self.note(audit.event, by=event.by, project_id=announced.project_id, **fields)
+            name, fields = audited.in_editor(event)
+            self.note(name, by=event.by, project_id=announced.project_id, **fields)
 
 
 def _from(address: str, device: str | None) -> str:

@@ -43,15 +43,15 @@ class Buckets:
     def __len__(self) -> int:
         return len(self._buckets)
 
-    def take(self, key: str, now: float) -> Refused | None:
+    def admit(self, key: str, now: float) -> Refused | None:
         """Returns None and counts the attempt if it is allowed; otherwise returns the refusal."""
-        refused = self.look(key, now)
+        refused = self.peek(key, now)
         if refused is None:
             self._bucket(key, now).tokens -= 1
         return refused
 
-    def look(self, key: str, now: float) -> Refused | None:
-        """Returns what ``take`` would, without counting an attempt. A refusal from here also counts as the first one in
+    def peek(self, key: str, now: float) -> Refused | None:
+        """Returns what ``admit`` would, without counting an attempt. A refusal from here also counts as the first one in
         a row: ``first`` is False in the refusals that follow."""
         bucket = self._bucket(key, now)
         if bucket.tokens >= 1:

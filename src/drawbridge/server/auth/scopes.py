@@ -31,15 +31,6 @@ RUNS: Final[Scope] = "run"
 ``approve`` may, or to allow more than one call, which amounts to starting a run. It is also needed to change the
 queue."""
 
-TEXTS: Final = frozenset({"content", "edits", "new_source", "new_string", "old_string"})
-"""The fields that ``approve`` may change in the input of a proposal: the text, but not the file's path.
-
-``approve`` may not change a command: a different command amounts to starting a run.
-"""
-
-ANSWERS: Final = frozenset({"answers"})
-ASKS_THE_PERSON: Final = "AskUserQuestion"
-
 
 class Identity(Struct, frozen=True, kw_only=True):
     """The identity of a connection. ``projects``: the directories whose projects it may see; None for all projects.
@@ -118,7 +109,7 @@ def check_answer(
         return
     given = asked.given
     before = {"": None} if given is None else given
-    may = ANSWERS if asked.tool_name == ASKS_THE_PERSON else TEXTS if asked.proposal is not None else frozenset[str]()
+    may = _changeable(asked)
     try:
         changed = {
             name
@@ -129,6 +120,17 @@ def check_answer(
         changed = {""}
     if not changed <= may:
         raise out_of_scope(identity, RUNS, "permission_response with a different input", "data.updated_input")
+
+
+def _changeable(asked: ApprovalRequested) -> frozenset[str]:
+    """The fields that ``approve`` may change in the input: the answers to the agent's questions, and the text of a
+    proposal, but not the file's path. It may not change a command: a different command amounts to starting a run."""
+    call = asked.call
+    if call is None:
+        return frozenset()
+    if call.kind == "question":
+        return frozenset({call.answers} - {""})
+    return frozenset(call.texts) if asked.proposal is not None else frozenset()
 
 
 def _same(left: Any, right: Any) -> bool:

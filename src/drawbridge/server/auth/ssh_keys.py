@@ -57,7 +57,7 @@ class BadSignature(Exception):
 
 
 class Keys:
-    """The keys in a file, which is read again when it changes. ``look`` raises ``BadSetting`` if the file can't be
+    """The keys in a file, which is read again when it changes. ``reload`` raises ``BadSetting`` if the file can't be
     used."""
 
     def __init__(self, path: Path) -> None:
@@ -65,7 +65,7 @@ class Keys:
         self._seen: Any = None
         self._entries: dict[bytes, Entry] = {}
 
-    def look(self) -> None:
+    def reload(self) -> None:
         try:
             found = self._path.stat()
             stamp = (found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode, found.st_uid)
@@ -85,16 +85,16 @@ class Keys:
         self._seen = stamp
 
     def find(self, blob: bytes) -> Entry | None:
-        self._look_or_log()
+        self._reload_or_log()
         return self._entries.get(blob)
 
     def __contains__(self, fingerprint: object) -> bool:
-        self._look_or_log()
+        self._reload_or_log()
         return any(entry.fingerprint == fingerprint for entry in self._entries.values())
 
-    def _look_or_log(self) -> None:
+    def _reload_or_log(self) -> None:
         try:
-            self.look()
+            self.reload()
         except BadSetting as error:
             logger.error("SSH keys are not accepted: %s", error)
 
@@ -138,7 +138,7 @@ def entries(text: str, where: str) -> Iterator[Entry]:
 def verified(signature: str, message: bytes) -> bytes:
     """The blob of the key that has signed ``message`` in Drawbridge's namespace. Raises ``BadSignature``."""
     fields = _Fields(_unarmoured(signature))
-    if fields.take(len(MAGIC)) != MAGIC or fields.take(4) != b"\0\0\0\1":
+    if fields.read(len(MAGIC)) != MAGIC or fields.read(4) != b"\0\0\0\1":
         raise BadSignature("not an SSH signature of version 1")
     blob, namespace, reserved, algorithm = (fields.text() for _ in range(4))
     inner = _Fields(fields.text())
@@ -208,14 +208,14 @@ class _Fields:
     def __init__(self, data: bytes) -> None:
         self._data = data
 
-    def take(self, length: int) -> bytes:
+    def read(self, length: int) -> bytes:
         if len(self._data) < length:
             raise BadSignature("it is truncated")
         taken, self._data = self._data[:length], self._data[length:]
         return taken
 
     def text(self) -> bytes:
-        return self.take(int.from_bytes(self.take(4), "big"))
+        return self.read(int.from_bytes(self.read(4), "big"))
 
     def end(self) -> None:
         if self._data:

@@ -88,6 +88,12 @@ def listed_differences(listed: str) -> dict[str, tuple[str, str]]:
     return {path: (f"{one[0]} {one[2]}", f"{one[1]} {one[3]}") for one, path in zip(sides, words[1::2], strict=False)}
 
 
+def listed_statuses(listed: str) -> list[tuple[str, str]]:
+    """Parses the output of ``--name-status -z``: pairs of status and path."""
+    words = listed.split("\0")
+    return list(zip(words[::2], words[1::2], strict=False))
+
+
 def shown_path(path: str) -> str:
     """The path as clients see it. Bytes that are not UTF-8 are replaced, because only valid UTF-8 can be sent."""
     return path.encode(errors="surrogateescape").decode(errors="replace")

@@ -1,4 +1,4 @@
-"""git's index file, read without starting git: which files are tracked, and which files of a directory are not.
+"""git's index file, read without starting git.
 
 The format is described in gitformat-index(5); versions 2 to 4 are supported. An agent can write any index, so no
 length in it is trusted.
@@ -11,15 +11,14 @@ import os
 import re
 import stat
 import struct
-from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 from msgspec import Struct
 
 LARGEST_INDEX: Final = 64 * 1024 * 1024
 """The maximum size of an index, in bytes; enough for about 600,000 files. The same limit applies to the total length of
-the files' paths, and to that of the paths of the directories that contain them."""
+the files' paths."""
 
 GITLINK: Final = 0o160000
 
@@ -38,6 +37,13 @@ class Index(Struct, frozen=True):
 
     entries: dict[str, tuple[int, bytes]]
     digest: bytes
+
+    def below(self, prefix: str) -> dict[str, tuple[int, bytes]]:
+        """The entries of one directory, by paths relative to it. ``prefix``: the directory's path, with a slash at its
+        end; empty for the root of the work tree."""
+        if not prefix:
+            return self.entries
+        return {path.removeprefix(prefix): entry for path, entry in self.entries.items() if path.startswith(prefix)}
 
 
 NO_INDEX: Final = Index({}, b"")
@@ -127,64 +133,3 @@ def _check_extensions(data: bytes, at: int, id_bytes: int) -> None:
         at += 8 + int.from_bytes(data[at + 4 : at + 8], "big")
     if at != len(data) - id_bytes:
         raise ValueError("the index is truncated")
-
-
-Listing: TypeAlias = list[tuple[str, bool]]
-"""The names in a directory, each with whether it is a directory itself (a link to one is not)."""
-
-
-class Beside(Struct, frozen=True):
-    """What is in a directory in addition to its tracked files, with paths relative to it. ``untracked``: files, ignored
-    or not, as ``git ls-files --others --directory`` lists them: a directory without a tracked file is one entry that
-    ends with a slash. ``ignore_files``: each ``.gitignore``, tracked or not, that applies to a tracked file."""
-
-    untracked: frozenset[str]
-    ignore_files: frozenset[str]
-
-
-def folders(tracked: Iterable[str]) -> set[str]:
-    """The directories that contain these files, at any depth, including "" for the top. Raises ``ValueError`` if their
-    paths have more than ``LARGEST_INDEX`` characters: an index can name directories that no file system has."""
-    above: set[str] = {""}
-    room = LARGEST_INDEX
-    for path in tracked:
-        parent = path.rpartition("/")[0]
-        while parent not in above:
-            above.add(parent)
-            room -= len(parent)
-            if room < 0:
-                raise ValueError("directories are nested too deeply")
-            parent = parent.rpartition("/")[0]
-    return above
-
-
-def listings(directory: Path, folders: Iterable[str]) -> dict[str, Listing]:
-    """What is in each of these folders of ``directory``. Blocking."""
-    found: dict[str, Listing] = {}
-    for folder in folders:
-        try:
-            with os.scandir(directory / folder) as entries:
-                found[folder] = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-        except OSError:  # the directory no longer exists, or can't be read
-            found[folder] = []
-    return found
-
-
-def beside(listed: Mapping[str, Listing], tracked: Collection[str]) -> Beside:
-    """The untracked files, and the ``.gitignore`` files in the folders of the tracked files. ``listed``: the listing of
-    each of the ``folders`` of ``tracked``."""
-    untracked: set[str] = set()
-    ignore_files: set[str] = set()
-    for folder, entries in listed.items():
-        prefix = f"{folder}/" if folder else ""
-        for name, is_directory in entries:
-            path = prefix + name
-            if name == ".gitignore":
-                ignore_files.add(path)
-            if name == ".git" or path in tracked:
-                continue
-            if not is_directory:
-                untracked.add(path)
-            elif path not in listed:
-                untracked.add(path + "/")
-    return Beside(frozenset(untracked), frozenset(ignore_files))

@@ -20,7 +20,8 @@ from typing import Final
 from drawbridge.agents.memory import MB
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory, write_private
-from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.repository import Repository, find, in_git_directory
 
 logger = logging.getLogger("drawbridge.server")
@@ -81,19 +82,28 @@ ADVICE: Final = (
     "decides which files are included."
 )
 
+NOTICE: Final = (
+    "This directory is not in a git repository, so the server stores the versions of its files; the review leaves out "
+    f"dependencies, build output, caches and files over {LARGEST_FILE // MB} MB."
+)
+"""What a user has to know about a review in a private repository, in one sentence."""
+
+NARROWER: Final = "Work in a directory below it, or make the directory a git repository (git init)."
+"""The advice if the directory is refused whatever it contains: a ``.gitignore`` file would not help."""
+
 
 class TooLarge(NoCheckpoint):
     """The directory exceeds a limit, or contains the user's home directory or the server's data."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(f"Too large to review: {why} {ADVICE}")
+    def __init__(self, why: str, advice: str = ADVICE) -> None:
+        super().__init__(f"Too large to review: {why} {advice}")
 
 
 class PrivateRepository:
     """The private repository of ``directory``, in ``folder``. It is created when it is needed for the first time."""
 
     def __init__(self, folder: Path, directory: Path) -> None:
-        self._place = folder / NAME
+        self._git_directory = folder / NAME
         self._directory = directory
         self._too_large: tuple[float, TooLarge] | None = None
         """When the directory was found to be too large (``time.monotonic``), and why; None if it is not."""
@@ -101,7 +111,7 @@ class PrivateRepository:
     @property
     def exists(self) -> bool:
         """Whether the repository was created. Blocking."""
-        return self._place.is_dir()
+        return self._git_directory.is_dir()
 
     def repository(self) -> Repository | None:
         """The repository for the checkpoints of the directory: the private one if it exists, otherwise the repository
@@ -115,15 +125,15 @@ class PrivateRepository:
                 self._create()
             except DrawbridgeError as error:
                 raise GitFailed(f"the private repository could not be created: {error}") from None
-        return Repository(self._directory.resolve(), self._place, self._place, private=True)
+        return Repository(self._directory.resolve(), self._git_directory, self._git_directory, private=True)
 
     def _create(self) -> None:
         """Creates the repository. Raises ``NoCheckpoint``, ``DrawbridgeError`` or OSError."""
         directory = self._directory.resolve(strict=True)
-        inside = (Path.home().resolve(), self._place.resolve())
-        if any(directory in (place, *place.parents) for place in inside):
-            raise TooLarge("the directory contains your home directory or the server's data.")
-        new = self._place.with_name(f"{NAME}.new")
+        inside = (Path.home().resolve(), self._git_directory.resolve())
+        if any(directory in (folder, *folder.parents) for folder in inside):
+            raise TooLarge("the directory contains your home directory or the server's data.", NARROWER)
+        new = self._git_directory.with_name(f"{NAME}.new")
         shutil.rmtree(new, ignore_errors=True)
         make_private_directory(str(new))
         for name in ("objects", "refs", "info"):
@@ -136,7 +146,7 @@ class PrivateRepository:
         }
         for name, text in files.items():
             write_private(str(new / name), text.encode())
-        new.rename(self._place)
+        new.rename(self._git_directory)
 
     def successor(self) -> Repository | None:
         """The git work tree that the directory has become part of since the private repository was created, if any.
@@ -151,7 +161,7 @@ class PrivateRepository:
 
     def remove(self) -> None:
         """Removes the repository. Blocking."""
-        shutil.rmtree(self._place, ignore_errors=True)
+        shutil.rmtree(self._git_directory, ignore_errors=True)
 
     def check_again_later(self) -> None:
         """Raises ``TooLarge`` if the directory was found to be too large less than ``REST_SECONDS`` ago."""
@@ -159,9 +169,9 @@ class PrivateRepository:
             raise self._too_large[1]
 
     async def check_size(self, git: Git) -> None:
-        """If the directory was too large, checks it again. Raises ``TooLarge`` if it is still too large, and
-        the errors of ``Git.read``."""
-        if self._too_large is not None:
+        """If git works in the private repository, and the directory was too large, checks it again. Raises ``TooLarge``
+        if it is still too large, and the errors of ``Git.read``."""
+        if git.repository.private and self._too_large is not None:
             await self.selection(git)
 
     async def selection(self, git: Git) -> str:
@@ -224,13 +234,13 @@ class PrivateRepository:
             # Without a search for similar contents, which could take minutes.
             await git.read("repack", "-a", "-d", "-q", "--window=0", "--depth=0")
             await git.read("prune", "--expire=now")
-            await asyncio.to_thread((self._place / "collected").touch, PRIVATE_FILE)
+            await asyncio.to_thread((self._git_directory / "collected").touch, PRIVATE_FILE)
         except (GitFailed, NoCheckpoint, OSError) as error:
             logger.warning("the private repository of %s was not cleaned up: %s", self._directory, error)
 
     def _is_due(self) -> bool:
         """Whether it is time for ``collect``. Blocking."""
-        collected = self._place / "collected"
+        collected = self._git_directory / "collected"
         try:
             age = time.time() - collected.stat().st_mtime
         except FileNotFoundError:
@@ -239,10 +249,10 @@ class PrivateRepository:
         return not 0 <= age < COLLECT_SECONDS or sum(1 for _ in self._objects()) > MOST_LOOSE
 
     def _objects(self) -> Iterator[tuple[str, int]]:
-        for place, _, names in os.walk(self._place / "objects"):
+        for folder, _, names in os.walk(self._git_directory / "objects"):
             for name in names:
                 with contextlib.suppress(OSError):
-                    yield name, os.lstat(os.path.join(place, name)).st_size
+                    yield name, os.lstat(os.path.join(folder, name)).st_size
 
 
 def _listed(output: str) -> Iterable[tuple[str, str]]:

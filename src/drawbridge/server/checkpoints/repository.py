@@ -51,14 +51,20 @@ class Repository(Struct, frozen=True):
     common: Path
     private: bool = False
 
+    def prefix(self, directory: Path) -> str:
+        """The path of a directory of the work tree, relative to the root, with a slash at its end; empty for the root.
+        Blocking."""
+        relative = os.path.relpath(directory.resolve(), self.root)
+        return "" if relative == "." else relative + "/"
+
 
 def find(directory: Path) -> Repository | None:
     """The repository whose work tree contains ``directory`` and is on the same file system; None if there isn't one, or
     if ``directory`` is in a git directory. Starts no process. Blocking."""
     try:
-        place = directory.resolve()
-        device = place.stat().st_dev
-        for root in (place, *place.parents):
+        real = directory.resolve()
+        device = real.stat().st_dev
+        for root in (real, *real.parents):
             if root.name == ".git" or _is_git_directory(root) or root.stat().st_dev != device:
                 return None
             own = _git_directory(root)
@@ -72,8 +78,8 @@ def find(directory: Path) -> Repository | None:
 
 def in_git_directory(directory: Path) -> bool:
     """Whether ``directory`` belongs to git itself: to a ``.git`` directory or to a bare repository. Blocking."""
-    place = directory.resolve()
-    return any(above.name == ".git" or _is_git_directory(above) for above in (place, *place.parents))
+    real = directory.resolve()
+    return any(above.name == ".git" or _is_git_directory(above) for above in (real, *real.parents))
 
 
 def _git_directory(root: Path) -> Path | None:
@@ -132,15 +138,15 @@ def _pipes_of_git(repository: Repository, until: float) -> Iterator[Path]:
 
 def _odd_patterns(repository: Repository, until: float) -> Iterator[Path]:
     """Yields the lists of patterns in the work tree that git would wait for, until the time ``until``."""
-    for place, folders, files in os.walk(repository.root):
+    for folder, folders, files in os.walk(repository.root):
         if time.monotonic() > until:
             break
-        if ".git" in (*folders, *files) and Path(place) != repository.root:  # git reads nothing in a nested repository
+        if ".git" in (*folders, *files) and Path(folder) != repository.root:  # git reads nothing in a nested repository
             folders.clear()
             continue
         if ".git" in folders:
             folders.remove(".git")
-        yield from (Path(place, name) for name in PATTERNS if name in files and is_odd(Path(place, name)))
+        yield from (Path(folder, name) for name in PATTERNS if name in files and is_odd(Path(folder, name)))
 
 
 def _entries(directory: Path) -> list[os.DirEntry[str]]:
@@ -181,8 +187,8 @@ def is_odd(file: Path, largest: int = LARGEST_FILE) -> bool:
     return not stat.S_ISDIR(found.st_mode) and str(file) != os.devnull
 
 
-def _is_git_directory(place: Path) -> bool:
-    return os.path.lexists(place / "HEAD") and (place / "objects").is_dir() and (place / "refs").is_dir()
+def _is_git_directory(directory: Path) -> bool:
+    return os.path.lexists(directory / "HEAD") and (directory / "objects").is_dir() and (directory / "refs").is_dir()
 
 
 def line_of(file: Path) -> str | None:

@@ -18,8 +18,15 @@ from typing import Any, Final
 from msgspec import Struct
 
 from drawbridge.core.terminal_text import harmless
-from drawbridge.server.events import ApprovalRequested, ApprovalResolved, Event, PermissionWithdrawn, RunFinished
-from drawbridge.server.protocol.messages import IN_TERMINAL, ReviewChanged
+from drawbridge.server.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    Event,
+    PermissionWithdrawn,
+    ReviewChanged,
+    RunFinished,
+)
+from drawbridge.server.protocol.messages import IN_TERMINAL
 
 LONGEST_NAME: Final = 60
 """The maximum number of characters that are shown of a project's or a tool's name."""
@@ -27,8 +34,6 @@ LONGEST_NAME: Final = 60
 OUTCOMES: Final = {"completed": "Run finished", "failed": "Run failed", "timeout": "Run timed out"}
 """The text for each outcome. Interrupted and killed runs are left out, because usually a user has ended them."""
 
-
-SHELL: Final = "Bash"
 
 LONGEST_COMMAND: Final = 120
 """The maximum length of a command that a phone shows in full, in characters."""
@@ -92,13 +97,15 @@ def closed(event: Event) -> str | None:
 def whole_command(asked: ApprovalRequested) -> str:
     """The shell command that an approval request is about, if a notification can show it in full and the decision does
     not require anything else to be shown; otherwise empty."""
-    if asked.tool_name != SHELL or asked.proposal is not None or asked.link_targets or asked.blocked_path:
+    call = asked.call
+    if call is None or not call.is_only_command:
+        return ""
+    if asked.proposal is not None or asked.link_targets or asked.blocked_path:
         return ""
     if asked.risks:  # the web UI marks them, and a notification can't
         return ""
-    given = asked.given or {}
-    command = given.get("command")
-    if given.keys() - {"command", "description"} or not isinstance(command, str):
+    command = (asked.given or {}).get(call.command)
+    if not isinstance(command, str):
         return ""
     is_short = command.strip() == command and 0 < len(command) <= LONGEST_COMMAND
     return command if is_short and _is_plain(command) else ""

@@ -18,7 +18,6 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from drawbridge.agents.base import Options
 from drawbridge.server.protocol.client_errors import ClientError as ClientError
 
 VERSION: Final = 1
@@ -162,6 +161,29 @@ class AttachmentOf(Struct, frozen=True):
     name: Identifier | None = None
 
 
+class Options(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The options of a run. For an option that is not set or empty, the agent's default applies. Without
+    ``permission_mode`` and ``dangerously_skip_permissions``, the agent runs in its equivalent of the "default" mode, if
+    it has one."""
+
+    dangerously_skip_permissions: bool = False
+    allowed_tools: tuple[str, ...] = ()
+    disallowed_tools: tuple[str, ...] = ()
+    mcp_config: str | None = None
+    strict_mcp_config: bool = False
+    append_system_prompt: str | None = None
+    system_prompt: str | None = None
+    permission_mode: str | None = None
+    model: str | None = None
+    fallback_model: str | None = None
+    add_dirs: tuple[str, ...] = ()
+    effort: str | None = None
+    max_turns: int | None = None
+    max_budget_usd: float | None = None
+    partial_messages: bool = False
+    restricted: bool = False
+
+
 class Execute(ProjectCommand, kw_only=True):
     """``queue`` false: the command fails with PROCESS_ACTIVE if a run is active or waits, instead of adding the prompt
     to the queue. ``steer``: sends the prompt to the agent during the active run, instead of beginning another run; the
@@ -275,11 +297,13 @@ class ReviewComment(ProjectCommand, kw_only=True):
 
 class ReviewSubmit(ProjectCommand, kw_only=True):
     """Sends all drafts to the agent, as one prompt. ``drafts``: the version of the drafts that the user has seen.
-    ``text``: the beginning of the prompt.
+    ``text``: the beginning of the prompt. ``steer``: sends the prompt to the agent during the active run, with the same
+    conditions and errors as the ``steer`` of ``execute``.
     """
 
     drafts: Identifier
     text: Annotated[str, Meta(max_length=20_000)] = ""
+    steer: bool = False
 
 
 class ReviewWithdraw(ProjectCommand, kw_only=True):

@@ -14,7 +14,8 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from drawbridge.agents.base import AgentOffers, AgentState, AskedBy, Form, ModeOffer
+from drawbridge.agents.base import AskedBy, Form, ModeOffer
+from drawbridge.agents.tool_calls import Kind
 from drawbridge.server.protocol.client_errors import ClientError
 
 MESSAGE_BYTES: Final = 1_000_000
@@ -77,24 +78,6 @@ class ProposalOf(Struct, frozen=True):
     path: str
     old_text: str
     new_text: str
-
-
-Kind = Literal[
-    "edit",
-    "create",
-    "overwrite",
-    "notebook",
-    "command",
-    "plan",
-    "question",
-    "fetch",
-    "search",
-    "read",
-    "delete",
-    "move",
-    "tool",
-]
-"""What an approval request is about; "tool": anything else."""
 
 
 class Title(Struct, frozen=True, omit_defaults=True):
@@ -283,6 +266,39 @@ class PromptFile(Struct, frozen=True, omit_defaults=True):
     name: str | None = None
 
 
+class Submission(Struct, frozen=True):
+    """The ids of the ``comments`` that were submitted as a prompt. ``key`` identifies what was submitted, to recognize
+    a repeated request."""
+
+    key: str
+    comments: tuple[str, ...]
+
+
+class PromptText(Struct, frozen=True):
+    """The place of a prompt's text in a ``Prompt``, which comes from the specification."""
+
+    prompt: str
+
+
+class Prompt(Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="type", tag="user"):
+    """A user's prompt in an ``agent_message``. ``by``: the name of the client that sent it. ``attachments``: the names of
+    its attachments, or the media types of those without a name; ``images`` and ``files``: those that are stored.
+    ``steer``: it was sent into the run ``run_id`` while that run was active. ``uuid``: the id of its line in the
+    agent's own transcript. ``review``: the review comments that it sends to the agent.
+    """
+
+    message: PromptText
+    run_id: str
+    by: str
+    uuid: str = ""
+    request_id: str | None = None
+    attachments: tuple[str, ...] = ()
+    steer: bool = False
+    images: tuple[PromptImage, ...] = ()
+    files: tuple[PromptFile, ...] = ()
+    review: Submission | None = None
+
+
 class RunInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A run that is active or waits. ``position``: the number of the project's runs before it.
 
@@ -317,6 +333,91 @@ class PromptEdited(Struct, frozen=True):
     prompt: str
     by: str
     client_id: str
+
+
+class Todo(Struct, frozen=True, omit_defaults=True):
+    """An entry of the agent's to-do list. ``doing``: its text while it is in progress."""
+
+    text: str
+    status: Literal["pending", "in_progress", "completed"]
+    doing: str | None = None
+
+
+class Task(Struct, frozen=True, omit_defaults=True):
+    """A running subagent or command, perhaps in the background. ``kind``: the agent's word for it, such as
+    "local_bash"."""
+
+    task_id: str
+    text: str
+    state: Literal["running"] = "running"
+    kind: str | None = None
+    agent_type: str | None = None
+    background: bool = False
+
+
+class Retry(Struct, frozen=True, omit_defaults=True):
+    """A request to the agent's API has failed, and the agent retries it after ``delay_ms`` milliseconds. ``attempt``:
+    the number of this retry, of at most ``attempts``. ``reason``: the agent's word for the failure, such as
+    "authentication_failed"; ``status``: the HTTP status, not set if it is unknown.
+    """
+
+    attempt: int
+    attempts: int
+    reason: str
+    status: int | None = None
+    delay_ms: int = 0
+
+
+class AgentState(Struct, frozen=True, omit_defaults=True):
+    """The state that an agent currently reports. ``context_tokens``: the last known size of its context, out of
+    ``context_window``, both in tokens. ``compacting``: whether it is compacting its context. ``tasks``: only running
+    ones.
+    """
+
+    model: str | None = None
+    effort: str | None = None
+    context_tokens: int | None = None
+    context_window: int | None = None
+    retry: Retry | None = None
+    compacting: bool = False
+    todos: tuple[Todo, ...] = ()
+    tasks: tuple[Task, ...] = ()
+
+
+class Offer(Struct, frozen=True, omit_defaults=True):
+    """A command or a kind of subagent that an agent offers. ``hint``: the arguments that a command takes."""
+
+    name: str
+    text: str | None = None
+    hint: str | None = None
+
+
+class ModelOffer(Struct, frozen=True, omit_defaults=True):
+    """A model that can be chosen. ``resolved``: its full name, if ``name`` is an alias. ``efforts``: the levels of
+    effort that it supports."""
+
+    name: str
+    title: str | None = None
+    text: str | None = None
+    resolved: str | None = None
+    efforts: tuple[str, ...] = ()
+
+
+class McpServer(Struct, frozen=True, omit_defaults=True):
+    name: str
+    status: str | None = None
+
+
+class AgentOffers(Struct, frozen=True, omit_defaults=True):
+    """What an agent offers. ``commands``: their names do not begin with "/". ``steer``: whether a message can be added
+    to a running turn."""
+
+    commands: tuple[Offer, ...] = ()
+    agents: tuple[Offer, ...] = ()
+    skills: tuple[str, ...] = ()
+    mcp_servers: tuple[McpServer, ...] = ()
+    models: tuple[ModelOffer, ...] = ()
+    steer: bool = False
 
 
 class ProjectJoined(ProjectInfo, frozen=True, omit_defaults=True, kw_only=True):
@@ -436,7 +537,8 @@ class RunReverted(Struct, frozen=True):
 class ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A user has decided on hunks of the review. ``hunks``: the number of hunks; ``files``: the number of files with
     these hunks; ``left``: the number of hunks that still wait for a decision. ``by`` null: nobody has decided anything
-    in Drawbridge, but nothing is left to decide.
+    in Drawbridge, but nothing is left to decide. ``interrupted``: the server was killed before it could record or
+    finish this, and has done so after its restart.
     """
 
     files: int
@@ -444,6 +546,22 @@ class ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
     left: int
     by: str | None = None
     decision: Literal["keep", "undo", "edit"] | None = None
+    client_id: str | None = None
+    interrupted: bool = False
+
+
+class ReviewInterrupted(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The server was killed while it applied a user's decision on ``hunks`` hunks in ``files`` files. ``result``: the
+    decision is ``not_done``, and everything is as before; or ``unknown``, because somebody else has changed its files
+    since. ``changed``: the paths of these files, at most 20. A decision that is done is recorded as ``ReviewDecided``.
+    """
+
+    by: str
+    decision: Literal["keep", "undo", "edit"]
+    files: int
+    hunks: int
+    result: Literal["not_done", "unknown"]
+    changed: tuple[str, ...] = ()
     client_id: str | None = None
 
 
@@ -531,14 +649,6 @@ class ReviewPushed(Struct, frozen=True, omit_defaults=True, kw_only=True):
     problem: str = ""
 
 
-class Submission(Struct, frozen=True):
-    """The ids of the ``comments`` that were submitted as a prompt. ``key`` identifies what was submitted, to recognize
-    a repeated request."""
-
-    key: str
-    comments: tuple[str, ...]
-
-
 class PermissionResolved(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """``by`` is a name that several clients may have; ``client_id`` is the connection that decided, as in its
     ``hello``.
@@ -620,6 +730,7 @@ UPDATES: Final[Mapping[str, type[Struct]]] = {
     "queue_changed": QueueChanged,
     "review_changed": ReviewChanged,
     "review_decided": ReviewDecided,
+    "review_interrupted": ReviewInterrupted,
     "run_finished": RunFinished,
     "run_started": RunStarted,
     "session_changed": SessionChanged,

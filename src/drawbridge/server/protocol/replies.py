@@ -223,7 +223,8 @@ class Review(Struct, frozen=True):
     branch with commits, or if the owner does not allow pushes. ``handover``: the comments that were left with a
     terminal session; null if there are none, or if the agent has them. ``repository``: where the versions of the files
     are stored: in the repository of the ``project``, or in a ``private`` one in the server's data, if the directory is
-    not in a git work tree.
+    not in a git work tree. ``notice``: a sentence for the user about the private repository and what it leaves out;
+    empty for the repository of the project.
     """
 
     state: Literal["open", "none"]
@@ -237,6 +238,7 @@ class Review(Struct, frozen=True):
     commit: CommitOffer | None = None
     push: PushOffer | None = None
     handover: Handover | None = None
+    notice: str = ""
 
 
 class SessionInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -172,7 +172,7 @@ def decide(change: FileChange, *, keep: Collection[str] = (), undo: Collection[s
         kept = [added if hunk.id in keep else removed for hunk, removed, added in parts]
         there = [removed if hunk.id in undo else added for hunk, removed, added in parts]
         old, new = _replaced(old, change.old, lines, kept), _replaced(new, change.old, lines, there)
-        lines = _placed(lines, kept, there, decided)
+        lines = _moved(lines, kept, there, decided)
     return FileChange(path, old, new, (*lines, *left), old_path)
 
 
@@ -192,7 +192,7 @@ def edit(change: FileChange, id: str, text: str) -> FileChange:
     kept = [instead if one.id == id else removed for one, removed, _ in parts]
     there = [instead if one.id == id else added for one, _, added in parts]
     old, new = _replaced(change.old, change.old, lines, kept), _replaced(change.new, change.old, lines, there)
-    return msgspec.structs.replace(change, old=old, new=new, hunks=(*_placed(lines, kept, there, {id}), *others))
+    return msgspec.structs.replace(change, old=old, new=new, hunks=(*_moved(lines, kept, there, {id}), *others))
 
 
 def renames(
@@ -361,7 +361,7 @@ def _replaced(
     return version if text == version.text else msgspec.structs.replace(version, blob="", text=text)
 
 
-def _placed(
+def _moved(
     hunks: Sequence[Hunk], old: Iterable[Sequence[str]], new: Iterable[Sequence[str]], decided: Collection[str]
 ) -> list[Hunk]:
     """The hunks that are left, with their new places in both versions. ``old``, ``new``: the lines of each of ``hunks``
@@ -370,8 +370,8 @@ def _placed(
     for hunk, old_lines, new_lines in zip(hunks, old, new, strict=True):
         span = hunk.span
         if hunk.id not in decided:
-            place = Span(span.old_start + old_shift, len(old_lines), span.new_start + new_shift, len(new_lines))
-            result.append(msgspec.structs.replace(hunk, span=place))
+            moved = Span(span.old_start + old_shift, len(old_lines), span.new_start + new_shift, len(new_lines))
+            result.append(msgspec.structs.replace(hunk, span=moved))
         old_shift += len(old_lines) - span.old_count
         new_shift += len(new_lines) - span.new_count
     return result

@@ -11,16 +11,18 @@ import msgspec
 
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.events import ReviewComment, ReviewCommented, Submission
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer, ReviewComment, ReviewCommented, Submission, Subscriber
+from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import Handover
 from drawbridge.server.reviews.change_set import lines_of
 from drawbridge.server.reviews.comments import prompt_of
+from drawbridge.server.reviews.located_comments import LocatedComments, Since
 from drawbridge.server.reviews.messages import refused
-from drawbridge.server.reviews.places import Placed
 from drawbridge.server.reviews.remembered import COMMENTS_BYTES, MOST_COMMENTS, Remembered, sized
 from drawbridge.server.reviews.reviews import HunkGone, NoLines, Open, Review, SameName
+from drawbridge.server.updates import answered
 
 LONGEST_TEXT: Final = 10_000
 """The maximum length of a comment, of its suggestion, and of the lines that it is about, in characters."""
@@ -56,7 +58,8 @@ class Commenting:
     def __init__(self, kept: KeptComments, review: Review, checkpoints: Checkpoints) -> None:
         self._kept = kept
         self._review = review
-        self._checkpoints = checkpoints
+        self._operations = checkpoints.operations
+        self._work_tree = checkpoints.work_tree
 
     @property
     def _comments(self) -> Mapping[str, Remembered]:
@@ -73,11 +76,13 @@ class Commenting:
         drafts = [(id, one.seq, one.changes) for id, one in self._comments.items() if one.comment.state == "draft"]
         return blake2b(repr(drafts).encode(), digest_size=12).hexdigest()
 
-    async def placed(self, git: Git, review: Open) -> Placed:
+    async def located(self, git: Git, review: Open) -> LocatedComments:
         """The comments at their current lines. Raises ``GitFailed``."""
         known = list(self._comments.values())
-        begun = {one.comment.comment_id for one in known if one.begun}
-        return await self._review.placed(git, review, [one.comment for one in known], begun)
+        begun: dict[str, Since] = {
+            one.comment.comment_id: "comment" if one.steered else "run" for one in known if one.begun
+        }
+        return await self._review.located(git, review, [one.comment for one in known], begun)
 
     def check_seen(self, drafts: str) -> None:
         """Raises ``ClientError`` if there are no drafts, or if ``drafts`` is not their current version."""
@@ -96,17 +101,17 @@ class Commenting:
             text = "There are no drafts to send. Write a comment first, or send a prompt."
             raise ClientError("VALIDATION_FAILED", text, field="data.drafts")
 
-    def submission(self, placed: Placed, drafts: str, text: str) -> tuple[str, Submission]:
+    def submission(self, located: LocatedComments, drafts: str, text: str) -> tuple[str, Submission]:
         """The prompt that sends the drafts of this version, and what is recorded with it. ``text``: the beginning of
         the prompt. Raises the same errors as ``check_seen``."""
         self.check_seen(drafts)
-        submitted = [one for one in placed.comments if one.state == "draft"]
+        submitted = [one for one in located.comments if one.state == "draft"]
         key = submission_key(drafts, text)
         return prompt_of(submitted, text), Submission(key, tuple(one.comment_id for one in submitted))
 
     async def comment(
         self, command: commands.ReviewComment, session: str, asker: Subscriber
-    ) -> Answer[ReviewCommented]:
+    ) -> Answer[messages.ReviewCommented]:
         """Writes, changes, removes, resolves or reopens a comment. A repeated request to write a comment returns the
         comment that the first one wrote, unless the comment has been removed. Raises ``ClientError``,
         ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or OSError without changing a comment."""
@@ -138,8 +143,8 @@ class Commenting:
         _check_length("quote", quote)
         text, suggestion = _words(command)
         try:
-            async with self._checkpoints.operation() as git:
-                version = await self._review.text_of(git, self._checkpoints, path, command.side)
+            async with self._operations.exclusive() as git:
+                version = await self._review.text_of(git, self._work_tree, path, command.side)
                 lines = lines_of(version.text or "")[line - 1 : last]
                 if len(lines) != last - line + 1 or _ended("".join(lines)) != _ended(quote):
                     raise ClientError("HUNK_GONE", NOT_AS_SHOWN, field="data.quote", details={"gone": path})
@@ -229,8 +234,8 @@ def _event(id: str, comment: ReviewComment | None, asker: Subscriber) -> ReviewC
 
 def _answer(
     id: str, comment: ReviewComment | None, session: str, asker: Subscriber, seq: int | None
-) -> Answer[ReviewCommented]:
-    return messages.updated("review_commented", _event(id, comment, asker), session, seq)
+) -> Answer[messages.ReviewCommented]:
+    return answered(_event(id, comment, asker), messages.ReviewCommented, session, seq)
 
 
 NOT_AS_SHOWN: Final = "The lines have changed since they were shown. Read the review again."

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from drawbridge.server.protocol.messages import ReviewComment
+from drawbridge.server.events import ReviewComment
 from drawbridge.text.hunks import Hunk as Span
 
 SELF_EVIDENT: Final = 3
@@ -83,7 +83,7 @@ def prompt_of(comments: Sequence[ReviewComment], text: str = "") -> str:
     parts = [text] if text else []
     parts.append(f"I have reviewed your changes and have {count}. Address each one.")
     for number, one in enumerate(comments, 1):
-        parts.append(f"### {number}. {_place(one)}\n{_fenced(fence, one.quote)}")
+        parts.append(f"### {number}. {_line_reference(one)}\n{_fenced(fence, one.quote)}")
         if one.text:
             parts.append(one.text)
         if one.suggestion is not None:
@@ -92,7 +92,7 @@ def prompt_of(comments: Sequence[ReviewComment], text: str = "") -> str:
     return "\n\n".join(parts)
 
 
-def _place(comment: ReviewComment) -> str:
+def _line_reference(comment: ReviewComment) -> str:
     path = comment.path
     named = f"`{path}`" if path.isprintable() and "`" not in path else json.dumps(path)
     lines = f"line {comment.line}" if comment.line == comment.end_line else f"lines {comment.line}-{comment.end_line}"

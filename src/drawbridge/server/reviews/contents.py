@@ -7,7 +7,8 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
-from drawbridge.server.checkpoints.git import Git, GitFailed
+from drawbridge.server.checkpoints.errors import GitFailed
+from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.reviews.change_set import REGULAR, Version
 
 LARGEST_TEXT: Final = 1024 * 1024

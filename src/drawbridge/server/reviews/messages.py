@@ -10,24 +10,21 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from drawbridge.server.checkpoints.checkpoints import Changed
 from drawbridge.server.checkpoints.commits import shown_path
-from drawbridge.server.protocol import commands, replies
+from drawbridge.server.checkpoints.errors import Changed
+from drawbridge.server.checkpoints.private import NOTICE
+from drawbridge.server.events import ReviewChanged, ReviewDecided, ReviewInterrupted, ReviewNumbers
+from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import (
-    FRAME_BYTES,
-    ROOM,
-    ReviewChanged,
-    ReviewDecided,
-    ReviewNumbers,
-    Subscriber,
-)
+from drawbridge.server.protocol.messages import FRAME_BYTES, ROOM, Subscriber
 from drawbridge.server.reviews.change_set import REGULAR, FileChange, NotEditable, Part, Version
 from drawbridge.server.reviews.committing import BadBranch, Blocked, NothingToCommit, Refused
-from drawbridge.server.reviews.places import Placed
+from drawbridge.server.reviews.intents import Intent, Verdict
+from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.pushing import CannotPush, NotPushed, Target
 from drawbridge.server.reviews.reviews import Decided, HunkGone, Open, Outcome, ReviewMoved, Wish
 from drawbridge.server.store.texts import clean
+from drawbridge.server.updates import converted
 
 LONGEST_OUTPUT: Final = 10_000
 """The maximum length of the output of git and its hooks that clients receive, in characters."""
@@ -42,6 +39,9 @@ LONGEST_TITLE: Final = 200
 """The maximum length of the title that is proposed for a pull request, in characters."""
 
 LONGEST_BODY: Final = 10_000
+
+LISTED_CHANGED: Final = 20
+"""The maximum number of paths in the record of an interrupted decision."""
 
 LARGEST_FILE: Final = FRAME_BYTES // 4
 """The maximum size of one file with its hunks in a message, as JSON, in bytes."""
@@ -71,14 +71,22 @@ def wish_of(command: commands.ReviewDecide, by: str) -> Wish:
         if len(command.hunks) != 1 or command.decision is not None:
             text = "An edit applies to exactly one hunk and can't be combined with a decision."
             raise ClientError("VALIDATION_FAILED", text, field="data.text")
-        return Wish(by, "edit", command.hunks, text=command.text)
+        return Wish(by, "edit", command.hunks, text=command.text, request_id=command.request_id or "")
     if command.decision is None:
         text = "The decision is missing: keep or undo."
         raise ClientError("VALIDATION_FAILED", text, field="data.decision")
     if not command.hunks and command.version is None:
         text = "The version of the review that was shown is missing."
         raise ClientError("VALIDATION_FAILED", text, field="data.version")
-    return Wish(by, command.decision, command.hunks, command.files, command.all, command.version)
+    return Wish(
+        by,
+        command.decision,
+        command.hunks,
+        command.files,
+        command.all,
+        command.version,
+        request_id=command.request_id or "",
+    )
 
 
 def refused(error: HunkGone | ReviewMoved | NotEditable | Changed) -> ClientError:
@@ -173,13 +181,38 @@ def record_of(wish: Wish, outcome: Outcome, asker: Subscriber) -> ReviewDecided:
     )
 
 
+def recovered_record(
+    intent: Intent, found: Verdict, review: Open, *, interrupted: bool
+) -> ReviewDecided | ReviewInterrupted:
+    """The record of what has become of a decision. ``interrupted``: whether the server was restarted meanwhile."""
+    if found.result == "done":
+        return ReviewDecided(
+            by=intent.by,
+            decision=intent.decision,
+            files=intent.files,
+            hunks=intent.hunks,
+            left=review.hunks,
+            client_id=intent.client_id,
+            interrupted=interrupted,
+        )
+    return ReviewInterrupted(
+        by=intent.by,
+        decision=intent.decision,
+        files=intent.files,
+        hunks=intent.hunks,
+        result=found.result,
+        changed=tuple(map(shown_path, found.changed[:LISTED_CHANGED])),
+        client_id=intent.client_id,
+    )
+
+
 def counted(review: Open) -> ReviewNumbers:
     added, removed = review.lines()
     return ReviewNumbers(files=len(review.files), hunks=review.hunks, added=added, removed=removed)
 
 
 def numbers(review: Open, asker: Subscriber | None = None) -> ReviewChanged:
-    """The review's numbers as clients see them. ``asker``: the client whose decision has changed them; None if they
+    """The event that publishes the review's numbers. ``asker``: the client whose decision has changed them; None if they
     have changed without a decision."""
     return ReviewChanged(
         state="open" if review.files else "decided",
@@ -211,7 +244,7 @@ class Shown(Struct, frozen=True):
 def reply(
     session: str,
     review: Open,
-    placed: Placed = Placed(),  # noqa: B008 - frozen
+    located: LocatedComments = LocatedComments(),  # noqa: B008 - frozen
     drafts: str = "",
     kept: Iterable[str] = (),
     commit: replies.CommitOffer | None = None,
@@ -223,11 +256,12 @@ def reply(
     drafts; ``kept``: the paths of files with kept changes. ``before``: the files of an earlier reply by their paths,
     most of which are unchanged after a decision. Also returns the files of this reply."""
     shown_kept = tuple(_fitting(sorted(map(shown_path, kept))))
-    room = FRAME_BYTES - ROOM - len(msgspec.json.encode((shown_kept, placed.comments, commit, push, handover)))
+    comments = tuple(converted(comment, messages.ReviewComment) for comment in located.comments)
+    room = FRAME_BYTES - ROOM - len(msgspec.json.encode((shown_kept, comments, commit, push, handover)))
     files: list[replies.ReviewFile] = []
     shown: dict[str, Shown] = {}
     for change in review.files:
-        known = shown[change.path] = _shown(session, change, placed, before.get(change.path))
+        known = shown[change.path] = _shown(session, change, located, before.get(change.path))
         file, size = known.file, known.size
         if size > min(LARGEST_FILE, room):
             file = msgspec.structs.replace(file, hunks=(), too_large=True)
@@ -242,7 +276,8 @@ def reply(
         files=tuple(files),
         more=len(review.files) - len(files),
         repository="private" if review.private else "project",
-        comments=placed.comments,
+        notice=NOTICE if review.private else "",
+        comments=comments,
         drafts=drafts,
         kept=shown_kept,
         commit=commit,
@@ -252,13 +287,13 @@ def reply(
     return data, shown
 
 
-def _shown(session: str, change: FileChange, placed: Placed, before: Shown | None) -> Shown:
+def _shown(session: str, change: FileChange, located: LocatedComments, before: Shown | None) -> Shown:
     sides = [(side.mode, side.blob, side.text is None) if side else None for side in (change.old, change.new)]
-    answers = [placed.answers.get(hunk.id, ()) for hunk in change.hunks]
+    answers = [located.answers.get(hunk.id, ()) for hunk in change.hunks]
     made_of = (session, change.old_path, *sides, change.hunks, *answers)
     if before is not None and before.made_of == made_of:
         return before
-    file = _file(session, change, placed)
+    file = _file(session, change, located)
     return Shown(made_of, file, len(msgspec.json.encode(file)))
 
 
@@ -271,7 +306,7 @@ def _fitting(paths: Iterable[str]) -> Iterator[str]:
         yield path
 
 
-def _file(session: str, change: FileChange, placed: Placed) -> replies.ReviewFile:
+def _file(session: str, change: FileChange, located: LocatedComments) -> replies.ReviewFile:
     old, new = change.old, change.new
     spans = [hunk.span for hunk in change.hunks]
     return replies.ReviewFile(
@@ -282,7 +317,7 @@ def _file(session: str, change: FileChange, placed: Placed) -> replies.ReviewFil
         new_mode=new.mode if new else None,
         added=sum(span.new_count for span in spans),
         removed=sum(span.old_count for span in spans),
-        hunks=tuple(_hunk(part, placed.answers.get(part.hunk.id, ())) for part in change.parts()),
+        hunks=tuple(_hunk(part, located.answers.get(part.hunk.id, ())) for part in change.parts()),
         binary=any(side is not None and side.text is None for side in (old, new)),
         old_image=_image(session, change.path_before, old),
         new_image=_image(session, change.path, new),

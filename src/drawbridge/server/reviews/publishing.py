@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import Git
-from drawbridge.server.events import Event, Recorded
+from drawbridge.server.events import Event, Recorded, ReviewCommitted, ReviewPushed
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import no_project
 from drawbridge.server.protocol.messages import Answer, Subscriber
@@ -21,6 +21,7 @@ from drawbridge.server.reviews.messages import commit_offer, not_committed, not_
 from drawbridge.server.reviews.pushing import CannotPush, NotPushed, push, target_of
 from drawbridge.server.reviews.reviews import Review
 from drawbridge.server.store.texts import clean
+from drawbridge.server.updates import answered
 
 LISTED_FILES: Final = 500
 """The maximum number of paths in the record of a commit."""
@@ -74,7 +75,8 @@ class Publishing:
         """``stores``: the stores of the sessions that share the review, by session id. ``owner``: returns what the
         owner allows now."""
         self._review = review
-        self._checkpoints = checkpoints
+        self._operations = checkpoints.operations
+        self._work_tree = checkpoints.work_tree
         self._stores = stores
         self._owner = owner
         self._pushing = asyncio.Lock()
@@ -110,12 +112,12 @@ class Publishing:
         for what a hook itself has changed."""
         store = self._store(session)
         try:
-            async with self._checkpoints.operation() as git:
+            async with self._operations.exclusive() as git:
                 check_at_rest()
-                done = await self._review.commit(git, self._checkpoints, command.message, command.branch, command.files)
+                done = await self._review.commit(git, self._work_tree, command.message, command.branch, command.files)
         except (NothingToCommit, Blocked, BadBranch, Refused) as error:
             raise not_committed(error) from None
-        committed = messages.ReviewCommitted(
+        committed = ReviewCommitted(
             commit=done.commit,
             branch=done.branch,
             files=done.files[:LISTED_FILES],
@@ -125,7 +127,7 @@ class Publishing:
             created=command.branch is not None,
         )
         seq = self._record(committed, store, asker)
-        return messages.updated("review_committed", committed, session, seq)
+        return answered(committed, messages.ReviewCommitted, session, seq)
 
     async def push(
         self, command: commands.ReviewPush, session: str, asker: Subscriber
@@ -140,11 +142,11 @@ class Publishing:
                 return self._pushes[key]
             store = self._store(session)
             try:
-                async with self._checkpoints.beside() as git:
+                async with self._operations.concurrent() as git:
                     done = await push(git, command.version, (wanted.title, wanted.body) if wanted else None)
             except (CannotPush, NotPushed) as error:
                 raise not_pushed(error) from None
-            pushed = messages.ReviewPushed(
+            pushed = ReviewPushed(
                 commit=done.target.commit,
                 remote=clean(done.target.remote),
                 branch=clean(done.target.branch),
@@ -155,10 +157,10 @@ class Publishing:
                 problem=done.problem,
             )
             seq = self._record(pushed, store, asker)
-            self._pushes[key] = messages.updated("review_pushed", pushed, session)
+            self._pushes[key] = answered(pushed, messages.ReviewPushed, session)
             while len(self._pushes) > REMEMBERED_PUSHES:
                 del self._pushes[next(iter(self._pushes))]
-        return messages.updated("review_pushed", pushed, session, seq)
+        return answered(pushed, messages.ReviewPushed, session, seq)
 
     def _store(self, session: str) -> Store:
         store = self._stores.get(session)
@@ -167,9 +169,7 @@ class Publishing:
         store.check_there()
         return store
 
-    def _record(
-        self, event: messages.ReviewCommitted | messages.ReviewPushed, own: Store, asker: Subscriber
-    ) -> int | None:
+    def _record(self, event: ReviewCommitted | ReviewPushed, own: Store, asker: Subscriber) -> int | None:
         """Records the event in one session. Clients of the other sessions that share the review receive it, too."""
         seq = own.record(event, asker)
         for store in self._stores.values():

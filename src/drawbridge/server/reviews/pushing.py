@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from drawbridge.server.checkpoints.git import Git, GitFailed
+from drawbridge.server.checkpoints.errors import GitFailed
+from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.reviews.committing import head_of
 from drawbridge.text.review_words import request_name
 
@@ -226,8 +227,8 @@ def _host(url: str) -> str:
             return (urlsplit(url).hostname or "").lower()
         except ValueError:
             return ""
-    place, colon, _ = url.partition(":")
-    return "" if not colon or "/" in place else place.rpartition("@")[2].lower()
+    authority, colon, _ = url.partition(":")
+    return "" if not colon or "/" in authority else authority.rpartition("@")[2].lower()
 
 
 def _command(program: Program, branch: str, title: str, body: str) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from drawbridge.server.protocol.messages import ReviewComment
+from drawbridge.server.events import ReviewComment
 
 MOST_COMMENTS: Final = 200
 
@@ -19,23 +19,25 @@ COMMENTS_BYTES: Final = 200_000
 class Remembered(Struct, frozen=True):
     """A comment in the review. ``seq``: the number of the record that added it or, for a terminal session, whose
     directory's review is shared, the number of the change that added it. ``changes``: how often it has changed,
-    including when it was added. ``begun``: whether the run that it was sent with has begun.
+    including when it was added. ``begun``: whether the run that it was sent with has begun; ``steered``: whether it was
+    sent into a run that had already begun.
     """
 
     comment: ReviewComment
     seq: int = 0
     changes: int = 0
     begun: bool = False
+    steered: bool = False
 
     @property
     def size(self) -> int:
         """The comment's size as JSON, in bytes."""
         return len(msgspec.json.encode(self.comment)) + 1
 
-    def now(self, *, begun: bool = False, **changed: object) -> Remembered:
+    def now(self, *, begun: bool = False, steered: bool = False, **changed: object) -> Remembered:
         """The comment after a change. ``changed``: the fields that change, with their new values."""
         comment = msgspec.structs.replace(self.comment, **changed)
-        return Remembered(comment, self.seq, self.changes + 1, begun)
+        return Remembered(comment, self.seq, self.changes + 1, begun, steered)
 
 
 def sized(comments: Mapping[str, Remembered], comment: ReviewComment) -> tuple[int, int]:
@@ -51,7 +53,7 @@ def change(comments: dict[str, Remembered], id: str, comment: ReviewComment | No
         comments.pop(id, None)
         return
     known = comments.get(id, Remembered(comment, seq))
-    comments[id] = Remembered(comment, known.seq, known.changes + 1, known.begun)
+    comments[id] = msgspec.structs.replace(known, comment=comment, changes=known.changes + 1)
     room = COMMENTS_BYTES - sum(one.size for one in comments.values())
     for old, one in list(comments.items()):
         if (len(comments) > MOST_COMMENTS or room < 0) and one.comment.state == "resolved" and old != id:
@@ -59,8 +61,11 @@ def change(comments: dict[str, Remembered], id: str, comment: ReviewComment | No
             room += one.size
 
 
-def send(comments: dict[str, Remembered], ids: Iterable[str], run_id: str, *, begun: bool = False) -> None:
-    """Marks the comments with these ids, if they exist, as sent with this run. ``begun``: whether the run has begun."""
+def send(
+    comments: dict[str, Remembered], ids: Iterable[str], run_id: str, *, begun: bool = False, steered: bool = False
+) -> None:
+    """Marks the comments with these ids, if they exist, as sent with this run. ``begun``, ``steered``: as in
+    ``Remembered``."""
     for id in ids:
         if id in comments:
-            comments[id] = comments[id].now(begun=begun, state="sent", run_id=run_id)
+            comments[id] = comments[id].now(begun=begun, steered=steered, state="sent", run_id=run_id)

@@ -6,33 +6,36 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Final, Protocol
 
-from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints, When
-from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint
+from drawbridge.core.errors import DrawbridgeError
+from drawbridge.server.checkpoints.checkpoints import Checkpoints
+from drawbridge.server.checkpoints.errors import Changed, GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
+from drawbridge.server.events import ReviewDecided, ReviewNumbers
 from drawbridge.server.protocol.client_errors import ClientError, no_project
-from drawbridge.server.protocol.messages import (
-    Answer,
-    ReviewDecided,
-    ReviewNumbers,
-    Subscriber,
-)
+from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import Review as ReviewReply
-from drawbridge.server.reviews import publishing
+from drawbridge.server.reviews import publishing, recovery
 from drawbridge.server.reviews.change_set import NotEditable
 from drawbridge.server.reviews.commenting import Commenting, KeptComments
+from drawbridge.server.reviews.intents import Intent
+from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.messages import Shown, counted, images_of, numbers, record_of, refused, reply
-from drawbridge.server.reviews.places import Placed
 from drawbridge.server.reviews.publishing import Offers, Owner, Publishing
-from drawbridge.server.reviews.reviews import HunkGone, Open, Outcome, Review, ReviewMoved, Wish
+from drawbridge.server.reviews.recovery import Recovery
+from drawbridge.server.reviews.reviews import HunkGone, Open, Outcome, Plan, Review, ReviewMoved, Wish
 
 logger = logging.getLogger("drawbridge.server")
 
 NOTHING_TO_REVIEW: Final = Open().version
 
 
-class Store(publishing.Store, Protocol):
+class Store(publishing.Store, recovery.Store, Protocol):
     """The part of a session's store that a review uses. The store itself is in the layer above."""
 
     @property
@@ -55,14 +58,23 @@ class Reviewing:
         comments: KeptComments,
         stores: Mapping[str, Store],
         owner: Callable[[], Owner],
+        folder: Path,
+        check_at_rest: Callable[[], None],
     ) -> None:
-        """``name``: for the log. ``owner``: returns what the owner allows now."""
+        """``name``: for the log. ``owner``: returns what the owner allows now. ``folder``: where the intent of a
+        decision is stored; it exists before a decision is made. ``check_at_rest`` raises ``ClientError`` during a run,
+        when changes can only be kept."""
         self._name = name
         self._review = review
-        self._checkpoints = checkpoints
+        self._operations = checkpoints.operations
+        self._work_tree = checkpoints.work_tree
         self._stores = stores
         self.commenting = Commenting(comments, review, checkpoints)
         self.publishing = Publishing(review, checkpoints, stores, owner)
+        self.recovery = Recovery(
+            folder / recovery.NAME, review, checkpoints, stores, self._publish_recovered, check_at_rest
+        )
+        self._check_at_rest = check_at_rest
         self._known_version = NOTHING_TO_REVIEW
         """The version of the review that was last published to clients."""
         self._shown: Mapping[str, Shown] = {}
@@ -82,12 +94,13 @@ class Reviewing:
             return False
         return True
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Updates the review after something other than a run has changed files. A failure is logged."""
         try:
-            async with self._checkpoints.operation() as git:
-                review = await self._review.current(git, self._checkpoints)
-        except (GitFailed, NoCheckpoint, OSError) as error:
+            await self.recovery.run_at_rest()
+            async with self._operations.exclusive() as git:
+                review = await self._review.current(git, self._work_tree)
+        except (ClientError, DrawbridgeError, GitFailed, NoCheckpoint, OSError) as error:
             logger.warning("%s: the review was not checked: %s", self._name, error)
         else:
             self._publish(review)
@@ -113,19 +126,20 @@ class Reviewing:
             store.announce(numbers(review))
 
     async def get(self, session: str) -> Answer[ReviewReply]:
-        """The open review of the files as they are now. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
-        async with self._checkpoints.operation() as git:
-            review = await self._review.current(git, self._checkpoints)
-            placed = await self.commenting.placed(git, review)
+        """The open review of the files as they are now. Raises the same errors as ``Recovery.run``."""
+        await self.recovery.run_at_rest()
+        async with self._operations.exclusive() as git:
+            review = await self._review.current(git, self._work_tree)
+            located = await self.commenting.located(git, review)
             offers = await self.publishing.offers(git, session)
         self._publish(review)
-        return await self._reply(session, review, placed, offers)
+        return await self._reply(session, review, located, offers)
 
-    async def _reply(self, session: str, review: Open, placed: Placed, offers: Offers) -> Answer[ReviewReply]:
+    async def _reply(self, session: str, review: Open, located: LocatedComments, offers: Offers) -> Answer[ReviewReply]:
         drafts, handover = self.commenting.drafts_version, self.commenting.handover
         found = (offers.kept, offers.commit, offers.push)
         data, self._shown = await asyncio.to_thread(
-            reply, session, review, placed, drafts, *found, handover, self._shown
+            reply, session, review, located, drafts, *found, handover, self._shown
         )
         self._images = images_of(data)
         return Answer(type="review", project_id=session, data=data)
@@ -136,7 +150,7 @@ class Reviewing:
         # git can return any file of the repository, but clients may only get what is in the review.
         if blob not in self._images:
             raise ClientError("BLOB_NOT_FOUND", "The review no longer contains this image.", field="data.blob_id")
-        async with self._checkpoints.operation() as git:
+        async with self._operations.exclusive() as git:
             size = int(await git.read("cat-file", "-s", blob))
             if size > largest:
                 text = f"The image can't be shown: it is {size:,} bytes; the limit is {largest:,}."
@@ -144,46 +158,75 @@ class Reviewing:
                 raise ClientError("FILE_TOO_LARGE", text, field="data.blob_id", details=details)
             return (await git.read("cat-file", "blob", blob)).encode(errors="surrogateescape")
 
-    async def decide(
-        self, wish: Wish, session: str, asker: Subscriber, check_at_rest: Callable[[], None]
-    ) -> Answer[ReviewReply]:
+    async def decide(self, wish: Wish, session: str, asker: Subscriber) -> Answer[ReviewReply]:
         """Applies a decision to a part of the review. The decision is recorded in ``session``, and published like every
-        event. ``check_at_rest`` raises ``ClientError`` during a run, when changes can only be kept. The caller must not
-        run two decisions or commits at the same time. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or
-        OSError."""
+        event. The caller must not run two decisions or commits at the same time. Raises ``ClientError``,
+        ``NoCheckpoint``, ``GitFailed`` or OSError."""
         own = self._stores.get(session)
         if own is None:  # a terminal session that was removed from the list
             raise no_project()
         own.check_there()
         try:
-            async with self._checkpoints.operation() as git:
-                if wish.decision != "keep":
-                    check_at_rest()
-                outcome = await self._review.decide(git, self._checkpoints, wish)
-                self._publish_decision(wish, outcome, own, asker)  # even if the rest of the reply can't be read
-                placed = await self.commenting.placed(git, outcome.review)
-                offers = await self.publishing.offers(git, session)
+            async with self.recovery.applying():
+                return await self._apply(wish, session, own, asker)
         except (HunkGone, ReviewMoved, NotEditable, Changed) as error:
             raise refused(error) from None
         except UnsavedChanges as error:
             raise not_written_over(error) from None
-        return await self._reply(session, outcome.review, placed, offers)
+        except GitFailed:
+            if await self.recovery.run() != "done":
+                raise
+            return await self.get(session)
+
+    async def _apply(self, wish: Wish, session: str, own: Store, asker: Subscriber) -> Answer[ReviewReply]:
+        try:
+            async with self._operations.exclusive() as git:
+                if wish.decision != "keep":
+                    self._check_at_rest()
+                begin = partial(self._begin, wish, session, own, asker)
+                outcome = await self._review.decide(git, self._work_tree, wish, begin)
+                self._publish_decision(wish, outcome, own, asker)  # even if the rest of the reply can't be read
+                await self.recovery.end()
+                located = await self.commenting.located(git, outcome.review)
+                offers = await self.publishing.offers(git, session)
+        except (Changed, UnsavedChanges):
+            await self.recovery.end()  # nothing was changed
+            raise
+        return await self._reply(session, outcome.review, located, offers)
+
+    async def _begin(self, wish: Wish, session: str, own: Store, asker: Subscriber, plan: Plan) -> None:
+        """Stores the intent of a decision."""
+        if plan.hunks:
+            counts = plan.files, plan.hunks
+            intent = Intent(session, own.last_seq, asker.name, asker.id, wish.decision, *counts, plan.bases, plan.heads)
+            await self.recovery.begin(intent)
 
     def _publish_decision(self, wish: Wish, outcome: Outcome, own: Store, asker: Subscriber) -> None:
         """Records a decision in the session in which it was made (``own``), and publishes what is left to decide."""
         review = outcome.review
+        if not outcome.hunks:  # a repeated request
+            self._publish(review)
+            return
         self._known_version = review.version
         for store in self._stores.values():
             store.review_is(counted(review))
-        if outcome.hunks:
-            own.record(record_of(wish, outcome, asker))  # for the asker, too: the reply is not the record
-            for store in self._stores.values():
-                store.announce(numbers(review, asker), asker if store is own else None)
+        own.record(record_of(wish, outcome, asker))  # for the asker, too: the reply is not the record
+        for store in self._stores.values():
+            store.announce(numbers(review, asker), asker if store is own else None)
 
-    async def placed(self, drafts: str) -> Placed:
+    def _publish_recovered(self, review: Open) -> None:
+        """Publishes what is left to decide after an interrupted decision was recovered."""
+        self._known_version = review.version
+        for store in self._stores.values():
+            if not store.closed:
+                store.review_is(counted(review))
+                store.announce(numbers(review))
+
+    async def located(self, drafts: str) -> LocatedComments:
         """The comments at their current lines. ``drafts``: the version of the drafts that are to be sent. Raises
         ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         self.commenting.check_seen(drafts)
-        async with self._checkpoints.operation() as git:
-            review = await self._review.current(git, self._checkpoints)
-            return await self.commenting.placed(git, review)
+        await self.recovery.run_at_rest()
+        async with self._operations.exclusive() as git:
+            review = await self._review.current(git, self._work_tree)
+            return await self.commenting.located(git, review)

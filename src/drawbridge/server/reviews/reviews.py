@@ -14,14 +14,14 @@ next time that the review is read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final, Literal, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
+import msgspec
 from msgspec import Struct
 
-from drawbridge.server.checkpoints.checkpoints import NAMED, REVIEW, Changed, Checkpoints, When
 from drawbridge.server.checkpoints.commits import (
     Filtered,
     committed,
@@ -32,8 +32,11 @@ from drawbridge.server.checkpoints.commits import (
     shown_path,
     tree_of,
 )
-from drawbridge.server.checkpoints.git import Git, NoCheckpoint
-from drawbridge.server.protocol.messages import ReviewComment
+from drawbridge.server.checkpoints.errors import NAMED, Changed, NoCheckpoint
+from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.refs import REVIEW, When
+from drawbridge.server.checkpoints.work_tree import WorkTree
+from drawbridge.server.events import ReviewComment
 from drawbridge.server.reviews.change_set import (
     FileChange,
     Hunk,
@@ -47,10 +50,15 @@ from drawbridge.server.reviews.change_set import (
 )
 from drawbridge.server.reviews.committing import Committed, NothingToCommit, commit, counted_lines, kept_changes
 from drawbridge.server.reviews.contents import Entry, loaded_texts, tree_with, version_of, with_contents
-from drawbridge.server.reviews.places import Commits, Placed, Side, places
+from drawbridge.server.reviews.intents import Intent, Verdict
+from drawbridge.server.reviews.interrupted import recovered
+from drawbridge.server.reviews.located_comments import Commits, LocatedComments, Side, Since, located
 
 REMEMBERED: Final = 500
 """The maximum number of hunks for which decisions are remembered."""
+
+REMEMBERED_REQUESTS: Final = 50
+"""The maximum number of requests that are remembered, in case they are repeated."""
 
 Decision: TypeAlias = Literal["keep", "undo", "edit"]
 
@@ -60,7 +68,8 @@ class Wish(Struct, frozen=True):
     see them), or to ``all`` hunks.
 
     ``version``: the version of the review that the user has seen; decisions on ``files`` and ``all`` are refused if it
-    has changed. ``text``: for an edit, the lines that replace the new lines of one hunk.
+    has changed. ``text``: for an edit, the lines that replace the new lines of one hunk. ``request_id``: the id of the
+    request, so that a repeated request is recognized; empty if it has none.
     """
 
     by: str
@@ -70,6 +79,14 @@ class Wish(Struct, frozen=True):
     all: bool = False
     version: str | None = None
     text: str = ""
+    request_id: str = ""
+
+    @property
+    def key(self) -> str:
+        """What a repeated request has in common with the first one; empty if its id is not known."""
+        if not self.request_id:
+            return ""
+        return blake2b(repr(msgspec.structs.astuple(self)).encode(errors="replace"), digest_size=12).hexdigest()
 
 
 class Decided(Struct, frozen=True):
@@ -126,17 +143,38 @@ class Open(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """The result of a decision: the review after it, and the number of files and hunks that it applied to."""
+    """The result of a decision: the review after it, and the number of files and hunks that it applied to; both are 0
+    if nothing was left to do, for example because the same request was carried out before."""
 
     review: Open
     files: int
     hunks: int
 
 
+class Plan(Struct, frozen=True):
+    """A decision before it is applied: the numbers of its ``files`` and ``hunks``, and the review's commits ``base``
+    and ``head`` before and after it. The files that it writes are those that differ between both heads."""
+
+    files: int
+    hunks: int
+    bases: tuple[str, str]
+    heads: tuple[str, str]
+
+
+Begin: TypeAlias = Callable[[Plan], Awaitable[None]]
+"""Called before a decision changes anything. If it raises, nothing is changed."""
+
+
+async def _unplanned(plan: Plan) -> None:
+    """A ``Begin`` that does nothing."""
+
+
 class _Notes(Struct, frozen=True):
-    """What the message of the commit ``base`` contains: the hunks that were decided on, newest last."""
+    """What the message of the commit ``base`` contains: the hunks that were decided on, and the ``Wish.key`` of the
+    latest requests; both newest last."""
 
     decided: dict[str, Decided] = {}
+    requests: tuple[str, ...] = ()
 
 
 class _Trees(NamedTuple):
@@ -196,9 +234,9 @@ class Review:
             self._run = run_id
         await self._set(git, _Trees(start, base, commit, run_id, when != "after"))
 
-    async def current(self, git: Git, checkpoints: Checkpoints) -> Open:
+    async def current(self, git: Git, work_tree: WorkTree) -> Open:
         """The review of the files as they are now. Raises ``NoCheckpoint`` or ``GitFailed``."""
-        return (await self._look(git, checkpoints))[1]
+        return (await self._refresh(git, work_tree))[1]
 
     async def stored(self, git: Git) -> Open:
         """The review as it is stored, without reading the files. Raises ``GitFailed``."""
@@ -206,18 +244,21 @@ class Review:
         return (
             Open(private=git.repository.private)
             if trees is None
-            else await self._between(git, trees, await self._decided(git, trees))
+            else await self._between(git, trees, (await self._noted(git, trees)).decided)
         )
 
-    async def decide(self, git: Git, checkpoints: Checkpoints, wish: Wish) -> Outcome:
-        """Applies a decision to hunks of the review as it is now. Raises ``HunkGone``, ``ReviewMoved``,
+    async def decide(self, git: Git, work_tree: WorkTree, wish: Wish, begin: Begin = _unplanned) -> Outcome:
+        """Applies a decision to hunks of the review as it is now. ``begin`` is called before anything is changed. A
+        request that was carried out before is not carried out again. Raises ``HunkGone``, ``ReviewMoved``,
         ``NotEditable``, ``NoCheckpoint``, ``Changed`` or ``UnsavedChanges`` without changing anything. Raises
         ``GitFailed``, possibly after some or all files were written."""
-        trees, review = await self._look(git, checkpoints)
+        trees, review = await self._refresh(git, work_tree)
         if trees is None:
             raise HunkGone(next(iter(wish.hunks), "")) if wish.hunks else ReviewMoved
-        decided = await self._decided(git, trees)
-        chosen = _chosen(review, wish, decided)
+        notes = await self._noted(git, trees)
+        if wish.key and wish.key in notes.requests:
+            return Outcome(review, 0, 0)
+        chosen = _chosen(review, wish, notes.decided)
         files = {file.path: file for file in review.files}
         if wish.decision != "keep":
             await self._check_known(git, trees, [files[path].path_before for path in chosen])
@@ -228,33 +269,49 @@ class Review:
             olds |= _moved(before.path_before, before.old, file.path_before, file.old)
             news |= _moved(path, before.new, file.path, file.new)
         olds, news = await with_contents(git, olds), await with_contents(git, news)
-        head = trees.head
+        decided = notes.decided | {id: Decided(wish.by, wish.decision) for ids in chosen.values() for id in ids}
+        notes = _Notes(decided, (*notes.requests, wish.key) if wish.key else notes.requests)
+        head, tree = trees.head, ""
         if news:
             tree = await tree_with(git, trees.head, news)
             lost = (await differences(git, trees.head, tree)).keys() - news
             if lost:  # a file would replace a directory, or vice versa
                 raise Changed(sorted(map(shown_path, lost)))
-            await checkpoints.write(git, trees.head, tree, list(news))
             title = f"{trees.run} {'now' if trees.is_running else 'after'}"
             head = await committed(git, tree, title, await filtered_of(git, trees.head))
-        decided |= {id: Decided(wish.by, wish.decision) for ids in chosen.values() for id in ids}
-        base = await self._new_base(git, trees.base, olds, decided)
+        base = await self._new_base(git, trees.base, olds, notes)
+        counts = len(chosen), sum(map(len, chosen.values()))
+        await begin(Plan(*counts, (trees.base, base), (trees.head, head)))
+        if news:
+            await work_tree.write(git, trees.head, tree, list(news))
         trees = trees._replace(base=base, head=head)
         await self._set(git, trees)
         for path, file in after.items():
             old, new = olds.get(file.path_before, file.old), news.get(file.path, file.new)
             self._compared.pop(path, None)
             self._compared[file.path] = _Compared(_key(old), _key(new), file.hunks, file.old_path)
-        left = await self._between(git, trees, decided)
-        return Outcome(left, len(chosen), sum(map(len, chosen.values())))
+        return Outcome(await self._between(git, trees, decided), *counts)
+
+    async def recover(
+        self, git: Git, work_tree: WorkTree, intent: Intent, check_at_rest: Callable[[], None]
+    ) -> Verdict:
+        """Determines what has become of an interrupted decision; completes it, or undoes the part that was done, if
+        only a part was. Raises the same errors as ``recovered``."""
+        trees = await self._trees(git)
+        now = (trees.base, trees.head) if trees else None
+        before, after = zip(intent.bases, intent.heads, strict=True)
+        found = await recovered(git, work_tree, intent, check_at_rest, is_in_review=now == after)
+        if trees is not None and now == before and found.result == "done":
+            await self._set(git, trees._replace(base=intent.bases[1], head=intent.heads[1]))
+        return found
 
     async def commit(
-        self, git: Git, checkpoints: Checkpoints, message: str, branch: str | None, files: Collection[str]
+        self, git: Git, work_tree: WorkTree, message: str, branch: str | None, files: Collection[str]
     ) -> Committed:
         """Commits the changes to ``files`` that were kept; all that were kept if ``files`` is empty. Raises
         ``NoCheckpoint`` or the errors of ``committing.commit``; in that case, nothing was changed except for what a
         hook itself has changed."""
-        trees, _ = await self._look(git, checkpoints)
+        trees, _ = await self._refresh(git, work_tree)
         if trees is None:
             raise NothingToCommit
         done = await commit(git, trees.start, trees.base, trees.head, message, branch, files)
@@ -281,10 +338,10 @@ class Review:
             start = await committed(git, tree, "start", await filtered_of(git, trees.start))
             await self._set(git, trees._replace(start=start))
 
-    async def text_of(self, git: Git, checkpoints: Checkpoints, path: str, side: Side) -> Version:
+    async def text_of(self, git: Git, work_tree: WorkTree, path: str, side: Side) -> Version:
         """One side of a file of the review as it is now. ``path``: the file's path as clients see it. Raises
         ``HunkGone``, ``SameName``, ``NoLines``, ``NoCheckpoint`` or ``GitFailed``."""
-        review = await self.current(git, checkpoints)
+        review = await self.current(git, work_tree)
         files = [file for file in review.files if shown_path(file.path) == path]
         if not files:
             raise HunkGone(path)
@@ -295,14 +352,16 @@ class Review:
             raise NoLines
         return version
 
-    async def placed(self, git: Git, review: Open, comments: Sequence[ReviewComment], begun: Collection[str]) -> Placed:
-        """Where the comments are in the files of ``review``. ``begun``: the ids of the comments whose run has begun.
-        Raises ``GitFailed``."""
+    async def located(
+        self, git: Git, review: Open, comments: Sequence[ReviewComment], begun: Mapping[str, Since]
+    ) -> LocatedComments:
+        """Where the comments are in the files of ``review``. ``begun``: the ids of the comments whose run has begun,
+        each with the moment since which hunks answer it. Raises ``GitFailed``."""
         trees = await self._trees(git) if comments else None
         if trees is None:
-            return Placed(tuple(comments))
+            return LocatedComments(tuple(comments))
         runs = self._refs.rpartition("/")[0]
-        return await places(git, Commits(trees.base, trees.head, runs), review.files, comments, begun)
+        return await located(git, Commits(trees.base, trees.head, runs), review.files, comments, begun)
 
     async def keep_texts(self, git: Git, blobs: Collection[str]) -> None:
         """Makes git keep these contents of files with comments until the next call, or until the checkpoints are
@@ -313,14 +372,14 @@ class Review:
         commit = await committed(git, tree.strip(), "comments", Filtered())
         await git.read("update-ref", "--no-deref", f"{self._refs}/comments", commit)
 
-    async def _look(self, git: Git, checkpoints: Checkpoints) -> tuple[_Trees | None, Open]:
+    async def _refresh(self, git: Git, work_tree: WorkTree) -> tuple[_Trees | None, Open]:
         """Updates head to the files as they are now. Returns the review's commits (None if ``_trees`` finds none) and
         the review. Raises ``NoCheckpoint`` or ``GitFailed``."""
         trees = await self._trees(git)
         if trees is None:
-            await checkpoints.check_size(git)
+            await work_tree.check_size(git)
             return None, Open(private=git.repository.private)
-        tree, filtered = await checkpoints.current(git, trees.head)
+        tree, filtered = await work_tree.current(git, trees.head)
         start, base = trees.start, trees.base
         is_running = trees.is_running and self._run in (None, trees.run)
         title = f"{trees.run} {'now' if is_running else 'after'}"
@@ -332,7 +391,7 @@ class Review:
                 start = await self._absorb_kept(git, trees, base)
             trees = _Trees(start, base, head, trees.run, is_running)
             await self._set(git, trees)
-        return trees, await self._between(git, trees, await self._decided(git, trees))
+        return trees, await self._between(git, trees, (await self._noted(git, trees)).decided)
 
     async def _trees(self, git: Git) -> _Trees | None:
         """The review's commits. None if no run has had a checkpoint yet, or if another program has removed the refs or
@@ -366,15 +425,14 @@ class Review:
         await git.read("update-ref", "--stdin", stdin="".join(lines))
         self._trees_in[git] = trees
 
-    async def _decided(self, git: Git, trees: _Trees) -> dict[str, Decided]:
-        notes = noted(await message_of(git, trees.base), _Notes)
-        return notes.decided if notes else {}
+    async def _noted(self, git: Git, trees: _Trees) -> _Notes:
+        return noted(await message_of(git, trees.base), _Notes) or _Notes()
 
     async def _absorb(self, git: Git, trees: _Trees, now: str) -> str:
         """The base with what somebody else changed from head to ``now``, a commit or a tree: a new commit if that
         changes a file, otherwise the same base."""
         new = await self._absorbed(git, trees.base, trees.head, now)
-        return await self._new_base(git, trees.base, new, await self._decided(git, trees)) if new else trees.base
+        return await self._new_base(git, trees.base, new, await self._noted(git, trees)) if new else trees.base
 
     async def _absorb_kept(self, git: Git, trees: _Trees, base: str) -> str:
         """The start with what somebody else changed from the previous base to ``base``; ``base`` if nothing was
@@ -409,13 +467,14 @@ class Review:
                 new[path_before] = found
         return await with_contents(git, new)
 
-    async def _new_base(
-        self, git: Git, base: str, new: Mapping[str, Version | None], decided: Mapping[str, Decided]
-    ) -> str:
-        newest = dict(list(decided.items())[-REMEMBERED:])
-        notes = {id: {"by": one.by, "decision": one.decision} for id, one in newest.items()}
+    async def _new_base(self, git: Git, base: str, new: Mapping[str, Version | None], notes: _Notes) -> str:
+        newest = dict(list(notes.decided.items())[-REMEMBERED:])
+        more = {
+            "decided": {id: {"by": one.by, "decision": one.decision} for id, one in newest.items()},
+            "requests": notes.requests[-REMEMBERED_REQUESTS:],
+        }
         tree = await tree_with(git, base, new) if new else f"{base}^{{tree}}"
-        return await committed(git, tree, "base", await filtered_of(git, base), {"decided": notes})
+        return await committed(git, tree, "base", await filtered_of(git, base), more)
 
     async def _between(self, git: Git, trees: _Trees, decided: Collection[str]) -> Open:
         """The hunks between base and head."""
@@ -471,12 +530,12 @@ class Review:
 def _chosen(review: Open, wish: Wish, decided: Mapping[str, Decided]) -> dict[str, set[str]]:
     """The ids of the hunks that the decision applies to, by path. Raises ``HunkGone`` or ``ReviewMoved``."""
     if wish.hunks:
-        place = {hunk.id: file.path for file in review.files for hunk in file.hunks}
+        path_of = {hunk.id: file.path for file in review.files for hunk in file.hunks}
         chosen: dict[str, set[str]] = {}
         for id in wish.hunks:
-            if id not in place:
+            if id not in path_of:
                 raise HunkGone(id, decided.get(id))
-            chosen.setdefault(place[id], set()).add(id)
+            chosen.setdefault(path_of[id], set()).add(id)
         return chosen
     if wish.version != review.version:
         raise ReviewMoved

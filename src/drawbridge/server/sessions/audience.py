@@ -7,25 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
-from drawbridge.agents.base import OffersReported, StateReported
-from drawbridge.server import events
-from drawbridge.server.approvals.pending import permission_request
-from drawbridge.server.events import (
-    TOPICS,
-    AgentLine,
-    Announced,
-    ApprovalRequested,
-    ApprovalResolved,
-    ProjectGone,
-    PromptAccepted,
-    Stored,
-)
-from drawbridge.server.protocol import messages
-from drawbridge.server.protocol.messages import Answer, Frame, Subscriber
+from drawbridge.server import updates
+from drawbridge.server.bus import TOPICS
+from drawbridge.server.events import Announced, ProjectGone, Stored
+from drawbridge.server.protocol.messages import Frame, Subscriber
+from drawbridge.server.store import records
 
 Broadcast: TypeAlias = Callable[[Sequence[Subscriber], Frame], None]
 """Sends a frame to many clients."""
@@ -71,7 +61,7 @@ class Audience:
             if not clients:
                 some.pop(project_id, None)
 
-    def gone(self, client: Subscriber) -> None:
+    def remove(self, client: Subscriber) -> None:
         """Removes a client that has disconnected."""
         for project_id in {*self._joined, *self._catching_up}:
             self.leave(project_id, client)
@@ -140,77 +130,21 @@ class Audience:
 
 
 def frame(announced: Announced) -> Frame:
-    """The frame that clients receive when the event happens. An agent's line is in the frame unchanged, unless it is
-    too large for a message."""
-    seq, timestamp = (announced.seq if isinstance(announced, Stored) else None), announced.timestamp
-    project_id, event = announced.project_id, announced.event
-    match event:
-        case AgentLine(raw, session_id):
-            return _line(raw, "claude", project_id, session_id, timestamp, seq)
-        case PromptAccepted():
-            message = announced.message if isinstance(announced, Stored) else events.written(event)[1]
-            return _line(message, "client", project_id, "", timestamp, seq)
-        case ApprovalRequested():
-            return _request(project_id or "", event, timestamp or "", seq)
-        case ApprovalResolved():
-            fields: Any = event.shown
-        case events.StateChanged(state):
-            fields = state
-        case StateReported(agent_state):
-            fields = agent_state
-        case OffersReported(offers):
-            fields = offers
-        case events.ProjectCreated(info):
-            fields = info
-        case _:
-            fields = event
-    return _update(events.KINDS[type(event)], fields, project_id, seq)
+    """The frame that clients receive when the event happens."""
+    seq = announced.seq if isinstance(announced, Stored) else None
+    return updates.frame_of(announced.project_id, announced.event, announced.timestamp, seq)
 
 
 def replayed(project_id: str, record: bytes) -> Frame:
-    """The frame that a client receives for a record that it has missed. Raises one of ``events.NOT_OURS`` if the record
-    is damaged, or Drawbridge did not write it."""
-    found = events.parts(record)
-    if found.direction != "server":
-        named = msgspec.json.decode(found.message, type=events.OfAgent)
-        direction: messages.Direction = "client" if found.direction == "client" else "claude"
-        return _line(bytes(found.message), direction, project_id, named.id, found.timestamp, found.seq)
-    of_server = msgspec.json.decode(found.message, type=events.OfServer)
-    match of_server.subtype:
-        case "permission_request":
-            request = msgspec.json.decode(of_server.message, type=ApprovalRequested)
-            return _request(project_id, request, found.timestamp, found.seq)
-        case "permission_resolved":
-            fields: Any = msgspec.json.decode(of_server.message, type=ApprovalResolved).shown
-        case _:
-            fields = of_server.message
-    return _update(of_server.subtype, fields, project_id, found.seq)
-
-
-def _line(
-    message: bytes,
-    direction: messages.Direction,
-    project_id: str | None,
-    session_id: str,
-    timestamp: str | None,
-    seq: int | None,
-) -> Frame:
-    data = messages.agent_message(
-        message,
-        project_id=project_id or "",
-        session_id=session_id,
-        direction=direction,
-        timestamp=timestamp,
-        seq=seq,
-    )
-    return Frame(data, ephemeral=seq is None, project_id=project_id, seq=seq)
-
-
-def _request(project_id: str, event: ApprovalRequested, timestamp: str, seq: int | None) -> Frame:
-    data = permission_request(project_id, event, timestamp, seq or 0)
-    answer = Answer(type="permission_request", project_id=project_id, seq=seq, data=data)
-    return Frame(messages.encode(answer), project_id=project_id, seq=seq)
-
-
-def _update(kind: str, fields: Any, project_id: str | None, seq: int | None) -> Frame:
-    return Frame(messages.update(kind, fields, project_id, seq), project_id=project_id, seq=seq)
+    """The frame that a client receives for a record that it has missed. A record of an unknown kind, such as one of a
+    newer version, is passed on as it is. Raises one of ``records.NOT_OURS`` if the record is damaged, or Drawbridge did
+    not write it."""
+    found = records.parts(record)
+    event = records.event_of(found)
+    if event is not None:
+        return updates.frame_of(project_id, event, found.timestamp, found.seq)
+    if found.direction == "server":
+        unknown = msgspec.json.decode(found.message, type=records.OfServer)
+        return updates.update_frame(unknown.subtype, unknown.message, project_id, found.seq)
+    named = msgspec.json.decode(found.message, type=records.OfAgent)
+    return updates.line_frame(bytes(found.message), "claude", project_id, named.id, found.timestamp, found.seq)

@@ -15,11 +15,11 @@ from datetime import datetime
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
-from drawbridge.agents.base import LEAVING_PLAN, MODEL_NAME, Options
+from drawbridge.agents.base import MODEL_NAME, Options
 from drawbridge.agents.modes import BYPASS, word
-from drawbridge.agents.suggestions import remembered
+from drawbridge.agents.tool_calls import Directories, Grant, Mode, Option, Other, Rules, ToolCall
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.settings.serve import CLIENT_MODES
 
@@ -167,47 +167,35 @@ def check_hours(ceilings: Ceilings, now: datetime) -> None:
         raise ClientError("PERMISSION_DENIED", f"The owner lets agents run only from {first}:00 to {last}:00.")
 
 
-def check_allowed(
-    ceilings: Ceilings, tool_name: str, suggestions: Raw, remember: bool, usable: Callable[[str], bool]
-) -> None:
-    """Checks that clients may allow this tool call and, with ``remember``, let the agent remember ``suggestions``.
+def check_allowed(ceilings: Ceilings, call: ToolCall, remember: bool, usable: Callable[[str], bool]) -> None:
+    """Checks that clients may allow this tool call and, with ``remember``, let the agent remember what it suggests.
     Otherwise raises ``ClientError`` (PERMISSION_DENIED); the approval request stays open."""
-    if tool_name == LEAVING_PLAN and not mode_fits(ceilings, "default"):
+    if call.kind == "plan" and not mode_fits(ceilings, "default"):
         text = "The owner does not let agents leave plan mode. The request is still open."
         raise ClientError("PERMISSION_DENIED", text, field="data.decision")
-    for above in _above(ceilings, suggestions, usable) if remember else ():
+    for above in _above(ceilings, call.grants, usable) if remember else ():
         text = f'This server does not allow agents to remember {above}. The request is still open: answer it without "Always".'
         raise ClientError("PERMISSION_DENIED", text, field="data.remember")
 
 
-def _above(ceilings: Ceilings, suggestions: Raw, usable: Callable[[str], bool]) -> Iterator[str]:
-    """Describes each of an agent's suggestions that the owner does not allow it to remember. Suggestions are in Claude
-    Code's format (2.1.329), or in an unknown one.
-    """
-    for one in remembered(suggestions):
-        match one:
-            case {"type": "addRules", "behavior": "allow", "rules": list() as rules}:
-                yield from (rule[:100] for rule in map(_rule, rules) if not _rule_fits(ceilings, rule))
-            case {"type": "addRules", "behavior": "deny" | "ask"} | {"type": "removeRules", "behavior": "allow"}:
+def _above(ceilings: Ceilings, grants: Iterable[Grant], usable: Callable[[str], bool]) -> Iterator[str]:
+    """Describes what an agent would remember although the owner does not allow it. What the server does not
+    understand is above any limit for tools or modes."""
+    for grant in grants:
+        match grant:
+            case Rules(effect="allow", rules=rules):
+                yield from (rule.text[:100] for rule in rules if not _rule_fits(ceilings, rule.text))
+            case Rules() | Other(widens=False):
                 pass
-            case {"type": "setMode", "mode": str() as mode}:
+            case Mode(mode=mode):
                 if not mode_fits(ceilings, mode):
                     yield f"the {mode[:100]} mode"
-            case {"type": "addDirectories", "directories": list() as directories}:
-                if not all(isinstance(path, str) and usable(path) for path in directories):
+            case Directories(paths=paths, are_valid=are_valid):
+                if not are_valid or not all(map(usable, paths)):
                     yield "directories that are not allowed"
-            case _ if ceilings.tools or not _all_modes(ceilings):
-                yield "a suggestion that it does not understand"
-
-
-def _rule(suggested: object) -> str:
-    """A suggested rule in the form that is used in ``allowed_tools``."""
-    match suggested:
-        case {"toolName": str() as name, "ruleContent": str() as content}:
-            return f"{name}({content})"
-        case {"toolName": str() as name}:
-            return name
-    return str(suggested)
+            case Option() | Other():
+                if ceilings.tools or not _all_modes(ceilings):
+                    yield "a suggestion that it does not understand"
 
 
 def _rule_fits(ceilings: Ceilings, rule: str) -> bool:

@@ -17,10 +17,10 @@ from typing import Final
 import msgspec
 
 from drawbridge.core.errors import DrawbridgeError
-from drawbridge.server.protocol import messages
+from drawbridge.server.events import RunFinished
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import metadata
-from drawbridge.server.sessions.records import CONTINUE
+from drawbridge.server.sessions.recorded_state import CONTINUE
 from drawbridge.server.sessions.run import Order, Run
 
 LIMITED: Final = "AGENT_RATE_LIMITED"
@@ -37,7 +37,7 @@ same delay."""
 
 AGAIN: Final = "Send a prompt to continue."
 
-LOOK_SECONDS: Final = 60.0
+CHECK_SECONDS: Final = 60.0
 """The maximum number of seconds between two checks of the time: the clock may be adjusted, and the machine may be
 suspended."""
 
@@ -77,9 +77,9 @@ class Continuing:
         waiting = self._data.waiting
         return waiting.at if waiting is not None and self._wanted else None
 
-    def ended(self, run: Run, finished: messages.RunFinished, retry_at: float | None) -> str:
+    def plan(self, run: Run, finished: RunFinished, retry_at: float | None) -> str:
         """Plans to continue the run if a limit has stopped it, and no other run is active or waiting. Once the run's
-        end is recorded, ``look`` has to be called.
+        end is recorded, ``check_schedule`` has to be called.
 
         Returns why the run does not continue although the owner has enabled that, as sentences for the user, who would
         otherwise wait for it. Empty if it continues, or if there is nothing to wait for."""
@@ -115,7 +115,7 @@ class Continuing:
         self.close()
         return waited
 
-    def look(self) -> None:
+    def check_schedule(self) -> None:
         """Continues the run if its time has come; otherwise checks again later. Must be called on the event loop's
         thread. After a restart, the first check has to be started by calling this."""
         self.close()
@@ -125,14 +125,14 @@ class Continuing:
         if left <= 0:
             self._continue()
         else:
-            self._look_again(min(left, LOOK_SECONDS))
+            self._schedule_check(min(left, CHECK_SECONDS))
 
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look_again(self, seconds: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(seconds, self.look)
+    def _schedule_check(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.check_schedule)
 
     def _continue(self) -> None:
         waiting = self._data.waiting
@@ -149,6 +149,6 @@ class Continuing:
         except (ClientError, DrawbridgeError) as error:
             logger.warning("%s: the run can't resume yet: %s", self._data.id, error)
             self._data.waiting = msgspec.structs.replace(waiting, at=time.time() + REFUSED_SECONDS)
-            self._look_again(LOOK_SECONDS)
+            self._schedule_check(CHECK_SECONDS)
             return
         self._begun = order.run_id

@@ -1,7 +1,6 @@
 """The current conversation of a managed session: the one that its next run continues, and how it is replaced.
 
-Its id is part of the session's memory, which is derived from the records. What the memory does not contain is here:
-the conversation to fork, and whether the current one must not be continued.
+Its id is part of the session's ``RecordedState``. What that does not contain is here: the conversation to fork.
 """
 
 from __future__ import annotations
@@ -11,13 +10,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from drawbridge.server.protocol import messages
+from drawbridge.server.events import SessionChanged, SessionReset
 from drawbridge.server.protocol.messages import Subscriber
-from drawbridge.server.sessions.prompt_files import PromptFiles
-from drawbridge.server.sessions.prompt_images import PromptImages, named_in
-from drawbridge.server.sessions.records import Memory, titled
+from drawbridge.server.sessions.prompt_attachments import PromptAttachments
+from drawbridge.server.sessions.prompt_images import named_in
+from drawbridge.server.sessions.recorded_state import RecordedState, titled
 from drawbridge.server.sessions.session import SessionStore
-from drawbridge.server.sessions.worker import Worker
+from drawbridge.server.sessions.session_process import SessionProcess
 from drawbridge.server.store.search import Index, Part
 
 
@@ -26,99 +25,88 @@ class CurrentConversation:
         self,
         store: SessionStore,
         index: Index,
-        images: PromptImages,
-        files: PromptFiles,
-        worker: Worker,
+        attachments: PromptAttachments,
+        process: SessionProcess,
         forget_state: Callable[[], None],
     ) -> None:
         """``forget_state`` is called when another conversation begins, because each has its own context, to-do list
         and tasks."""
         self._store = store
         self._index = index
-        self._images = images
-        self._files = files
-        self._worker = worker
+        self._attachments = attachments
+        self._process = process
         self._forget_state = forget_state
         self.fork_from: str | None = None
         """The agent's conversation that the next run forks, if any."""
-        self.is_held = False
-        """Whether the conversation must not be continued now."""
 
     @property
-    def _memory(self) -> Memory:
-        return self._store.memory
+    def _recorded(self) -> RecordedState:
+        return self._store.recorded
 
-    def snapshot(self, title: str) -> messages.SessionChanged:
+    def snapshot(self, title: str) -> SessionChanged:
         """Returns what ``restore`` needs. ``title``: the title that people see."""
-        return messages.SessionChanged(self._memory.session_id, self.fork_from, self._memory.agent, title)
+        return SessionChanged(self._recorded.session_id, self.fork_from, self._recorded.agent, title)
 
-    def restore(self, former: messages.SessionChanged) -> None:
+    def restore(self, former: SessionChanged) -> None:
         self.fork_from = former.fork_from
         self._store.record(former)
 
     def is_of_another(self, agent: str) -> bool:
         """Whether the conversation belongs to an agent other than ``agent``, which can't continue it."""
-        return bool(self._memory.session_id or self.fork_from) and self._memory.agent not in ("", agent)
+        return bool(self._recorded.session_id or self.fork_from) and self._recorded.agent not in ("", agent)
 
     def change_agent(self, title: str | None) -> None:
         """Records that the next run begins a conversation with another agent. ``title``: the conversation's title, if
         its first prompt is already recorded."""
         self.fork_from = None
-        self._store.record(messages.SessionChanged("", title=title))
+        self._store.record(SessionChanged("", title=title))
 
     def identified(self, session_id: str, prompt: str) -> None:
         """Records the id that the agent has reported for its conversation. ``prompt``: the active run's prompt, which
         precedes this record in the history."""
         self.fork_from = None
-        before = self._memory.session_id
+        before = self._recorded.session_id
         if session_id == before:
             return
         # If there was a previous conversation, the agent could not continue it.
         title = titled(prompt) if before else ""
-        self._store.record(messages.SessionChanged(session_id, title=title or None))
+        self._store.record(SessionChanged(session_id, title=title or None))
         if before:
             self._forget_state()
 
     async def is_lost(self, agent: str) -> bool:
         """Whether the agent has ended without storing the conversation. ``agent``: the session's agent, for a
         conversation whose agent is not known."""
-        memory, session_id = self._memory, self._memory.session_id
-        if not memory.unproven or not await self._worker.is_lost(memory.agent or agent, memory):
+        recorded, session_id = self._recorded, self._recorded.session_id
+        if not recorded.unproven or not await self._process.is_lost(recorded.agent or agent, recorded):
             return False
-        return not self.is_held and memory.unproven and memory.session_id == session_id
+        return recorded.unproven and recorded.session_id == session_id
 
     def lose(self) -> None:
         """Gives up the conversation, which the agent has not stored; the next prompt begins a new one."""
-        self._store.record(messages.SessionChanged(""))
+        self._store.record(SessionChanged(""))
         self._forget_state()
 
     def resume(self, session_id: str, title: str | None, agent: str, *, fork: bool) -> None:
         """Makes the next prompt continue the conversation ``session_id`` or, with ``fork``, a copy of it."""
         self.fork_from = session_id if fork else None
         self._forget_state()
-        self._store.record(messages.SessionChanged("" if fork else session_id, self.fork_from, agent, title))
+        self._store.record(SessionChanged("" if fork else session_id, self.fork_from, agent, title))
 
-    def reset(self, asker: Subscriber | None = None) -> tuple[messages.SessionReset, int | None]:
+    def reset(self, asker: Subscriber | None = None) -> tuple[SessionReset, int | None]:
         """Makes the next prompt begin a new conversation. Returns the event, and what ``SessionStore.record`` returns
         for the reply to ``asker``."""
-        reset = messages.SessionReset(self._memory.session_id, "", self._store.data.id)
+        reset = SessionReset(self._recorded.session_id, "", self._store.data.id)
         self.fork_from = None
         self._forget_state()
         return reset, self._store.record(reset, asker)
-
-    def hold(self) -> None:
-        """Prevents the conversation, which is about to be deleted, from being continued until ``release``."""
-        self.is_held = True
-
-    def release(self) -> None:
-        self.is_held = False
 
     async def delete(self, parts: Sequence[Part], trash: Path, *, is_current: bool) -> None:
         """Moves the records of a conversation into the new file ``trash``, and removes the images and files that they
         name. If this raises ``DrawbridgeError``, the conversation can still be continued.
         """
         if is_current:
-            await self._worker.end()
+            await self._process.end()
         keys = {parts[0].key, *(f"log_{part.first_seq}" for part in parts)}
         names = await asyncio.to_thread(self._index.named, keys)
         ranges = [range(part.first_seq, part.last_seq + 1) for part in parts]
@@ -131,5 +119,4 @@ class CurrentConversation:
         self._store.history.remove(ranges, str(trash))
         with open(trash, "rb") as records:
             named = named_in(records)
-        self._images.remove(named)
-        self._files.remove(named)
+        self._attachments.remove(named)

@@ -63,9 +63,9 @@ class Disk:
         the share of the limit."""
         self._changing = threading.RLock()
 
-    def now(self, id: str, directory: str, size: int) -> None:
+    def set_size(self, id: str, directory: str, size: int) -> None:
         """Sets the size of a project's or a terminal session's history, in bytes. May be called from any thread;
-        outside the main thread, warnings are only sent at the next ``look``."""
+        outside the main thread, warnings are only sent at the next ``publish_warnings``."""
         with self._changing:
             self._total += size - self._size(id)
             self._histories[id] = (directory, size)
@@ -73,7 +73,7 @@ class Disk:
             self._compare(id, directory, size, self._sizes.project)
             self._compare("", str(self._data), self._total + self._rest, self._sizes.data)
 
-    def gone(self, id: str) -> None:
+    def remove(self, id: str) -> None:
         """Forgets a project or a terminal session that was removed."""
         with self._changing:
             self._total -= self._histories.pop(id, ("", 0))[1]
@@ -82,7 +82,7 @@ class Disk:
     def forget_others(self, ids: Collection[str]) -> None:
         """Forgets all but these projects and terminal sessions."""
         for id in [id for id in self._histories if id not in ids]:
-            self.gone(id)
+            self.remove(id)
 
     def _size(self, id: str) -> int:
         return self._histories.get(id, ("", 0))[1]
@@ -96,7 +96,7 @@ class Disk:
         """Measures what the server stores in addition to histories. Blocking."""
         self._rest = sum(map(_size, _files(self._data)))
 
-    def look(self) -> None:
+    def publish_warnings(self) -> None:
         """Sends the warnings that are due."""
         for id, (directory, size) in list(self._histories.items()):
             self._compare(id, directory, size, self._sizes.project)

@@ -21,7 +21,7 @@ from drawbridge.server.store.log import History
 from drawbridge.server.store.search import Part, Waited
 from drawbridge.server.store.texts import Text, clean, content
 from drawbridge.text.counts import counted
-from drawbridge.text.review_words import decided_words
+from drawbridge.text.review_words import decided_words, interrupted_words
 
 LONGEST_VALUE: Final = 20_000
 """The maximum number of characters of a code block in Markdown; a longer one is cut. JSON Lines contain the whole
@@ -118,8 +118,8 @@ def _recorded(history: History, part: Part, seq: int) -> Iterator[Record]:
 
 def _position(after: str | None, stretches: int) -> tuple[int, int, int]:
     """Parses a position: the number of the stretch, from 0; the position in it up to which all records were written (a
-    record's number, or a position of ``messages_from`` in ``agents.base.Sessions``); and the number of characters of
-    the next record that were written. Raises ``ClientError`` if it is not valid."""
+    record's number, or a position of ``messages_from`` in ``agents.base.StoredConversations``); and the number of characters
+    of the next record that were written. Raises ``ClientError`` if it is not valid."""
     numbers = (after or "0.0.0").split(".")
     if (
         len(numbers) != 3
@@ -209,6 +209,15 @@ def _of_server(subtype: object, given: object, when: str) -> str:
         value = _get(given, name)
         return value if isinstance(value, int) else 0
 
+    def decided() -> dict[str, Any]:
+        return {
+            "decision": word("decision"),
+            "hunks": number("hunks"),
+            "files": number("files"),
+            "interrupted": _get(given, "interrupted") is True,
+            "result": word("result"),
+        }
+
     match subtype:
         case "permission_request":
             path = _line(_get(given, "proposal", "path"))
@@ -225,8 +234,11 @@ def _of_server(subtype: object, given: object, when: str) -> str:
             count = len(files) if isinstance(files, list) else 0
             return f"> {word('by')} undid the changes to {counted(count, 'file')}\n\n"
         case "review_decided" if word("by"):
-            decided = {"decision": word("decision"), "hunks": number("hunks"), "files": number("files")}
-            return f"> {word('by')} {decided_words(decided)}\n\n"
+            return f"> {word('by')} {decided_words(decided())}\n\n"
+        case "review_interrupted":
+            changed = _get(given, "changed")
+            names = [_line(name) for name in changed] if isinstance(changed, list) else []
+            return f"> {word('by')} {interrupted_words(decided() | {'changed': names})}\n\n"
         case "session_reset":
             return f"---\n\nNew session, {when} UTC\n\n"
         case "session_changed" if word("fork_from"):

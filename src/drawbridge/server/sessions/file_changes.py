@@ -18,7 +18,9 @@ from msgspec import Struct
 from drawbridge.agents.base import Confinement
 from drawbridge.agents.memory import MemoryWatch
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint, beginning_of, opened
+from drawbridge.server.checkpoints.changes import beginning_of
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.git import Git, opened
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.replies import FileChanges
 from drawbridge.server.sessions import files

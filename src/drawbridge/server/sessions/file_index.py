@@ -26,7 +26,9 @@ from msgspec.structs import replace
 from drawbridge.agents.base import Confinement
 from drawbridge.agents.memory import MemoryWatch
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint, Settings, opened
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.git import opened
+from drawbridge.server.checkpoints.git_settings import Settings
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.replies import FileEntries, FileEntry
 from drawbridge.server.sessions import files
@@ -147,7 +149,7 @@ async def matching(project: Project, path: str, query: str, limit: int, indexes:
 
 def _matching(project: Project, path: str, query: str, limit: int, index: FileIndex) -> FileEntries:
     found = index.matching(query, limit + 1)
-    now = (files.look(project, one) for one in found[:limit])
+    now = (files.find_entry(project, one) for one in found[:limit])
     entries = [
         replace(entry, status=index.changed.get(entry.path))
         for entry in now
@@ -270,8 +272,8 @@ class FileIndexes:
             with_index = {"GIT_INDEX_FILE": str(git.repository.own / "index"), "GIT_OPTIONAL_LOCKS": "0"}
             listed = await git.read(*LIST, environment=with_index)
             changes = await git.read(*STATUS, environment=with_index)
-            place = str(project.root.relative_to(git.repository.root))
-            inside = "" if place == "." else f"{place}/"
+            prefix = str(project.root.relative_to(git.repository.root))
+            inside = "" if prefix == "." else f"{prefix}/"
             return await asyncio.to_thread(_index, project, listed, changes, inside), git.settings
 
 

@@ -187,7 +187,7 @@ def order(entry: FileEntry) -> tuple[bool, str, str]:
     return entry.kind != "directory", entry.path.casefold(), entry.path
 
 
-def look(project: Project, path: str) -> FileEntry | None:
+def find_entry(project: Project, path: str) -> FileEntry | None:
     """The entry of one path in the project's list of files (``file_index``); None if a client may not see the path, or
     it no longer exists."""
     parts = tuple(path.split("/"))

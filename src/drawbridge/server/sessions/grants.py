@@ -10,17 +10,17 @@ import msgspec
 
 from drawbridge.agents.base import Agent, Options
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.allowed_directories import AllowedDirectories
 from drawbridge.server.sessions.ceilings import Budgets, Ceilings, check_hours, mode_fits, reported_mode_fits, within
-from drawbridge.server.sessions.places import Places
 
 
 class Grants:
     """What the owner allows for the server's agents. ``agents``: the agents by name."""
 
-    def __init__(self, agents: Mapping[str, Agent], ceilings: Ceilings, places: Places) -> None:
+    def __init__(self, agents: Mapping[str, Agent], ceilings: Ceilings, directories: AllowedDirectories) -> None:
         self.agents = agents
         self.ceilings = ceilings
-        self.places = places
+        self.directories = directories
         self.budgets = Budgets(ceilings.project_budget_usd, ceilings.day_budget_usd)
 
     def asks(self, agent: str) -> bool:
@@ -42,7 +42,7 @@ class Grants:
         """Applies the owner's ceilings to options for the agent with that name. Raises ``ClientError``. Blocking if
         the options contain additional directories."""
         own_modes = self.has_own_modes(agent)
-        return within(self.ceilings, options, datetime.now(), self.places.usable, own_modes=own_modes)
+        return within(self.ceilings, options, datetime.now(), self.directories.usable, own_modes=own_modes)
 
     def still_within(self, options: Options, agent: str) -> Options:
         """Applies the owner's ceilings again, to options that ``within`` has returned before. The additional
@@ -61,9 +61,9 @@ class Grants:
         asked = options.max_budget_usd
         return msgspec.structs.replace(options, max_budget_usd=left if asked is None else min(asked, left))
 
-    async def check_place(self, path: Path) -> None:
+    async def check_directory(self, path: Path) -> None:
         """Raises ``ClientError`` if the project's directory may not be used now."""
-        problem = await self.places.examine(path)
+        problem = await self.directories.examine(path)
         if problem is not None:
             raise ClientError("INVALID_PATH", problem)
 

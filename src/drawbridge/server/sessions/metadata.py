@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from drawbridge.agents.base import Options
 from drawbridge.core.private_files import write_private
-from drawbridge.server.protocol.messages import ReviewNumbers
-from drawbridge.server.sessions.records import Memory
+from drawbridge.server.events import ReviewNumbers
+from drawbridge.server.sessions.recorded_state import RecordedState
 
 NAME = "metadata.json"
 COPY = "metadata.json.bak"
@@ -44,7 +44,7 @@ class SessionMode(Struct):
 
 
 class Metadata(Struct):
-    """Times are RFC 3339 in UTC. ``memory`` covers the history up to ``memory.seq``; later records are read when the
+    """Times are RFC 3339 in UTC. ``recorded`` covers the history up to ``recorded.seq``; later records are read when the
     server starts. ``review``: the review's numbers for clients, stored because comparing the files of all projects at
     startup would take too long."""
 
@@ -55,7 +55,7 @@ class Metadata(Struct):
     last_active: str
     agent: str = "claude"
     options: Options = Options()
-    memory: Memory = msgspec.field(default_factory=Memory)
+    recorded: RecordedState = msgspec.field(default_factory=RecordedState, name="memory")
     waiting: Waiting | None = None
     review: ReviewNumbers | None = None
     session_mode: SessionMode | None = None

@@ -30,8 +30,8 @@ from drawbridge.agents.environment import MARK
 from drawbridge.agents.memory import MemoryWatch
 from drawbridge.core.errors import NotPrivate
 from drawbridge.core.private_files import write_private
+from drawbridge.server.sessions.allowed_directories import ADDITIONAL_NOT_HERE, AllowedDirectories
 from drawbridge.server.sessions.limits import Limits
-from drawbridge.server.sessions.places import ADDITIONAL_NOT_HERE, Places
 
 FILE: Final = "running.json"
 
@@ -47,7 +47,7 @@ MOST_SCHEDULED: Final = 8
 """The maximum number of idle processes that are kept because their agents have scheduled something, in addition to the
 others."""
 
-LOOK_SECONDS = 5.0
+CHECK_SECONDS = 5.0
 
 Start: TypeAlias = Callable[[Launch, Callable[[Event], None]], Awaitable[AgentProcess]]
 
@@ -71,14 +71,14 @@ class Running:
         self._entries: dict[str, Entry] = {}
 
     async def start(self, begin: Start, launch: Launch, report: Callable[[Event], None]) -> AgentProcess:
-        """Starts a process with ``begin``. It is in the file from before its start until ``ended``, which the caller
-        has to call when the process has exited. If the process can't be started, this method calls ``ended``."""
+        """Starts a process with ``begin``. It is in the file from before its start until ``remove``, which the caller
+        has to call when the process has exited. If the process can't be started, this method calls ``remove``."""
         self._entries[launch.mark] = Entry(launch.mark)
         self._save()
         try:
             process = await begin(launch, report)
         except BaseException:
-            self.ended(launch.mark)
+            self.remove(launch.mark)
             raise
         if launch.mark in self._entries:
             with contextlib.suppress(psutil.Error):
@@ -87,7 +87,7 @@ class Running:
                 self._save()
         return process
 
-    def ended(self, mark: str) -> None:
+    def remove(self, mark: str) -> None:
         """Removes the process that was started with this ``Launch.mark`` from the file."""
         if self._entries.pop(mark, None) is not None:
             self._save()
@@ -182,7 +182,7 @@ class Idle(Protocol):
         """Whether the process is needed for a turn that its agent has scheduled."""
         ...
 
-    def cool(self) -> None:
+    def end_if_idle(self) -> None:
         """Ends the session's idle process, or calls ``IdlePool.retain`` if the process is working in the background."""
         ...
 
@@ -200,7 +200,7 @@ class IdlePool:
         self._seconds = seconds
         self._available = available
         self._kept: OrderedDict[str, tuple[Idle, asyncio.TimerHandle]] = OrderedDict()
-        self._next_look: asyncio.TimerHandle | None = None
+        self._next_check: asyncio.TimerHandle | None = None
 
     def keep(self, session: Idle) -> None:
         """Keeps the session's process, which is idle from now on. If this makes too many, the least recently used ones
@@ -215,7 +215,7 @@ class IdlePool:
         self.forget(session)
         timer = asyncio.get_running_loop().call_later(self._seconds, self._expire, session.id)
         self._kept[session.id] = (session, timer)
-        self._look_again()
+        self._schedule_check()
 
     def forget(self, session: Idle) -> None:
         """Stops keeping the session's process, which is in use again or has ended."""
@@ -229,7 +229,7 @@ class IdlePool:
         for one in kept:
             if sum(id in self._kept for id in kept) <= most:
                 break
-            self._cool(one)
+            self._end(one)
 
     def _by_schedule(self) -> tuple[list[str], list[str]]:
         """The ids of the sessions with a scheduled turn, and of the others; least recently used first."""
@@ -241,32 +241,34 @@ class IdlePool:
         if session.is_scheduled:
             self.retain(session)
         else:
-            self._cool(session_id)
+            self._end(session_id)
 
-    def _cool(self, session_id: str) -> None:
+    def _end(self, session_id: str) -> None:
         session, timer = self._kept.pop(session_id)
         timer.cancel()
-        session.cool()
+        session.end_if_idle()
 
-    def _look_again(self) -> None:
-        if self._kept and self._next_look is None:
-            self._next_look = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
+    def _schedule_check(self) -> None:
+        if self._kept and self._next_check is None:
+            self._next_check = asyncio.get_running_loop().call_later(CHECK_SECONDS, self._check_memory)
 
-    def _look(self) -> None:
-        self._next_look = None
-        self._look_again()  # first, so that the checks continue even if this one fails
+    def _check_memory(self) -> None:
+        self._next_check = None
+        self._schedule_check()  # first, so that the checks continue even if this one fails
         if self._kept and self._available() < LEAST_AVAILABLE:
             scheduled, others = self._by_schedule()
-            self._cool([*others, *scheduled][0])
+            self._end([*others, *scheduled][0])
 
 
 class AgentProcesses:
     """Starts agent processes. ``agents``: the agents by name. ``data``: the directory with the record of the
     processes."""
 
-    def __init__(self, agents: Mapping[str, Agent], places: Places, limits: Limits, data: Path) -> None:
+    def __init__(
+        self, agents: Mapping[str, Agent], directories: AllowedDirectories, limits: Limits, data: Path
+    ) -> None:
         self.agents = agents
-        self._places = places
+        self._directories = directories
         self.limits = limits
         self.running = Running(data)
         self.memory = MemoryWatch(limits.memory_bytes)
@@ -276,16 +278,16 @@ class AgentProcesses:
         """Raises ``AgentUnusable`` if agents may not run in ``directory`` now, or may not be given one of the
         additional directories in ``options``: directories may have been moved or replaced since the run was accepted.
         """
-        problem = await self._places.examine(Path(directory))
+        problem = await self._directories.examine(Path(directory))
         for path in options.add_dirs:
-            if problem is None and not await asyncio.to_thread(self._places.usable, path):
+            if problem is None and not await asyncio.to_thread(self._directories.usable, path):
                 problem = ADDITIONAL_NOT_HERE
         if problem is not None:
             raise AgentUnusable("INVALID_PATH", problem)
 
     async def start(self, agent: str, launch: Launch, report: Callable[[Event], None]) -> AgentProcess:
         """Starts an agent process, records it in case of a crash, and watches its memory. When the process has exited,
-        the caller has to call ``running.ended``. Raises ``AgentUnusable`` if the agent can't be started, or as
+        the caller has to call ``running.remove``. Raises ``AgentUnusable`` if the agent can't be started, or as
         ``check_directories`` does."""
         await self.check_directories(launch.directory, launch.options)
         return await self.running.start(partial(self.memory.start, self.agents[agent]), launch, report)

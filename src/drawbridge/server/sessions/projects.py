@@ -24,7 +24,7 @@ from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable, NotPrivat
 from drawbridge.core.private_files import make_private_directory
 from drawbridge.server.checkpoints import private
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
 from drawbridge.server.events import ProjectCreated
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import metadata
@@ -115,17 +115,17 @@ class Projects:
         for deleted in self._trash():
             if deleted not in due and (found := metadata.deleted(deleted)):
                 # The cost of a deleted project still counts toward the budgets.
-                self._grants.budgets.spent_before(found.path, found.memory.cost_usd, found.memory.days)
+                self._grants.budgets.spent_before(found.path, found.recorded.cost_usd, found.recorded.days)
         loaded: list[ManagedSession] = []
         for directory in sorted((self._data / "projects").iterdir()):
             if directory.is_dir() and not directory.is_symlink():
-                project = self._load(directory, loaded)
-                if project is not None:
-                    loaded.append(project)
-        for project in sorted(loaded, key=lambda project: (project.data.created_at, project.id)):
-            self._add(project)
-            if problem := self._grants.places.problem(project.path):
-                logger.warning("%s (%s) can't run agents: %s", project.id, project.path, problem)
+                session = self._load(directory, loaded)
+                if session is not None:
+                    loaded.append(session)
+        for session in sorted(loaded, key=lambda session: (session.data.created_at, session.id)):
+            self._add(session)
+            if problem := self._grants.directories.problem(session.path):
+                logger.warning("%s (%s) can't run agents: %s", session.id, session.path, problem)
 
     def deleted(self) -> list[metadata.Metadata]:
         """The metadata of the projects in the trash. Blocking."""
@@ -150,23 +150,23 @@ class Projects:
         """Restores the projects that could not be read before and can be read now. Returns them."""
         found = []
         for name in sorted(self._unreadable):
-            project = await asyncio.to_thread(self._load, self._data / "projects" / name, list(self))
-            if project is None:
+            session = await asyncio.to_thread(self._load, self._data / "projects" / name, list(self))
+            if session is None:
                 continue
             async with self._adding:
                 # If its path has been taken in the meantime, the next attempt quarantines it.
-                if any(other.path == project.path for other in self):
-                    project.history.close()
+                if any(other.path == session.path for other in self):
+                    session.history.close()
                     continue
                 self._unreadable.discard(name)
-                found.append(self._add(project))
+                found.append(self._add(session))
         return found
 
     async def examine(self) -> None:
-        """Examines the directories of all sessions (``Places.examine_all``)."""
-        await self._grants.places.examine_all({session.path for session in self._sessions})
-        for project in self:
-            project.place_examined()
+        """Examines the directories of all sessions (``AllowedDirectories.examine_all``)."""
+        await self._grants.directories.examine_all({session.path for session in self._sessions})
+        for session in self:
+            session.directory_examined()
 
     def problems(self) -> list[str]:
         """What is wrong with projects, as human-readable sentences without paths."""
@@ -174,7 +174,7 @@ class Projects:
             *(
                 f"{problem} No agent can run in project {one.id}."
                 for one in self
-                if (problem := self._grants.places.last_problem(one.path))
+                if (problem := self._grants.directories.last_problem(one.path))
             ),
             *(
                 f"The project in {name} can't be read at present; the server will try again."
@@ -186,12 +186,12 @@ class Projects:
 
     def _open(self, directory: Path, others: Iterable[ManagedSession]) -> ManagedSession:
         data = metadata.load(directory)
-        if any(str(project.path) == data.path for project in others):
+        if any(str(session.path) == data.path for session in others):
             raise metadata.Damaged("another project already uses this path")
         history = History.open(directory / "logs", fsync=self._fsync)
-        project = self._session(directory, data, history, KnownOffers(directory, self._grants.agents))
-        project.store.recover()
-        return project
+        session = self._session(directory, data, history, KnownOffers(directory, self._grants.agents))
+        session.store.recover()
+        return session
 
     def _session(
         self, directory: Path, data: metadata.Metadata, history: History, known_offers: KnownOffers
@@ -209,11 +209,11 @@ class Projects:
             self._open_in_terminal,
         )
 
-    def _add(self, project: ManagedSession) -> ManagedSession:
-        self._metrics.add(project.id)
-        self._sessions.add(project)
-        self._grants.budgets.spent_before(str(project.path), project.memory.cost_usd, project.memory.days)
-        return project
+    def _add(self, session: ManagedSession) -> ManagedSession:
+        self._metrics.add(session.id)
+        self._sessions.add(session)
+        self._grants.budgets.spent_before(str(session.path), session.recorded.cost_usd, session.recorded.days)
+        return session
 
     async def create(self, path: str, agent: str | None) -> ManagedSession:
         """Creates a project for an existing directory. Raises ``ClientError`` without leaving anything behind."""
@@ -223,8 +223,8 @@ class Projects:
                 "AGENT_NOT_FOUND", "This server does not have an agent with that name.", field="data.agent"
             )
         async with self._adding:
-            taken = [project.path for project in self]
-            real = await asyncio.to_thread(self._grants.places.resolve, path, taken)
+            taken = [session.path for session in self]
+            real = await asyncio.to_thread(self._grants.directories.resolve, path, taken)
             if len(self) >= self._processes.limits.projects:
                 raise ClientError("RESOURCE_LIMIT", "The server has reached its limit of projects. Delete one first.")
             id = f"proj_{uuid.uuid4().hex[:16]}"
@@ -247,17 +247,17 @@ class Projects:
                 "The project was not created: the server can't write its data. Its log has the reason.",
             ) from None
 
-    async def delete(self, project: ManagedSession) -> None:
+    async def delete(self, session: ManagedSession) -> None:
         """Moves a project to the trash, which keeps it for 7 days. Raises ``ClientError``."""
-        project.check_at_rest()
-        self._sessions.remove(project)
-        self._metrics.remove(project.id)
-        await project.close("the project was deleted")
+        session.check_at_rest()
+        self._sessions.remove(session)
+        self._metrics.remove(session.id)
+        await session.close("the project was deleted")
         try:
-            await asyncio.to_thread(project.index.remove)
-            await asyncio.to_thread(self._to_trash, project.id)
+            await asyncio.to_thread(session.index.remove)
+            await asyncio.to_thread(self._to_trash, session.id)
         except OSError as error:
-            logger.error("%s could not be moved to the trash: %s", project.id, error)
+            logger.error("%s could not be moved to the trash: %s", session.id, error)
             raise ClientError(
                 "FILE_OPERATION",
                 "The project is closed, but its data could not be moved; it will reappear at the next start.",
@@ -269,10 +269,10 @@ class Projects:
         os.replace(self._data / "projects" / id, target)
         os.utime(target)
 
-    def trash_file(self, project: ManagedSession) -> Path:
+    def trash_file(self, session: ManagedSession) -> Path:
         """Creates a directory in the trash for the records of one session. Returns the path of a file in it that does
         not exist yet. Raises ``NotPrivate``. Blocking."""
-        directory = self._data / "trash" / f"{project.id}-session-{time.time_ns()}" / "logs"
+        directory = self._data / "trash" / f"{session.id}-session-{time.time_ns()}" / "logs"
         make_private_directory(str(directory))
         return directory / "messages.jsonl"
 
@@ -281,7 +281,7 @@ class Projects:
         down."""
         async with self._adding:
             pass  # a project that is being added is closed as well
-        await asyncio.gather(*(project.close(reason) for project in self))
+        await asyncio.gather(*(session.close(reason) for session in self))
 
     def _quarantine(self, directory: Path, why: str) -> None:
         name = directory.name
@@ -307,7 +307,7 @@ class Projects:
         """Removes the checkpoints of a deleted project, unless its directory no longer exists or is no longer allowed.
         A failure is logged."""
         path = Path(project.path)
-        if await self._grants.places.examine(path) is not None:
+        if await self._grants.directories.examine(path) is not None:
             return
         checkpoints = Checkpoints(path, project.id, self._processes.limits.confinement, self._processes.memory)
         try:
@@ -362,19 +362,19 @@ class Maintenance:
             # Set before the cleanup: if it fails, the rounds until the next one must still measure the disk.
             self._clean_at = time.monotonic() + CLEANING_SECONDS
             await self.clean()
-        await self.look()
+        await self.check()
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         self._disk.forget_others({session.id for session in self._sessions})
         await asyncio.to_thread(self._disk.measure)
-        self._disk.look()
+        self._disk.publish_warnings()
         await self._projects.examine()
         if self._disk.too_much:
             await asyncio.to_thread(self._projects.make_room)
-        for project in await self._projects.read_again():
-            logger.info("the project in %s can be read again", project.id)
-            project.continuing.look()
-            project.store.announce(ProjectCreated(project.info()))
+        for session in await self._projects.read_again():
+            logger.info("the project in %s can be read again", session.id)
+            session.continuing.check_schedule()
+            session.store.announce(ProjectCreated(session.summary()))
 
     async def clean(self) -> None:
         await self._projects.empty_trash()
@@ -392,8 +392,7 @@ class Maintenance:
         if dropped:
             first_time = session.history.first_time
             if isinstance(session, ManagedSession) and first_time is not None:
-                await asyncio.to_thread(session.images.remove_before, first_time.timestamp())
-                await asyncio.to_thread(session.files.remove_before, first_time.timestamp())
+                await asyncio.to_thread(session.attachments.remove_before, first_time.timestamp())
             first = session.history.first_seq
             logger.info(
                 "%s: deleted %s of old history; it now begins with record %d",
@@ -401,4 +400,4 @@ class Maintenance:
                 counted(dropped, "file"),
                 first,
             )
-            self._disk.now(session.id, str(session.path), session.history.size)
+            self._disk.set_size(session.id, str(session.path), session.history.size)

@@ -24,8 +24,8 @@ from drawbridge.agents.attached import EMBEDDED
 from drawbridge.agents.base import Attachment
 from drawbridge.core.errors import NotPrivate
 from drawbridge.core.private_files import PRIVATE_DIRECTORY, PRIVATE_FILE, make_private_directory
+from drawbridge.server.events import PromptFile
 from drawbridge.server.protocol.client_errors import ClientError, no_project
-from drawbridge.server.protocol.messages import PromptFile
 from drawbridge.server.sessions.prompt_images import CLOCK_SECONDS
 from drawbridge.text.counts import size
 
@@ -85,9 +85,9 @@ class PromptFiles:
         """Stores one file, which is added to ``stored`` before it is written. Returns the attachment with its path."""
         file = PromptFile(f"file_{uuid.uuid4().hex}", len(attachment.data), attachment.name)
         stored.append(file)
-        place = self.directory.resolve() / file.id
-        place.mkdir(PRIVATE_DIRECTORY)
-        path = place / file_name(attachment.name)
+        folder = self.directory.resolve() / file.id
+        folder.mkdir(PRIVATE_DIRECTORY)
+        path = folder / file_name(attachment.name)
         how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         with open(os.open(path, how, PRIVATE_FILE), "wb") as written:
             written.write(attachment.data)
@@ -125,11 +125,11 @@ class PromptFiles:
         put into the directory is left out."""
         found = []
         with contextlib.suppress(OSError):
-            for place in self.directory.iterdir():
-                if ID.fullmatch(place.name):
+            for folder in self.directory.iterdir():
+                if ID.fullmatch(folder.name):
                     with contextlib.suppress(OSError):
-                        bytes = sum(path.lstat().st_size for path in place.iterdir())
-                        found.append((place.lstat().st_mtime, bytes, place.name))
+                        bytes = sum(path.lstat().st_size for path in folder.iterdir())
+                        found.append((folder.lstat().st_mtime, bytes, folder.name))
         return sorted(found)
 
 

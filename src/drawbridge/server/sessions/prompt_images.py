@@ -15,14 +15,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
-from msgspec import Struct
-
 from drawbridge.agents.base import Attachment
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import make_private_directory, write_private
-from drawbridge.server.events import NOT_OURS, parts
-from drawbridge.server.protocol.messages import PromptFile, PromptImage
+from drawbridge.server.events import PromptAccepted, PromptImage
+from drawbridge.server.store.records import NOT_OURS, read
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -39,11 +36,6 @@ ID: Final = re.compile(r"img_[0-9a-f]{32}")
 
 CLOCK_SECONDS: Final = 60.0
 """The longest time between storing an image and writing the record that names it, in seconds."""
-
-
-class _Prompt(Struct):
-    images: list[PromptImage] = []
-    files: list[PromptFile] = []
 
 
 class PromptImages:
@@ -119,9 +111,8 @@ def named_in(records: Iterable[bytes]) -> set[str]:
     for line in records:
         if b'"images"' in line or b'"files"' in line:
             with contextlib.suppress(*NOT_OURS):
-                written = parts(line)
-                if written.direction == "client":
-                    prompt = msgspec.json.decode(written.message, type=_Prompt)
-                    found.update(image.id for image in prompt.images)
-                    found.update(file.id for file in prompt.files)
+                event = read(line).event
+                if isinstance(event, PromptAccepted):
+                    found.update(image.id for image in event.images)
+                    found.update(file.id for file in event.files)
     return found

@@ -1,54 +1,145 @@
-"""A run, which is one turn of an agent from the accepted prompt to its end, and the queue of runs. Pure.
+"""A run, which is one turn of an agent from the accepted prompt to its end, and the table of its states. Pure.
 
-::
+The table says which state follows from an event, and what the run's owner has to do then. An event that is not in the
+table for a state changes nothing there. ``RunController`` is the owner; a run that waits belongs to the ``PromptQueue``.
 
-    queued ─ start ▶ running ◀─ answered ─ asking
-       │               │  └───── ask ─────▶  │
-       │               ├─ stop ▶ stopping ◀──┤ stop
-       └─── finish ────┴── finish ──┴── finish ──▶ finished
+=============  ===============================================================================  ====  =======
+state          meaning                                                                          slot  process
+=============  ===============================================================================  ====  =======
+QUEUED         The prompt waits for the runs before it.
+WAITING        It is the session's next run, and waits for a slot.                              asked
+STARTING       It has begun, and its process is being prepared.                                 yes   yes
+CANCELED       It was interrupted before the process got its prompt; the process is kept.       yes   yes
+RUNNING        The process has its prompt, or the agent began the turn itself (without a slot). yes   yes
+INTERRUPTING   The agent was asked to end the turn; the process is kept.                        yes   yes
+ENDING         Its process is being ended, and the run with it.                                 yes   yes
+FINISHED       It has ended, with one outcome. Nothing changes that.
+=============  ===============================================================================  ====  =======
+
+==============  ======================================  ======================================================
+event           in                                      leads to, and what has to be done
+==============  ======================================  ======================================================
+NEXT            QUEUED                                  WAITING: request a slot
+PUT_BACK        WAITING                                 QUEUED: give up the slot
+SLOT            WAITING                                 STARTING: prepare the process
+TURN_BEGUN      QUEUED                                  RUNNING: use the process
+READY           STARTING                                RUNNING: send the prompt
+READY           CANCELED                                FINISHED: finish
+READY           ENDING, FINISHED                        the same: leave the process, which nobody needs
+UNUSABLE        STARTING, CANCELED, ENDING              FINISHED: finish
+TURN_ENDED      RUNNING, INTERRUPTING, ENDING           FINISHED: finish
+EXITED          RUNNING, INTERRUPTING, ENDING           FINISHED: finish (before that, it gets another process)
+INTERRUPT       WAITING                                 FINISHED: finish
+INTERRUPT       STARTING                                CANCELED: interrupt the agent
+INTERRUPT       RUNNING                                 INTERRUPTING: interrupt the agent
+STOP            STARTING, RUNNING                       ENDING: end the process
+GIVE_UP         STARTING, CANCELED, RUNNING,            ENDING: end the process
+                INTERRUPTING
+KILL            WAITING                                 FINISHED: finish
+KILL            STARTING, CANCELED, RUNNING,            ENDING: end the process
+                INTERRUPTING, ENDING
+PROCESS_ENDED   ENDING                                  FINISHED: finish
+DROP            all but FINISHED                        FINISHED: finish
+==============  ======================================  ======================================================
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from enum import Enum
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
-import msgspec
 from msgspec import Struct
 
-from drawbridge.agents.base import Attachment, Options
-from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import PromptFile, PromptImage, Submission
-
-Outcome: TypeAlias = Literal["completed", "failed", "killed", "timeout", "interrupted"]
+from drawbridge.agents.base import Attachment, Options, Tokens
+from drawbridge.server.events import Outcome, PromptFile, PromptImage, Submission
 
 
 class State(Enum):
     QUEUED = "queued"
+    WAITING = "waiting"
+    STARTING = "starting"
+    CANCELED = "canceled"
     RUNNING = "running"
-    ASKING = "asking"
-    STOPPING = "stopping"
+    INTERRUPTING = "interrupting"
+    ENDING = "ending"
     FINISHED = "finished"
 
 
-class Step(Enum):
-    START = "start"
-    ASK = "ask"
-    ANSWERED = "answered"
+class Event(Enum):
+    """What can happen to a run."""
+
+    NEXT = "next"
+    PUT_BACK = "put back"
+    """The run returns to the queue, because another one precedes it."""
+    SLOT = "slot"
+    TURN_BEGUN = "turn begun"
+    """The agent has begun the turn without a prompt."""
+    READY = "ready"
+    """A process has been prepared for the run."""
+    UNUSABLE = "unusable"
+    """The run may not begin, or no process can be prepared for it."""
+    TURN_ENDED = "turn ended"
+    EXITED = "exited"
+    """The process has exited."""
+    INTERRUPT = "interrupt"
+    """A person ends the turn."""
     STOP = "stop"
+    """The server ends the run: it may not continue. An agent that is ending its turn anyway is left to do so."""
+    GIVE_UP = "give up"
+    """The server ends the run: it has reached a time limit, or beginning it has failed unexpectedly."""
+    KILL = "kill"
+    """A person ends the run with its process."""
+    PROCESS_ENDED = "process ended"
+    """The end of the process has been waited for, because the run is ENDING."""
+    DROP = "drop"
+    """The prompt was removed from the queue, or the session is being closed."""
+
+
+class Do(Enum):
+    """What the owner of a run has to do after an event."""
+
+    REQUEST_SLOT = "request a slot"
+    GIVE_UP_SLOT = "give up the slot"
+    PREPARE = "prepare the process"
+    USE = "use the process"
+    PROMPT = "send the prompt"
+    INTERRUPT = "interrupt the agent"
+    END_PROCESS = "end the process"
+    LEAVE = "leave the process"
     FINISH = "finish"
+    """Release the slot and the process, and report the end of the run."""
 
 
-TRANSITIONS: Final[dict[tuple[State, Step], State]] = {
-    (State.QUEUED, Step.START): State.RUNNING,
-    (State.RUNNING, Step.ASK): State.ASKING,
-    (State.ASKING, Step.ANSWERED): State.RUNNING,
-    (State.RUNNING, Step.STOP): State.STOPPING,
-    (State.ASKING, Step.STOP): State.STOPPING,
-    **{(state, Step.FINISH): State.FINISHED for state in State if state is not State.FINISHED},
+BEGUN: Final = (State.STARTING, State.CANCELED, State.RUNNING, State.INTERRUPTING, State.ENDING)
+"""The states in which the run uses the session's process."""
+
+_TURN: Final = (State.RUNNING, State.INTERRUPTING, State.ENDING)
+
+STEPS: Final[dict[tuple[State, Event], tuple[State, Do]]] = {
+    (State.QUEUED, Event.NEXT): (State.WAITING, Do.REQUEST_SLOT),
+    (State.WAITING, Event.PUT_BACK): (State.QUEUED, Do.GIVE_UP_SLOT),
+    (State.WAITING, Event.SLOT): (State.STARTING, Do.PREPARE),
+    (State.QUEUED, Event.TURN_BEGUN): (State.RUNNING, Do.USE),
+    (State.STARTING, Event.READY): (State.RUNNING, Do.PROMPT),
+    (State.CANCELED, Event.READY): (State.FINISHED, Do.FINISH),
+    (State.ENDING, Event.READY): (State.ENDING, Do.LEAVE),
+    (State.FINISHED, Event.READY): (State.FINISHED, Do.LEAVE),
+    **{
+        (state, Event.UNUSABLE): (State.FINISHED, Do.FINISH) for state in (State.STARTING, State.CANCELED, State.ENDING)
+    },
+    **{(state, Event.TURN_ENDED): (State.FINISHED, Do.FINISH) for state in _TURN},
+    **{(state, Event.EXITED): (State.FINISHED, Do.FINISH) for state in _TURN},
+    (State.WAITING, Event.INTERRUPT): (State.FINISHED, Do.FINISH),
+    (State.STARTING, Event.INTERRUPT): (State.CANCELED, Do.INTERRUPT),
+    (State.RUNNING, Event.INTERRUPT): (State.INTERRUPTING, Do.INTERRUPT),
+    **{(state, Event.STOP): (State.ENDING, Do.END_PROCESS) for state in (State.STARTING, State.RUNNING)},
+    **{(state, Event.GIVE_UP): (State.ENDING, Do.END_PROCESS) for state in BEGUN if state is not State.ENDING},
+    (State.WAITING, Event.KILL): (State.FINISHED, Do.FINISH),
+    **{(state, Event.KILL): (State.ENDING, Do.END_PROCESS) for state in BEGUN},
+    (State.ENDING, Event.PROCESS_ENDED): (State.FINISHED, Do.FINISH),
+    **{(state, Event.DROP): (State.FINISHED, Do.FINISH) for state in State if state is not State.FINISHED},
 }
-"""Every step that is possible; any other step changes nothing."""
+"""The table above."""
 
 
 class Order(Struct, frozen=True):
@@ -76,19 +167,24 @@ class Order(Struct, frozen=True):
     """Whether the agent began the turn without a prompt; ``prompt`` is empty then."""
 
 
-class Run:
-    """The state of a run. Each step returns whether it took effect."""
+class Ending(Struct, frozen=True):
+    """How a run ends. ``error``: ``code`` and ``message`` of the error that ended it, perhaps with ``retry_at``."""
 
+    outcome: Outcome
+    cost_usd: float | None = None
+    error: dict[str, Any] | None = None
+    tokens: Tokens | None = None
+
+
+class Run:
     def __init__(self, order: Order, seq: int = 0) -> None:
         """``seq``: the number of the record that contains its prompt; 0 if no record does."""
         self.order = order
         self.seq = seq
         self.state = State.QUEUED
-        self.stopped_as: Outcome | None = None
-        """The outcome that the run gets because it is being stopped; None if it is not being stopped."""
-        self.stopped_for: dict[str, Any] | None = None
-        """The error for which the run is being stopped, if there is one: ``code`` and ``message``."""
-        self.outcome: Outcome | None = None
+        self.ending: Ending | None = None
+        """How the run will end because it is being interrupted or stopped, or how it has ended; None if neither is the
+        case."""
         self.elsewhere: str | None = None
         """The directory in which the agent has worked, if changes in it are not changes to the project."""
         self.started_at = 0.0
@@ -98,99 +194,28 @@ class Run:
     def id(self) -> str:
         return self.order.run_id
 
-    def start(self, now: float) -> bool:
+    def start(self, now: float) -> None:
         self.started_at = now
-        return self._step(Step.START)
 
     def worked_in(self, elsewhere: str | None) -> None:
         """Notes where the agent works. ``elsewhere``: a directory in which changes are not changes to the project; None
         for any other directory."""
         self.elsewhere = elsewhere or self.elsewhere
 
-    def ask(self) -> bool:
-        return self._step(Step.ASK)
+    def step(self, event: Event, ending: Ending | None = None) -> Do | None:
+        """Applies an event. Returns what its owner has to do now; None if the event changes nothing in this state.
 
-    def answered(self) -> bool:
-        """Continues the run after its last open approval request was resolved or withdrawn."""
-        return self._step(Step.ANSWERED)
-
-    def stop(self, reason: Outcome, error: dict[str, Any] | None = None) -> bool:
-        """Stops the run early. The first reason counts, but a kill overrides an interrupt that has had no effect
-        yet."""
-        harder = self.state is State.STOPPING and (self.stopped_as, reason) == ("interrupted", "killed")
-        if not self._step(Step.STOP) and not harder:
-            return False
-        self.stopped_as, self.stopped_for = reason, error
-        return True
-
-    def finish(self, outcome: Outcome) -> bool:
-        """Ends the run with ``outcome``, or with the outcome that it was stopped with."""
-        if not self._step(Step.FINISH):
-            return False
-        self.outcome = self.stopped_as or outcome
-        return True
-
-    def _step(self, step: Step) -> bool:
-        following = TRANSITIONS.get((self.state, step))
-        if following is None:
-            return False
-        self.state = following
-        return True
+        ``ending``: how the run ends if this event ends it. The first reason counts, but a kill overrides an interrupt
+        that has had no effect yet."""
+        self.state, do = STEPS.get((self.state, event), (self.state, None))
+        if ending is not None and do in (Do.INTERRUPT, Do.END_PROCESS):
+            if self.ending is None or (self.ending.outcome, ending.outcome) == ("interrupted", "killed"):
+                self.ending = ending
+        elif ending is not None and do is Do.FINISH:
+            self.ending = ending if self.ending is None else _ended_early(self.ending, ending)
+        return do
 
 
-class RunQueue:
-    """The accepted prompts of a session that wait for their run. Iterates over the runs, the next one first."""
-
-    def __init__(self) -> None:
-        self._runs: list[Run] = []
-
-    def __iter__(self) -> Iterator[Run]:
-        return iter(list(self._runs))
-
-    def __len__(self) -> int:
-        return len(self._runs)
-
-    def find(self, run_id: str) -> Run:
-        """The run with this id. Raises ``ClientError`` (PROMPT_NOT_QUEUED) if it is not in the queue."""
-        for run in self._runs:
-            if run.id == run_id:
-                return run
-        text = "This prompt is not in the queue: its run has begun or ended, or it was removed."
-        raise ClientError("PROMPT_NOT_QUEUED", text, field="data.run_id")
-
-    def add(self, run: Run, *, first: bool = False) -> None:
-        self._runs.insert(0 if first else len(self._runs), run)
-
-    def take(self) -> Run:
-        """Removes and returns the next run."""
-        return self._runs.pop(0)
-
-    def remove(self, run: Run) -> None:
-        self._runs.remove(run)
-
-    def move(self, run: Run, before: Run | None) -> None:
-        """Moves a run. ``before``: the run that follows it afterwards, or None to make it the last one."""
-        if run is before:
-            return
-        self._runs.remove(run)
-        self._runs.insert(len(self._runs) if before is None else self._runs.index(before), run)
-
-    def edit(self, run: Run, prompt: str, seq: int) -> None:
-        """Gives the run another prompt, which is in the record ``seq``. Its options and attachments stay."""
-        edited = Run(msgspec.structs.replace(run.order, prompt=prompt), seq)
-        self._runs[self._runs.index(run)] = edited
-
-    def choose(self, agent: str, chosen: Mapping[str, str]) -> None:
-        """Changes options of the runs for which this agent, or no agent, was chosen. Options that were chosen for one
-        prompt alone stay."""
-        for index, run in enumerate(self._runs):
-            order = run.order
-            given = {name: value for name, value in chosen.items() if name not in order.wishes}
-            if given and order.options is not None and order.agent in (None, agent):
-                options = msgspec.structs.replace(order.options, **given)
-                self._runs[index] = Run(msgspec.structs.replace(order, options=options), run.seq)
-
-    def clear(self) -> list[Run]:
-        """Removes and returns all runs."""
-        runs, self._runs = self._runs, []
-        return runs
+def _ended_early(reason: Ending, end: Ending) -> Ending:
+    """How a run ends that was interrupted or stopped for ``reason`` before its ``end``."""
+    return Ending(reason.outcome, end.cost_usd, reason.error or end.error, end.tokens)

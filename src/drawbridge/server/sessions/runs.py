@@ -10,13 +10,29 @@ from drawbridge.server.protocol.client_errors import ClientError
 
 
 class Stoppable(Protocol):
-    """A session with an active run."""
+    """The owner of an active run."""
 
     id: str
 
-    def stop_for(self, error: ClientError) -> None:
+    def stop(self, error: ClientError) -> None:
         """Stops the active run with this error."""
         ...
+
+
+class Slot:
+    """A request for a slot, and then the slot itself, until it is released."""
+
+    def __init__(self, runs: Runs, begin: Callable[[], None]) -> None:
+        """``begin`` is called once the slot is free."""
+        self.begin = begin
+        self._runs = runs
+        self._is_released = False
+
+    def release(self) -> None:
+        """Gives the slot back, or withdraws the request. Has no effect if that was done before."""
+        if not self._is_released:
+            self._is_released = True
+            self._runs.release(self)
 
 
 class Runs:
@@ -25,34 +41,35 @@ class Runs:
 
     def __init__(self, slots: int) -> None:
         self._free = slots
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: deque[Slot] = deque()
         self._active: dict[str, Stoppable] = {}
 
-    def take_slot(self, go: Callable[[], None]) -> Callable[[], None]:
-        """Calls ``go`` once a slot is free (now or later). Returns a function that withdraws the request; it does
-        nothing once ``go`` has been called."""
+    def request(self, slot: Slot) -> None:
+        """Calls ``slot.begin`` once a slot is free: now or later."""
         if self._free:
             self._free -= 1
-            go()
-            return lambda: None
-        self._waiting.append(go)
-        return lambda: self._waiting.remove(go) if go in self._waiting else None
+            slot.begin()
+        else:
+            self._waiting.append(slot)
 
-    def give_slot_back(self) -> None:
-        if self._waiting:
-            self._waiting.popleft()()
+    def release(self, slot: Slot) -> None:
+        """Called by the slot, once."""
+        if slot in self._waiting:
+            self._waiting.remove(slot)
+        elif self._waiting:
+            self._waiting.popleft().begin()
         else:
             self._free += 1
 
-    def begun(self, session: Stoppable) -> None:
-        """Notes that a run of the session is active."""
-        self._active[session.id] = session
+    def add(self, owner: Stoppable) -> None:
+        """Notes that a run of this owner is active."""
+        self._active[owner.id] = owner
 
-    def ended(self, session: Stoppable) -> None:
-        """Notes that the session no longer has an active run. Has no effect if it had none."""
-        self._active.pop(session.id, None)
+    def remove(self, owner: Stoppable) -> None:
+        """Notes that the owner no longer has an active run. Has no effect if it had none."""
+        self._active.pop(owner.id, None)
 
     def stop_all(self, error: ClientError) -> None:
         """Stops all active runs with this error."""
-        for session in list(self._active.values()):
-            session.stop_for(error)
+        for owner in list(self._active.values()):
+            owner.stop(error)

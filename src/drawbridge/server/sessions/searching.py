@@ -65,8 +65,8 @@ class Searching:
         """Indexes the next records of one session. Returns whether there are more that can be indexed now."""
         try:
             more = await asyncio.to_thread(session.index.update)
-            if not more and not session.memory.title:
-                session.learn_title(await asyncio.to_thread(_title, session.index, session.memory.session_id))
+            if not more and not session.recorded.title:
+                session.learn_title(await asyncio.to_thread(_title, session.index, session.recorded.session_id))
         except (OSError, sqlite3.Error, HistoryUnreadable) as error:
             if session.id not in self._failed and not session.history.closed:
                 self._failed.add(session.id)
@@ -103,12 +103,12 @@ class Searching:
 
     async def _read(self, session: Session) -> list[Part]:
         """The parts of a session's history; empty if its index is being rebuilt. If older records were dropped, the
-        history may not contain the id of the current conversation; in that case, it is taken from the session's memory.
-        Raises ``ClientError`` if the index can't be read."""
+        history may not contain the id of the current conversation; in that case, it is taken from the session's
+        ``RecordedState``. Raises ``ClientError`` if the index can't be read."""
         try:
             parts = await asyncio.to_thread(session.index.parts)
-            if parts and not parts[-1].session_id and session.memory.begun <= parts[-1].first_seq:
-                current = msgspec.structs.replace(parts[-1], session_id=session.memory.session_id)
+            if parts and not parts[-1].session_id and session.recorded.begun <= parts[-1].first_seq:
+                current = msgspec.structs.replace(parts[-1], session_id=session.recorded.session_id)
                 return [*parts[:-1], current]
             return parts
         except (OSError, sqlite3.Error) as error:
@@ -246,9 +246,9 @@ def entries(session: Session, parts: Sequence[Part]) -> list[SessionEntry]:
         grouped.setdefault(part.key, []).append(part)
     found = []
     for key, some in grouped.items():
-        name = session.memory.names.get(key, "")
+        name = session.recorded.names.get(key, "")
         current = some[-1] is parts[-1]
-        known = session.memory.title if current else ""
+        known = session.recorded.title if current else ""
         title = name or known or next((part.title for part in some if part.title), "")
         last_line = next((part.last_line for part in reversed(some) if part.last_line), "")
         if not title and not last_line:
@@ -282,9 +282,9 @@ def entries(session: Session, parts: Sequence[Part]) -> list[SessionEntry]:
 def _state(session: Session) -> SessionState:
     if session.approvals:
         return "waiting"
-    desk = session.info().desk
-    if desk is not None:
-        return desk.state
+    terminal = session.summary().terminal
+    if terminal is not None:
+        return terminal.state
     states: dict[str, SessionState] = {"EXECUTING": "working", "ERROR": "failed"}
     return states.get(session.state, "finished")
 

@@ -18,29 +18,46 @@ from typing import Any, Final, final
 
 import msgspec
 
-from drawbridge.agents.base import AgentOffers, AgentState, Decision, OffersReported, Options, StateReported
+from drawbridge.agents.base import AgentLine, AgentOffers, AgentState, Decision, OffersReported, Options, StateReported
 from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server import events
 from drawbridge.server.approvals.editors import Person
 from drawbridge.server.approvals.pending import PendingApproval, Surface
 from drawbridge.server.approvals.service import Approvals
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.events import AgentLine, Announced, Event, Recorded, StateChanged, Stored
+from drawbridge.server.events import (
+    Announced,
+    AnsweredInEditor,
+    Event,
+    PermissionWithdrawn,
+    QueueChanged,
+    Recorded,
+    ReviewNumbers,
+    RunFinished,
+    RunInfo,
+    SessionRenamed,
+    SessionSummary,
+    StateChanged,
+    Stored,
+)
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError, no_project
-from drawbridge.server.protocol.messages import Answer, PermissionWithdrawn, RunFinished, Subscriber
+from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import Review
+from drawbridge.server.reviews.recovery import Recovery
 from drawbridge.server.reviews.reviews import Wish
-from drawbridge.server.sessions import metadata, records
+from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.ceilings import day_of
 from drawbridge.server.sessions.disk import Disk
 from drawbridge.server.sessions.metadata import instant
+from drawbridge.server.sessions.recorded_state import DAYS_KEPT, Day, RecordedState, count_run
 from drawbridge.server.sessions.surfaces import Surfaces
+from drawbridge.server.store import records
 from drawbridge.server.store.lines import timestamp
 from drawbridge.server.store.log import History, Page, rebuild
 from drawbridge.server.store.search import FILE, Index
 from drawbridge.server.store.texts import clean
+from drawbridge.server.updates import answered, project_info, project_joined, project_state
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -54,7 +71,7 @@ SHOWN_PROMPT: Final = 500
 COUNTED_AT_ONCE: Final = 1_000
 """The number of records of an older history that are read at once to count its runs."""
 
-FINISHED: Final = events.KINDS[RunFinished].encode()
+FINISHED: Final = records.KINDS[RunFinished].subtype.encode()
 
 TERMINAL_PREFIX: Final = "desk_"
 """The prefix of the ids of terminal sessions."""
@@ -74,7 +91,13 @@ class Session(ABC):
         self.index = Index(str(directory / FILE), history)
         self.store = SessionStore(directory, data, history, surfaces, disk)
         self.approvals = Approvals(
-            self.id, data.path, self.store.write, self.store.record, data.memory.verdicts, surfaces.editors, self.decide
+            self.id,
+            data.path,
+            self.store.write,
+            self.store.record,
+            data.recorded.verdicts,
+            surfaces.editors,
+            self.decide,
         )
         self._disk = disk
         self._holds_state = False
@@ -82,23 +105,23 @@ class Session(ABC):
         first."""
         self._agent_state = AgentState()
         """What the agent has reported about itself, including reports of a process that has ended since."""
-        self._looked_back = not history.count and data.options == Options()
-        """Whether ``look_back`` has nothing left to read: it was called before, or there are neither records nor chosen
-        options."""
+        self._is_restored = not history.count and data.options == Options()
+        """Whether ``restore_agent_state`` has nothing left to read: it was called before, or there are neither records nor
+        chosen options."""
 
     @property
-    def memory(self) -> records.Memory:
-        return self.data.memory
+    def recorded(self) -> RecordedState:
+        return self.data.recorded
 
     @property
     def title(self) -> str:
-        """The name that a person gave to the current conversation, or else its title, usually its first prompt."""
-        return self.memory.names.get(self.memory.session_key) or self.memory.title
+        """See ``RecordedState.shown_title``."""
+        return self.recorded.shown_title
 
     def learn_title(self, title: str) -> None:
         """Sets the title of the current conversation if it has none. The title comes from older records, or from the
         agent's own file."""
-        self.memory.title = self.memory.title or title
+        self.recorded.title = self.recorded.title or title
 
     # What differs between the kinds.
 
@@ -113,6 +136,9 @@ class Session(ABC):
 
     checkpoints: Checkpoints
     """The checkpoints of its runs."""
+
+    recovery: Recovery
+    """The recovery of decisions on its review."""
 
     @abstractmethod
     async def review(self) -> Answer[Review]:
@@ -156,10 +182,10 @@ class Session(ABC):
 
     @abstractmethod
     def _details(self) -> dict[str, Any]:
-        """The fields of ``ProjectInfo`` that only this kind of session has."""
+        """The fields of ``SessionSummary`` that only this kind of session has."""
 
     @abstractmethod
-    def _current_run(self) -> messages.RunInfo | None:
+    def _current_run(self) -> RunInfo | None:
         """The active run, if any."""
 
     def _of_agent(self) -> dict[str, Any]:
@@ -167,18 +193,18 @@ class Session(ABC):
         return {"agent_state": self._agent_state if self._agent_state != AgentState() else None}
 
     @final
-    async def look_back(self) -> None:
+    async def restore_agent_state(self) -> None:
         """On the first call, restores what the agent reported about itself before the server was started, from the end
         of the history, and what people have chosen since, from the metadata. What the agent has reported since the
         server was started takes precedence."""
-        if self._looked_back:
+        if self._is_restored:
             return
-        self._looked_back = True
+        self._is_restored = True
         if self._agent_state != AgentState():
             return
-        session_id = self.memory.session_id
+        session_id = self.recorded.session_id
         state = await self._state_in_history(session_id) if session_id else AgentState()
-        if self._agent_state == AgentState() and self.memory.session_id == session_id:
+        if self._agent_state == AgentState() and self.recorded.session_id == session_id:
             self._report_state(self._with_choices(state))
 
     async def _state_in_history(self, session_id: str) -> AgentState:
@@ -189,7 +215,7 @@ class Session(ABC):
         except HistoryUnreadable as error:
             logger.warning("%s: its agent's last report is not known: %s", self.id, error)
             return AgentState()
-        lines = events.agent_lines(record.line for record in page.records)
+        lines = records.agent_lines(record.line for record in page.records)
         return await asyncio.to_thread(self._last_state, lines, session_id)
 
     def _with_choices(self, state: AgentState) -> AgentState:
@@ -208,7 +234,7 @@ class Session(ABC):
             self._agent_state = state
             self.store.announce(StateReported(state))
 
-    def _waiting_runs(self) -> list[messages.RunInfo]:
+    def _waiting_runs(self) -> list[RunInfo]:
         """The runs in the queue, the next one first."""
         return []
 
@@ -222,13 +248,11 @@ class Session(ABC):
 
     @final
     def info(self) -> messages.ProjectInfo:
-        return messages.ProjectInfo(**self._fields())
+        return project_info(self.summary())
 
     @final
     def shown(self) -> messages.ProjectState:
-        run = self._current_run()
-        queued = len(self._waiting_runs())
-        return messages.ProjectState(**self._fields(), run_id=run.run_id if run else None, queued=queued)
+        return project_state(self.summary())
 
     @final
     def snapshot(self) -> messages.ProjectJoined:
@@ -236,7 +260,7 @@ class Session(ABC):
         approval requests are shortened to previews, so that all of them fit into one message.
         """
         run, queue = self._current_run(), self._waiting_runs()
-        without = messages.ProjectJoined(**self._fields(), run=run, queue=queue, open_approvals=[], **self._of_agent())
+        without = project_joined(self.summary(), run=run, queue=queue, open_approvals=[], **self._of_agent())
         room = messages.FRAME_BYTES - messages.ROOM - len(msgspec.json.encode(without))
         return msgspec.structs.replace(without, open_approvals=self.approvals.shown(room))
 
@@ -246,8 +270,8 @@ class Session(ABC):
         same kinds of events in the same order, so that two results can be compared."""
         of_agent = self._of_agent()
         return (
-            StateChanged(self.shown()),
-            messages.QueueChanged(tuple(self._waiting_runs())),
+            StateChanged(self.summary()),
+            QueueChanged(tuple(self._waiting_runs())),
             StateReported(of_agent.get("agent_state") or AgentState()),
             OffersReported(of_agent.get("agent_offers") or AgentOffers()),
         )
@@ -258,35 +282,40 @@ class Session(ABC):
         not recorded."""
         if self._holds_state:
             return
-        self.store.announce(StateChanged(self.shown()))
+        self.store.announce(StateChanged(self.summary()))
 
-    def _fields(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "path": self.data.path,
-            "session_id": self.memory.session_id,
-            "agent": self.data.agent,
-            "created_at": self.data.created_at,
-            "last_active": self.data.last_active,
-            "message_count": self.history.count,
-            "last_seq": self.history.last_seq,
-            "approvals": self.approvals.waiting(),
-            "first_message_time": instant(self.history.first_time),
-            "last_message_time": instant(self.history.last_time),
-            "state": self.state,
-            "title": self.title,
-            "review": self.data.review,
+    @final
+    def summary(self) -> SessionSummary:
+        """The session's state at this moment."""
+        run = self._current_run()
+        return SessionSummary(
+            id=self.id,
+            path=self.data.path,
+            session_id=self.recorded.session_id,
+            agent=self.data.agent,
+            created_at=self.data.created_at,
+            last_active=self.data.last_active,
+            message_count=self.history.count,
+            last_seq=self.history.last_seq,
+            approvals=self.approvals.waiting(),
+            first_message_time=instant(self.history.first_time),
+            last_message_time=instant(self.history.last_time),
+            state=self.state,
+            title=self.title,
+            review=self.data.review,
+            run_id=run.run_id if run else None,
+            queued=len(self._waiting_runs()),
             **self._details(),
-        }
+        )
 
     @final
     def rename(self, key: str, name: str, asker: Subscriber) -> Answer[messages.SessionRenamed]:
         """Gives one of the session's conversations a name, or removes its name if ``name`` is empty. Raises
         ``DrawbridgeError`` if the record can't be written, and ``ClientError`` if the session was deleted."""
-        renamed = messages.SessionRenamed(key, " ".join(clean(name).split()), asker.name)
+        renamed = SessionRenamed(key, " ".join(clean(name).split()), asker.name)
         seq = self.store.write(renamed, asker)
         self.store.save()
-        answer = messages.updated("session_renamed", renamed, self.id, seq)
+        answer = answered(renamed, messages.SessionRenamed, self.id, seq)
         return msgspec.structs.replace(answer, then=self.publish_state)
 
     # How approval requests end.
@@ -302,14 +331,14 @@ class Session(ABC):
         approval, answer, asked_by = self.approvals.decide(approval_id, decision, by, at)
         self._approval_closed(approval, asked_by)
         if isinstance(by, Person):
-            command = commands.PermissionResponse(
-                project_id=self.id,
-                approval_id=approval_id,
-                decision="allow" if decision.allow else "deny",
-                updated_input=None if decision.updated_input is None else {},  # only whether it was changed is recorded
+            done = AnsweredInEditor(
+                by.name,
+                approval.request,
+                "allow" if decision.allow else "deny",
                 remember=decision.remember,
+                changed=decision.updated_input is not None,
             )
-            self.store.announce(events.DoneInEditor(by.name, command, asked=approval.request))
+            self.store.announce(done)
         return answer
 
     @final
@@ -338,8 +367,8 @@ class SessionStore:
         self._disk = disk
 
     @property
-    def memory(self) -> records.Memory:
-        return self.data.memory
+    def recorded(self) -> RecordedState:
+        return self.data.recorded
 
     @property
     def closed(self) -> bool:
@@ -347,14 +376,19 @@ class SessionStore:
         return self.history.closed
 
     @property
-    def review(self) -> messages.ReviewNumbers | None:
+    def review(self) -> ReviewNumbers | None:
         """How much there is to decide in the review, for lists of sessions; None if that is not known."""
         return self.data.review
 
     @property
+    def last_seq(self) -> int:
+        """The number of the last record of the history; 0 before the first."""
+        return self.history.last_seq
+
+    @property
     def subject(self) -> str:
         """What to propose as the subject of a commit message."""
-        return self.memory.subject
+        return self.recorded.subject
 
     def has_room(self, more: int) -> bool:
         """Whether the owner's limits leave room for this many more bytes from an agent."""
@@ -369,14 +403,14 @@ class SessionStore:
         """Writes the event, without publishing it. Raises ``BadMessage``, ``HistoryNotWritten``, or ``ClientError`` if
         the session is closed, without changing anything."""
         self.check_there()
-        direction, message = events.written(event)
+        direction, message = records.written(event)
         is_line = isinstance(event, AgentLine)
         record = self.history.append(direction, message, is_json=is_line)
-        self._disk.now(self.data.id, self.data.path, self.history.size)
+        self._disk.set_size(self.data.id, self.data.path, self.history.size)
         if is_line:  # most records are lines, which change nothing but the number
-            self.memory.seq = record.seq
+            self.recorded.seq = record.seq
         else:
-            self.memory.apply(event, record.time, record.seq)
+            self.recorded.apply(event, record.time, record.seq)
         return Stored(
             self.data.id,
             self._path,
@@ -385,7 +419,6 @@ class SessionStore:
             quiet,
             seq=record.seq,
             timestamp=timestamp(record),
-            message=message,
         )
 
     def write(self, event: Recorded, asker: Subscriber | None = None) -> int | None:
@@ -403,7 +436,7 @@ class SessionStore:
         except DrawbridgeError as error:
             logger.error("%s: %s could not be written: %s", self.data.id, _name(event), error)
             moment = datetime.now(UTC)
-            self.memory.apply(event, moment)
+            self.recorded.apply(event, moment)
             self.announce(event, asker, quiet=quiet, moment=moment)
             return None
         return self._publish(stored)
@@ -432,13 +465,13 @@ class SessionStore:
             raise
 
     def save(self) -> None:
-        self.data.session_id = self.memory.session_id
+        self.data.session_id = self.recorded.session_id
         try:
             metadata.save(self._directory, self.data)
         except (DrawbridgeError, OSError) as error:
             logger.error("%s: its metadata can't be written: %s", self.data.id, error)
 
-    def review_is(self, numbers: messages.ReviewNumbers) -> None:
+    def review_is(self, numbers: ReviewNumbers) -> None:
         """Stores how much there is to decide in the review, so that lists of sessions show it even after a restart."""
         self.data.review = numbers
         if not self.closed:
@@ -451,31 +484,31 @@ class SessionStore:
 
     def catch_up(self) -> None:
         """After a restart, updates the state with the records that the metadata does not cover yet."""
-        for record in self.history.after(self.memory.seq):
+        for record in self.history.after(self.recorded.seq):
             try:
-                seq, moment, event = events.read(record.line)
-            except events.NOT_OURS:
+                seq, moment, event = records.read(record.line)
+            except records.NOT_OURS:
                 logger.warning(
                     "%s: record %d of its history was not written by Drawbridge; it was skipped",
                     self.data.id,
                     record.seq,
                 )
             else:
-                self.memory.apply(event, moment, seq)
+                self.recorded.apply(event, moment, seq)
 
     async def count_usage(self) -> None:
         """Counts the runs in a history that was written by an earlier version."""
-        since = datetime.now(UTC) - timedelta(days=records.DAYS_KEPT)
-        days: dict[str, records.Day] = {}
+        since = datetime.now(UTC) - timedelta(days=DAYS_KEPT)
+        days: dict[str, Day] = {}
         after, more = 0, True
-        while more or after < self.memory.seq:
-            newest = self.memory.seq
+        while more or after < self.recorded.seq:
+            newest = self.recorded.seq
             page = await self.read(after_seq=after, since=since, limit=COUNTED_AT_ONCE)
             await asyncio.to_thread(_count, page, days)
             more = page.has_more
             after = page.records[-1].seq if more else newest
         # Nothing has been added to the history since the last page was read.
-        self.memory.usage, self.memory.usage_complete = days, True
+        self.recorded.usage, self.recorded.usage_complete = days, True
         self.save()
 
     def recover(self, still_open: Collection[str] = (), continues: str | None = None) -> None:
@@ -483,15 +516,15 @@ class SessionStore:
         runs, and the run ``continues``. Nothing is published: no client has joined yet, and this may run in a thread.
         """
         self.catch_up()
-        still_active = {continues, *(self.memory.approvals.get(approval_id) for approval_id in still_open)}
+        still_active = {continues, *(self.recorded.approvals.get(approval_id) for approval_id in still_open)}
         over: list[Recorded] = [
             PermissionWithdrawn(approval_id, "the server was restarted")
-            for approval_id in self.memory.approvals
+            for approval_id in self.recorded.approvals
             if approval_id not in still_open
         ]
         over += [
             RunFinished(run_id=run_id, outcome="interrupted", duration_ms=0)
-            for run_id in self.memory.unfinished
+            for run_id in self.recorded.unfinished
             if run_id not in still_active
         ]
         for event in over:
@@ -499,24 +532,25 @@ class SessionStore:
                 self.append(event)
             except DrawbridgeError as error:
                 logger.error("%s: %s could not be written: %s", self.data.id, _name(event), error)
-                self.memory.apply(event, datetime.now(UTC))
-        self.memory.last_outcome = None
+                self.recorded.apply(event, datetime.now(UTC))
+        self.recorded.last_outcome = None
         if over:
             self.save()
 
 
-def _count(page: Page, days: dict[str, records.Day]) -> None:
+def _count(page: Page, days: dict[str, Day]) -> None:
     for record in page.records:
         if FINISHED in record.line:
-            with contextlib.suppress(*events.NOT_OURS):
-                _, moment, event = events.read(record.line)
+            with contextlib.suppress(*records.NOT_OURS):
+                _, moment, event = records.read(record.line)
                 if isinstance(event, RunFinished):
-                    records.count_run(days, day_of(moment), event)
+                    count_run(days, day_of(moment), event)
 
 
 def _name(event: Recorded) -> str:
     """The name of an event in the server's log."""
-    return events.KINDS.get(type(event), type(event).__name__)
+    kind = records.KINDS.get(type(event))
+    return kind.subtype if kind else type(event).__name__
 
 
 class Sessions:
@@ -545,12 +579,12 @@ class Sessions:
 
     def add(self, session: Session) -> None:
         self._sessions[session.id] = session
-        self._disk.now(session.id, str(session.path), session.history.size)
+        self._disk.set_size(session.id, str(session.path), session.history.size)
 
     def remove(self, session: Session) -> None:
         """Removes the session from the list. Another session may get its id later."""
         del self._sessions[session.id]
-        self._disk.gone(session.id)
+        self._disk.remove(session.id)
 
     def rebuild(self) -> None:
         """Rebuilds the lost indexes of all histories in the background."""

@@ -16,16 +16,16 @@ from typing import Final
 
 from msgspec import Raw, Struct
 
-from drawbridge.agents.base import Agent, Earlier, EarlierMessage
+from drawbridge.agents.base import Agent, AgentLine, Earlier, EarlierMessage
 from drawbridge.core.errors import BadMessage
-from drawbridge.server import events
-from drawbridge.server.events import AgentLine, PromptAccepted
+from drawbridge.server.events import PromptAccepted
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import TERMINAL_NAME
 from drawbridge.server.protocol.replies import SessionMessagesPage
 from drawbridge.server.sessions.session import Session
 from drawbridge.server.store.lines import Record, compose, from_microseconds
+from drawbridge.server.store.records import written
 from drawbridge.server.store.search import Part
 
 PAGE_BYTES: Final = messages.FRAME_BYTES // 3
@@ -178,7 +178,7 @@ def record_of(message: EarlierMessage) -> Record | None:
         )
     else:
         event = AgentLine(message.line)
-    direction, data = events.written(event)
+    direction, data = written(event)
     try:
         return compose(0, message.time, direction, data)
     except BadMessage:

@@ -147,14 +147,14 @@ def _what_is_left(
 ) -> list[Record]:
     heads = []
     offset = start
-    for place, (line, record) in enumerate(zip(lines, records, strict=True)):
+    for number, (line, record) in enumerate(zip(lines, records, strict=True)):
         if record is not None and record.seq in seqs:
-            heads.append(Head(place, record.seq, 0, offset, len(line) + 1))
+            heads.append(Head(number, record.seq, 0, offset, len(line) + 1))
         offset += len(line) + 1
     at_end = bool(heads) and heads[-1].offset + heads[-1].length == offset
     good = believed(heads, seqs.start - 1, start, seqs[-1] if at_end else None)
     _report_between(good, start, offset, report)
-    return [record for head in good if (record := records[head.place])]
+    return [record for head in good if (record := records[head.line_number])]
 
 
 def _report_between(good: list[Head], start: int, end: int, report: Report) -> None:
@@ -200,7 +200,7 @@ def scan(path: str, segment: Segment, report: Report) -> int:
     """
     heads: list[Head] = []
     start = offset = segment.size
-    place = 0
+    number = 0
     with open(open_to_read(path), "rb", buffering=_SCANNED_AT_ONCE) as file:
         file.seek(max(0, start - 1))
         if start and file.read(1) != b"\n":
@@ -213,8 +213,8 @@ def scan(path: str, segment: Segment, report: Report) -> int:
                 line += b"\n"
             record = parse(line[:-1])
             if record is not None:
-                heads.append(Head(place, record.seq, microseconds(record.time), offset, len(line)))
-            place += 1
+                heads.append(Head(number, record.seq, microseconds(record.time), offset, len(line)))
+            number += 1
             offset += len(line)
             if torn:
                 break
@@ -223,7 +223,7 @@ def scan(path: str, segment: Segment, report: Report) -> int:
     for head in good:
         segment.add(head.seq, head.time, head.offset, head.length)
     segment.size = offset
-    return place - 1 - good[-1].place if good else place
+    return number - 1 - good[-1].line_number if good else number
 
 
 def _mend(path: str, offset: int, torn: bytes) -> bool:
@@ -364,7 +364,7 @@ class Catalogue:
     def rewritten(self, segment: Segment, damage: Iterable[tuple[int, int]]) -> None:
         """Notes that a file was replaced by one whose records have the same numbers. ``damage``: the offsets and
         lengths of damaged stretches in the new file."""
-        self.damage = {place: one for place, one in self.damage.items() if one.file != segment.name}
+        self.damage = {key: one for key, one in self.damage.items() if one.file != segment.name}
         for offset, length in damage:
             self.report(segment.name, offset, length)
         self.segments = [segment if known.name == segment.name else known for known in self.segments]

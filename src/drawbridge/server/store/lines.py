@@ -128,10 +128,10 @@ def parse(line: bytes) -> Record | None:
 
 
 class Head(NamedTuple):
-    """A readable line of a file. ``place``: the number of lines before it, including unreadable ones; ``time`` in
+    """A readable line of a file. ``line_number``: the number of lines before it, including unreadable ones; ``time`` in
     microseconds since 1970; ``length`` in bytes, with the line break."""
 
-    place: int
+    line_number: int
     seq: int
     time: int
     offset: int
@@ -149,21 +149,21 @@ def believed(heads: Sequence[Head], before: int | None, start: int, sure: int | 
     room for the missing records, or if its number is ``sure``.
     """
     good: list[Head] = []
-    last, place, end = before, -1, start
+    last, line_number, end = before, -1, start
     for number, head in enumerate(heads):
-        if last is None or head.seq != last + head.place - place:
+        if last is None or head.seq != last + head.line_number - line_number:
             following = heads[number + 1 : number + 1 + _FOLLOWERS]
             fits = last is None or last < head.seq <= last + 1 + _room(end, head)
             fits = _goes_on(head, following) if following else fits or head.seq == sure
             if (last is not None and head.seq <= last) or not fits:
                 continue
         good.append(head)
-        last, place, end = head.seq, head.place, head.offset + head.length
+        last, line_number, end = head.seq, head.line_number, head.offset + head.length
     return good
 
 
 def _goes_on(head: Head, following: Sequence[Head]) -> bool:
-    if any(other.seq - head.seq == other.place - head.place for other in following):
+    if any(other.seq - head.seq == other.line_number - head.line_number for other in following):
         return True
     return 0 < following[0].seq - head.seq <= 1 + _room(head.offset + head.length, following[0])
 

@@ -1,9 +1,8 @@
 """Serves the bridges on the private socket: they send the proposals of their agents, and receive requests for their
 editors.
 
-Claude Code's hook reports the approval request. The diff that Claude Code's bridge shows is a second surface of the
-same approval request, whichever of the two arrives first; they are matched by the agent's process, the path and the
-text. Gemini CLI has no such hook: its bridge's proposal is the question.
+Claude Code's hook reports the approval request, and the diff that its bridge shows is a second surface of it (see
+``shown_proposals``). Gemini CLI has no such hook: its bridge's proposal is the question.
 """
 
 from __future__ import annotations
@@ -15,21 +14,18 @@ import os
 import uuid
 from collections.abc import Iterator
 
-import msgspec
-from msgspec import Raw
-
 from drawbridge.agents import catalog
-from drawbridge.agents.base import Decision, Proposal, Question
-from drawbridge.agents.terminal import HookEvent
+from drawbridge.agents.base import Proposal
+from drawbridge.agents.proposals import in_editor
 from drawbridge.core.approval import State
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editor, Editors, Person, decision
-from drawbridge.server.approvals.pending import PendingApproval, Surface
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.terminal_sessions.editor_reviews import EditorReviews
 from drawbridge.server.terminal_sessions.questions import ELSEWHERE
 from drawbridge.server.terminal_sessions.session import TerminalSession
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
+from drawbridge.server.terminal_sessions.shown_proposals import BridgeSurface
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -40,74 +36,14 @@ NOT_WRITTEN = ("DISK_SPACE_LOW", "FILE_OPERATION")
 """The error codes of decisions that were refused because the history can't be written."""
 
 
-class BridgeSurface:
-    """A proposal that its agent's bridge shows in an editor."""
-
-    in_editor = True
-
-    def __init__(self, editor: Editor, proposed: wire.Proposed) -> None:
-        self.pid = proposed.pid
-        self.known_as = proposed.question
-        self.editor = editor
-        self.proposed = proposed
-        self.session: TerminalSession | None = None
-        self.approval: PendingApproval | None = None
-        self.was_decided = False
-        """Whether the user decided on it in the editor before a hook reported its question."""
-
-    def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
-        text = None
-        if decision.allow:
-            text = self.proposed.new_text if decision.updated_input is None else _content(decision.updated_input)
-        self.editor.send(wire.ClientDecision(self.proposed.id, by, text))
-
-    def closed(self) -> None:
-        pass  # its agent closes the view
-
-    def belongs_to(self, session: TerminalSession, approval: PendingApproval | None) -> None:
-        """Sets the session and the approval request of the proposal. ``approval``: None if the request does not exist
-        yet."""
-        self.session, self.approval = session, approval
-
-    def decided_early(self) -> None:
-        self.was_decided = True
-
-    def is_same(self, pid: int | None, proposal: Proposal | None) -> bool:
-        proposed = self.proposed
-        if proposed.pid is None or proposed.pid != pid or proposal is None or proposed.path != proposal.path:
-            return False
-        return _lines(proposed.new_text if proposed.agent_text is None else proposed.agent_text) == _lines(
-            proposal.new_text
-        )
-
-
 class Bridges:
     def __init__(self, sessions: TerminalSessions, editors: Editors, reviews: EditorReviews) -> None:
         self._terminal_sessions = sessions
         self._reviews = reviews
         self._editors = editors
         self._terminals = sessions.terminals
-        self._shown: dict[tuple[int, str], BridgeSurface] = {}
+        self._shown = sessions.shown
         self._sessions: dict[tuple[int, str], TerminalSession] = {}
-
-    # The hook's question.
-
-    def requested(
-        self, session: TerminalSession, event: HookEvent, surface: Surface, proposal: Proposal | None
-    ) -> None:
-        """Opens an approval request for a hook's question, unless it was asked before. If a bridge has already
-        reported the same proposal, its view in the editor becomes a second surface of the request."""
-        approval = session.apply(event, surface, proposal)
-        for shown in self._shown.values():
-            if approval is not None and shown.approval is None and shown.is_same(surface.pid, proposal):
-                self._join(session, approval, shown)
-                return
-
-    def _join(self, session: TerminalSession, approval: PendingApproval, shown: BridgeSurface) -> None:
-        shown.belongs_to(session, approval)
-        session.approvals.add(approval, shown)
-        if shown.was_decided:
-            session.withdraw(approval, ELSEWHERE)
 
     # One bridge.
 
@@ -136,10 +72,10 @@ class Bridges:
             case wire.Proposed():
                 self._proposed(editor, line)
             case wire.EditorDecision(id, text):
-                won = self._decided(self._shown.get((_key(editor), id)), text)
+                won = self._decided(self._shown.find(editor, id), text)
                 editor.send(wire.DecisionAck(id, won))
             case wire.ProposalClosed(id, settled):
-                self._gone(self._shown.pop((_key(editor), id), None), settled=settled)
+                self._proposal_closed(self._shown.remove(editor, id), settled=settled)
             case wire.ReviewRequest() | wire.ReviewDecision() | wire.ReviewComment() | wire.ReviewSubmission():
                 self._reviews.handle(editor, line)
             case wire.ReviewListRequest():
@@ -159,8 +95,8 @@ class Bridges:
         self._editors.remove(editor)
         with self._terminals_change():
             self._terminals.remove(editor)
-        for key in [key for key in self._shown if key[0] == _key(editor)]:
-            self._gone(self._shown.pop(key), settled=False)
+        for shown in self._shown.remove_all(editor):
+            self._proposal_closed(shown, settled=False)
         for key in [key for key in self._sessions if key[0] == _key(editor)]:
             self._sessions.pop(key).end()
 
@@ -174,7 +110,7 @@ class Bridges:
                 session.publish_state()
 
     def _proposed(self, editor: Editor, proposed: wire.Proposed) -> None:
-        shown = self._shown[_key(editor), proposed.id] = BridgeSurface(editor, proposed)
+        shown = self._shown.add(editor, proposed)
         agent = AGENTS.get(proposed.agent)
         if self._terminal_sessions.closed:
             return None
@@ -184,8 +120,8 @@ class Bridges:
             if any(process.pid == proposed.pid for process in session.processes.all):
                 for approval in session.approvals:
                     if shown.is_same(proposed.pid, approval.request.proposal):
-                        return self._join(session, approval, shown)
-                for approval in session.activities.decided:  # answered in the meantime
+                        return shown.join(session, approval)
+                for approval in session.questions.decided:  # answered in the meantime
                     if shown.is_same(proposed.pid, approval.request.proposal):
                         shown.belongs_to(session, approval)
         return None
@@ -198,15 +134,8 @@ class Bridges:
         shown.belongs_to(session, session.reconnect(shown))
         if shown.approval is not None:
             return
-        given = msgspec.json.encode({"file_path": proposed.path, "content": proposed.new_text})
-        question = Question(
-            question_id=uuid.uuid4().hex,
-            tool_name="Write",
-            input=Raw(given),
-            suggestions=Raw(b"[]"),
-            proposal=Proposal(proposed.path, proposed.old_text, proposed.new_text),
-        )
-        shown.belongs_to(session, session.ask(question, shown))
+        question = in_editor(uuid.uuid4().hex, Proposal(proposed.path, proposed.old_text, proposed.new_text))
+        shown.belongs_to(session, session.requests.ask(question, shown))
 
     def _session_of(self, editor: Editor, proposed: wire.Proposed, agent: str) -> TerminalSession | None:
         key = (_key(editor), proposed.session)
@@ -246,22 +175,15 @@ class Bridges:
             )  # the agent follows the decision in its editor even if the server can't record it
         return True
 
-    def _gone(self, shown: BridgeSurface | None, *, settled: bool) -> None:
+    def _proposal_closed(self, shown: BridgeSurface | None, *, settled: bool) -> None:
         if shown is None or shown.session is None or shown.approval is None:
             return
         if settled and shown.approval in list(shown.session.approvals):
             shown.session.withdraw(shown.approval, ELSEWHERE)
-        shown.session.disconnect(shown)
+        session = self._terminal_sessions.find(shown.session.id)
+        if session is not None and session is shown.session:
+            session.requests.disconnect(shown)
 
 
 def _key(editor: Editor) -> int:
     return id(editor)
-
-
-def _lines(text: str) -> str:
-    return text.replace("\r\n", "\n")
-
-
-def _content(given: Raw) -> str | None:
-    content = msgspec.json.decode(given, type=dict[str, object]).get("content")
-    return content if isinstance(content, str) else None

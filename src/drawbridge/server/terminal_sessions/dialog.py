@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from drawbridge.agents.base import Decision
-from drawbridge.agents.proposals import Reader, changed_text
+from drawbridge.agents.proposals import Reader
 from drawbridge.agents.terminal import AskingAgent, Fate
 from drawbridge.core.approval import State
 from drawbridge.core.errors import UnusableFile
@@ -114,7 +114,7 @@ class Overruled(Struct, frozen=True):
     reason: str
 
 
-class _Given(Struct, frozen=True):
+class _ClientDecision(Struct, frozen=True):
     """A client's decision. ``repeated``: whether the agent has asked about the same call again. Such a
     decision is never overruled."""
 
@@ -123,7 +123,7 @@ class _Given(Struct, frozen=True):
     repeated: bool = False
 
 
-class Outcome(Struct, frozen=True):
+class DecisionOutcome(Struct, frozen=True):
     """What the agent did with a client's decision on ``approval``. ``otherwise``: what happened instead, in words; None
     if the decision took effect, or if that can't be determined. ``as_decided``: whether the decision took effect.
     ``exact``: whether the input of the call is exactly the one that was decided on."""
@@ -134,53 +134,57 @@ class Outcome(Struct, frozen=True):
     exact: bool
 
 
-class Outcomes:
+class ClientDecisions:
     """Clients' decisions, until it is known whether the agent followed them. ``read``: the function that reads a
     file."""
 
     def __init__(self, agent: AskingAgent, read: Reader) -> None:
         self._agent = agent
         self._read = read
-        self._given: Latest[str, _Given] = Latest()
+        self._decisions: Latest[str, _ClientDecision] = Latest()
 
     def __iter__(self) -> Iterator[PendingApproval]:
-        return iter([given.approval for given in self._given.values() if not given.repeated])
+        return iter([given.approval for given in self._decisions.values() if not given.repeated])
 
     def add(self, approval: PendingApproval, decision: Decision) -> None:
-        self._given[approval.id] = _Given(approval, decision)
+        self._decisions[approval.id] = _ClientDecision(approval, decision)
 
     def asked_again(self, approval: PendingApproval) -> None:
         """Notes that the agent asks about a call that may be the same as one that was decided on. It may also be an
         identical call at the same time, so the earlier decisions are kept."""
         asked, given = approval.request, json_object(approval.request.input)
         again = EndedCall("", asked.tool_name, given, "ran", asked.agent_id, as_run=True)
-        for id, former in self._given.items():
+        for id, former in self._decisions.items():
             if again.is_of(self._agent, former.approval.request):
-                self._given[id] = msgspec.structs.replace(former, repeated=True)
+                self._decisions[id] = msgspec.structs.replace(former, repeated=True)
 
     def forget(self, approval: PendingApproval) -> None:
-        self._given.pop(approval.id, None)
+        self._decisions.pop(approval.id, None)
 
     def main_stopped(self) -> None:
         """Forgets the decisions on the main agent's questions: its turn is over, so their outcome will not be seen."""
-        for id, given in list(self._given.items()):
+        for id, given in list(self._decisions.items()):
             if given.approval.request.agent_id is None:
-                del self._given[id]
+                del self._decisions[id]
 
     def not_delivered(self, reason: str) -> list[Overruled]:
         """Overrules the decisions that allowed a call of the main agent: it asks in its terminal although no approval
         request is open, so the decisions did not reach it. Returns what was overruled."""
         overruled = []
         for approval in self:
-            if approval.request.agent_id is None and self._given[approval.id].decision.allow and approval.overrule():
-                del self._given[approval.id]
+            if (
+                approval.request.agent_id is None
+                and self._decisions[approval.id].decision.allow
+                and approval.overrule()
+            ):
+                del self._decisions[approval.id]
                 overruled.append(Overruled(approval, reason))
         return overruled
 
-    def about(self, call: EndedCall) -> list[Outcome]:
+    def about(self, call: EndedCall) -> list[DecisionOutcome]:
         """The outcomes of the decisions that may be about ``call``."""
         found = []
-        for given in self._given.values():
+        for given in self._decisions.values():
             approval, decision = given.approval, given.decision
             if approval.state is not State.DECIDED:
                 continue  # overruled in the meantime: another request may be about this call
@@ -191,12 +195,12 @@ class Outcomes:
                 exact = is_changed or call.is_of(self._agent, approval.request, exactly=True)
                 did = self._otherwise(approval, decision, changed, call.input if call.as_run else None, call.fate)
                 as_decided = did is None and decision.allow == (call.fate == "ran")
-                found.append(Outcome(approval, did, as_decided, exact))
+                found.append(DecisionOutcome(approval, did, as_decided, exact))
         return found
 
-    def settle(self, outcome: Outcome) -> Overruled | None:
+    def settle(self, outcome: DecisionOutcome) -> Overruled | None:
         """Forgets a decision, because its outcome is known. Returns it if it was overruled."""
-        approval, repeated = outcome.approval, self._given.pop(outcome.approval.id).repeated
+        approval, repeated = outcome.approval, self._decisions.pop(outcome.approval.id).repeated
         if outcome.otherwise is None:
             approval.confirm()
         elif not repeated and approval.overrule():
@@ -229,7 +233,7 @@ class Outcomes:
             text = self._read(proposal.path)
         except UnusableFile:
             return None
-        expected = changed_text(approval.request.tool_name, wanted, proposal.old_text)
+        expected = approval.changed_text(wanted)
         return None if text == expected or expected is None else "allowed with different text"
 
 

@@ -24,14 +24,17 @@ from drawbridge.agents.memory import MemoryWatch
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import make_private_directory, write_private
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server.checkpoints.checkpoints import Checkpoints, When
-from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.checkpoints import Checkpoints
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.unsaved import FindUnsaved
+from drawbridge.server.events import Submission
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import Review as ReviewReply
-from drawbridge.server.reviews.places import Placed
+from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.reviewing import Reviewing
 from drawbridge.server.reviews.reviews import Review, Wish
 from drawbridge.server.sessions.grants import Grants
@@ -111,8 +114,16 @@ class ReviewedDirectory:
         """Held while a decision is applied, or kept changes are committed."""
         self.comments = SharedComments(folder / COMMENTS, self._stores)
         self._reviewing = Reviewing(
-            str(path), self._review, self.checkpoints, self.comments, self._stores, lambda: grants.ceilings
+            str(path),
+            self._review,
+            self.checkpoints,
+            self.comments,
+            self._stores,
+            lambda: grants.ceilings,
+            folder,
+            self._check_at_rest,
         )
+        self.recovery = self._reviewing.recovery
         self._sending: asyncio.Future[str] | None = None
         """The last submission of comments: done once the agent has started on it, or the submission has failed."""
         self._problem = ""
@@ -229,14 +240,14 @@ class ReviewedDirectory:
 
     async def _checkpoint(self, run: str, when: When) -> bool:
         """Takes a checkpoint. Returns whether it was taken; a failure is logged."""
-        problem = await self._grants.places.examine(self.path)
+        problem = await self._grants.directories.examine(self.path)
         try:
             if problem is None:
                 await self._prepare()
-                begin = self.checkpoints.begin(run) if when == "before" else self.checkpoints.take(run, when)
-                taken = await begin
+                snapshotter = self.checkpoints.snapshotter
+                created = await (snapshotter.begin(run) if when == "before" else snapshotter.create(run, when))
                 self._problem = ""
-                return taken
+                return created
         except (GitFailed, NoCheckpoint, DrawbridgeError, OSError) as error:
             problem = str(error)
         if problem != self._problem:
@@ -286,7 +297,7 @@ class ReviewedDirectory:
         only be kept. Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         async with self._deciding:
             await self._prepare()
-            return await self._reviewing.decide(wish, session, asker, self._check_at_rest)
+            return await self._reviewing.decide(wish, session, asker)
 
     async def commit(
         self, command: commands.ReviewCommit, asker: Subscriber, session: str
@@ -323,14 +334,14 @@ class ReviewedDirectory:
         while self._sending is not None and not self._sending.done():
             await asyncio.wait([self._sending])
 
-    async def placed(self, drafts: str) -> Placed:
-        """See ``Reviewing.placed``."""
+    async def located(self, drafts: str) -> LocatedComments:
+        """See ``Reviewing.located``."""
         await self._prepare()
-        return await self._reviewing.placed(drafts)
+        return await self._reviewing.located(drafts)
 
-    def submission(self, placed: Placed, drafts: str, text: str) -> tuple[str, messages.Submission]:
+    def submission(self, located: LocatedComments, drafts: str, text: str) -> tuple[str, Submission]:
         """See ``Commenting.submission``."""
-        return self._reviewing.commenting.submission(placed, drafts, text)
+        return self._reviewing.commenting.submission(located, drafts, text)
 
     def sends(self, sending: asyncio.Future[str]) -> None:
         """Notes that a prompt with the comments is being sent. ``sending`` is done once the agent has started on it, or
@@ -349,7 +360,7 @@ class ReviewedDirectory:
         self.comments.withdraw(asker.name)
         return await self._reviewing.get(session)
 
-    def submitted(self, review: messages.Submission, run: str, by: str) -> None:
+    def submitted(self, review: Submission, run: str, by: str) -> None:
         """Notes that an agent has started on a prompt with these comments."""
         self.comments.send(review, run, by)
 
@@ -361,7 +372,7 @@ class ReviewedDirectory:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._tasks.wait()
-                await self.checkpoints.stored()
+                await self.checkpoints.snapshotter.stored()
         await self._tasks.close()
         await self.checkpoints.close()
         async with self._deciding:
@@ -376,7 +387,7 @@ class ReviewedDirectory:
         if not await asyncio.to_thread(self.folder.exists):
             return
         try:
-            if await self._grants.places.examine(self.path) is None:
+            if await self._grants.directories.examine(self.path) is None:
                 await self.checkpoints.remove()
         except (GitFailed, NoCheckpoint, OSError) as error:
             logger.warning("could not remove the checkpoints in %s: %s", self.path, error)
@@ -402,7 +413,7 @@ class Directories:
     def of(self, path: Path) -> ReviewedDirectory:
         """The directory that ``path`` resolves to. A session has to join the directory before anything else is done
         with it."""
-        path = self._grants.places.leads_to(path)
+        path = self._grants.directories.leads_to(path)
         found = self._directories.get(path)
         if found is None:
             folder = self._folder / _id(path)

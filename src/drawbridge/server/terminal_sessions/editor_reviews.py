@@ -7,7 +7,7 @@ import asyncio
 import logging
 import os
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 from msgspec import Raw
@@ -16,7 +16,7 @@ from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editor, Person
-from drawbridge.server.events import DoneInEditor
+from drawbridge.server.events import CommentedInEditor, DecidedInEditor, SubmittedInEditor
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError, not_written
 from drawbridge.server.protocol.messages import Answer, Subscriber
@@ -72,8 +72,8 @@ class EditorReviews:
         folders = await asyncio.to_thread(lambda: [_real(folder) for folder in given])
         seen, found = set[int](), list[str]()
         for session in self._commands.all_sessions:
-            place = self._commands.leads_to(session.path)
-            is_near = any(place.is_relative_to(folder) or folder.is_relative_to(place) for folder in folders)
+            directory = self._commands.leads_to(session.path)
+            is_near = any(directory.is_relative_to(folder) or folder.is_relative_to(directory) for folder in folders)
             if is_near and id(session.checkpoints) not in seen:
                 seen.add(id(session.checkpoints))
                 found.append(session.id)
@@ -107,18 +107,18 @@ class EditorReviews:
     async def _change(self, session: Session, line: wire.ReviewLine, person: Person) -> Answer[replies.Review] | None:
         """Makes the change that is requested, if any. Returns the review after a decision; otherwise None."""
 
-        def done(command: Any, reply: Any) -> None:
-            session.store.announce(DoneInEditor(person.name, command, reply))
-
         match line:
             case wire.ReviewDecision():
                 decision = _decision(line)
                 decided = await self._commands.review_decide(decision, person)
-                done(decision, decided.data)
+                numbers = len(decision.hunks), len(decision.files)
+                session.store.announce(DecidedInEditor(person.name, line.decision, *numbers, decision.all))
                 return decided
             case wire.ReviewComment():
                 comment = _comment(line)
-                done(comment, (await self._commands.review_comment(comment, person)).data)
+                written = (await self._commands.review_comment(comment, person)).data
+                path = written.comment.path if written.comment else None
+                session.store.announce(CommentedInEditor(person.name, written.comment_id, path, comment.remove))
             case wire.ReviewSubmission():
                 command = commands.ReviewSubmit(
                     project_id=line.project, request_id=line.id, drafts=line.drafts, text=line.text
@@ -126,7 +126,7 @@ class EditorReviews:
                 accepted = await self._commands.review_submit(command, person)
                 if accepted.then is not None:
                     accepted.then()  # editors do not receive events of the run, so nothing has to wait for the reply
-                done(command, accepted.data)
+                session.store.announce(SubmittedInEditor(person.name, accepted.data.run_id))
             case wire.ReviewRequest():
                 pass
         return None
@@ -156,16 +156,16 @@ class EditorReviews:
         """The sessions in the directories that contain the file, beginning with the innermost directory, then those in
         the editor's directory. Of sessions that share a review, only the first one is included."""
 
-        def places() -> list[Path]:
+        def directories() -> list[Path]:
             return [*(_real(line.path).parents if line.path else ()), *([_real(line.folder)] if line.folder else ())]
 
         await self._commands.examine()
-        wanted = await asyncio.to_thread(places)
+        wanted = await asyncio.to_thread(directories)
         sessions = [(self._commands.leads_to(session.path), session) for session in self._commands.all_sessions]
         found: dict[int, Session] = {}
-        for place in dict.fromkeys(wanted):
+        for path in dict.fromkeys(wanted):
             for directory, session in sessions:
-                if directory == place:
+                if directory == path:
                     found.setdefault(id(session.checkpoints), session)
         return list(found.values())
 
@@ -191,6 +191,7 @@ def _comment(line: wire.ReviewComment) -> commands.ReviewComment:
 def _decision(line: wire.ReviewDecision) -> commands.ReviewDecide:
     return commands.ReviewDecide(
         project_id=line.project,
+        request_id=line.id,
         decision=line.decision,
         hunks=(line.hunk,) if line.hunk is not None else (),
         files=(line.file,) if line.file is not None else (),

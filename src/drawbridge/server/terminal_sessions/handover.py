@@ -16,11 +16,12 @@ import msgspec
 
 from drawbridge.agents.terminal import Context, HookEvent
 from drawbridge.core.errors import DrawbridgeError
-from drawbridge.server.events import PromptAccepted
+from drawbridge.server.events import PromptAccepted, Submission
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer, Submission, Subscriber
+from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import Accepted
-from drawbridge.server.terminal_sessions.prompts import ABOVE, letters
+from drawbridge.server.terminal_sessions.prompt_text import letters
+from drawbridge.server.terminal_sessions.prompts import ABOVE
 from drawbridge.server.terminal_sessions.shared_comments import Left, Release, SharedComments
 
 logger = logging.getLogger("drawbridge.server")

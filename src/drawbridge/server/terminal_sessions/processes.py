@@ -46,7 +46,7 @@ class Processes:
         return [one for one in self.all if self.is_alive(one.pid)]
 
     @property
-    def gone(self) -> list[int]:
+    def exited(self) -> list[int]:
         return [one.pid for one in self.all if one.pid is not None and not self.is_alive(one.pid)]
 
     def is_alive(self, pid: int | None) -> bool:

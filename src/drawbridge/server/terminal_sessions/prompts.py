@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import unicodedata
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
@@ -20,18 +19,18 @@ import msgspec
 import psutil
 from msgspec import Struct
 
-from drawbridge.agents.base import Options
 from drawbridge.agents.terminal import AskingAgent, Prompt
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editor
-from drawbridge.server.events import PromptAccepted
+from drawbridge.server.events import PromptAccepted, Submission, TerminalState
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import TERMINAL_NAME, Answer, DeskState, Submission, Subscriber
+from drawbridge.server.protocol.messages import TERMINAL_NAME, Answer, Subscriber
 from drawbridge.server.protocol.replies import Accepted
-from drawbridge.server.sessions.records import Memory, request_key
+from drawbridge.server.sessions.recorded_state import RecordedState, request_key
+from drawbridge.server.terminal_sessions.prompt_text import same_words, typeable
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -46,16 +45,8 @@ UNSURE: Final = (
 MAYBE_TYPED: Final = ("EXECUTION_FAILED", "SHUTTING_DOWN")
 """The codes of errors after which the prompt may have been typed."""
 
-LONGEST: Final = 100_000
-"""The maximum number of characters in a typed prompt. Claude Code needs a third of a second for that many; with 1 MB,
-it showed nothing for 3 s (2.1.329)."""
-
 TYPING_SECONDS: Final = 12.0
 """Seconds that an editor may take to type a prompt. The editor's own time limit is shorter."""
-
-JOINERS: Final = "\u200c\u200d"
-"""Invisible characters that change how letters look. With other invisible characters, Claude Code requires a second
-Enter."""
 
 ELSEWHERE: Final = (
     "This agent was started in a terminal and is controlled there. Answer its requests here, or fork the session to "
@@ -154,10 +145,10 @@ class Receiver(Protocol):
     def pid(self) -> int | None: ...
 
     @property
-    def memory(self) -> Memory: ...
+    def recorded(self) -> RecordedState: ...
 
     @property
-    def phase(self) -> DeskState: ...
+    def phase(self) -> TerminalState: ...
 
     @property
     def resting(self) -> bool:
@@ -222,7 +213,7 @@ class Prompts:
         request has failed, or its result can't be determined."""
         key = request_key(request_id, text) if request_id else None
         known = self.sent if self.sent is not None and self.sent.key == key is not None else None
-        turn = self._session.memory.run_of(request_id or "", text) or (known.turn if known else "")
+        turn = self._session.recorded.run_of(request_id or "", text) or (known.turn if known else "")
         if turn or known is None:
             return self._accepted(turn) if turn else None
         return await self.accepted(self._again())
@@ -303,72 +294,58 @@ class Prompts:
         self.sent = sent
         self._save()
 
-    def begun(self, turn: str, prompt: str) -> str:
-        """Notes that the agent has started on ``prompt``. Returns the text as the client has sent it, or ``prompt`` if
-        it is not the prompt that a client has sent last."""
+    def as_sent(self, prompt: str) -> str:
+        """A reported prompt as the client has sent it; unchanged if it is not the prompt that a client has sent last."""
+        sent = self.sent
+        is_sent = sent is not None and same_words(self._session.agent, sent.text, prompt)
+        return sent.text if sent is not None and is_sent else prompt
+
+    def begun(self, turn: str, prompt: str) -> None:
+        """Notes that the agent has started on ``prompt``."""
         sent = self.sent
         if sent is None or not same_words(self._session.agent, sent.text, prompt):
-            return prompt
+            return
         if sent.review is not None:
             self._session.submitted(sent.review, turn, sent.by)
         self._keep(msgspec.structs.replace(sent, turn=turn))
         if self._begun is not None and not self._begun.done():
             self._begun.set_result(turn)
-        return sent.text
 
-    def record(self, entry: Prompt, run: str) -> PromptAccepted:
-        """A prompt of ``run`` that is in the conversation's file, as it is stored in the history. Like ``begun``,
-        also notes that the agent has started on it."""
-        text = self.begun(run, entry.text)
+    def found(self, entry: Prompt, run: str) -> PromptAccepted:
+        """Notes that a prompt of ``run`` is in the conversation's file, so the agent has started on it. Returns it as it
+        is stored in the history."""
+        self.begun(run, entry.text)
         sent = self.sent
         if sent is None or sent.turn != run:
             return PromptAccepted(run, entry.text, TERMINAL_NAME, uuid=entry.uuid)
-        return PromptAccepted(run, text, sent.by, sent.request_id, uuid=entry.uuid, review=sent.review)
+        return PromptAccepted(
+            run, self.as_sent(entry.text), sent.by, sent.request_id, uuid=entry.uuid, review=sent.review
+        )
 
-    def recorded(self, entry: Prompt, run: str) -> str:
-        """Like ``begun``, for a prompt that is already in the history and no longer has to be kept here. Returns its
-        text."""
-        text = self.begun(run, entry.text)
+    def recorded(self, entry: Prompt, run: str) -> None:
+        """Notes that a prompt of ``run`` is in the history, so it no longer has to be kept here."""
+        self.begun(run, entry.text)
         if self.sent is not None and self.sent.turn:
             self._keep(None)
-        return text
 
     def close(self) -> None:
         self._tasks.cancel()
 
 
-def _check(command: commands.Execute) -> None:
-    """Raises ``ClientError`` if the command contains anything that can't be typed."""
+def check_not_steered(command: commands.Execute | commands.ReviewSubmit) -> None:
+    """Raises ``ClientError`` if the command is to send its prompt into the active run."""
     if command.steer:
         text = "A message can't be added to the current run in a terminal. Try again when the run has finished."
         raise ClientError("NOT_SUPPORTED", text, field="data.steer")
+
+
+def _check(command: commands.Execute) -> None:
+    """Raises ``ClientError`` if the command contains anything that can't be typed."""
+    check_not_steered(command)
     if command.attachments or command.agent is not None or _chosen(command.options):
         text = "Only text can be typed into a terminal. Remove the files and options."
         field = "data.attachments" if command.attachments else "data.agent" if command.agent else "data.options"
         raise ClientError("NOT_SUPPORTED", text, field=field)
-
-
-def typeable(agent: AskingAgent, text: str, field: str = "data.prompt") -> str:
-    """The text in the form in which it is typed. Raises ``ClientError`` if it is empty, is too long, or would be a
-    command to the agent's program.
-
-    Control characters and invisible characters are left out, because a text could use them to end the paste early, or
-    to hide its own beginning. Tabs, line breaks and ``JOINERS`` are kept.
-    """
-    seen = "".join(filter(_is_typed, text.replace("\r\n", "\n").replace("\r", "\n"))).strip()
-    if not seen:
-        raise ClientError("VALIDATION_FAILED", "The prompt does not contain text that can be typed.", field=field)
-    if agent.is_command(seen):
-        text = "In a terminal this text is a command, not a prompt. Begin the prompt with another word."
-        raise ClientError("NOT_SUPPORTED", text, field=field)
-    if len(seen) > LONGEST:
-        text = f"More than {LONGEST:,} characters can't be typed into a terminal. Fork the session."
-        raise ClientError("NOT_SUPPORTED", text, field=field)
-    return seen + " " if seen.endswith("\\") else seen  # after a backslash, Enter would insert a line break
-
-
-def _is_typed(character: str) -> bool:
-    return character in "\n\t" + JOINERS or unicodedata.category(character) not in ("Cc", "Cf")
 
 
 def _with_ancestors(pid: int) -> Iterator[int]:
@@ -379,20 +356,9 @@ def _with_ancestors(pid: int) -> Iterator[int]:
         return
 
 
-def _chosen(options: Options) -> bool:
+def _chosen(options: commands.Options) -> bool:
     """Whether any option that affects how the agent runs is set."""
-    return msgspec.structs.replace(options, partial_messages=False) != Options()
-
-
-def same_words(agent: AskingAgent, prompt: str, reported: str) -> bool:
-    """Whether ``reported``, a prompt that the agent reports, has the same words as ``prompt``."""
-    return letters(agent.words(reported)) == letters(agent.words(prompt))
-
-
-def letters(text: str) -> str:
-    """The characters of a text that are compared. Characters that are not printable are left out, and so is whitespace,
-    because it changes on the way: a tab becomes four spaces in the agent's prompt box."""
-    return "".join(filter(str.isprintable, "".join(text.split())))
+    return msgspec.structs.replace(options, partial_messages=False) != commands.Options()
 
 
 def _retrieve_error(sending: asyncio.Future[str]) -> None:

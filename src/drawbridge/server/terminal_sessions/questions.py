@@ -1,4 +1,5 @@
-"""The questions of a terminal session's agent, from the hook that asks until the answer has reached the agent.
+"""The questions of a terminal session's agent, from the hook that asks until the answer has reached the agent. Pure:
+what has to be done is returned as values, in order.
 
 While clients can answer a question, the agent's own dialog is usually open, too, and the first answer counts. Some
 dialogs are hidden: they appear only after the hook has ended. Such a question waits here for a limited time, and only if
@@ -7,33 +8,31 @@ a client is connected that could answer it.
 
 from __future__ import annotations
 
-import asyncio
-import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from enum import IntEnum
 from functools import partial
-from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
 
 from drawbridge.agents.base import AskedBy, Proposal, Question
-from drawbridge.agents.terminal import AskingAgent, HookEvent
+from drawbridge.agents.proposals import Reader
+from drawbridge.agents.terminal import AskingAgent, Call, HookEvent, Result
 from drawbridge.core.approval import State
-from drawbridge.core.private_files import process_alive
 from drawbridge.server.approvals.pending import ExpectedSurface, PendingApproval, Surface
-from drawbridge.server.approvals.service import Approvals
-from drawbridge.server.protocol import messages
-from drawbridge.server.protocol.messages import IN_TERMINAL
-from drawbridge.server.sessions.metadata import Metadata, now
-from drawbridge.server.sessions.session import SessionStore
-from drawbridge.server.terminal_sessions.activities import Activities
-from drawbridge.server.terminal_sessions.dialog import EndedCall, Latest, Outcome, Outcomes, Overruled, json_object
-from drawbridge.server.terminal_sessions.processes import Processes
-from drawbridge.server.terminal_sessions.turn import Turn
+from drawbridge.server.terminal_sessions.dialog import (
+    ClientDecisions,
+    DecisionOutcome,
+    EndedCall,
+    Latest,
+    Overruled,
+    TerminalOnly,
+    json_object,
+)
+from drawbridge.server.terminal_sessions.turn import Clock
 
 ELSEWHERE = "answered elsewhere"
 GONE = "the agent no longer waits for it"
@@ -53,25 +52,35 @@ SETTLING_SECONDS = 2.0
 """Seconds after a decision during which a notification may still be about the dialog that the decision has closed."""
 
 
-class Asker(Protocol):
-    """The part of ``TerminalSession`` that ``Questions`` uses. The class itself is in a higher layer."""
+class OpenQuestion(Struct, frozen=True):
+    """An open approval request. ``surface``: where it was asked."""
 
-    agent: AskingAgent
-    path: Path
-    data: Metadata
-    store: SessionStore
-    approvals: Approvals
-    activities: Activities
-    processes: Processes
-    turn: Turn | None
+    approval: PendingApproval
+    surface: Surface
 
-    def withdraw(self, approval: PendingApproval, reason: str) -> None:
-        """Withdraws an open approval request for ``reason``, and calls ``Questions.closed``."""
-        ...
 
-    def changed(self) -> None:
-        """Publishes and saves the session's state."""
-        ...
+class Withdraw(Struct, frozen=True):
+    """The approval request has to be withdrawn for ``reason``."""
+
+    approval: PendingApproval
+    reason: str
+
+
+class HandOver(Struct, frozen=True):
+    """The approval request has to be left to the dialog in the terminal, which appears when its hook ends."""
+
+    approval: PendingApproval
+
+
+class HandOverLater(Struct, frozen=True):
+    """The approval request waits for an answer from a client for ``seconds``; after that, ``Questions.not_answered`` has to
+    be called."""
+
+    approval: PendingApproval
+    seconds: float
+
+
+Step: TypeAlias = Withdraw | Overruled | HandOver | HandOverLater
 
 
 class _Likelihood(IntEnum):
@@ -84,144 +93,162 @@ class _Likelihood(IntEnum):
 
 
 class _Match(Struct, frozen=True):
-    """A request that may be about a call that has ended, and how to settle it. ``exact``: whether the inputs are the
-    same."""
+    """A request that may be about a call that has ended. ``exact``: whether the inputs are the same. ``settle``: notes
+    that the request is about this call, and returns what has to be done."""
 
     exact: bool
     likelihood: _Likelihood
     approval: PendingApproval
-    settle: Callable[[], None]
+    settle: Callable[[], list[Step]]
+
+
+class _Dialogs:
+    """The questions of one process that can be answered only in its terminal, and clients' decisions whose effect is not
+    known yet."""
+
+    def __init__(self, agent: AskingAgent, read: Reader) -> None:
+        self.terminal_only = TerminalOnly(agent)
+        self.decisions = ClientDecisions(agent, read)
 
 
 class Questions:
-    """The questions of one session's agent. ``can_be_answered``: whether a client is connected that receives the
-    session's approval requests and may decide on them. ``is_unattended``: as in ``Facts``.
+    """The questions of one session's agent. In all methods, ``open`` contains the open approval requests, oldest first, and
+    ``pid`` is the PID of a process of the agent (None if it is not known).
     """
 
-    def __init__(self, session: Asker, can_be_answered: Callable[[], bool], *, is_unattended: bool) -> None:
+    def __init__(self, agent: AskingAgent, root: str, read: Reader, clock: Clock, *, is_unattended: bool) -> None:
+        """``root``: the session's directory. ``read``: the function that reads a file. ``is_unattended``: as in
+        ``Facts``."""
         self.is_unattended = is_unattended
         """As in ``Facts``."""
-        self._session = session
-        self._can_be_answered = can_be_answered
+        self._agent = agent
+        self._root = root
+        self._read = read
+        self._clock = clock
         self._known: Latest[str, PendingApproval] = Latest()
         """Approval requests by the ids that hooks and bridges give their questions."""
-        self._held: dict[str, asyncio.TimerHandle] = {}
-        """The timers that hand over approval requests to the terminal, by the requests' ids."""
-        self._decided_at = 0.0
+        self._decided_at: float | None = None
+        self._calls: Latest[str, Call] = Latest()
+        """The agent's latest calls without a result."""
         self._ended: Latest[str, None] = Latest()
         """The agent's ids of the calls that have ended."""
         self._undelivered: dict[str, PendingApproval] = {}
         """Questions that were answered before their hook or bridge had reconnected after a restart."""
+        self._dialogs: dict[int | None, _Dialogs] = {}
 
-    def ask(self, question: Question, surface: Surface) -> PendingApproval:
-        """Opens an approval request for a question from the agent. ``surface``: where it was asked."""
-        session = self._session
-        approval = PendingApproval.new(question, session.turn.id if session.turn else "", now(), surface.known_as)
-        if surface.known_as:
-            self._known[surface.known_as] = approval
-        session.activities.of(surface.pid).outcomes.asked_again(approval)
-        offered = not surface.in_editor and (not self._is_hidden(question.asked_by) or self._can_be_answered())
-        session.approvals.request(approval, session.data.agent, surface, offered=offered)
-        self._hold(approval)
-        return approval
+    def _of(self, pid: int | None) -> _Dialogs:
+        if pid not in self._dialogs:
+            self._dialogs[pid] = _Dialogs(self._agent, self._read)
+        return self._dialogs[pid]
 
-    def restore(self, approvals: Iterable[PendingApproval], works: int | None, latest: int | None) -> None:
-        """Restores approval requests from the history. Open ones wait for a decision and for their surface to
-        reconnect. They are not published again. ``works``: as in ``Facts``; ``latest``: the PID of the process that
-        reported last, which is used if ``works`` is None."""
-        session = self._session
-        is_single = not session.processes.has_others
-        for approval in approvals:
-            self._known[approval.request.known_as] = approval
-            is_certain = is_single or is_main_of(approval, session.turn.id if session.turn is not None else None)
-            expected = ExpectedSurface(latest if works is None else works, is_certain=is_certain)
-            session.approvals.restore(approval, session.data.agent, expected, offered=not expected.in_editor)
-            if approval.is_open:
-                if approval.request.agent_id is not None:
-                    session.activities.of(works).background.subagent(approval.request.agent_id)
-                if self._is_hidden(approval.request.asked_by):  # it is not known yet whether a client will connect
-                    self._hand_over_later(approval, _age_of(approval))
+    # What is known.
 
-    # Questions whose dialog appears when the hook has ended.
+    @property
+    def asks_in_terminal(self) -> bool:
+        """Whether a process is asking something that can be answered only in its own dialog."""
+        return any(one.terminal_only for one in self._dialogs.values())
 
-    def _is_hidden(self, asked_by: AskedBy | None) -> bool:
-        """Whether the dialog of the agent that asks appears only after its hook has ended."""
-        return self._session.agent.hides_dialog(asked_by)
-
-    def _hold(self, approval: PendingApproval) -> None:
-        """Lets a question whose dialog is hidden wait for a limited time if a client is connected that could decide;
-        otherwise leaves it to the terminal immediately."""
-        if not self._is_hidden(approval.request.asked_by):
-            return
-        if self._can_be_answered():
-            self._hand_over_later(approval)
-        else:
-            self._hand_over(approval)
-
-    def _hand_over_later(self, approval: PendingApproval, age: float = 0.0) -> None:
-        """Leaves a question to the terminal when its time is over. ``age``: for how many seconds it has waited."""
-        seconds = HOLD_AGAIN_SECONDS if self.is_unattended else HOLD_SECONDS
-        later = asyncio.get_running_loop().call_later(max(0.0, seconds - age), self._not_answered, approval)
-        self._held[approval.id] = later
-
-    def _not_answered(self, approval: PendingApproval) -> None:
-        self.is_unattended = True
-        self._hand_over(approval)
-
-    def _hand_over(self, approval: PendingApproval) -> None:
-        """Leaves a question to the dialog in the terminal, which appears when the hook ends."""
-        surface = self._session.approvals.surfaces(approval)[0]
-        self._session.activities.of(surface.pid).terminal_only.handed_over(approval)
-        self._session.withdraw(approval, IN_TERMINAL)
-        self._session.changed()
-
-    # Hooks and bridges that reconnect after a restart.
+    @property
+    def decided(self) -> list[PendingApproval]:
+        """The approval requests that clients have decided on, until it is known what the agent did."""
+        return [approval for one in self._dialogs.values() for approval in one.decisions]
 
     def known(self, question: str) -> PendingApproval | None:
         """The approval request for a question that a hook or bridge identifies by ``question``; None if it is new."""
         return self._known.get(question) if question else None
 
-    def is_another(self, event: HookEvent, surface: Surface) -> bool:
-        """Whether the hook asks a different question under the id of a known one."""
-        known = self.known(surface.known_as)
+    def is_another(self, event: HookEvent, known_as: str) -> bool:
+        """Whether the hook asks a different question under the id ``known_as`` of a known one."""
+        known = self.known(known_as)
         if known is None:
             return False
-        asked = event.tool_name, json_object(_input_of(event, self._session.path))
+        asked = event.tool_name, json_object(_input_of(event, self._root))
         return asked != (known.request.tool_name, json_object(known.request.input))
 
-    def reconnect(self, approval: PendingApproval, surface: Surface) -> None:
-        """Connects ``surface`` to the approval request for its question: the surface receives the decision or waits for
-        it, or is closed if the request was withdrawn."""
-        session = self._session
-        self._undelivered.pop(approval.id, None)
-        session.activities.asks(approval, surface.pid)
-        given, by = approval.decision, approval.decided_by
-        if session.approvals.replace(approval, surface):
-            pass
-        elif approval.state is State.DECIDED and given is not None and by is not None:
-            session.activities.of(surface.pid).outcomes.add(approval, given)
-            surface.decided(approval, given, by)
-        else:
-            surface.closed()
+    def why_withdrawn(self, approval: PendingApproval, *, is_alive: bool = True) -> str:
+        """The reason for withdrawing an approval request that the agent no longer waits for. ``is_alive``: whether the
+        agent's program is running. While its dialog is hidden, nobody can have answered it in the terminal."""
+        if not is_alive:
+            return ENDED
+        return GONE if self._is_hidden(approval.request.asked_by) else ELSEWHERE
 
-    def stop_waiting(self) -> bool:
+    # How questions begin.
+
+    def asked(self, approval: PendingApproval, pid: int | None) -> None:
+        """Notes a new approval request of the process."""
+        if approval.request.known_as:
+            self._known[approval.request.known_as] = approval
+        self._of(pid).decisions.asked_again(approval)
+
+    def is_offered(self, approval: PendingApproval, surface: Surface, *, is_answerable: bool) -> bool:
+        """Whether editors show the request, too. ``is_answerable``: whether a client is connected that receives the
+        session's approval requests and may decide on them."""
+        return not surface.in_editor and (is_answerable or not self._is_hidden(approval.request.asked_by))
+
+    def hold(self, approval: PendingApproval, pid: int | None, *, is_answerable: bool) -> list[Step]:
+        """Lets a question whose dialog is hidden wait for a limited time if ``is_answerable`` (as in ``is_offered``);
+        otherwise leaves it to the terminal immediately."""
+        if not self._is_hidden(approval.request.asked_by):
+            return []
+        return [self._hand_over_later(approval) if is_answerable else self._hand_over(approval, pid)]
+
+    def restored(self, approval: PendingApproval) -> list[Step]:
+        """Notes an approval request from before a restart."""
+        self._known[approval.request.known_as] = approval
+        if approval.is_open and self._is_hidden(approval.request.asked_by):
+            return [self._hand_over_later(approval, _age_of(approval))]  # a client may still connect
+        return []
+
+    # Questions whose dialog appears when the hook has ended.
+
+    def _is_hidden(self, asked_by: AskedBy | None) -> bool:
+        """Whether the dialog of the agent that asks appears only after its hook has ended."""
+        return self._agent.hides_dialog(asked_by)
+
+    def _hand_over_later(self, approval: PendingApproval, age: float = 0.0) -> Step:
+        """``age``: for how many seconds the question has waited."""
+        seconds = HOLD_AGAIN_SECONDS if self.is_unattended else HOLD_SECONDS
+        return HandOverLater(approval, max(0.0, seconds - age))
+
+    def not_answered(self, approval: PendingApproval, pid: int | None) -> None:
+        """Notes that a question is left to the terminal, because no client has answered in time."""
+        self.is_unattended = True
+        self._of(pid).terminal_only.handed_over(approval)
+
+    def _hand_over(self, approval: PendingApproval, pid: int | None) -> Step:
+        self._of(pid).terminal_only.handed_over(approval)
+        return HandOver(approval)
+
+    # Hooks and bridges that reconnect after a restart.
+
+    def reconnected(self, approval: PendingApproval, pid: int | None) -> None:
+        """Notes that the process has reported a known question again. A decision on it is sent again."""
+        self._undelivered.pop(approval.id, None)
+        for one in self._dialogs.values():
+            one.decisions.forget(approval)
+        if approval.state is State.DECIDED and approval.decision is not None:
+            self._of(pid).decisions.add(approval, approval.decision)
+
+    def stop_waiting(self, open: Sequence[OpenQuestion]) -> list[Step]:
         """Withdraws the questions whose hook or bridge has not reconnected since the restart. Decisions that were made
-        in the meantime but not delivered are recorded as overruled. If a hook or bridge reports one of these questions
-        later after all, it counts as new. Returns whether a question was withdrawn."""
+        in the meantime but not delivered are overruled. If a hook or bridge reports one of these questions later after
+        all, it counts as new."""
+        steps: list[Step] = []
         for approval in self._undelivered.values():
             if approval.overrule():
                 self._known.pop(approval.request.known_as, None)
-                self._record(Overruled(approval, NO_LONGER_WAITED))
+                steps.append(Overruled(approval, NO_LONGER_WAITED))
         self._undelivered.clear()
-        approvals = self._session.approvals
-        missed = [one for one in approvals if isinstance(approvals.surfaces(one)[0], ExpectedSurface)]
-        for approval in missed:
-            self._known.pop(approval.request.known_as, None)
-            if self._is_hidden(approval.request.asked_by):
-                self._hand_over(approval)  # its dialog has appeared while no server was running
+        for one in open:
+            if not isinstance(one.surface, ExpectedSurface):
+                continue
+            self._known.pop(one.approval.request.known_as, None)
+            if self._is_hidden(one.approval.request.asked_by):
+                # Its dialog has appeared while no server was running.
+                steps.append(self._hand_over(one.approval, one.surface.pid))
             else:
-                self._session.withdraw(approval, GONE)
-        return bool(missed)
+                steps.append(Withdraw(one.approval, GONE))
+        return steps
 
     # How questions end.
 
@@ -229,126 +256,133 @@ class Questions:
         """Notes that an approval request was resolved or withdrawn. ``asked_by``: the surface that delivers the
         decision to the agent; None if the request was withdrawn. Returns whether there is a decision, whose effect is
         then awaited."""
-        if held := self._held.pop(approval.id, None):
-            held.cancel()
         if asked_by is None or approval.decision is None:
             return False
-        self._session.activities.of(asked_by.pid).outcomes.add(approval, approval.decision)
+        self._of(asked_by.pid).decisions.add(approval, approval.decision)
         self.is_unattended = False
-        self._decided_at = time.monotonic()
+        self._decided_at = self._clock()
         if isinstance(asked_by, ExpectedSurface):
             self._undelivered[approval.id] = approval
         return True
 
-    def disconnect(self, surface: Surface) -> None:
-        """Removes a surface that can no longer reach the agent, for example because the agent's dialog is closed or its
-        program has ended. If the surface is the one that asked, the approval request is withdrawn."""
-        alive = surface.pid is None or process_alive(surface.pid)
-        approvals = self._session.approvals
-        for approval in approvals:
-            surfaces = approvals.surfaces(approval)
-            if surface not in surfaces:
-                continue
-            if surfaces[0] is surface:
-                self._session.withdraw(approval, self._why_withdrawn(approval) if alive else ENDED)
-            else:
-                approvals.remove(approval, surface)
-
-    def _why_withdrawn(self, approval: PendingApproval) -> str:
-        """The reason for withdrawing an approval request that the agent no longer waits for. While its dialog is
-        hidden, nobody can have answered it in the terminal."""
-        return GONE if self._is_hidden(approval.request.asked_by) else ELSEWHERE
-
-    def left(self, pid: int) -> None:
+    def left(self, pid: int, open: Sequence[OpenQuestion]) -> list[Step]:
         """Withdraws the questions of a process that has ended or has closed the conversation. Questions that may be
         another process's stay open."""
-        approvals = self._session.approvals
-        for approval in approvals:
-            surface = approvals.surfaces(approval)[0]
-            if surface.pid == pid and (not isinstance(surface, ExpectedSurface) or surface.is_certain):
-                self._session.withdraw(approval, ENDED)
+        certain = [one for one in open if not isinstance(one.surface, ExpectedSurface) or one.surface.is_certain]
+        self.forget(pid)
+        return [Withdraw(one.approval, ENDED) for one in certain if one.surface.pid == pid]
 
-    def main_stopped(self, pid: int | None) -> None:
-        """Withdraws the approval requests of the main agent in the process ``pid``: since the agent has stopped, they were
+    def forget(self, pid: int | None) -> None:
+        """Forgets what is known about a process that has ended or has closed the conversation: no question is open in its
+        terminal any longer, and nothing will report what its calls did."""
+        self._dialogs.pop(pid, None)
+
+    def forget_all(self) -> None:
+        """Like ``forget``, for all processes."""
+        self._dialogs.clear()
+
+    def main_stopped(
+        self, pid: int | None, open: Sequence[OpenQuestion], others: Collection[int], *, is_only: bool
+    ) -> list[Step]:
+        """Withdraws the approval requests of the main agent in the process: since the agent has stopped, they were
         answered, or the user has interrupted the run. Questions from subagents stay open, and so do those of the agent in
-        another terminal that has the same conversation open.
+        another terminal that has the same conversation open. ``others``: the PIDs of the other processes that are alive.
+        ``is_only``: whether only one process has the conversation open.
         """
-        session = self._session
-        for approval in session.approvals:
-            surface = session.approvals.surfaces(approval)[0]
-            if isinstance(surface, ExpectedSurface) and session.processes.has_others:
-                continue  # when its hook reports again, it is known which process has asked
-            if approval.request.asked_by is None and surface.pid not in session.processes.beside(pid):
-                session.withdraw(approval, self._why_withdrawn(approval))
-        activity = session.activities.of(pid)
-        activity.terminal_only.continued(None)
-        activity.outcomes.main_stopped()
+        dialogs = self._of(pid)
+        dialogs.terminal_only.continued(None)
+        dialogs.decisions.main_stopped()
+        return [
+            Withdraw(one.approval, self.why_withdrawn(one.approval))
+            for one in open
+            if one.approval.request.asked_by is None
+            and one.surface.pid not in others
+            # When an expected hook reports again, it is known which process has asked.
+            and (is_only or not isinstance(one.surface, ExpectedSurface))
+        ]
 
-    def noticed(self, pid: int | None) -> None:
-        """Notes that the CLI in the process ``pid`` has notified the user of a dialog. A dialog that is not about an
-        open approval request can't be answered here."""
-        activity = self._session.activities.of(pid)
-        known = self._session.approvals or activity.terminal_only.has_question
-        if known or time.monotonic() - self._decided_at < SETTLING_SECONDS:
-            return
-        activity.terminal_only.noticed()
-        for overruled in activity.outcomes.not_delivered(NOT_DELIVERED):
-            self._record(overruled)
+    def continued(self, agent: str | None, pid: int | None) -> None:
+        """Notes that the main agent (None) or a subagent of the process has continued or stopped, so its dialog is
+        closed."""
+        self._of(pid).terminal_only.continued(agent)
 
-    def called(self, call: EndedCall) -> None:
+    def only_running(self, agents: Collection[str], pid: int | None) -> None:
+        """Notes that only these subagents of the process are running, so the dialogs of the other ones are closed."""
+        self._of(pid).terminal_only.only(agents)
+
+    def noticed(self, pid: int | None, open: Sequence[OpenQuestion]) -> list[Step]:
+        """Notes that the CLI in the process has notified the user of a dialog. A dialog that is not about an open approval
+        request can't be answered here."""
+        dialogs = self._of(pid)
+        is_settling = self._decided_at is not None and self._clock() - self._decided_at < SETTLING_SECONDS
+        if open or dialogs.terminal_only.has_question or is_settling:
+            return []
+        dialogs.terminal_only.noticed()
+        return list(dialogs.decisions.not_delivered(NOT_DELIVERED))
+
+    # What the agent did.
+
+    def called(self, calls: Iterable[Call]) -> None:
+        """Notes calls that the agent wants to make, as the transcript contains them."""
+        for call in calls:
+            self._calls[call.id] = call
+
+    def result(self, result: Result, open: Sequence[OpenQuestion]) -> list[Step]:
+        """Settles the approval request about a call whose result is in the transcript, as ``call_ended`` does."""
+        called = self._calls.pop(result.id, None)
+        if called is None:
+            return []
+        given = json_object(called.input)
+        return self.call_ended(EndedCall(result.id, called.name, given, result.fate, None, as_run=False), open)
+
+    def call_ended(self, call: EndedCall, open: Sequence[OpenQuestion]) -> list[Step]:
         """Settles the approval request about a tool call that has ended: one that is open is withdrawn, and a client's
         decision is compared with what the agent did.
 
         The agent may make identical calls at the same time, and does not report which request is about which call. So
         only the most likely request is settled. If a hook and the transcript both report a call, the second report is ignored.
         """
-        for activity in self._session.activities:
-            activity.terminal_only.called()
+        for dialogs in self._dialogs.values():
+            dialogs.terminal_only.called()
         if call.id and call.id in self._ended:
-            return
-        found = list(self._may_be_about(call))
+            return []
+        found = list(self._may_be_about(call, open))
         if call.id and (found or call.as_run):
             self._ended[call.id] = None
-        if found:
-            min(found, key=lambda one: (not one.exact, one.likelihood, one.approval.seq)).settle()
+        if not found:
+            return []
+        return min(found, key=lambda one: (not one.exact, one.likelihood, one.approval.seq)).settle()
 
-    def _may_be_about(self, call: EndedCall) -> Iterator[_Match]:
-        session = self._session
-        for activity in session.activities:
-            outcomes, terminal_only = activity.outcomes, activity.terminal_only
-            for outcome in outcomes.about(call):
+    def _may_be_about(self, call: EndedCall, open: Sequence[OpenQuestion]) -> Iterator[_Match]:
+        for dialogs in self._dialogs.values():
+            decisions, terminal_only = dialogs.decisions, dialogs.terminal_only
+            for outcome in decisions.about(call):
                 likelihood = _Likelihood.AS_DECIDED if outcome.as_decided else _Likelihood.NOT_AS_DECIDED
-                settle = partial(self._compare, outcomes, outcome)
+                settle = partial(_compare, decisions, outcome)
                 yield _Match(outcome.exact, likelihood, outcome.approval, settle)
             for approval in terminal_only.about(call):
-                exact = call.is_of(session.agent, approval.request, exactly=True)
-                answered = partial(terminal_only.answered, approval)
-                yield _Match(exact, _Likelihood.IN_TERMINAL, approval, answered)
-        for approval in session.approvals:
-            if call.is_of(session.agent, approval.request):
-                exact = call.is_of(session.agent, approval.request, exactly=True)
-                withdraw = partial(session.withdraw, approval, self._why_withdrawn(approval))
-                yield _Match(exact, _Likelihood.OPEN, approval, withdraw)
+                exact = call.is_of(self._agent, approval.request, exactly=True)
+                yield _Match(exact, _Likelihood.IN_TERMINAL, approval, partial(_answered, terminal_only, approval))
+        for approval in (one.approval for one in open):
+            if call.is_of(self._agent, approval.request):
+                exact = call.is_of(self._agent, approval.request, exactly=True)
+                yield _Match(exact, _Likelihood.OPEN, approval, partial(self._answered_elsewhere, approval))
 
-    def _compare(self, outcomes: Outcomes, outcome: Outcome) -> None:
-        overruled = outcomes.settle(outcome)
-        if overruled is not None:
-            self._record(overruled)
-
-    def _record(self, overruled: Overruled) -> None:
-        self._session.store.record(messages.PermissionWithdrawn(overruled.approval.id, overruled.reason))
-
-    def close(self, reason: str) -> None:
-        """Withdraws the questions that no hook or bridge will report again, and leaves the others open."""
-        for approval in self._session.approvals:
-            if not approval.request.known_as:
-                self._session.withdraw(approval, reason)
-        for held in self._held.values():
-            held.cancel()
-        self._held.clear()
+    def _answered_elsewhere(self, approval: PendingApproval) -> list[Step]:
+        return [Withdraw(approval, self.why_withdrawn(approval))]
 
 
-def question_of(event: HookEvent, proposal: Proposal | None, root: Path, *, changeable: bool) -> Question:
+def _compare(decisions: ClientDecisions, outcome: DecisionOutcome) -> list[Step]:
+    overruled = decisions.settle(outcome)
+    return [] if overruled is None else [overruled]
+
+
+def _answered(terminal_only: TerminalOnly, approval: PendingApproval) -> list[Step]:
+    terminal_only.answered(approval)
+    return []
+
+
+def question_of(event: HookEvent, proposal: Proposal | None, root: str, *, changeable: bool) -> Question:
     """The question that a hook reports. ``proposal``: the change that it is about. ``root``: the session's directory.
     ``changeable``: whether an answer may change the input."""
     asked_by = None if event.agent_id is None else AskedBy(event.agent_id, event.agent_type)
@@ -365,9 +399,9 @@ def question_of(event: HookEvent, proposal: Proposal | None, root: Path, *, chan
     )
 
 
-def _input_of(event: HookEvent, root: Path) -> Raw:
+def _input_of(event: HookEvent, root: str) -> Raw:
     """The input of the call that an event is about, with the directory of a command if it is not ``root``."""
-    if event.tool_name != "Bash" or event.directory in ("", str(root)):
+    if event.directory in ("", root):
         return event.tool_input
     return Raw(msgspec.json.encode({**json_object(event.tool_input), "directory": event.directory}))
 

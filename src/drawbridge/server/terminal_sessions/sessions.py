@@ -40,8 +40,11 @@ from drawbridge.server.terminal_sessions.directories import Directories
 from drawbridge.server.terminal_sessions.facts import Facts
 from drawbridge.server.terminal_sessions.processes import Process
 from drawbridge.server.terminal_sessions.prompts import Terminals
-from drawbridge.server.terminal_sessions.reports import Reports
+from drawbridge.server.terminal_sessions.report_queue import ReportQueue
+from drawbridge.server.terminal_sessions.reports import ReturnTimeOver
+from drawbridge.server.terminal_sessions.review_submission import submit_review
 from drawbridge.server.terminal_sessions.session import TerminalSession
+from drawbridge.server.terminal_sessions.shown_proposals import ShownProposals
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -74,6 +77,8 @@ class TerminalSessions:
     ) -> None:
         self._agents = agents
         self.terminals = Terminals()
+        self.shown = ShownProposals()
+        """What the bridges show in their editors."""
         self.closed = False
         """Whether the server is shutting down: hooks and bridges that connect now wait for the next server."""
         self._directory = data / "desk"
@@ -83,7 +88,7 @@ class TerminalSessions:
         self._fsync = fsync
         self._sessions = sessions
         self._directories = Directories(data, grants, limits, memory, surfaces.find_unsaved)
-        self._reports: dict[TerminalSession, Reports] = {}
+        self._reports: dict[TerminalSession, ReportQueue] = {}
         self._removals = BackgroundTasks(logger)
         self._unreadable: set[str] = set()
         """The ids of sessions that could not be read. Nothing in their directories is changed."""
@@ -129,11 +134,11 @@ class TerminalSessions:
         self, session: TerminalSession, command: commands.ReviewSubmit, client: Subscriber, allowed: Callable[[], bool]
     ) -> Answer[Accepted]:
         """Like ``execute``, with the comments on the review as the prompt. Raises the same errors as
-        ``TerminalSession.submit_review``."""
+        ``review_submission.submit_review``."""
         await self._processed(session)
         if self.find(session.id) is not session:
             raise no_project()
-        return await session.submit_review(command, client, allowed)
+        return await submit_review(session, command, client, allowed)
 
     async def _processed(self, session: TerminalSession) -> None:
         """Returns when everything that was reported about the session until now has been processed. The session may
@@ -174,7 +179,7 @@ class TerminalSessions:
         self._sessions.add(session)
         if session.approvals:
             add = self._reports[session].add
-            asyncio.get_running_loop().call_later(RETURN_SECONDS, add, session.stop_waiting)
+            asyncio.get_running_loop().call_later(RETURN_SECONDS, add, ReturnTimeOver())
         return session
 
     def _open(self, directory: Path) -> TerminalSession:
@@ -204,16 +209,18 @@ class TerminalSessions:
             self._grants,
             facts,
             self.terminals,
+            self.shown,
             reviewed,
             self.terminal_agent(data.agent),
+            self._beginning_with,
         )
 
     def _follow(self, session: TerminalSession) -> None:
         session.reviewed.join(session.id, session.store)
-        self._reports[session] = Reports(session, self._beginning_with)
+        self._reports[session] = ReportQueue(session)
 
-    def report(self, agent: str, event: HookEvent, process: Process) -> Reports | None:
-        """Returns the ``Reports`` of the event's session, which is added if it is not known and the event contains its
+    def report(self, agent: str, event: HookEvent, process: Process) -> ReportQueue | None:
+        """Returns the ``ReportQueue`` of the event's session, which is added if it is not known and the event contains its
         directory; None if the session is not shown. ``agent``: the agent whose hook has sent the event. ``process``:
         that agent's process.
 
@@ -242,7 +249,7 @@ class TerminalSessions:
         if id in self._unreadable:
             restored = self._restore(self._directory / id)
             if restored is not None:
-                restored.store.announce(ProjectCreated(restored.info()))
+                restored.store.announce(ProjectCreated(restored.summary()))
             return restored
         self._make_room()
         if len(list(self)) >= MOST:
@@ -261,7 +268,7 @@ class TerminalSessions:
         self._sessions.add(session)
         session.store.record(SessionChanged(session_id))
         session.save()
-        session.store.announce(ProjectCreated(session.info()))
+        session.store.announce(ProjectCreated(session.summary()))
         return session
 
     def new_id(self) -> str:

@@ -6,26 +6,24 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
-from functools import partial
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw
 
-from drawbridge.agents.base import Decision, Proposal
+from drawbridge.agents.base import Proposal
 from drawbridge.agents.output import json_object, parsed
-from drawbridge.agents.proposals import proposal, read_file
+from drawbridge.agents.proposals import read_file
 from drawbridge.agents.terminal import HookEvent, TerminalAgent
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editors
-from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.terminal_sessions.bridges import Bridges
 from drawbridge.server.terminal_sessions.editor_reviews import EditorReviews, ReviewCommands
+from drawbridge.server.terminal_sessions.peers import HookSurface, Peer
 from drawbridge.server.terminal_sessions.processes import Process
-from drawbridge.server.terminal_sessions.reports import Reports
-from drawbridge.server.terminal_sessions.session import MAY_BEGIN
+from drawbridge.server.terminal_sessions.report_queue import ReportQueue
+from drawbridge.server.terminal_sessions.reports import Disconnected, HookReport, QuestionReport
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
 from drawbridge.server.terminal_sessions.shared_comments import Left
 from drawbridge.transport.private_socket import listening
@@ -40,54 +38,6 @@ MODE_SECONDS: Final = 0.8
 for which the hook waits (``HANDOVER_SECONDS`` in the guard)."""
 
 _anything: Final = msgspec.json.Decoder(dict[str, Any])
-
-UNSENT_BYTES = 2 * wire.LINE_BYTES
-"""The maximum number of bytes that wait to be sent on one connection; a connection with more is closed."""
-
-
-class Peer:
-    """One connection. ``about``: what the bridge reports about itself; None for a hook, and until a bridge has reported
-    anything."""
-
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
-        self.about: wire.Bridge | None = None
-        self._writer = writer
-
-    def introduce(self, about: wire.Bridge) -> None:
-        """Notes what a bridge reports about itself, for the first time or after a change."""
-        self.about = about
-
-    def send(self, line: wire.ToBridge | wire.HookAnswer | wire.HookContext) -> None:
-        if not self._writer.is_closing():
-            self._writer.write(wire.encode(line))
-            if self._writer.transport.get_write_buffer_size() > UNSENT_BYTES:
-                self._writer.transport.abort()
-
-    def hang_up(self) -> None:
-        self._writer.close()
-
-
-class HookSurface:
-    """A hook that waits for the answer to its agent's question."""
-
-    in_editor = False
-
-    def __init__(self, peer: Peer, hook: wire.Hook, agent: TerminalAgent) -> None:
-        self.pid: int | None = hook.pid
-        self._agent = agent
-        self.known_as = hook.question
-        self._peer = peer
-
-    def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
-        asked = approval.request
-        answer = self._agent.answer(decision, asked.tool_name, asked.input, asked.suggestions)
-        self._peer.send(wire.HookAnswer(Raw(msgspec.json.encode(answer))))
-        self._peer.hang_up()
-
-    def closed(self) -> None:
-        if self.known_as:
-            self._peer.send(wire.HookAnswer())
-        self._peer.hang_up()
 
 
 @contextlib.asynccontextmanager
@@ -127,7 +77,7 @@ class PrivateSocket:
         self._tasks.start(self._serve(reader, writer), "a connection to the private socket")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        peer = Peer(writer)
+        peer = Peer(reader, writer)
         try:
             first = await reader.readline()
             line = _read(first) if first else None
@@ -162,33 +112,18 @@ class PrivateSocket:
             return
         handed = await self._hand_over(peer, reports, event, reader) if hook.takes else None
         reports.session.expect(event)
-        if event.name == "PreToolUse":
-            reports.add(lambda: _apply(reports, event, hook.pid))
-            if not reports.session.reviewed.is_ready:
-                peer.send(wire.HookAnswer())
-                await reports.session.reviewed.ready()
+        if event.name == "PermissionRequest":
+            reports.add(QuestionReport(event, surface, _proposal(agent, event)))
+            await reader.read(1)  # the hook sends nothing more, so this returns when it disconnects
+            reports.add(Disconnected(surface))
             return
-        if event.name != "PermissionRequest":
-            apply = partial(_apply, reports, event, hook.pid, handed)
-            if event.last_message and event.name in ("Stop", "StopFailure"):
-                reports.add_after_text(apply, event.last_message)
-            else:
-                reports.add(apply)
-            return
-        session, proposed = reports.session, _proposal(event)
-
-        def requested() -> None:
-            if reader.at_eof() and not session.questions.known(hook.question):
-                session.apply(event, None, None, pid=hook.pid)  # the hook is gone, and nobody is waiting for an answer
-            else:
-                self._bridges.requested(session, event, surface, proposed)
-
-        reports.add_after_prompt(requested)
-        await reader.read(1)  # the hook sends nothing more, so this returns when it disconnects
-        reports.add(lambda: session.disconnect(surface))
+        reports.add(HookReport(event, hook.pid, handed))
+        if event.name == "PreToolUse" and not reports.session.reviewed.is_ready:
+            peer.send(wire.HookAnswer())
+            await reports.session.reviewed.ready()
 
     async def _hand_over(
-        self, peer: Peer, reports: Reports, event: HookEvent, reader: asyncio.StreamReader
+        self, peer: Peer, reports: ReportQueue, event: HookEvent, reader: asyncio.StreamReader
     ) -> Left | None:
         """Hands over the comments that wait for the agent. Returns them if the hook has received them, otherwise None.
         After it has received them, the hook disconnects without waiting any longer."""
@@ -202,7 +137,8 @@ class PrivateSocket:
             peer.send(wire.HookAnswer())
             return None
         if event.name == "Stop":
-            reports.session.expect_run(given.run)
+            # The agent has stopped, and will continue with that run.
+            reports.session.reviewed.expect(reports.session.id, given.run)
         peer.send(wire.HookContext(given.text))
         try:
             received = bool(await reader.readline())
@@ -214,7 +150,7 @@ class PrivateSocket:
         return None
 
 
-async def _has_read_mode(reports: Reports) -> bool:
+async def _has_read_mode(reports: ReportQueue) -> bool:
     """Waits until everything reported so far has been read, including the agent's mode in the transcript.
     Returns False if that takes too long."""
     try:
@@ -223,16 +159,6 @@ async def _has_read_mode(reports: Reports) -> bool:
     except TimeoutError:
         return False
     return True
-
-
-def _apply(reports: Reports, event: HookEvent, pid: int, handed: Left | None = None) -> None:
-    reports.session.apply(event, None, None, handed, pid=pid)
-    if event.name in MAY_BEGIN:
-        reports.session.reviewed.expect_nothing(reports.session.id)
-    if event.is_new_process and not event.permission_mode:
-        reports.find_mode(pid)
-    if event.name in ("Stop", "StopFailure", "SessionEnd"):
-        reports.session.save()
 
 
 def _read(line: bytes) -> wire.FromPeer:
@@ -247,9 +173,9 @@ def _read(line: bytes) -> wire.FromPeer:
         return wire.decode_from_peer(mended[1])
 
 
-def _proposal(event: HookEvent) -> Proposal | None:
+def _proposal(agent: TerminalAgent, event: HookEvent) -> Proposal | None:
     try:
         given = json_object(event.tool_input)
     except (ValueError, RecursionError):
         return None
-    return proposal(event.tool_name, given, read_file)
+    return agent.proposal(event.tool_name, given, read_file)

@@ -7,10 +7,9 @@ left running.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
-from typing import Final
+from typing import Final, TypeAlias
 
 from drawbridge.agents import base
 from drawbridge.agents.terminal import SUBAGENT, Task
@@ -30,11 +29,13 @@ MOST_TASKS: Final = 100
 """The maximum number of background tasks that are shown to clients or stored."""
 
 
-class Turn:
-    """One turn of an agent. ``prompt``: the prompt that began it. ``resting``: when the agent stopped while its
-    background tasks were running (``time.monotonic``); None if it is working.
+Clock: TypeAlias = Callable[[], float]
+"""Returns the time in seconds since some moment, as ``time.monotonic`` does."""
 
-    ``age``: seconds since it began.
+
+class Turn:
+    """One turn of an agent. ``prompt``: the prompt that began it. ``process``: the PID of the agent's process that works
+    on it; None if it is not known.
 
     ``recorded``: whether its prompt was found in the transcript, so that what follows there belongs to this turn.
     (A copy of a conversation is written together with its first new prompt, after that prompt's hook has reported.)
@@ -42,21 +43,33 @@ class Turn:
     ``reported``: whether a hook has reported it to this server, so that a hook will also report its end.
     """
 
-    def __init__(self, id: str, prompt: str = "", *, recorded: bool = True, age: float = 0.0) -> None:
+    def __init__(
+        self,
+        id: str,
+        clock: Clock,
+        prompt: str = "",
+        *,
+        process: int | None = None,
+        recorded: bool = True,
+        reported: bool = True,
+        age: float = 0.0,
+    ) -> None:
+        """``age``: seconds since it began."""
         self.id = id
         self.prompt = prompt
+        self.process = process
         self.recorded = recorded
-        self.began = time.monotonic() - age
-        self.resting: float | None = None
-        self.reported = True
-        self.process: int | None = None
-        """The PID of the agent's process that works on the turn; None if it is not known."""
+        self.reported = reported
+        self.is_resting = False
+        """Whether the agent has stopped while its background tasks were running."""
+        self._clock = clock
+        self.began = clock() - age
         self._also: set[str] = set()
 
     @property
     def age(self) -> float:
         """Seconds since it began."""
-        return time.monotonic() - self.began
+        return self._clock() - self.began
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -66,10 +79,24 @@ class Turn:
     def has(self, id: str) -> bool:
         return id == self.id or id in self._also
 
-    def take(self, id: str) -> None:
+    def add(self, id: str) -> None:
         """Adds a prompt's id to the turn, because the agent is working on that prompt."""
         self._also.add(id)
-        self.resting = None
+        self.is_resting = False
+
+    def continued(self, process: int | None, prompt: str, *, reported: bool) -> None:
+        """Notes that the agent is working on it. The arguments are used where they add something to what is known."""
+        self.reported = self.reported or reported
+        self.prompt = self.prompt or prompt
+        self.process = process or self.process
+
+    def found(self) -> None:
+        """Notes that its prompt was found in the transcript."""
+        self.recorded = True
+
+    def rest(self) -> None:
+        """Notes that the agent has stopped while its background tasks are running."""
+        self.is_resting = True
 
 
 class Background:
@@ -77,12 +104,13 @@ class Background:
     them when it stops; otherwise, the end of a subagent may not be reported, for example if its request to the model has
     failed, and ``TASK_SECONDS`` applies to subagents, too."""
 
-    def __init__(self, *, is_complete: bool = True) -> None:
+    def __init__(self, clock: Clock, *, is_complete: bool = True) -> None:
+        self._clock = clock
         self._is_complete = is_complete
         self._tasks: dict[str, Task] = {}
         self._carried: set[str] = set()
         """The ids of the tasks that were running before a restart, and that no hook has reported since."""
-        self._changed = time.monotonic()
+        self._changed = self._clock()
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -104,7 +132,7 @@ class Background:
     def set(self, tasks: Mapping[str, Task]) -> None:
         self._tasks = dict(tasks)
         self._carried.clear()
-        self._changed = time.monotonic()
+        self._changed = self._clock()
 
     def carry(self, tasks: Iterable[Task]) -> None:
         """Sets the tasks that were running before a restart. Each may have ended since."""
@@ -117,21 +145,21 @@ class Background:
             self._tasks.pop(id, None)
         self._carried.clear()
 
-    def subagent(self, agent_id: str, agent_type: str | None = None) -> None:
+    def add_subagent(self, agent_id: str, agent_type: str | None = None) -> None:
         """Notes that a subagent is running."""
         self._tasks.setdefault(agent_id, Task(agent_id, SUBAGENT, agent_type=agent_type))
         self._carried.discard(agent_id)
         if not self._is_complete:
-            self._changed = time.monotonic()
+            self._changed = self._clock()
 
-    def ended(self, id: str) -> None:
+    def remove(self, id: str) -> None:
         if self._tasks.pop(id, None):
-            self._changed = time.monotonic()
+            self._changed = self._clock()
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether a resting run no longer has to wait for any of these tasks."""
         lasting = self._tasks if self._is_complete else ()
         if any(self._tasks[id].type == SUBAGENT and id not in self._carried for id in lasting):
             return False
-        return time.monotonic() - self._changed > (TASK_SECONDS if self._tasks else LAST_SECONDS)
+        return self._clock() - self._changed > (TASK_SECONDS if self._tasks else LAST_SECONDS)

@@ -39,12 +39,12 @@ async def test_a_removed_terminal_session_no_longer_counts(tmp_path: Path) -> No
         session = begun(server)
         says(session, 150_000)
         for _ in range(2):
-            await server.core.maintenance.look()
+            await server.core.maintenance.check()
             assert not server.core.disk.too_much
         await server.does(phone, "project_delete", session.id)
         another = begun(server)
         says(another, 150_000)
-        await server.core.maintenance.look()
+        await server.core.maintenance.check()
         assert not server.core.disk.too_much
         says(another, 120_000)
         assert another.history.size < 200_000, "together they exceed the limit"
@@ -54,7 +54,7 @@ async def test_after_a_restart_its_size_is_known_at_once(tmp_path: Path) -> None
     async with serving(tmp_path) as server:
         says(begun(server), 150_000)
     async with serving(tmp_path, limits(project=100_000)) as server:
-        await server.core.maintenance.look()
+        await server.core.maintenance.check()
         [problem] = server.core.problems()
         assert "has reached its limit" in problem
 

@@ -81,7 +81,7 @@ async def test_a_run_that_cannot_be_stored_fails_and_the_next_works(
     assert seqs == list(range(1, len(seqs) + 1))
     async with serving(tmp_path) as server:
         assert server.core.projects.get(id).state == "IDLE"
-        assert not server.core.projects.get(id).memory.unfinished
+        assert not server.core.projects.get(id).recorded.unfinished
 
 
 async def test_an_approval_request_that_is_not_stored_has_a_time(
@@ -143,10 +143,10 @@ async def test_an_unreadable_project_is_reported_and_retried(
             assert server.core.problems() == [
                 f"The project in {id} can't be read at present; the server will try again."
             ]
-            await server.core.maintenance.look()
+            await server.core.maintenance.check()
             assert len(server.core.projects) == 0
             patch.undo()
-            await server.core.maintenance.look()
+            await server.core.maintenance.check()
             assert server.core.problems() == []
             (created,) = page.updates("project_created")
             assert (created["id"], created["message_count"]) == (id, kept)
@@ -168,7 +168,7 @@ async def test_an_unreadable_damaged_project_is_quarantined_once(
             metadata.write_text("{")
             metadata.with_name("metadata.json.bak").unlink(missing_ok=True)
             for _ in range(3):
-                await server.core.maintenance.look()
+                await server.core.maintenance.check()
                 assert server.core.problems() == [f"The project in {id} was damaged and has been quarantined."]
 
 

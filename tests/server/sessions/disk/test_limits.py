@@ -45,31 +45,31 @@ def _much_room(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_warning_is_given_once_at_each_crossing(tmp_path: Path) -> None:
     watched, warned = disk(tmp_path)
     for size in (0, 799, 800, 850, 999):
-        watched.now("p1", "/code", size)
+        watched.set_size("p1", "/code", size)
     assert [(warning.scope, id, where) for warning, id, where in warned] == [("project", "p1", "/code")]
     for size in (1_000, 1_200):
-        watched.now("p1", "/code", size)
+        watched.set_size("p1", "/code", size)
     assert len(warned) == 2
     for size in (790, 800, 730, 800):
-        watched.now("p1", "/code", size)
+        watched.set_size("p1", "/code", size)
     assert len(warned) == 2, "the size was never well below the limit"
     for size in (719, 800):
-        watched.now("p1", "/code", size)
+        watched.set_size("p1", "/code", size)
     assert len(warned) == 3
     assert "p1 uses 0 MB of 0 MB: new runs are refused at the limit" in warned[-1][0].message
 
 
 def test_a_project_at_its_disk_limit_refuses_only_its_own_runs(tmp_path: Path) -> None:
     watched, _ = disk(tmp_path)
-    watched.now("p1", "/one", 1_000)
-    watched.now("p2", "/two", 999)
+    watched.set_size("p1", "/one", 1_000)
+    watched.set_size("p2", "/two", 999)
     with pytest.raises(ClientError) as refused:
         watched.check("p1")
     assert (refused.value.code, refused.value.retryable) == ("DISK_LIMIT", True)
     watched.check("p2")
     assert watched.refusal("p2", 2) is not None
     assert watched.problems() == ["The history of p1 has reached its limit: new runs are refused."]
-    watched.now("p1", "/one", 0)
+    watched.set_size("p1", "/one", 0)
     watched.check("p1")
     assert watched.problems() == []
 
@@ -82,17 +82,17 @@ def test_all_stored_data_together_has_a_limit(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(b"x" * size)
     watched.measure()
     for number in range(3):
-        watched.now(f"p{number}", f"/code{number}", 650)
+        watched.set_size(f"p{number}", f"/code{number}", 650)
     assert [(warning.scope, id, where) for warning, id, where in warned] == [("data", None, str(tmp_path))]
     watched.check("p9")
-    watched.now("p3", "/code3", 60)
+    watched.set_size("p3", "/code3", 60)
     assert watched.too_much
     with pytest.raises(ClientError) as refused:
         watched.check("p9")
     assert refused.value.code == "DISK_LIMIT"
     assert str(tmp_path) not in refused.value.text
-    watched.gone("p3")
-    watched.look()
+    watched.remove("p3")
+    watched.publish_warnings()
     watched.check("p9")
 
 
@@ -101,7 +101,7 @@ def test_low_disk_space_warns_and_a_full_disk_refuses_runs(tmp_path: Path, monke
     watched, warned = disk(tmp_path)
     for size in (LOW_FREE - 8192, LOW_FREE - 16384, LOW_FREE + 8192, LOW_FREE - 8192):
         free(monkeypatch, size)
-        watched.look()
+        watched.publish_warnings()
     assert [warning.scope for warning, _, _ in warned] == ["disk"]
     watched.check("p1")
     free(monkeypatch, LEAST_FREE - 8192)
@@ -111,7 +111,7 @@ def test_low_disk_space_warns_and_a_full_disk_refuses_runs(tmp_path: Path, monke
     free(monkeypatch, 2 * LOW_FREE)
     watched.check("p1")
     free(monkeypatch, LOW_FREE - 8192)
-    watched.look()
+    watched.publish_warnings()
     assert len(warned) == 2
 
 
@@ -121,7 +121,7 @@ def test_an_unknown_amount_of_free_space_refuses_no_run(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(os, "statvfs", fail)
     watched, warned = disk(tmp_path)
-    watched.look()
+    watched.publish_warnings()
     watched.check("p1")
     assert warned == []
 

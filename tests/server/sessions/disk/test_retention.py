@@ -100,9 +100,9 @@ async def test_a_client_sees_where_the_history_begins(tmp_path: Path, monkeypatc
     phone = Client()
     async with serving(tmp_path) as server:
         id = await server.project(phone, join=False)
-        project = server.core.projects.get(id)
+        session = server.core.projects.get(id)
         for number in range(35):
-            project.history.append("claude", message(number), datetime.now(UTC) - timedelta(days=39 - number, hours=23))
+            session.history.append("claude", message(number), datetime.now(UTC) - timedelta(days=39 - number, hours=23))
         assert "first_seq" not in (await server.does(phone, "project_list"))["data"]["projects"][0]
         await Maintenance(server.core.disk, server.core.all_sessions, server.core.projects, Retention(days=15)).clean()
         (shown,) = (await server.does(phone, "project_list"))["data"]["projects"]
@@ -119,8 +119,8 @@ async def test_without_a_setting_nothing_is_ever_dropped(tmp_path: Path, monkeyp
     monkeypatch.setattr(module, "MOST_RECORDS", 10)
     phone = Client()
     async with serving(tmp_path) as server:
-        project = server.core.projects.get(await server.project(phone))
+        session = server.core.projects.get(await server.project(phone))
         for number in range(35):
-            project.history.append("claude", message(number), datetime.now(UTC) - timedelta(days=4_000 - number))
+            session.history.append("claude", message(number), datetime.now(UTC) - timedelta(days=4_000 - number))
         await server.core.maintenance.clean()
-        assert project.history.first_seq == 1
+        assert session.history.first_seq == 1

@@ -1,0 +1,27 @@
+"""What Gemini CLI's tool calls mean: those of the server's runs are calls of the Agent Client Protocol, and those of
+sessions in terminals are changes that it has proposed to an editor. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Raw
+
+from drawbridge.agents.acp.tools import AcpTools
+from drawbridge.agents.base import Form
+from drawbridge.agents.proposals import WholeFiles
+from drawbridge.agents.tool_calls import ToolCall
+
+
+class GeminiTools(WholeFiles):
+    """Only a change that was proposed to an editor can be edited."""
+
+    def call(self, name: str, given: Mapping[str, Any], suggestions: Raw, form: Form) -> ToolCall:
+        if form == "acp":
+            return AcpTools().call(name, given, suggestions, form)
+        return super().call(name, given, suggestions, form)
+
+
+TOOLS: Final = GeminiTools()

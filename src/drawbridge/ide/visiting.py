@@ -1,0 +1,63 @@
+"""The user's visits to the review that an editor shows: which changes are new, and whether only these are shown."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+
+from msgspec.structs import replace
+
+from drawbridge.core.review_memory import ReviewMemory
+from drawbridge.editors.port import Review, ReviewedFile, ReviewedHunk
+from drawbridge.text import review_words
+from drawbridge.text.review_visits import ReviewVisits
+
+
+class Visiting:
+    """The visits to the review of one directory. What the user has seen is stored in ``memory``, in a thread."""
+
+    def __init__(self, memory: ReviewMemory, directory: str) -> None:
+        self.directory = directory
+        self._memory = memory
+        self._visits = ReviewVisits()
+
+    async def begin(self) -> None:
+        """Begins a visit. What the user has seen in other programs on this machine is no longer new either."""
+        remembered = await asyncio.to_thread(self._memory.of, self.directory)
+        self._visits.saw(remembered.seen)
+        self._visits.begin()
+
+    async def saw(self, hunks: Collection[str], review: Review) -> None:
+        """Stores that the user has seen these hunks of the review."""
+        self._visits.saw(id for id in hunks if id in review.hunk_ids)
+        await asyncio.to_thread(self._memory.saw, self.directory, self._visits.seen, review.hunk_ids)
+
+    def show_only_new(self, only_new: bool) -> None:
+        self._visits.show_only_new(only_new)
+
+    def hides_others(self, review: Review) -> bool:
+        """Whether only the new changes of the review are shown."""
+        return self._visits.only_new and bool(self._visits.new(review.hunk_ids))
+
+    def marked(self, review: Review) -> Review:
+        """The review with its new changes marked or, if the others are hidden, with a title that says so."""
+        new, only_new = self._visits.new(review.hunk_ids), self.hides_others(review)
+        if not new:
+            return review
+
+        def hunk_of(hunk: ReviewedHunk) -> ReviewedHunk:
+            text = hunk.text if only_new else f"{review_words.NEW}  {hunk.text}"
+            return replace(hunk, text=text, is_new=True) if hunk.id in new else hunk
+
+        def file_of(file: ReviewedFile) -> ReviewedFile:
+            return replace(file, hunks=tuple(map(hunk_of, file.hunks)))
+
+        title = f"{review.title} · {len(new)} {review_words.NEW}"
+        if only_new:
+            title = review_words.only_new_words(len(new), review.count)
+        return replace(review, title=title, files=tuple(map(file_of, review.files)), only_new=only_new)
+
+    def all_words(self, review: Review) -> str:
+        """Why all changes are shown to a user who wants to see only what is new."""
+        has_new = self._visits.has_new(review.hunk_ids)
+        return "All changes are new." if has_new else f"Nothing is new {review_words.NEW}."

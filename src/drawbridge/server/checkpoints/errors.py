@@ -1,0 +1,48 @@
+"""The errors of git and of checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+NAMED: Final = 5
+"""The maximum number of files that the text of an error names."""
+
+
+class GitFailed(Exception):
+    """A git command failed. The text, which may contain git's own message, is for the log."""
+
+
+class TookTooLong(GitFailed):
+    """A git command did not end in time."""
+
+
+class NoCheckpoint(Exception):
+    """No checkpoint exists, or git can't work in this repository. The text gives the reason and is shown to the
+    user."""
+
+
+class Changed(Exception):
+    """Files that were to be written have other changes in the same places. The text names up to ``NAMED`` of them.
+    Nothing was written.
+
+    ``paths`` are relative to the project. ``lines``: path → the line where the conflict begins, from 1; only
+    for conflicts in lines.
+    """
+
+    def __init__(self, paths: Sequence[str], lines: Mapping[str, int] | None = None) -> None:
+        self.paths = tuple(paths)
+        self.lines = dict(lines or {})
+        super().__init__(
+            enumerated([f"{path} (line {self.lines[path]})" if path in self.lines else path for path in self.paths])
+        )
+
+
+def unavailable(reason: str) -> NoCheckpoint:
+    """The error for a repository in which git can't work. ``reason``: a clause without a full stop."""
+    return NoCheckpoint(f"Checkpoints are not available here: {reason}.")
+
+
+def enumerated(files: Sequence[str]) -> str:
+    """Up to ``NAMED`` of these files, for the text of an error."""
+    return ", ".join(files[:NAMED]) + (" and others" if len(files) > NAMED else "")

@@ -1,0 +1,98 @@
+"""git's index of one operation (``Git.index``, not the user's), made to match the files of a project."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+from drawbridge.server.checkpoints import filters, git_index
+from drawbridge.server.checkpoints.commits import Filtered, filtered_of, listed_statuses
+from drawbridge.server.checkpoints.errors import GitFailed
+from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.index_cache import INDEX
+from drawbridge.server.checkpoints.private import PrivateRepository
+from drawbridge.server.checkpoints.untracked import NOTHING, Untracked
+
+
+class Staging:
+    """The files of ``directory``. ``private``: its private repository; None if it can't have one."""
+
+    def __init__(self, directory: Path, private: PrivateRepository | None) -> None:
+        self._directory = directory
+        self._private = private
+
+    async def read_all(self, git: Git, since: str | None) -> Filtered:
+        """Makes git's index match the work tree, beginning with the user's index (in a private repository, with the
+        index of the last checkpoint). ``since``: the checkpoint that the work tree will be compared with; files with a
+        filter are read unless they were not read for that checkpoint. If ``since`` is None, only the smallest files
+        with a filter are read. Returns the files with a filter. Raises ``GitFailed``, ``NoCheckpoint`` or OSError."""
+        known_files = git.repository.own / (INDEX if git.repository.private else "index")
+        try:
+            # git recognizes unchanged files by their times, and does not read them again. It also compares these times
+            # with the time of the index file, which therefore has to be copied, too.
+            await asyncio.to_thread(shutil.copy2, known_files, git.index)
+        except FileNotFoundError:
+            await asyncio.to_thread(git.index.unlink, missing_ok=True)
+        if git.repository.private:
+            assert self._private is not None
+            await self._private.forget_ignored(git)
+        with contextlib.suppress(FileNotFoundError):  # there is no index yet
+            if await asyncio.to_thread(git_index.may_have_repositories, git.index):
+                staged = filters.entries(await git.read("ls-files", "-s", "-z"))
+                # Otherwise, git would check whether nested repositories have changed, and read their configuration to
+                # do so.
+                repositories = [path for path, entry in staged.items() if entry.startswith("160000 ")]
+                await git.update("--force-remove", repositories)
+        known = await filters.filtered_entries(git)
+        if since is None:
+            read = await asyncio.to_thread(filters.smallest, self._directory, known)
+        else:
+            earlier = await filtered_of(git, since)
+            read = (frozenset(known) | earlier.read) - earlier.unread
+        await git.update("--force-remove", read)
+        await self.add_changes(git)
+        if known.keys() <= read:
+            return Filtered(read)
+        now = await filters.filtered_entries(git)
+        unread = frozenset(path for path, entry in known.items() if path not in read and now.get(path) == entry)
+        return Filtered(read, unread)
+
+    async def add_changes(self, git: Git) -> None:
+        """Adds what has changed in the work tree to git's index. Raises ``GitFailed`` or ``NoCheckpoint``."""
+        words, chosen = ["add", "--all", "--ignore-errors"], ""
+        if git.repository.private:
+            assert self._private is not None
+            words += ["--pathspec-from-file=-", "--pathspec-file-nul"]
+            chosen = await self._private.selection(git)
+        else:
+            words += ["--", "."]
+        code, _, complaint = await git.run(*words, stdin=chosen)
+        if code not in (0, 1):  # 1: some files could not be read, or are a repository without a commit
+            raise GitFailed(f"git add exited with code {code}: {complaint.strip()[:500]}")
+
+    async def keep_selection(self, git: Git, checkpoint: str, untracked: Untracked = NOTHING) -> bool:
+        """Makes the choice of files in git's index the same as in an earlier checkpoint, since what git ignores may
+        have changed: files in ``checkpoint`` stay in the index, and what was ``untracked`` then stays out of it.
+        Returns whether a file that git now ignores was added to the index. Raises ``GitFailed`` or ``NoCheckpoint``."""
+        options = ("--cached", "--name-status", "--no-renames", "--ignore-submodules=all", "--relative", "-z")
+        code, output, complaint = await git.run("diff-index", *options, checkpoint, "--", ".")
+        if code:
+            if (await git.run("rev-parse", "--verify", "--quiet", checkpoint))[0]:
+                return False
+            raise GitFailed(f"git diff-index exited with code {code}: {complaint.strip()[:500]}")
+        listed = listed_statuses(output)
+        added = [path for status, path in listed if status == "A"]
+        await git.update("--force-remove", [path for path in added if untracked.contains(path)])
+        deleted = [path for status, path in listed if status == "D"]
+        ignored = await asyncio.to_thread(lambda: [path for path in deleted if self._exists(path)])
+        await git.update("--add", ignored)
+        return bool(ignored)
+
+    def _exists(self, path: str) -> bool:
+        """Whether the path is still a file or a link, and no directory that contains it has become a link. Blocking."""
+        found = self._directory / path
+        is_file = os.path.lexists(found) and (found.is_symlink() or not found.is_dir())
+        return is_file and found.parent.resolve() == self._directory.resolve() / Path(path).parent

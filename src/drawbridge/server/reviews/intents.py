@@ -1,0 +1,83 @@
+"""What the server is about to do to files, written down before it does it, and what has become of that after the server
+was killed meanwhile. Pure.
+
+git writes the files of a decision one after the other, and may be killed in between, too. An ``Intent`` has enough to
+find out what happened: each file is as before, as decided, torn (git was writing it), or changed by somebody else. A
+decision of which only a part was written is completed. If that is not possible because somebody else has changed one
+of its files, the part is undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+Action: TypeAlias = Literal["keep", "undo", "edit"]
+
+State: TypeAlias = Literal["before", "after", "torn", "changed"]
+"""The state of a file: as before the decision, as decided, only partly written, or changed by somebody else."""
+
+Result: TypeAlias = Literal["done", "not_done", "unknown"]
+
+
+class Intent(Struct, frozen=True):
+    """A decision that is about to be applied.
+
+    ``session``: the id of the session in which it is recorded; ``seq``: the number of the last record there before it.
+    ``by``, ``client_id``, ``decision``, ``files``, ``hunks``: as in its record. ``bases``, ``heads``: the commits of the
+    review before and after it. Its files are those that differ between both heads.
+    """
+
+    session: str
+    seq: int
+    by: str
+    client_id: str
+    decision: Action
+    files: int
+    hunks: int
+    bases: tuple[str, str]
+    heads: tuple[str, str]
+
+
+class Verdict(Struct, frozen=True):
+    """What has become of a decision, once the files in ``write`` have the versions from before (``to`` is "before") or
+    after the decision. ``changed``: the files that somebody else has changed."""
+
+    result: Result
+    to: Literal["before", "after"] = "after"
+    write: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+
+def state_of(before: str, after: str, now: str, *, is_part: bool) -> State:
+    """The state of a file. ``before``, ``after``, ``now``: its mode and content, as git lists them; zeros if it does not
+    exist. ``is_part``: whether its content now is only the beginning of the decided content."""
+    if now == after:
+        return "after"
+    if now == before:
+        return "before"
+    # git removes a file before it writes the new one.
+    return "torn" if exists(after) and (not exists(now) or is_part) else "changed"
+
+
+def exists(entry: str) -> bool:
+    """Whether the file exists in this version."""
+    return bool(int(entry.partition(" ")[0], 8))
+
+
+def verdict(states: Mapping[str, State], *, is_in_review: bool) -> Verdict:
+    """``states``: the states of the decision's files, by path. ``is_in_review``: whether the review already contains
+    the decision, which is so only once all files are written."""
+    found = {state: tuple(path for path, one in states.items() if one == state) for state in set(states.values())}
+    before, after, torn, changed = (found.get(state, ()) for state in ("before", "after", "torn", "changed"))
+    if is_in_review:
+        return Verdict("done", "after", torn, changed)  # a file that is as before was restored by somebody
+    if not after and not torn:
+        return Verdict("unknown" if changed and not before else "not_done", changed=changed)
+    if not before and not torn:
+        return Verdict("done", changed=changed)
+    if changed:
+        return Verdict("not_done", "before", after + torn, changed)
+    return Verdict("done", "after", before + torn)

@@ -1,0 +1,174 @@
+"""A decision survives the end of the server, however sudden: it is applied completely or not at all, and recorded once.
+
+Before a decision changes anything, its ``Intent`` is in a file on the disk. The file is removed once the decision is in
+the history. If the server or git is killed in between, the file is still there at the next start, or when the review is
+used next: then the files are compared with it (``interrupted``), and the history gets what is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+
+from drawbridge.core.private_files import remove_quietly, write_private
+from drawbridge.server.checkpoints.checkpoints import Checkpoints
+from drawbridge.server.checkpoints.errors import Changed
+from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
+from drawbridge.server.events import Recorded, ReviewDecided, ReviewInterrupted
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import Subscriber
+from drawbridge.server.reviews.intents import Intent, Result
+from drawbridge.server.reviews.messages import recovered_record, refused
+from drawbridge.server.reviews.reviews import Open, Review
+from drawbridge.server.store.log import Page
+from drawbridge.server.store.records import NOT_OURS, read
+
+logger = logging.getLogger("drawbridge.server")
+
+NAME: Final = "decision.json"
+
+RECORDS_AT_ONCE: Final = 1_000
+"""The number of records of the history that are read at once."""
+
+
+class Store(Protocol):
+    """The part of a session's store that is used here."""
+
+    @property
+    def closed(self) -> bool: ...
+
+    @property
+    def last_seq(self) -> int: ...
+
+    def record(self, event: Recorded, asker: Subscriber | None = None) -> int | None: ...
+
+    async def read(self, *, after_seq: int, limit: int) -> Page: ...
+
+
+class Recovery:
+    """The recovery of one review. ``path``: the file for the intent. ``stores``: the stores of the sessions that share
+    the review, by session id. ``recovered``: called with the review after a decision was recovered. ``check_at_rest``
+    raises ``ClientError`` (PROCESS_ACTIVE) while an agent is at work, when no file may be written."""
+
+    def __init__(
+        self,
+        path: Path,
+        review: Review,
+        checkpoints: Checkpoints,
+        stores: Mapping[str, Store],
+        recovered: Callable[[Open], None],
+        check_at_rest: Callable[[], None],
+    ) -> None:
+        self._path = path
+        self._review = review
+        self._checkpoints = checkpoints
+        self._stores = stores
+        self._recovered = recovered
+        self._check_at_rest = check_at_rest
+        self._applying = asyncio.Lock()
+        """Held while a decision is applied or recovered."""
+        self._may_be_due = True
+        """Whether the file may exist. Before the first recovery, that is not known."""
+        self._is_restarted = True
+        """Whether the intent in the file, if it exists, is from before the server was started."""
+
+    def is_due(self) -> bool:
+        """Whether a decision was interrupted. Blocking."""
+        return self._path.exists()
+
+    @contextlib.asynccontextmanager
+    async def applying(self) -> AsyncIterator[None]:
+        """Recovers an interrupted decision first, if any. In the context, the next decision can be applied. Raises the
+        same errors as ``run``."""
+        await self.run()
+        async with self._applying:
+            yield
+
+    async def begin(self, intent: Intent) -> None:
+        """Returns once the intent is on the disk. Raises ``NotPrivate``, for example if the disk is full."""
+        self._may_be_due = True
+        await asyncio.to_thread(write_private, str(self._path), msgspec.json.encode(intent), synced=True)
+
+    async def end(self) -> None:
+        """Removes the intent: the decision is recorded, or was refused before it changed anything."""
+        if self._may_be_due:
+            await asyncio.to_thread(remove_quietly, str(self._path))
+            self._may_be_due = False
+
+    async def run_at_rest(self) -> None:
+        """Like ``run``, but leaves the recovery for later while an agent is at work."""
+        try:
+            await self.run()
+        except ClientError as error:
+            if error.code != "PROCESS_ACTIVE":
+                raise
+
+    async def run(self) -> Result | None:
+        """Finds out what has become of an interrupted decision, completes it or undoes the part that was done, and
+        records that. Returns None if no decision was interrupted. Raises ``ClientError``, ``HistoryUnreadable``,
+        ``NoCheckpoint``, ``GitFailed`` or OSError; the recovery is then tried again when the review is next read,
+        decided on or submitted. ``ClientError`` (PROCESS_ACTIVE): files would have to be written while an agent is at
+        work."""
+        if not self._may_be_due:
+            return None
+        async with self._applying:
+            intent = await asyncio.to_thread(self._read) if self._may_be_due else None
+            result = None if intent is None else await self._run(intent)
+            await self.end()
+            self._is_restarted = False
+        return result
+
+    async def _run(self, intent: Intent) -> Result:
+        try:
+            async with self._checkpoints.operations.exclusive() as git:
+                found = await self._review.recover(git, self._checkpoints.work_tree, intent, self._check_at_rest)
+        except Changed as error:
+            raise refused(error) from None
+        except UnsavedChanges as error:
+            raise not_written_over(error) from None
+        async with self._checkpoints.operations.exclusive() as git:
+            review = await self._review.current(git, self._checkpoints.work_tree)
+        store = self._stores.get(intent.session)  # None: a terminal session that was removed from the list
+        # Whoever requested a decision that failed has received the error, unless the server was restarted.
+        is_news = found.result == "done" or self._is_restarted
+        if store is not None and is_news and not await _is_recorded(store, intent):
+            store.record(recovered_record(intent, found, review, interrupted=self._is_restarted))
+        logger.warning("%s: an interrupted decision by %s is %s", intent.session, intent.by, found.result)
+        self._recovered(review)
+        return found.result
+
+    def _read(self) -> Intent | None:
+        """The intent of an interrupted decision; None if there is none, or if the file is damaged. Nothing can be
+        learned from a damaged file; the review then shows the files as they are. Blocking. Raises OSError."""
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=Intent)
+        except FileNotFoundError:
+            return None
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            logger.error("%s is damaged: a decision was interrupted, and may be incomplete (%s)", self._path, error)
+            return None
+
+
+async def _is_recorded(store: Store, intent: Intent) -> bool:
+    """Whether the history already contains what has become of the decision. Only one decision on a review is applied at
+    a time, so it is the first one that is recorded after the intent."""
+    after, more = intent.seq, True
+    while more:
+        page = await store.read(after_seq=after, limit=RECORDS_AT_ONCE)
+        if any(_is_decision(record.line) for record in page.records):
+            return True
+        more, after = page.has_more, page.records[-1].seq if page.records else after
+    return False
+
+
+def _is_decision(line: bytes) -> bool:
+    with contextlib.suppress(*NOT_OURS):
+        found = read(line).event
+        return isinstance(found, ReviewDecided | ReviewInterrupted) and bool(found.by)
+    return False

@@ -1,0 +1,147 @@
+"""What an agent's own files contain about a conversation in a terminal: its transcript, its title, and the state of the
+processes that have it open.
+
+The agent's program may move the transcript at any time: Claude Code does when the agent enters a worktree (2.1.329).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from drawbridge.agents.terminal import Entry, NotItsFile, ProcessState, TerminalAgent
+from drawbridge.server.sessions.recorded_state import RecordedState
+from drawbridge.server.store.log import History
+from drawbridge.server.terminal_sessions.processes import Processes
+from drawbridge.server.terminal_sessions.transcript_file import TranscriptFile
+
+logger = logging.getLogger("drawbridge.server")
+
+
+class Portion(Struct, frozen=True):
+    """Lines of a transcript that were read at once, each with its entry (None if it contains none). ``quiet``: whether
+    they are older than the session. ``late``: whether they may have been written while no server ran. ``has_more``:
+    whether more lines can be read now."""
+
+    lines: list[tuple[bytes, Entry | None]]
+    quiet: bool
+    late: bool
+    has_more: bool
+
+
+class ConversationFile:
+    """The transcript of the session ``id``, and the other files of its agent. ``agent``: None if it has no transcript
+    that can be read. ``processes``: what the session's processes have reported, for example the path. Reading begins
+    after the last entry in ``history``."""
+
+    def __init__(
+        self, id: str, agent: TerminalAgent | None, processes: Processes, history: History, recorded: RecordedState
+    ) -> None:
+        self._id = id
+        self._agent = agent
+        self._processes = processes
+        self._history = history
+        self._recorded = recorded
+        self._file: TranscriptFile | None = None
+        self._path = ""
+        """The path of the transcript, as the agent's process reported it when the transcript was last opened."""
+        self._has_begun = False
+        """Whether a line of the transcript is in the history, or the transcript has been read to its end."""
+        self.is_up_to_date = False
+        """Whether the transcript has been read to its end since the server was started."""
+        self.open()
+
+    @property
+    def is_open(self) -> bool:
+        return self._file is not None
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether an agent's process has reported another path since the transcript was opened, or the process that had
+        it open has left."""
+        return self._path != self._processes.latest.transcript
+
+    def open(self) -> None:
+        """Opens the transcript at the path that was reported last, if that can be its path."""
+        path, agent = self._processes.latest.transcript, self._agent
+        self._file, self._path = None, path
+        if not path or agent is None:
+            return
+        try:
+            path = agent.checked(path, self._recorded.session_id, self._processes.latest.config)
+        except NotItsFile:
+            logger.warning(
+                "%s: its conversation can't be read: this is not the path of its agent's transcript", self._id
+            )
+            return
+        after = self._last_entry()
+        self._has_begun = bool(after)
+        self._file = TranscriptFile(agent, path, after)
+
+    def _last_entry(self) -> str:
+        """The uuid of the last entry in the history; empty if there is none."""
+        page = self._history.read(before_seq=self._history.last_seq + 1, limit=200)
+        for record in reversed(page.records):
+            if uuid := _uuid_of(record.line):
+                return uuid
+        return ""
+
+    async def read(self) -> Portion | None:
+        """Reads the next lines; None if no transcript is open. A transcript that has moved is opened only now, because
+        reading continues after the last entry in the history. Raises OSError; the transcript is then closed."""
+        if self.has_moved:
+            self.open()
+        file = self._file
+        if file is None:
+            return None
+        try:
+            lines, has_more = await asyncio.to_thread(file.read)
+        except OSError:
+            self._file = None
+            raise
+        read = [(line, file.agent.entry(line, self._recorded.session_id)) for line in lines]
+        return Portion(read, quiet=not self._has_begun, late=not self.is_up_to_date, has_more=has_more)
+
+    def was_read(self) -> None:
+        """Notes that all lines until now were read and processed."""
+        self._has_begun = self.is_up_to_date = True
+
+    async def title(self) -> str:
+        """The title of the conversation; empty if it is not known."""
+        file = self._file
+        if file is None:
+            return ""
+        return await asyncio.to_thread(file.agent.title, Path(file.path)) or ""
+
+    async def states(self, pids: Iterable[int]) -> dict[int, ProcessState]:
+        """What the agent's files contain about these processes, by PID; empty if no transcript is open."""
+        file = self._file
+        if file is None:
+            return {}
+        id = self._recorded.session_id
+        return {pid: await asyncio.to_thread(file.agent.process, file.path, pid, id) for pid in pids}
+
+    async def start_mode(self, pid: int, directory: Path) -> str | None:
+        """The permission mode in which the process ``pid`` was started; None if it can't be determined."""
+        return None if self._agent is None else await asyncio.to_thread(self._agent.start_mode, pid, directory)
+
+
+class _Message(Struct):
+    uuid: str = ""
+
+
+class _Record(Struct):
+    message: _Message
+
+
+def _uuid_of(record: bytes) -> str:
+    """The ``uuid`` of the entry from which the history line ``record`` was made; "" if it does not contain one."""
+    try:
+        return msgspec.json.decode(record, type=_Record).message.uuid
+    except msgspec.MsgspecError:
+        return ""

@@ -1,0 +1,50 @@
+"""The comments on a review on their way to the agent of a terminal session: typed as a prompt, or left with the
+session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from drawbridge.server.protocol import commands
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.replies import Accepted
+from drawbridge.server.reviews.commenting import submission_key
+from drawbridge.server.terminal_sessions.prompt_text import typeable
+from drawbridge.server.terminal_sessions.prompts import HAS_ENDED, MAYBE_TYPED, Sent, check_not_steered
+from drawbridge.server.terminal_sessions.session import TerminalSession
+
+
+async def submit_review(
+    session: TerminalSession, command: commands.ReviewSubmit, asker: Subscriber, allowed: Callable[[], bool]
+) -> Answer[Accepted]:
+    """Sends all drafts as one prompt to the session's agent, as ``Prompts.execute`` does, or leaves them with the session
+    if nothing can be typed now. If neither is possible, the details of the error contain the prompt, so that the user can
+    copy it. Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+    check_not_steered(command)
+    drafts, id, key = command.drafts, command.request_id, submission_key(command.drafts, command.text)
+    reviewed, handover, prompts = session.reviewed, session.handover, session.prompts
+    await reviewed.sent()
+    known = handover.known(id, key) or await prompts.known(id, key)
+    if known is not None:
+        return known
+    located = await reviewed.located(drafts)
+    await reviewed.sent()  # this request, or another one, may have sent them in the meantime
+    known = handover.known(id, key) or await prompts.known(id, key)
+    if known is not None:
+        return known
+    prompt, submission = reviewed.submission(located, drafts, command.text)
+    try:
+        if session.ended:
+            raise ClientError("NOT_SUPPORTED", HAS_ENDED)
+        if not prompts.can_type:
+            return handover.leave(prompt, submission, asker, id, allowed)
+        sent = Sent(typeable(session.agent, prompt, "data.text"), asker.name, id, review=submission)
+        sending = prompts.begin(sent, allowed)
+        reviewed.sends(sending)
+        return await prompts.accepted(sending)
+    except ClientError as error:
+        if error.code in MAYBE_TYPED:
+            raise
+        details = {**(error.details or {}), "prompt": prompt}
+        raise ClientError(error.code, error.text, error.field, error.retryable, details) from None

@@ -1,0 +1,106 @@
+"""The proposals that agents' bridges show in editors.
+
+The diff that Claude Code's bridge shows is a second surface of the approval request that Claude Code's hook reports,
+whichever of the two arrives first. They are matched by the agent's process, the path and the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from drawbridge.agents.base import Decision, Proposal
+from drawbridge.protocols import local_ipc as wire
+from drawbridge.server.approvals.editors import Editor
+from drawbridge.server.approvals.pending import PendingApproval
+from drawbridge.server.sessions.session import Session
+from drawbridge.server.terminal_sessions.questions import ELSEWHERE
+
+
+class BridgeSurface:
+    """A proposal that its agent's bridge shows in an editor."""
+
+    in_editor = True
+
+    def __init__(self, editor: Editor, proposed: wire.Proposed) -> None:
+        self.pid = proposed.pid
+        self.known_as = proposed.question
+        self.editor = editor
+        self.proposed = proposed
+        self.session: Session | None = None
+        self.approval: PendingApproval | None = None
+        self.was_decided = False
+        """Whether the user decided on it in the editor before a hook reported its question."""
+
+    def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
+        text: str | None = None
+        if decision.allow:
+            text = self.proposed.new_text
+            if decision.updated_input is not None:
+                text = approval.changed_text(msgspec.json.decode(decision.updated_input, type=dict[str, object]))
+        self.editor.send(wire.ClientDecision(self.proposed.id, by, text))
+
+    def closed(self) -> None:
+        pass  # its agent closes the view
+
+    def belongs_to(self, session: Session, approval: PendingApproval | None) -> None:
+        """Sets the session and the approval request of the proposal. ``approval``: None if the request does not exist
+        yet."""
+        self.session, self.approval = session, approval
+
+    def join(self, session: Session, approval: PendingApproval) -> None:
+        """Makes the view in the editor a second surface of an approval request. If the user has already decided there,
+        the request is withdrawn."""
+        self.belongs_to(session, approval)
+        session.approvals.add(approval, self)
+        if self.was_decided:
+            session.withdraw(approval, ELSEWHERE)
+
+    def decided_early(self) -> None:
+        self.was_decided = True
+
+    def is_same(self, pid: int | None, proposal: Proposal | None) -> bool:
+        proposed = self.proposed
+        if proposed.pid is None or proposed.pid != pid or proposal is None or proposed.path != proposal.path:
+            return False
+        return _lines(proposed.new_text if proposed.agent_text is None else proposed.agent_text) == _lines(
+            proposal.new_text
+        )
+
+
+class ShownProposals:
+    """The proposals that are shown in the editors of connected bridges. A proposal's id is unique only in its editor."""
+
+    def __init__(self) -> None:
+        self._shown: dict[tuple[int, str], BridgeSurface] = {}
+
+    def __iter__(self) -> Iterator[BridgeSurface]:
+        return iter(list(self._shown.values()))
+
+    def add(self, editor: Editor, proposed: wire.Proposed) -> BridgeSurface:
+        shown = self._shown[id(editor), proposed.id] = BridgeSurface(editor, proposed)
+        return shown
+
+    def find(self, editor: Editor, id_: str) -> BridgeSurface | None:
+        return self._shown.get((id(editor), id_))
+
+    def remove(self, editor: Editor, id_: str) -> BridgeSurface | None:
+        """Removes and returns a proposal that is no longer shown; None if it is not known."""
+        return self._shown.pop((id(editor), id_), None)
+
+    def remove_all(self, editor: Editor) -> list[BridgeSurface]:
+        """Removes and returns the proposals in an editor whose bridge has disconnected."""
+        return [self._shown.pop(key) for key in list(self._shown) if key[0] == id(editor)]
+
+    def join(self, session: Session, approval: PendingApproval, pid: int | None, proposal: Proposal | None) -> None:
+        """If a bridge has already reported the proposal of a hook's new approval request, its view in the editor becomes
+        a second surface of the request. ``pid``: the PID of the agent's process."""
+        for shown in self:
+            if shown.approval is None and shown.is_same(pid, proposal):
+                shown.join(session, approval)
+                return
+
+
+def _lines(text: str) -> str:
+    return text.replace("\r\n", "\n")

@@ -1,0 +1,78 @@
+"""Which files a checkpoint contains. The tests use the real git."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from drawbridge.server.checkpoints.checkpoints import Checkpoints
+from tests.server.checkpoints.rig import RUN, everything, git
+
+
+async def test_a_change_in_the_second_in_which_git_looked_is_seen(project: Path) -> None:
+    """The file's size and modification time stay the same. git compares the contents if its index isn't newer than the
+    file.
+    """
+    poem, index = project / "poem.txt", project / ".git" / "index"
+    then = 1_700_000_000
+    git(project, "config", "core.trustctime", "false")
+    os.utime(poem, (then, then))
+    git(project, "update-index", "--really-refresh", "-q")
+    os.utime(index, (then, then))
+    checkpoints = Checkpoints(project, "proj_1")
+    await checkpoints.snapshotter.create(RUN, "before")
+    poem.write_text(poem.read_text().replace("line 3", "LINE 3"))
+    os.utime(poem, (then, then))
+    await checkpoints.snapshotter.create(RUN, "after")
+    assert [file.path for file in (await checkpoints.changes.of(RUN)).files] == ["poem.txt"]
+
+
+async def test_files_ignored_before_a_run_are_never_removed(project: Path) -> None:
+    """A run may make git track such a file, but did not create it."""
+    (project / "build").mkdir()
+    (project / "build" / "result.log").write_text("mine\n")
+    checkpoints = Checkpoints(project, "proj_1")
+    await checkpoints.snapshotter.create(RUN, "before")
+    (project / ".gitignore").write_text("")
+    (project / "made.log").write_text("by the run\n")
+    git(project, "add", "-f", "noise.log")
+    await checkpoints.snapshotter.create(RUN, "after")
+    changed = {(file.path, file.change) for file in (await checkpoints.reverter.revert(RUN)).files}
+    assert changed == {(".gitignore", "changed"), ("made.log", "added")}
+    assert (project / "noise.log").read_text() == "noise\n"
+    assert (project / "build" / "result.log").read_text() == "mine\n"
+    assert not (project / "made.log").exists()
+
+
+async def test_files_that_a_run_makes_git_ignore_are_restored(project: Path) -> None:
+    before = everything(project)
+    checkpoints = Checkpoints(project, "proj_1")
+    await checkpoints.snapshotter.create(RUN, "before")
+    (project / ".gitignore").write_text("mine.txt\n")
+    (project / "mine.txt").write_text("not mine any more\n")
+    await checkpoints.snapshotter.create(RUN, "after")
+    assert {file.path for file in (await checkpoints.reverter.revert(RUN)).files} == {".gitignore", "mine.txt"}
+    assert everything(project) == before
+
+
+async def test_nested_repositories_are_left_alone(project: Path, tmp_path: Path) -> None:
+    for name in ("sub", "new"):
+        (tmp_path / name).mkdir()
+        git(tmp_path / name, "init", "-q")
+        (tmp_path / name / "text").write_text("text\n")
+        git(tmp_path / name, "add", ".")
+        git(tmp_path / name, "commit", "-q", "-m", "one")
+    git(project, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(tmp_path / "sub"), "sub")
+    (project / "empty").mkdir()
+    git(project / "empty", "init", "-q")
+    checkpoints = Checkpoints(project, "proj_1")
+    assert await checkpoints.snapshotter.create(RUN, "before")
+    (project / "sub" / "text").write_text("changed\n")
+    git(project / "sub", "commit", "-q", "-a", "-m", "two")
+    (tmp_path / "new").rename(project / "new")
+    (project / "poem.txt").write_text("changed\n")
+    assert await checkpoints.snapshotter.create(RUN, "after")
+    assert [file.path for file in (await checkpoints.reverter.revert(RUN)).files] == ["poem.txt"]
+    assert (project / "poem.txt").read_text().startswith("line 1\n")
+    assert (project / "sub" / "text").read_text() == "changed\n"
+    assert (project / "new" / "text").read_text() == "text\n"

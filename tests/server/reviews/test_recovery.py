@@ -1,0 +1,318 @@
+"""Decisions that were interrupted are completed or not done, and are recorded once. ``tests/chaos`` kills real
+servers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.core.errors import DrawbridgeError, NotPrivate
+from drawbridge.server.app.core import Core
+from drawbridge.server.checkpoints.work_tree import WorkTree
+from drawbridge.server.reviews import recovery
+from drawbridge.server.reviews.recovery import Recovery
+from drawbridge.server.reviews.reviewing import Reviewing
+from drawbridge.server.reviews.reviews import Review
+from tests import programs
+from tests.server.core_rig import Client, records
+from tests.server.reviews.rig import POEM, Reviewed, hunks, id_of, killed, reviewing
+
+FILES = ("a.txt", "b.txt", "c.txt")
+LONG = "".join(f"{number:06}\n" for number in range(1000))
+
+
+def work(directory: Path) -> None:
+    (directory / "poem.txt").write_text(POEM.replace("line 3\n", "LINE 3\n").replace("line 17\n", "LINE 17\n"))
+
+
+def three_files(directory: Path) -> None:
+    for name in FILES:
+        (directory / name).write_text(LONG + "by the agent\n")
+
+
+def of_review(one: Reviewed) -> list[dict[str, Any]]:
+    """What the history contains about decisions."""
+    found = [record["message"] for record in records(one.server, one.project)]
+    kinds = ("review_decided", "review_interrupted")
+    return [{"kind": one["subtype"], **one["message"]} for one in found if one.get("subtype") in kinds]
+
+
+def intent_of(one: Reviewed) -> Path:
+    return one.server.folder / "data" / "projects" / one.project / recovery.NAME
+
+
+async def before_and_kill(folder: Path, point: tuple[type, str], decision: str = "undo") -> None:
+    async with reviewing(folder) as one:
+        await one.run(work)
+        review = await one.get()
+        wish: dict[str, Any] = {"text": "edited\n"} if decision == "edit" else {"decision": decision}
+        with killed(*point):
+            await one.decide(hunks=[id_of(review, "LINE 3\n")], **wish)
+        assert intent_of(one).exists()
+
+
+WRITE, SET, RECORD, END = (
+    (WorkTree, "write"),
+    (Review, "_set"),
+    (Reviewing, "_publish_decision"),
+    (Recovery, "end"),
+)
+
+
+@pytest.mark.parametrize(
+    ("point", "decision", "result"),
+    [
+        (WRITE, "undo", "review_interrupted"),
+        (WRITE, "edit", "review_interrupted"),
+        (SET, "undo", "review_decided"),
+        (SET, "edit", "review_decided"),
+        (RECORD, "undo", "review_decided"),
+        (RECORD, "edit", "review_decided"),
+        (RECORD, "keep", "review_decided"),
+        (END, "undo", "review_decided"),
+        (END, "keep", "review_decided"),
+    ],
+)
+async def test_it_is_done_once_or_not_at_all_and_recorded(
+    tmp_path: Path, point: tuple[type, str], decision: str, result: str
+) -> None:
+    await before_and_kill(tmp_path, point, decision)
+    async with reviewing(tmp_path) as one:
+        assert not intent_of(one).exists()
+        [found] = of_review(one)
+        assert (found["kind"], found["by"], found["decision"]) == (result, "phone", decision)
+        assert (found["files"], found["hunks"]) == (1, 1)
+        left = POEM.replace("line 17\n", "LINE 17\n")
+        if result == "review_decided":
+            assert found.get("interrupted", False) == (point != END), "before the end, it was not recorded"
+            assert found["left"] == 1
+            text = {"keep": "LINE 3\n", "undo": "line 3\n", "edit": "edited\n"}[decision]
+            assert one.text() == left.replace("line 3\n", text)
+            assert hunks(await one.get()) == [("poem.txt", "line 17\n", "LINE 17\n")]
+        else:
+            assert found["result"] == "not_done"
+            assert one.text() == left.replace("line 3\n", "LINE 3\n")
+            assert len(hunks(await one.get())) == 2
+    async with reviewing(tmp_path) as one:
+        assert len(of_review(one)) == 1, "it is recorded only once"
+
+
+@pytest.mark.parametrize("point", [WRITE, SET])
+async def test_a_recovery_that_is_killed_is_recorded_once(tmp_path: Path, point: tuple[type, str]) -> None:
+    await before_and_kill(tmp_path, point)
+    with killed(*END):
+        async with reviewing(tmp_path) as one:
+            assert len(of_review(one)) == 1
+            await one.get()
+    async with reviewing(tmp_path) as one:
+        assert len(of_review(one)) == 1
+
+
+async def test_nothing_is_left_after_a_decision(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(work)
+        review = await one.get()
+        await one.decide(hunks=[id_of(review, "LINE 3\n")], decision="undo")
+        await one.refused(hunks=[id_of(review, "LINE 3\n")], decision="undo")
+        assert not intent_of(one).exists()
+        [decided] = of_review(one)
+        assert "interrupted" not in decided
+
+
+@pytest.mark.parametrize("torn", [None, "", LONG[:3000]], ids=["removed", "empty", "cut"])
+async def test_a_decision_that_was_half_written_is_completed(tmp_path: Path, torn: str | None) -> None:
+    async with reviewing(tmp_path) as one:
+        for name in FILES:
+            (one.directory / name).write_text(LONG)
+        await one.run(three_files)
+        review = await one.get()
+
+        def half(*_: object) -> None:
+            (one.directory / "a.txt").write_text(LONG)
+            (one.directory / "b.txt").unlink()
+            if torn is not None:
+                (one.directory / "b.txt").write_text(torn)
+
+        with killed(WorkTree, "write", half):
+            await one.decide(all=True, version=review["version"], decision="undo")
+    async with reviewing(tmp_path) as one:
+        assert [one.text(name) for name in FILES] == [LONG] * 3
+        [decided] = of_review(one)
+        assert (decided["kind"], decided["files"], decided["left"]) == ("review_decided", 3, 0)
+        assert (await one.get())["state"] == "none"
+
+
+async def test_no_file_is_written_while_an_agent_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recovery that failed at the server's start waits for the end of the run."""
+    async with reviewing(tmp_path) as one:
+        for name in FILES:
+            (one.directory / name).write_text(LONG)
+        await one.run(three_files)
+        review = await one.get()
+        with killed(WorkTree, "write", lambda *_: (one.directory / "a.txt").write_text(LONG)):
+            await one.decide(all=True, version=review["version"], decision="undo")
+    with monkeypatch.context() as failing:
+        failing.setattr(Core, "_recover_one", fails)
+        async with reviewing(tmp_path) as one:
+            await one.begin()
+            await one.get()
+            assert [one.text(name) == LONG for name in FILES] == [True, False, False]
+            assert (await one.refused(all=True, version=review["version"], decision="keep")).code == "PROCESS_ACTIVE"
+            assert intent_of(one).exists()
+            await one.end()
+            await one.get()
+            assert [one.text(name) == LONG for name in FILES] == [True, True, True]
+            assert [found["kind"] for found in of_review(one)] == ["review_decided"]
+
+
+async def fails(*_: object) -> None:
+    pass
+
+
+async def test_a_half_written_decision_is_undone_if_a_file_was_changed(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        for name in FILES:
+            (one.directory / name).write_text(LONG)
+        await one.run(three_files)
+        review = await one.get()
+
+        def half(*_: object) -> None:
+            (one.directory / "a.txt").write_text(LONG)
+            (one.directory / "b.txt").unlink()
+
+        with killed(WorkTree, "write", half):
+            await one.decide(all=True, version=review["version"], decision="undo")
+        (one.directory / "c.txt").write_text("by a person\n")
+    async with reviewing(tmp_path) as one:
+        assert [one.text(name) for name in FILES] == [LONG + "by the agent\n"] * 2 + ["by a person\n"]
+        [found] = of_review(one)
+        assert (found["kind"], found["result"], found["changed"]) == ("review_interrupted", "not_done", ["c.txt"])
+        assert {path for path, _, _ in hunks(await one.get())} == set(FILES)
+
+
+async def test_a_file_that_was_changed_meanwhile_stays_as_it_is(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(work)
+        review = await one.get()
+        with killed(Review, "_set"):
+            await one.decide(hunks=[id_of(review, "LINE 3\n")], decision="undo")
+        one.replace("line 10\n", "by a person\n")
+        text = one.text()
+    async with reviewing(tmp_path) as one:
+        assert one.text() == text
+        [found] = of_review(one)
+        assert (found["kind"], found["result"], found["changed"]) == ("review_interrupted", "unknown", ["poem.txt"])
+        assert hunks(await one.get()) == [("poem.txt", "line 17\n", "LINE 17\n")], "the review shows the file as it is"
+
+
+async def test_a_damaged_intent_is_removed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    await before_and_kill(tmp_path, (WorkTree, "write"))
+    for file in tmp_path.rglob(recovery.NAME):
+        file.write_bytes(b'{"session": "\xff')
+    async with reviewing(tmp_path) as one:
+        assert not intent_of(one).exists()
+        assert len(hunks(await one.get())) == 2
+        assert of_review(one) == []
+        assert "a decision was interrupted, and may be incomplete" in caplog.text
+
+
+async def test_a_directory_that_is_gone_is_recovered_once_it_is_back(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(work)
+        review = await one.get()
+        with killed(*SET):
+            await one.decide(hunks=[id_of(review, "LINE 3\n")], decision="undo")
+    elsewhere = one.directory.rename(tmp_path / "elsewhere")
+    async with reviewing(tmp_path) as one:
+        assert intent_of(one).exists()
+        assert of_review(one) == []
+        elsewhere.rename(one.directory)
+        assert hunks(await one.get()) == [("poem.txt", "line 17\n", "LINE 17\n")]
+        [found] = of_review(one)
+        assert (found["kind"], found["interrupted"]) == ("review_decided", True)
+
+
+async def test_without_room_for_the_intent_nothing_is_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_full(*_: object, **__: object) -> None:
+        raise NotPrivate("there is no space left on the device")
+
+    async with reviewing(tmp_path) as one:
+        await one.run(work)
+        review, text = await one.get(), one.text()
+        with monkeypatch.context() as full:
+            full.setattr(recovery, "write_private", is_full)
+            with pytest.raises(DrawbridgeError):
+                await one.decide(hunks=[id_of(review, "LINE 3\n")], decision="undo")
+        assert one.text() == text
+        assert await one.get() == review
+        await one.decide(hunks=[id_of(review, "LINE 3\n")], decision="undo")
+        assert len(of_review(one)) == 1
+
+
+@pytest.mark.parametrize("request_id", ["undo-1", None])
+async def test_a_repeated_request_is_answered_and_not_carried_out_again(tmp_path: Path, request_id: str | None) -> None:
+    """A client sends its request again after it has lost the connection."""
+    async with reviewing(tmp_path) as one:
+        await one.run(work)
+        review = await one.get()
+        wish = {"all": True, "version": review["version"], "decision": "undo", "request_id": request_id}
+        with killed(Reviewing, "_publish_decision"):
+            await one.decide(**wish)
+    async with reviewing(tmp_path) as one:
+        one.replace("line 3\n", "by a person\n")
+        if request_id is None:
+            assert (await one.refused(**wish)).code == "HUNK_GONE"
+        else:
+            assert (await one.decide(**wish))["state"] == "none"
+            assert (await one.refused(**wish | {"request_id": "undo-2"})).code == "HUNK_GONE"
+        assert "by a person\n" in one.text()
+        assert len(of_review(one)) == 1
+
+
+async def test_a_repeated_request_publishes_what_has_changed_since(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(work)
+        other = Client("laptop")
+        await one.server.does(other, "project_join", one.project)
+        wish: dict[str, Any] = {
+            "hunks": [id_of(await one.get(), "LINE 3\n")],
+            "decision": "undo",
+            "request_id": "undo-1",
+        }
+        await one.decide(**wish)
+        assert other.updates("review_changed")[-1]["hunks"] == 1
+        one.replace("LINE 17\n", "line 17\n")
+        await one.decide(**wish)
+        assert other.updates("review_changed")[-1]["hunks"] == 0
+
+
+@pytest.mark.parametrize("written", [True, False])
+async def test_what_a_killed_git_has_left_is_completed_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bool
+) -> None:
+    """git fails while it writes, for example because the disk is full. ``written``: whether it has written anything."""
+    real, folder, mark = programs.git(), tmp_path / "bin", tmp_path / "failed"
+    folder.mkdir()
+    begins = "rm poem.txt;" if written else ""
+    fails = f'case " $* " in *" apply "*) [ -e {mark} ] || {{ touch {mark}; {begins} exit 128; }} ;; esac'
+    (folder / "git").write_text(f'#!/bin/sh\n{fails}\nexec {real} "$@"\n')
+    (folder / "git").chmod(0o755)
+    async with reviewing(tmp_path) as one:
+        await one.run(work)
+        review = await one.get()
+        monkeypatch.setenv("PATH", str(folder), prepend=":")
+        if written:
+            left = await one.decide(hunks=[id_of(review, "LINE 3\n")], decision="undo")
+            assert hunks(left) == [("poem.txt", "line 17\n", "LINE 17\n")]
+            assert one.text() == POEM.replace("line 17\n", "LINE 17\n")
+            [decided] = of_review(one)
+            assert "interrupted" not in decided
+        else:
+            assert (
+                await one.refused(hunks=[id_of(review, "LINE 3\n")], decision="undo")
+            ).code == "CHECKPOINT_NOT_FOUND"
+            assert hunks(await one.get()) == hunks(review)
+            assert of_review(one) == [], "whoever has decided gets the error"
+        assert not intent_of(one).exists()

@@ -1,0 +1,80 @@
+"""The format of records: records are written as before, and those of earlier versions are read.
+
+``records_of_1.jsonl`` contains the records of ``tests.server.test_events.RECORDED``, in the same order, as the server
+wrote them when events, records and messages were still the same structures. What is in it must never change; when a
+record gets a field, add another event and its line.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from drawbridge.agents.base import AgentLine
+from drawbridge.server.events import Recorded, RunFinished, RunStarted, SessionChanged, SessionReset
+from drawbridge.server.store import records
+from drawbridge.server.store.lines import compose
+from tests.server.store.rig import NOON
+from tests.server.test_events import NOON as RECORDED_AT
+from tests.server.test_events import RECORDED
+
+LINES = Path(__file__).with_name("records_of_1.jsonl").read_bytes().splitlines()
+EVERY = [pytest.param(*one, id=type(one[1]).__name__) for one in zip(LINES, RECORDED, strict=True)]
+
+
+def test_there_is_a_record_of_every_kind() -> None:
+    kinds = {records.parts(line).direction for line in LINES}
+    assert kinds == {"client", "claude", "server"}
+    assert {type(event) for event in RECORDED} >= set(records.KINDS)
+
+
+@pytest.mark.parametrize(("line", "event"), EVERY)
+def test_a_record_is_written_as_before(line: bytes, event: Recorded) -> None:
+    seq = records.parts(line).seq
+    assert compose(seq, RECORDED_AT, *records.written(event)).line == line
+
+
+@pytest.mark.parametrize(("line", "event"), EVERY)
+def test_an_event_is_read_back_from_its_record(line: bytes, event: Recorded) -> None:
+    """Agents' lines are not read back."""
+    read = records.read(line)
+    assert read.moment == RECORDED_AT
+    assert read.event == (None if isinstance(event, AgentLine) else event)
+
+
+@pytest.mark.parametrize(
+    ("subtype", "message", "event"),
+    [
+        ("run_started", '{"agent":"demo"}', RunStarted("", "", "demo")),
+        (
+            "run_finished",
+            '{"run_id":"r","outcome":"completed"}',
+            RunFinished(run_id="r", outcome="completed", duration_ms=0),
+        ),
+        ("session_changed", "{}", SessionChanged("")),
+        ("session_reset", "{}", SessionReset("", "", "")),
+        ("run_started", '{"run_id":"r","session_id":"s","agent":"demo","new":1}', RunStarted("r", "s", "demo")),
+        ("project_archived", "{}", None),
+    ],
+)
+def test_records_of_other_versions_are_read(subtype: str, message: str, event: Recorded | None) -> None:
+    """Earlier versions did not write some fields, and later ones may add fields and kinds."""
+    record = f'{{"type":"system","subtype":"{subtype}","message":{message}}}'.encode()
+    assert records.read(compose(1, NOON, "server", record).line).event == event
+
+
+def test_records_of_older_versions_can_be_read() -> None:
+    finished = b'{"type":"system","subtype":"run_finished","message":{"run_id":"r","outcome":"completed","cost_usd":1}}'
+    found = records.read(compose(1, NOON, "server", finished).line).event
+    assert isinstance(found, RunFinished)
+    assert (found.run_id, found.cost_usd) == ("r", 1.0)
+
+
+@pytest.mark.parametrize("cost", ["-1", "1e300", '"1"'])
+def test_a_record_with_an_impossible_cost_is_invalid(cost: str) -> None:
+    fields = f'{{"run_id":"r","outcome":"completed","cost_usd":{cost}}}'
+    record = f'{{"type":"system","subtype":"run_finished","message":{fields}}}'.encode()
+    with pytest.raises(msgspec.ValidationError):
+        records.read(compose(1, NOON, "server", record).line)

@@ -18,6 +18,7 @@ from drawbridge.tui.fields import PlainTextArea
 from drawbridge.tui.review_view import ReviewView
 from drawbridge.tui.screen_conversation import ConversationScreen
 from drawbridge.tui.screen_review import ReviewScreen
+from tests import programs
 from tests.rigs.reviews import WORK, decides, make_repository, poem
 from tests.server.checkpoints.rig import git
 from tests.server.processes import Server, serving
@@ -127,7 +128,8 @@ async def reviewing(
         yield person, project
 
 
-async def test_a_directory_without_git_is_mentioned_once(server: Server, directory: Path) -> None:
+async def test_a_directory_outside_a_repository_is_mentioned_once(server: Server, directory: Path) -> None:
+    programs.git()  # keeps the checkpoints of this directory too
     async with reviewing(server, directory, {"notes.md": "# Notes\n\nThe bridge is down.\n"}) as (person, _):
         await person.sees("This directory is not in a git repository")
         await person.presses("escape", "v")

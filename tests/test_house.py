@@ -37,6 +37,7 @@ PURE = (
     "protocols",
     "text",
     "editors.port",
+    "ide.accepted_files",
     "ide.tools",
     "ide.workspace",
     *(f"core.{name}" for name in ("approval", "errors", "privacy")),

@@ -2,6 +2,7 @@
 --- decisions.
 ---
 --- The server stores the review. The bridge sends it here whenever it changes, and passes decisions to the server.
+--- Where no server has a review, the bridge sends the changes of the proposals that were accepted here.
 local buffers = require('drawbridge.buffers')
 local link = require('drawbridge.link')
 local marks = require('drawbridge.changes_marks')

@@ -152,11 +152,13 @@ class ReviewRig:
     def __init__(self, memory: Path) -> None:
         self.memory = ReviewMemory(str(memory))
         self.editor = MemoryEditor()
+        self.reviews = Reviews(self.editor)
+        self.accepted = self.reviews.accepted
         self.link = ServerLink(
-            Reviews(self.editor), lambda: msgspec.structs.replace(ABOUT, reviews=True),
+            self.reviews, lambda: msgspec.structs.replace(ABOUT, reviews=True),
             lambda _: (None, ""), self.editor.type_prompt,
         )  # fmt: skip
-        self.changes = Changes(self.editor, self.link, self.memory)
+        self.changes = Changes(self.editor, self.link, self.memory, self.accepted)
 
     @property
     def title(self) -> str:

@@ -162,7 +162,7 @@ class Bridge:
             editor.type_prompt,
         )
         self.reviews.arbiter = self._server_link
-        self._changes = Changes(editor, self._server_link, ReviewMemory())
+        self._changes = Changes(editor, self._server_link, ReviewMemory(), self.reviews.accepted)
         self._context = ContextWatch(self.workspace, self.gemini.update)
         self._tasks = BackgroundTasks(logger)
         self._unannounced: deque[BridgeState] = deque()

@@ -21,6 +21,7 @@ from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.core.terminal_text import harmless
 from drawbridge.editors import files
 from drawbridge.editors.port import Accepted, Decided, Decision, Editor, Proposal, Rejected, Withdrawn
+from drawbridge.ide.accepted_files import AcceptedFiles
 from drawbridge.ide.draft import Draft, check_text, draft, drafted
 
 FOLLOW_SECONDS: Final = 30.0
@@ -65,9 +66,9 @@ class Arbiter(Protocol):
 
 
 class _Review(Struct, eq=False):
-    """``shown``: whether the proposal was sent to the editor. ``before``: the file's signature when the proposal was
-    decided or withdrawn. ``written``: done once the agent has written the file or is no longer expected to; None if no
-    write is expected.
+    """``shown``: whether the proposal was sent to the editor. ``old_text``: the user's text that it was made for.
+    ``before``: the file's signature when the proposal was decided or withdrawn. ``written``: done once the agent has
+    written the file or is no longer expected to; None if no write is expected.
     """
 
     approval: Approval[Decision]
@@ -75,6 +76,7 @@ class _Review(Struct, eq=False):
     decision: asyncio.Future[Decision]
     written: asyncio.Future[None] | None = None
     shown: bool = False
+    old_text: str = ""
     before: tuple[int, ...] | None = None
 
 
@@ -90,6 +92,7 @@ class Reviews:
         self._tasks = BackgroundTasks(logger)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.arbiter: Arbiter | None = None
+        self.accepted = AcceptedFiles()
         self._asked: set[str] = set()
 
     def was_asked(self, path: str) -> bool:
@@ -138,6 +141,7 @@ class Reviews:
         change = await asyncio.to_thread(draft, seen, now, unsaved, new_text)
         if linked := await asyncio.to_thread(_link_note, review.path):
             change = replace(change, note=f"{linked} {change.note}" if change.note else linked)
+        review.old_text = change.old_text
         await self._show(review, agent, title, change)
         if self.arbiter is not None and not review.decision.done():
             self.arbiter.proposed(review.approval.id, owner, agent, review.path, change, new_text)
@@ -346,12 +350,23 @@ class Reviews:
         self._answered_for(review)
         if written is None:
             return
-        if accepted is not None and _same_lines(written, accepted):
-            review.approval.confirm()
-            await self._editor.written(review.path, written, review.approval.id)
-        else:
-            review.approval.overrule()
-            await self._editor.written(review.path, written, "")
+        try:
+            if accepted is not None and _same_lines(written, accepted):
+                review.approval.confirm()
+                await self._editor.written(review.path, written, review.approval.id)
+            else:
+                review.approval.overrule()
+                await self._editor.written(review.path, written, "")
+        finally:
+            if accepted is not None:
+                await self._remember(review, written)
+
+    async def _remember(self, review: _Review, written: str) -> None:
+        """Remembers what the agent has written, so that the user can still undo it."""
+        path = await asyncio.to_thread(os.path.realpath, review.path)
+        before = None if review.before is None and not review.old_text else review.old_text
+        file = await asyncio.to_thread(self.accepted.after, path, before, written)
+        self.accepted.wrote(file)
 
 
 async def _wait_for_write(path: str, before: tuple[int, ...] | None, expected: str | None) -> str | None:

@@ -58,6 +58,10 @@ class ReviewRefused(Refused):
         self.details: dict[str, Any] = details if isinstance(details, dict) else {}
 
 
+class NoServer(Refused):
+    """No server that has reviews is running."""
+
+
 class _Lost(Refused):
     """The connection was lost before the server has answered."""
 
@@ -163,8 +167,8 @@ class ServerLink:
     # Reviews.
 
     async def review(self, *, project: str = "", folder: str = "", path: str = "") -> wire.ReviewAnswer:
-        """Sends a ``wire.ReviewRequest`` and returns the review. Raises ``ReviewRefused``, or ``Refused`` if no server
-        answers.
+        """Sends a ``wire.ReviewRequest`` and returns the review. Raises ``ReviewRefused``, ``NoServer``, or ``Refused``
+        if the server does not answer.
         """
         return await self._request(wire.ReviewRequest(uuid.uuid4().hex, project, folder, path))
 
@@ -205,17 +209,17 @@ class ServerLink:
 
     async def _welcomed(self) -> None:
         """Waits until a running server is connected, since the bridge may have been started a moment ago. Raises
-        ``Refused`` if no server is running, if none answers in time, or if the server is too old for reviews.
+        ``NoServer`` if no server is running, if none answers in time, or if the server is too old for reviews.
         """
         if self._welcome.is_set():
             return
         if self._writer is None and not await asyncio.to_thread(private_socket.addresses):
-            raise Refused(NO_SERVER)
+            raise NoServer(NO_SERVER)
         try:
             async with asyncio.timeout(WELCOME_SECONDS):
                 await self._welcome.wait()
         except TimeoutError:
-            raise Refused(NO_SERVER if self._writer is None else EARLIER) from None
+            raise NoServer(NO_SERVER if self._writer is None else EARLIER) from None
 
     # The server.
 

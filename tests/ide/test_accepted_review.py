@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -221,6 +222,24 @@ async def test_a_file_that_changes_meanwhile_is_not_overwritten(
     rig.undo(file, 0)
     await rig.told("This conflicts with the current state of poem.txt. Nothing was changed.")
     assert rig.poem.read_text() == "theirs\n"
+
+
+async def test_a_file_that_could_not_be_written_is_as_before(rig: AcceptedRig) -> None:
+    long = "".join(f"line {number}\n" for number in range(10_000))
+    rig.poem.write_text(long)
+    await rig.accept(rig.poem, "new\n" + long[: len(long) // 2])
+    rig.want()
+    await until(lambda: rig.editor.reviews, "the review")
+    shown = rig.editor.reviews[-1]
+    assert shown is not None
+    before, limits = rig.poem.read_text(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 5_000, limits[1]))  # like a full disk
+    try:
+        rig.undo(shown.files[0])
+        await rig.told(f"{rig.poem} can't be written: File too large.")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert rig.poem.read_text() == before
 
 
 async def test_unsaved_changes_are_not_overwritten(rig: AcceptedRig) -> None:

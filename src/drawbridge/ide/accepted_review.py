@@ -11,6 +11,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 from hashlib import blake2b
+from io import FileIO
 from typing import Any, Final
 
 import msgspec
@@ -87,18 +88,37 @@ def _chosen(
 
 def _write(now: AcceptedFile, after: AcceptedFile) -> None:
     """Writes the file in place, so that it keeps its mode, its owner and its links; removes it if it is new and nothing
-    is left of it. Blocking; raises ``ReviewRefused`` if the file has changed meanwhile."""
+    is left of it. Blocking; raises ``ReviewRefused`` if the file has changed meanwhile, and ``UnusableFile`` if it
+    can't be written: it is then as it was."""
     if files.read_text(now.path) != now.written:
         raise _clash(now.path)
+    before = _bytes(now.written)
     try:
         if after.base is None and not after.written:
             os.unlink(now.path)
             return
-        with open(now.path, "r+b") as file:
-            file.write(after.written.encode("utf-8", "surrogateescape"))
-            file.truncate()
+        with open(now.path, "r+b", buffering=0) as file:
+            if file.readall() != before:
+                raise _clash(now.path)
+            try:
+                _replace(file, _bytes(after.written))
+            except OSError:
+                _replace(file, before)
+                raise
     except OSError as error:
         raise UnusableFile(f"{harmless(now.path)} can't be written: {error.strerror}.") from None
+
+
+def _replace(file: FileIO, content: bytes) -> None:
+    file.seek(0)
+    left = memoryview(content)
+    while left:
+        left = left[file.write(left) :]
+    file.truncate()
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _clash(path: str) -> ReviewRefused:

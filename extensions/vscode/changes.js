@@ -333,7 +333,7 @@ class Changes {
     try {
       const answer = placed(
         await this._vscode.window.withProgress({ location: { viewId: VIEW } }, () =>
-          this._link.request({ type: 'review_decide', ...about }),
+          this._link.decide({ type: 'review_decide', ...about }),
         ),
       );
       this._set(this._reviews.map((one) => (one.project === answer.project ? answer : one)));

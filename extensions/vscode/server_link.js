@@ -98,6 +98,7 @@ class ServerLink {
     this._socket = null;
     this._address = '';
     this._isWelcome = false;
+    this._remembers = false;
     this._isClosed = false;
     this._isLooking = false;
     this._pause = FIRST_PAUSE;
@@ -113,6 +114,11 @@ class ServerLink {
 
   get isConnected() {
     return this._isWelcome;
+  }
+
+  /** Whether the connected server stores what the user has seen. */
+  get remembers() {
+    return this._isWelcome && this._remembers;
   }
 
   /**
@@ -280,11 +286,13 @@ class ServerLink {
     switch (message.type) {
       case 'welcome':
         this._isWelcome = true;
+        this._remembers = message.remembers === true;
         this._around.connected(true);
         this._return();
         return this._arrive();
       case 'review':
       case 'reviews':
+      case 'review_remembered':
         return this._waiting.get(message.id)?.(message);
       case 'review_changed':
         return this._around.changed(message);

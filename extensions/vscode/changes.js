@@ -8,7 +8,17 @@ const path = require('node:path');
 
 const model = require('./review_model');
 const { hunksOf, ReviewVisits } = require('./review_visits');
-const { allWords, counted, harmless, NEW, NOTHING, OTHERS_HIDDEN, refusedWords, words } = require('./review_words');
+const {
+  allWords,
+  counted,
+  harmless,
+  NEW,
+  NOTHING,
+  onlyNewWords,
+  OTHERS_HIDDEN,
+  refusedWords,
+  words,
+} = require('./review_words');
 const { SeenChanges } = require('./seen_changes');
 const { NO_SERVER, Refused, ServerLink } = require('./server_link');
 const { TextsBefore } = require('./texts_before');
@@ -244,7 +254,7 @@ class Changes {
     this._texts.changed();
     this._seen.soon();
     this._showMessage();
-    this._view.description = model.description(reviews, news.size, hides);
+    this._view.description = model.summary(this._shown, marked.size);
     void this._vscode.commands.executeCommand('setContext', HAS_NEW, news.size > 0);
     void this._vscode.commands.executeCommand('setContext', ONLY_NEW, this._visits.onlyNew);
     const fingerprint = model.fingerprint(this._shown, marked);
@@ -260,9 +270,15 @@ class Changes {
   }
 
   _showMessage() {
-    const isAll = this._visits.onlyNew && model.changesIn(this._reviews) > 0 && !this._hidesOthers;
-    const why = isAll ? allWords(this._visits.hasNew(this._reviews)) : undefined;
-    this._view.message = this._isLost ? DISCONNECTED : why;
+    this._view.message = this._isLost ? DISCONNECTED : this._filterWords();
+  }
+
+  /** What the filter has done, if the user wants to see only what is new and there is something to decide. */
+  _filterWords() {
+    const [reviews, all] = [this._reviews, model.changesIn(this._reviews)];
+    if (!this._visits.onlyNew || !all) return undefined;
+    if (!this._hidesOthers) return allWords(this._visits.hasNew(reviews));
+    return onlyNewWords(this._visits.news(reviews).size, all);
   }
 
   // What is new.

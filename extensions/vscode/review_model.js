@@ -4,7 +4,7 @@
 
 const path = require('node:path');
 
-const { counted, fileWords, harmless, linesOf, NEW, onlyNewWords, title, words } = require('./review_words');
+const { counted, fileWords, harmless, linesOf, NEW, title, words } = require('./review_words');
 
 /** The maximum number of characters of a changed line in the list. */
 const LONGEST_LINE = 80;
@@ -189,30 +189,19 @@ function only(reviews, hunks) {
 }
 
 /**
- * What the list shows, in a few words: "3 files +12 −4 · 2 since your last visit", or "2 of 5 changes · only since your
- * last visit" if the others are hidden. Empty if there is nothing to decide.
+ * "3 files +12 −4 · 2 since your last visit"; empty if there is nothing to decide.
  *
  * @param {Placed[]} reviews
- * @param {number} fresh the number of new changes
- * @param {boolean} hides whether the others are hidden
+ * @param {number} [marked] the number of changes that are marked as new
  */
-function description(reviews, fresh, hides) {
-  if (hides) return onlyNewWords(fresh, changesIn(reviews));
-  return [summary(reviews), fresh ? `${fresh} ${NEW}` : ''].filter(Boolean).join(' · ');
-}
-
-/**
- * "3 files +12 −4"; empty if there is nothing to decide.
- *
- * @param {Placed[]} reviews
- */
-function summary(reviews) {
+function summary(reviews, marked = 0) {
   const files = reviews.flatMap(({ review }) => review.files);
   const more = reviews.reduce((sum, { review }) => sum + review.more, 0);
   const [added, removed] = [files, files].map((all, side) =>
     all.reduce((sum, file) => sum + (side ? file.removed : file.added), 0),
   );
-  return files.length ? `${counted(files.length + more, 'file')} +${added} −${removed}` : '';
+  const end = marked ? ` · ${marked} ${NEW}` : '';
+  return files.length ? `${counted(files.length + more, 'file')} +${added} −${removed}${end}` : '';
 }
 
 /**
@@ -358,7 +347,6 @@ function hunkAt(file, row) {
 module.exports = {
   before,
   changesIn,
-  description,
   fingerprint,
   hunkAt,
   isDecidedWhole,

@@ -96,8 +96,8 @@ class ReviewVisits {
    * @returns {Visit}
    */
   _of(directory) {
-    let found = this._visits.get(directory);
-    if (!found) this._visits.set(directory, (found = { seen: new Set(), before: new Set() }));
+    const found = this._visits.get(directory) ?? { seen: new Set(), before: new Set() };
+    this._visits.set(directory, found);
     return found;
   }
 }

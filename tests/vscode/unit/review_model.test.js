@@ -73,9 +73,12 @@ test('reviews of several directories have a line each, and those with nothing in
 test('new changes and their files are marked', () => {
   const fresh = hunk({ id: 'h2' });
   const [node, other] = model.tree([placed([file({ hunks: [hunk(), fresh] }), file({ path: 'b' })])], new Set([fresh]));
-  assert.deepEqual([node, ...node.children, other].map(({ isNew }) => isNew), [true, false, true, false]);
+  assert.deepEqual(
+    [node, ...node.children, other].map(({ isNew }) => isNew),
+    [true, false, true, false],
+  );
   assert.match(node.children[1].tooltip, /\nNew since your last visit\.$/);
-  assert.equal(model.description([placed([file()])], 1, false), '1 file +1 −1 · 1 since your last visit');
+  assert.equal(model.summary([placed([file()])], 1), '1 file +1 −1 · 1 since your last visit');
 });
 
 test('only the new changes can be listed, and what is too large to show', () => {
@@ -83,7 +86,7 @@ test('only the new changes can be listed, and what is too large to show', () => 
   const all = [file({ added: 3, removed: 2, hunks: [hunk(), fresh] }), file({ path: 'b' })];
   const shown = model.only([placed([...all, file({ path: 'c', too_large: true, hunks: [] })])], new Set([fresh]));
   assert.deepEqual(lines(model.tree(shown)), ['a.py | src  +2 −1', '  Lines 2–3 | +2 −1  x', 'c | too large to show']);
-  assert.equal(model.description([placed(all)], 1, true), '1 of 3 changes · only since your last visit');
+  assert.equal(model.summary(shown), '2 files +3 −2');
 });
 
 test('changes that no diff shows are seen in the list', () => {

@@ -5,7 +5,15 @@ const test = require('node:test');
 const { Sightings } = require('../../../extensions/vscode/sightings');
 
 const lines = (count, word) => `${word}\n`.repeat(count);
-const hunk = (given) => ({ id: 'h', kind: 'lines', old_start: 11, new_start: 11, removed: 'b\n', added: 'B\n', ...given });
+const hunk = (given) => ({
+  id: 'h',
+  kind: 'lines',
+  old_start: 11,
+  new_start: 11,
+  removed: 'b\n',
+  added: 'B\n',
+  ...given,
+});
 const file = (...hunks) => ({ path: 'a', change: 'changed', old_mode: '100644', new_mode: '100644', hunks });
 const shown = (first, last, count = 100) => ({ ranges: [[first, last]], count });
 

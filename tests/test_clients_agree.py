@@ -217,13 +217,15 @@ REFUSED: list[tuple[str, dict[str, Any], bool]] = [
     ("PROCESS_ACTIVE", {}, True),
 ]
 IN_VS_CODE = """
-const { fileWords, goneWords, refusedWords, title, words } = require(process.argv[1]);
+const { allWords, fileWords, goneWords, NEW, onlyNewWords, OTHERS_HIDDEN } = require(process.argv[1]);
+const { refusedWords, title, words } = require(process.argv[1]);
 const { files, gone, hunks, refused } = JSON.parse(process.argv[2]);
 console.log(JSON.stringify({
   files: files.map(fileWords),
   gone: gone.map(({ by, decision }) => goneWords(by, decision)),
   hunks: hunks.map(([file, hunk]) => [title(hunk), words(file, hunk), words(file, null)]),
   refused: refused.map(([code, details, isHunk]) => refusedWords(code, details, 'Busy.', isHunk)),
+  visits: [NEW, OTHERS_HIDDEN, allWords(true), allWords(false), onlyNewWords(1, 1), onlyNewWords(2, 5)],
 }));
 """
 
@@ -250,6 +252,11 @@ def test_vs_code_describes_reviews_like_the_other_clients() -> None:
         "refused": [
             review_words.refused_words(code, details, "Busy.", str(details.get("by") or ""), is_hunk=is_hunk)
             for code, details, is_hunk in REFUSED
+        ],
+        "visits": [
+            *(review_words.NEW, review_words.OTHERS_HIDDEN),
+            *(review_words.all_words(has_new=has_new) for has_new in (True, False)),
+            *(review_words.only_new_words(*numbers) for numbers in ((1, 1), (2, 5))),
         ],
     }
 

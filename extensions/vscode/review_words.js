@@ -32,6 +32,10 @@
 
 const NOTHING = 'Nothing to review';
 
+const NEW = 'since your last visit';
+const ONLY_NEW = 'Only since your last visit';
+const OTHERS_HIDDEN = 'To decide on all at once, show the other changes, too.';
+
 /** @type {Record<string, string>} */
 const DECIDED = { keep: 'kept', undo: 'undid', edit: 'edited' };
 
@@ -157,6 +161,25 @@ function refusedWords(code, details, message, isHunk) {
 }
 
 /**
+ * How many changes of a review are shown if the others are hidden.
+ *
+ * @param {number} some
+ * @param {number} all
+ */
+function onlyNewWords(some, all) {
+  return `${some} of ${counted(all, 'change')} · ${ONLY_NEW.toLowerCase()}`;
+}
+
+/**
+ * Why all changes are shown to a user who wants to see only what is new.
+ *
+ * @param {boolean} hasNew whether any change is new
+ */
+function allWords(hasNew) {
+  return hasNew ? 'All changes are new.' : `Nothing is new ${NEW}.`;
+}
+
+/**
  * Text from outside in which control and format characters (except zero-width joiners and non-joiners), lone
  * surrogates, and line and paragraph separators are written as escape sequences.
  *
@@ -171,4 +194,18 @@ function harmless(text) {
   });
 }
 
-module.exports = { counted, fileWords, goneWords, harmless, linesOf, NOTHING, refusedWords, title, words };
+module.exports = {
+  allWords,
+  counted,
+  fileWords,
+  goneWords,
+  harmless,
+  linesOf,
+  NEW,
+  NOTHING,
+  onlyNewWords,
+  OTHERS_HIDDEN,
+  refusedWords,
+  title,
+  words,
+};

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import uuid
@@ -47,6 +48,19 @@ class AgentServer:
             self._process.stdout.close()
             self._process = None
 
+    def stop(self) -> None:
+        """Stops the process of the server. Its socket still accepts connections and requests."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def kill(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        self._process.kill()
+        self._process.wait(PATIENCE)
+        self._process.stdout.close()
+        self._process = None
+
     def connects(self) -> Lines:
         (address,) = self._sockets.glob("*.sock")
         return Lines(address)
@@ -77,6 +91,13 @@ class AgentServer:
             found = self._asks(lines, type="review_get", folder=str(directory))
             about = {"project": found["project"], "version": found["review"]["version"], "all": True}
             self._asks(lines, type="review_decide", **about, **decision)
+
+    def hunks(self, directory: Path) -> list[str]:
+        """The ids of all changes in the review of this directory."""
+        with self.connects() as lines:
+            lines.ask(type="bridge", editor="Neovim", folders=[], reviews=True)
+            found = self._asks(lines, type="review_get", folder=str(directory))
+        return [hunk["id"] for file in found["review"]["files"] for hunk in file["hunks"]]
 
     def _asks(self, lines: Lines, **message: Any) -> dict[str, Any]:
         """Sends a request and returns its answer, skipping other messages from the server. Fails if the server refuses

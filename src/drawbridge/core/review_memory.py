@@ -1,11 +1,11 @@
-"""What this user has seen of reviews in programs on this machine: in terminals.
+"""What this user has seen of reviews in programs on this machine: in terminals and editors.
 
 ::
 
     $XDG_STATE_HOME/drawbridge/reviews.json    0600 (or in ~/.local/state/…)
 
-The programs share the file, so a change that was seen in one of them is not new in the others. If it can't be read or
-written, nothing else fails: everything counts as not seen.
+The programs share the file (for VS Code, the agent server writes it), so a change that was seen in one of them is not
+new in the others. If it can't be read or written, nothing else fails: everything counts as not seen.
 """
 
 from __future__ import annotations

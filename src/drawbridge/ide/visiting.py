@@ -59,5 +59,4 @@ class Visiting:
 
     def all_words(self, review: Review) -> str:
         """Why all changes are shown to a user who wants to see only what is new."""
-        has_new = self._visits.has_new(review.hunk_ids)
-        return "All changes are new." if has_new else f"Nothing is new {review_words.NEW}."
+        return review_words.all_words(has_new=self._visits.has_new(review.hunk_ids))

@@ -184,6 +184,18 @@ class ReviewSubmission(Struct, tag="review_submit", frozen=True, kw_only=True):
     text: str = ""
 
 
+class ReviewSeen(Struct, tag="review_seen", frozen=True, kw_only=True):
+    """The user has seen these ``hunks`` of a review, in an editor that does not store that itself. ``review``: the ids of
+    all hunks that are in the review now. ``notice``: the editor is about to show the review's notice. Sent only to a
+    server whose ``Welcome`` has ``remembers`` set. Answered by ``ReviewRemembered``."""
+
+    id: str
+    project: str
+    hunks: tuple[str, ...] = ()
+    review: tuple[str, ...] = ()
+    notice: bool = False
+
+
 FromPeer: TypeAlias = (
     Hook
     | Bridge
@@ -199,6 +211,7 @@ FromPeer: TypeAlias = (
     | ReviewDecision
     | ReviewComment
     | ReviewSubmission
+    | ReviewSeen
 )
 ReviewLine: TypeAlias = ReviewRequest | ReviewDecision | ReviewComment | ReviewSubmission
 
@@ -266,7 +279,10 @@ class Prompt(Struct, tag="prompt", frozen=True):
 
 
 class Welcome(Struct, tag="welcome", frozen=True):
-    """The answer to a bridge's first report if that has ``reviews`` set: the server supports reviews in editors."""
+    """The answer to a bridge's first report if that has ``reviews`` set: the server supports reviews in editors.
+    ``remembers``: it knows ``ReviewSeen``."""
+
+    remembers: bool = False
 
 
 class ReviewAnswer(Struct, tag="review", frozen=True, kw_only=True):
@@ -295,6 +311,15 @@ class ReviewList(Struct, tag="reviews", frozen=True):
     projects: tuple[str, ...]
 
 
+class ReviewRemembered(Struct, tag="review_remembered", frozen=True):
+    """The answer to ``ReviewSeen``. ``hunks``: the ids of all hunks of the review that the user has seen, in any program
+    on this machine. ``notice``: the notice was requested, and the user has not seen it before."""
+
+    id: str
+    hunks: tuple[str, ...] = ()
+    notice: bool = False
+
+
 class ReviewChanged(Struct, tag="review_changed", frozen=True):
     """The review of ``project`` has changed: what is left to decide, or its comments. ``by``: the name of whoever
     decided; empty if nobody did. ``directory``: the project's directory, with symbolic links resolved."""
@@ -305,7 +330,16 @@ class ReviewChanged(Struct, tag="review_changed", frozen=True):
 
 
 ToBridge: TypeAlias = (
-    Offer | Withdraw | ClientDecision | DecisionAck | Prompt | Welcome | ReviewAnswer | ReviewList | ReviewChanged
+    Offer
+    | Withdraw
+    | ClientDecision
+    | DecisionAck
+    | Prompt
+    | Welcome
+    | ReviewAnswer
+    | ReviewList
+    | ReviewRemembered
+    | ReviewChanged
 )
 
 _from_peer: Final = msgspec.json.Decoder(FromPeer)

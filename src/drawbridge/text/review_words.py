@@ -202,6 +202,11 @@ def only_new_words(new: int, all: int) -> str:
     return f"{new} of {changes(all)} · {ONLY_NEW.lower()}"
 
 
+def all_words(*, has_new: bool) -> str:
+    """Why all changes are shown to a user who wants to see only what is new. ``has_new``: whether any change is new."""
+    return "All changes are new." if has_new else f"Nothing is new {NEW}."
+
+
 # Comments and commits.
 
 Comment: TypeAlias = Mapping[str, Any]

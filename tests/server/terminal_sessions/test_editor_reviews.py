@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from drawbridge.core.errors import DrawbridgeError, NotPrivate
+from drawbridge.core.review_memory import ReviewMemory
 from drawbridge.server.checkpoints.errors import GitFailed
 from drawbridge.server.reviews.commenting import Commenting
 from drawbridge.server.sessions.limits import Limits
@@ -34,7 +35,7 @@ async def bridge(*, reviews: bool = True, **about: Any) -> AsyncIterator[Line]:
     async with Line.open() as line:
         line.send(**({"type": "bridge", "editor": "Neovim", "folders": [], "reviews": reviews} | about))
         if reviews:
-            assert await line.receive() == {"type": "welcome"}
+            assert await line.receive() == {"type": "welcome", "remembers": True}
         yield line
 
 
@@ -237,6 +238,33 @@ async def test_keeping_a_whole_review_requires_the_shown_version(rig: SocketRig)
         assert (await asks(line, "review_decide", version="another", **about))["code"] == "HUNK_GONE"
         assert (await asks(line, "review_decide", version=version, **about))["review"]["files"] == []
     assert not (one.place / "old.txt").exists()
+
+
+async def seen(line: Line, project: str, **fields: Any) -> tuple[list[str], bool]:
+    """What the user has seen of a review, including ``fields``, and whether its notice is to be shown."""
+    line.send(type="review_seen", id="seen", project=project, **fields)
+    answer = await receives(line, "review_remembered")
+    assert answer["id"] == "seen"
+    return answer["hunks"], answer["notice"]
+
+
+async def test_what_was_seen_in_an_editor_is_shared_with_terminals(rig: SocketRig) -> None:
+    one = await changed(rig, "one")
+    project, directory = one.session.project, str(one.place)
+    ReviewMemory().saw(directory, ["a"], ["a", "b", "c"])
+    async with bridge() as line:
+        assert await seen(line, project, hunks=["b"], review=["a", "b", "c"]) == (["a", "b"], False)
+        assert ReviewMemory().of(directory).seen == ("a", "b")
+        assert await seen(line, project, hunks=["c"], review=["b", "c"]) == (["b", "c"], False)
+        assert await seen(line, "desk_unknown", hunks=["b"], review=["b"]) == ([], False)
+
+
+async def test_an_editor_shows_a_notice_only_once(rig: SocketRig) -> None:
+    one = await changed(rig, "one")
+    async with bridge() as line, bridge() as other:
+        assert await seen(line, one.session.project, notice=True) == ([], True)
+        assert await seen(other, one.session.project, notice=True) == ([], False)
+    assert ReviewMemory().of(str(one.place)).notice
 
 
 async def test_an_editor_that_only_shows_reviews_gets_no_proposals(rig: SocketRig) -> None:

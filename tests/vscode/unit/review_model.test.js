@@ -70,6 +70,31 @@ test('reviews of several directories have a line each, and those with nothing in
   assert.equal(model.summary([empty]), '');
 });
 
+test('new changes and their files are marked', () => {
+  const fresh = hunk({ id: 'h2' });
+  const [node, other] = model.tree([placed([file({ hunks: [hunk(), fresh] }), file({ path: 'b' })])], new Set([fresh]));
+  assert.deepEqual(
+    [node, ...node.children, other].map(({ isNew }) => isNew),
+    [true, false, true, false],
+  );
+  assert.match(node.children[1].tooltip, /\nNew since your last visit\.$/);
+  assert.equal(model.summary([placed([file()])], 1), '1 file +1 −1 · 1 since your last visit');
+});
+
+test('only the new changes can be listed, and what is too large to show', () => {
+  const fresh = hunk({ id: 'h2', added: 'x\ny\n' });
+  const all = [file({ added: 3, removed: 2, hunks: [hunk(), fresh] }), file({ path: 'b' })];
+  const shown = model.only([placed([...all, file({ path: 'c', too_large: true, hunks: [] })])], new Set([fresh]));
+  assert.deepEqual(lines(model.tree(shown)), ['a.py | src  +2 −1', '  Lines 2–3 | +2 −1  x', 'c | too large to show']);
+  assert.equal(model.summary(shown), '2 files +3 −2');
+});
+
+test('changes that no diff shows are seen in the list', () => {
+  const image = file({ path: 'image', binary: true, hunks: [hunk({ id: 'i', kind: 'file', removed: '', added: '' })] });
+  const [one, other] = model.tree([placed([file({ hunks: [hunk(), hunk({ id: 'm', kind: 'mode' })] }), image])]);
+  assert.deepEqual([one, ...one.children, other].map(model.onlyListed), [[], [], ['m'], ['i']]);
+});
+
 test('a line has the same id as long as its change is there, and no two have one', () => {
   const two = placed([file({ hunks: [hunk(), hunk({ id: 'h2' })] }), file({ path: 'b.py' })]);
   const ids = (reviews) => model.tree(reviews).flatMap((node) => [node.id, ...node.children.map(({ id }) => id)]);

@@ -111,6 +111,32 @@ test('when its server ends, whoever waits is told, and the next server is found'
   await second.end();
 });
 
+test('a decision is sent again with the same id after a restart of the server', async () => {
+  const killed = await server('1-1.sock');
+  const { link, report } = linked();
+  await link.arrived();
+  assert.equal(await report(), true);
+  const decided = link.decide({ type: 'review_decide', project: 'p', decision: 'undo', hunk: 'h' });
+  while (killed.received.length < 2) await new Promise((resolve) => setImmediate(resolve));
+  await killed.end();
+  const restarted = await server('2-2.sock', ({ id }) => ({ type: 'review', id, project: 'p' }));
+  assert.equal((await decided).project, 'p');
+  assert.deepEqual(restarted.received[1], killed.received[1]);
+  link.dispose();
+  await restarted.end();
+});
+
+test('a decision that is refused is not sent again', async () => {
+  const refusal = { type: 'review', code: 'HUNK_GONE', text: 'It is gone.' };
+  const other = await server('1-1.sock', ({ id }) => ({ ...refusal, id }));
+  const { link } = linked();
+  await link.arrived();
+  await assert.rejects(link.decide({ type: 'review_decide', hunk: 'h' }), { code: 'HUNK_GONE' });
+  assert.equal(other.received.length, 2);
+  link.dispose();
+  await other.end();
+});
+
 test('it moves to a newer server', async () => {
   const first = await server('1-1.sock');
   const { link, report } = linked();

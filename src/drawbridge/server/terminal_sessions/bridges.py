@@ -80,12 +80,14 @@ class Bridges:
                 self._reviews.handle(editor, line)
             case wire.ReviewListRequest():
                 self._reviews.list_reviews(editor, line)
+            case wire.ReviewSeen():
+                self._reviews.remember(editor, line)
             case wire.Hook():
                 raise ValueError("received a hook message on a bridge connection")
 
     def _connected(self, editor: Editor, about: wire.Bridge) -> None:
         if editor.about is None and about.reviews:
-            editor.send(wire.Welcome())
+            editor.send(wire.Welcome(remembers=True))
         with self._terminals_change():
             editor.introduce(about)
             self._terminals.add(editor)

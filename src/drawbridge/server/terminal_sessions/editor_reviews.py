@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.review_memory import ReviewMemory
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editor, Person
@@ -51,8 +52,9 @@ class ReviewCommands(Protocol):
 class EditorReviews:
     """Answers each request in its own task, because git and disks can be slow and proposals must not wait for them."""
 
-    def __init__(self, commands: ReviewCommands) -> None:
+    def __init__(self, commands: ReviewCommands, memory: ReviewMemory) -> None:
         self._commands = commands
+        self._memory = memory
         self._tasks = BackgroundTasks(logger)
 
     async def close(self) -> None:
@@ -65,6 +67,27 @@ class EditorReviews:
     def list_reviews(self, editor: Editor, line: wire.ReviewListRequest) -> None:
         none = wire.ReviewList(line.id, ())
         self._tasks.start(self._list(editor, line), "the reviews for an editor", lambda _: editor.send(none))
+
+    def remember(self, editor: Editor, line: wire.ReviewSeen) -> None:
+        nothing = wire.ReviewRemembered(line.id)
+        self._tasks.start(self._remember(editor, line), "what was seen in an editor", lambda _: editor.send(nothing))
+
+    async def _remember(self, editor: Editor, line: wire.ReviewSeen) -> None:
+        """Stores what the user has seen of a review, together with what the user has seen of it in terminals. If the
+        session no longer exists, nothing is stored."""
+        session = self._commands.all_sessions.find(line.project)
+        if session is None:
+            editor.send(wire.ReviewRemembered(line.id))
+            return
+        directory = str(self._commands.leads_to(session.path))
+
+        def remembered() -> wire.ReviewRemembered:
+            if line.review:
+                self._memory.saw(directory, line.hunks, line.review)
+            is_new = line.notice and self._memory.saw_notice(directory)
+            return wire.ReviewRemembered(line.id, self._memory.of(directory).seen, is_new)
+
+        editor.send(await asyncio.to_thread(remembered))
 
     async def _list(self, editor: Editor, line: wire.ReviewListRequest) -> None:
         await self._commands.examine()

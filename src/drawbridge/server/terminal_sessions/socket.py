@@ -15,6 +15,7 @@ from drawbridge.agents.output import json_object, parsed
 from drawbridge.agents.proposals import read_file
 from drawbridge.agents.terminal import HookEvent, TerminalAgent
 from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.review_memory import ReviewMemory
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editors
@@ -65,7 +66,7 @@ class PrivateSocket:
 
     def __init__(self, sessions: TerminalSessions, editors: Editors, commands: ReviewCommands) -> None:
         self._sessions = sessions
-        self._reviews = EditorReviews(commands)
+        self._reviews = EditorReviews(commands, ReviewMemory())
         self._bridges = Bridges(sessions, editors, self._reviews)
         self._tasks = BackgroundTasks(logger)
 

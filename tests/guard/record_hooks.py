@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from drawbridge.agents.codex import hook
+from drawbridge.agents.gemini import hook as gemini_hook
 from tests import programs
 from tests.guard.payloads import TRANSCRIPTS
 from tests.rigs import claude_rig, codex_rig, gemini_rig, gemini_stub, messages_stub, responses_stub
@@ -168,9 +169,10 @@ def asking_claude(place: Place) -> None:
 
 
 def gemini(place: Place) -> str:
+    """Records a one-shot run, and a session in a terminal that asks the user. Returns the version."""
     program = str(programs.gemini())
     call = gemini_stub.function_call
-    hooks = place.hooks("BeforeTool", "AfterTool", "BeforeAgent", "SessionStart", timeout=10_000)
+    hooks = place.hooks(*gemini_hook.EVENTS, timeout=10_000)
     gemini_rig.SETTINGS.update(hooks=hooks, ide={"enabled": False})
     gemini_rig.prepare_home()
     with gemini_stub.GeminiStub() as model:
@@ -183,6 +185,15 @@ def gemini(place: Place) -> str:
             gemini_stub.text("Done."),
         )
         place.run([program, "--approval-mode", "yolo", "-p", PROMPT], gemini_rig.environment(model))
+        with Tmux.server() as tmux:
+            environment = gemini_rig.environment(model)
+            session = gemini_rig.Gemini.start(tmux, Path(program), project=place.folder, environment=environment)
+            model.will_say(gemini_stub.write_file(place.folder / "new.py", "new = 2\n"), gemini_stub.text("Done."))
+            session.prompt(PROMPT)
+            session.pane.wait_for(gemini_rig.EDIT_DIALOG)
+            session.pane.press("1")
+            session.pane.wait_for("Done")
+            session.leave()
     return _version(program)
 
 

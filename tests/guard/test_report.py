@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from drawbridge.agents.codex import hook as codex
+from drawbridge.agents.gemini import hook as gemini
 from drawbridge.guard import calls, find, report
 from drawbridge.transport import private_socket
 from tests.waiting import PATIENCE
@@ -624,6 +625,28 @@ def test_codex_is_reported_where_processes_are_not_known() -> None:
     """The report then contains the PID of the hook's parent."""
     assert codex.session({}, []) == {}
     assert codex.session({}, [(8, [b""]), (7, [b"/usr/bin/login"])]) == {}
+
+
+def test_gemini_is_found_above_the_shell_that_runs_its_hook() -> None:
+    shell, session = (
+        (8, [b"bash", b"-c", b"..."]),
+        (7, [b"/usr/bin/node", b"/opt/gemini.js", b"--approval-mode", b"plan"]),
+    )
+    parent = (6, [b"/usr/bin/node", b"/opt/gemini.js"])
+    assert gemini.session({}, [shell, session, parent]) == {"pid": 7}
+    assert gemini.session({}, [session, parent]) == {"pid": 7}
+    assert gemini.session({b"GEMINI_CLI_HOME": b"/home/ada/g"}, [shell, session]) == {"pid": 7, "config": "/home/ada/g"}
+
+
+@pytest.mark.parametrize("words", [[b"-p", b"Go"], [b"--prompt=Go"], [b"--acp"], [b"--experimental-acp"]])
+def test_gemini_without_its_own_user_interface_is_not_reported(words: list[bytes]) -> None:
+    assert gemini.session({}, [(8, [b"bash"]), (7, [b"node", b"gemini.js", *words])]) is None
+
+
+def test_gemini_is_not_reported_if_its_process_is_not_known() -> None:
+    """The parent of its hook is a shell, which ends with the hook."""
+    assert gemini.session({}, []) is None
+    assert gemini.session({b"CI": b"true"}, [(7, [b"node", b"gemini.js"])]) is None
 
 
 def test_the_ancestors_of_the_hook_are_known() -> None:

@@ -125,3 +125,8 @@ class Gemini:
             return None if re.search(typed, screen) else True
 
         wait_until(sent)
+
+    def leave(self) -> None:
+        """Ends the CLI, and waits until it has ended."""
+        self.prompt("/quit")
+        self.pane.wait_for_exit()

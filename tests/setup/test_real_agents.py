@@ -162,6 +162,8 @@ def test_gemini_calls_the_guard(scope: str, setup: Setup, home: Path, poem: Path
         ("BeforeAgent", ""),
         ("BeforeTool", "replace"),
         ("AfterTool", "replace"),
+        ("AfterAgent", ""),
+        ("SessionEnd", ""),
     ]
 
 

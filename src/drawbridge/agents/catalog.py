@@ -150,6 +150,7 @@ ROWS: Final = (
         program="gemini",
         own_modes=True,
         hooks=True,
+        terminal=True,
         bridge=HTTP,
         proposes=True,
         own_variables=("GEMINI_CLI", "GEMINI_CLI_IDE_*"),

@@ -146,7 +146,7 @@ class Result(Struct, frozen=True):
 
 class Prompt(Struct, frozen=True):
     """A prompt from the user. ``turn`` is empty for a prompt that was typed while the agent worked, since it does not
-    begin a turn.
+    begin a turn, and if the transcript does not name turns.
 
     ``foreign``: whether it was written by another process that continues the same conversation (``claude -p --resume``
     or the server).
@@ -194,8 +194,9 @@ class Context(Struct, frozen=True):
 
 
 class TurnOver(Struct, frozen=True):
-    """A turn is over. ``error``: why it failed, for people. ``code``: the client protocol's code for the failure, if it
-    has one."""
+    """A turn is over. ``turn`` is empty if the transcript does not name turns: then the current one is over, unless its
+    prompt has not been read yet. ``error``: why it failed, for people. ``code``: the client protocol's code for the
+    failure, if it has one."""
 
     turn: str
     outcome: Literal["completed", "failed", "interrupted"]
@@ -239,6 +240,10 @@ class AskingAgent(Protocol):
 
     reports_tasks: bool
     """Whether its hooks report what is left running in the background when it stops."""
+
+    names_turns: bool
+    """Whether its transcript names the turn that a prompt begins. If not, the hook that reports the prompt runs before
+    the prompt is in the transcript, and begins the turn."""
 
     def hides_dialog(self, asked_by: AskedBy | None) -> bool:
         """Whether the dialog about a question of the subagent ``asked_by`` (None for the main agent) appears only after
@@ -300,8 +305,9 @@ class TerminalAgent(AskingAgent, Protocol):
         Blocking."""
         ...
 
-    def entry(self, line: bytes, session_id: str) -> Entry | None:
-        """The entry in a line of the transcript of the conversation ``session_id``; None if the line contains none."""
+    def entries(self, line: bytes, session_id: str) -> Sequence[Entry]:
+        """The entries in a line of the transcript of the conversation ``session_id``, in order; empty if the line
+        contains none."""
         ...
 
     def end_of(self, uuid: str, data: bytes) -> int | None:
@@ -337,7 +343,7 @@ class TerminalAgent(AskingAgent, Protocol):
 class _OnlyInEditor(AskingAgent):
     """An agent that is known only from the proposals that it sends to an editor: without hooks and a transcript."""
 
-    accepts_changed_input = reports_tasks = True
+    accepts_changed_input = reports_tasks = names_turns = True
     accepts_typing = False
 
     def hides_dialog(self, asked_by: AskedBy | None) -> bool:

@@ -60,7 +60,7 @@ neither, it hangs, and the hook stops waiting."""
 PORTION = 262_144
 LARGEST_ANSWER = 64 * 1024 * 1024
 
-OMITTED = ("tool_response", "session_crons")
+OMITTED = ("tool_response", "session_crons", "details")
 """Parts of a payload that the server does not need and that may be large."""
 
 STANDARD_OUTPUT = 1

@@ -47,7 +47,9 @@ def line(kind: str, ordinal: int = 7, /, **fields: Any) -> bytes:
 
 
 def entry(kind: str, /, **fields: Any) -> Entry | None:
-    return agent().entry(line(kind, **fields), SESSION)
+    found = agent().entries(line(kind, **fields), SESSION)
+    assert len(found) < 2
+    return next(iter(found), None)
 
 
 def item(type: str, **fields: Any) -> Entry | None:
@@ -289,7 +291,7 @@ def test_the_mode_in_which_codex_reviews_requests_itself() -> None:
 )
 def test_no_line_raises_an_error(anything: Any) -> None:
     for data in (anything, {"ordinal": 1, "type": "event_msg", "payload": anything}):
-        agent().entry(json.dumps(data).encode(), SESSION)
+        agent().entries(json.dumps(data).encode(), SESSION)
         agent().reports(AgentState()).recorded(json.dumps(data).encode())
 
 

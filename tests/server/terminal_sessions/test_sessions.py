@@ -624,10 +624,10 @@ async def test_only_hooks_that_can_be_read_are_followed(rig: SocketRig, caplog: 
     session = Session(rig)
     asks = session.payload("PermissionRequest", tool_name="Bash", tool_input=COMMAND)
     async with Line.open() as line:
-        line.send(type="hook", agent="gemini", pid=session.pid, payload=asks)
+        line.send(type="hook", agent="demo", pid=session.pid, payload=asks)
         assert await line.receive() is None
     assert (await rig.does("project_list"))["data"]["projects"] == []
-    assert "'gemini'" in caplog.text
+    assert "'demo'" in caplog.text
     async with Line.open() as line:
         line.send(type="hook", agent="claude", pid=session.pid, payload=asks)
         await until(lambda: rig.questions, "the question")

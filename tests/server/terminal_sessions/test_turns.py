@@ -11,7 +11,7 @@ import pytest
 from msgspec import Raw
 
 from drawbridge.agents.claude.terminal import agent
-from drawbridge.agents.terminal import Entry, HookEvent, Message, Prompt, Task, TurnOver
+from drawbridge.agents.terminal import HookEvent, Message, Prompt, Task, TurnOver
 from drawbridge.server.terminal_sessions import turn as turn_module
 from drawbridge.server.terminal_sessions.turns import (
     IDLE_SECONDS,
@@ -131,6 +131,10 @@ EVENTS: Final[dict[str, tuple[HookEvent, dict[str, tuple[list[str], str]]]]] = {
     "a call without a turn": (
         event("PreToolUse"),
         {"idle": (["+another"], "another works"), "*": (NOTHING, "now works")},
+    ),
+    "the end of a call without a turn": (
+        event("PostToolUse"),
+        {"idle": (NOTHING, "idle"), "*": (NOTHING, "now works")},
     ),
     "a call of a subagent": (
         event("PreToolUse", "now", agent_id="s1"),
@@ -367,6 +371,15 @@ def test_the_transcript_may_report_the_end_of_a_turn(outcome: Any, clock: FakeCl
     assert runs(turns.entry(TurnOver("now", outcome), PID)) == [f"-now {outcome}"]
 
 
+def test_the_end_of_an_unnamed_turn_is_the_end_of_the_current_one(clock: FakeClock) -> None:
+    over = TurnOver("", "interrupted")
+    assert runs(in_state("working", clock).entry(over, PID)) == ["-now interrupted"]
+    assert runs(in_state("idle", clock).entry(over, PID)) == NOTHING
+    begun = Turns(AGENT, clock)
+    begun.hook(event("UserPromptSubmit", "now", prompt="Go"), PID, prompt="Go")
+    assert runs(begun.entry(over, PID)) == NOTHING, "its prompt has not been read: the line is older"
+
+
 # any order
 
 
@@ -391,11 +404,11 @@ class Play:
         self._note(self.turns.hook(reported, PID, prompt=reported.prompt))
 
     def line(self, line: Line, number: int, *, late: bool = False) -> None:
-        entry: Entry | None = AGENT.entry(json.dumps({"uuid": f"u{number}", **line}).encode(), "s")
+        entries = AGENT.entries(json.dumps({"uuid": f"u{number}", **line}).encode(), "s")
         current = self.turns.current.id if self.turns.current is not None else None
-        if isinstance(entry, Message) and current != line["promptId"]:
-            self.outside.append(line)
-        if entry is not None:
+        for entry in entries:
+            if isinstance(entry, Message) and current != line["promptId"]:
+                self.outside.append(line)
             text = entry.text if isinstance(entry, Prompt) else ""
             self.turns.expect_prompt([entry])
             self._note(self.turns.entry(entry, PID, prompt=text, late=late))

@@ -69,7 +69,7 @@ _decoder: Final = msgspec.json.Decoder(_Payload)
 
 
 class ClaudeInTerminal(TerminalAgent):
-    accepts_changed_input = accepts_typing = reports_tasks = True
+    accepts_changed_input = accepts_typing = reports_tasks = names_turns = True
 
     def event(self, payload: Raw) -> HookEvent:
         found = _decoder.decode(payload)
@@ -148,8 +148,9 @@ class ClaudeInTerminal(TerminalAgent):
             raise NotItsFile(path)
         return path
 
-    def entry(self, line: bytes, session_id: str) -> Entry | None:
-        return transcript.entry(line, session_id)
+    def entries(self, line: bytes, session_id: str) -> Sequence[Entry]:
+        found = transcript.entry(line, session_id)
+        return () if found is None else (found,)
 
     def end_of(self, uuid: str, data: bytes) -> int | None:
         # The line with this uuid, not the next line, which contains it as its parent's uuid.

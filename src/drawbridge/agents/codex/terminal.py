@@ -51,6 +51,7 @@ _decoder: Final = msgspec.json.Decoder(_Payload)
 
 class CodexInTerminal(TerminalAgent):
     accepts_changed_input = accepts_typing = reports_tasks = False
+    names_turns = True
 
     def event(self, payload: Raw) -> HookEvent:
         found = _decoder.decode(payload)
@@ -121,8 +122,9 @@ class CodexInTerminal(TerminalAgent):
             raise NotItsFile(path)
         return path
 
-    def entry(self, line: bytes, session_id: str) -> Entry | None:
-        return transcript.entry(line, session_id)
+    def entries(self, line: bytes, session_id: str) -> Sequence[Entry]:
+        found = transcript.entry(line, session_id)
+        return () if found is None else (found,)
 
     def end_of(self, uuid: str, data: bytes) -> int | None:
         ordinal = re.escape(uuid.rpartition(":")[2].encode())

@@ -2,7 +2,8 @@
 editors.
 
 Claude Code's hook reports the approval request, and the diff that its bridge shows is a second surface of it (see
-``shown_proposals``). Gemini CLI has no such hook: its bridge's proposal is the question.
+``shown_proposals``). Gemini CLI has no such hook: its bridge's proposal is the question. It belongs to the session that
+Gemini CLI's other hooks report; if they report none, a session begins with the first proposal, and ends with the bridge.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import contextlib
 import logging
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from drawbridge.agents import catalog
 from drawbridge.agents.base import Proposal
@@ -44,6 +45,7 @@ class Bridges:
         self._terminals = sessions.terminals
         self._shown = sessions.shown
         self._sessions: dict[tuple[int, str], TerminalSession] = {}
+        """The sessions that began with a proposal, by bridge and by the bridge's id of the agent."""
 
     # One bridge.
 
@@ -146,9 +148,13 @@ class Bridges:
             return known
         for session in self._terminal_sessions:
             if proposed.question and session.questions.known(proposed.question):
-                self._sessions[key] = session
+                if session.pid is None:
+                    self._sessions[key] = session
                 return session
         folders = editor.about.folders if editor.about else ()
+        working = [one for one in self._terminal_sessions if one.data.agent == agent and _is_working_in(one, folders)]
+        if len(working) == 1:
+            return working[0]
         path = next((folder for folder in folders if proposed.path.startswith(folder.rstrip("/") + "/")), None)
         sessions = self._terminal_sessions
         begun = sessions.begin(sessions.new_id(), path or os.path.dirname(proposed.path), agent, "")
@@ -189,3 +195,10 @@ class Bridges:
 
 def _key(editor: Editor) -> int:
     return id(editor)
+
+
+def _is_working_in(session: TerminalSession, folders: Iterable[str]) -> bool:
+    """Whether hooks have reported the session's agent, and it is working in one of the folders or below it."""
+    if not session.is_open or session.resting:
+        return False
+    return any(session.path.is_relative_to(folder) for folder in folders)

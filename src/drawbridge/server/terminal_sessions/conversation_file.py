@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -24,11 +24,11 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class Portion(Struct, frozen=True):
-    """Lines of a transcript that were read at once, each with its entry (None if it contains none). ``quiet``: whether
-    they are older than the session. ``late``: whether they may have been written while no server ran. ``has_more``:
-    whether more lines can be read now."""
+    """Lines of a transcript that were read at once, each with its entries. ``quiet``: whether they are older than the
+    session. ``late``: whether they may have been written while no server ran. ``has_more``: whether more lines can be
+    read now."""
 
-    lines: list[tuple[bytes, Entry | None]]
+    lines: list[tuple[bytes, Sequence[Entry]]]
     quiet: bool
     late: bool
     has_more: bool
@@ -104,7 +104,7 @@ class ConversationFile:
         except OSError:
             self._file = None
             raise
-        read = [(line, file.agent.entry(line, self._recorded.session_id)) for line in lines]
+        read = [(line, file.agent.entries(line, self._recorded.session_id)) for line in lines]
         return Portion(read, quiet=not self._has_begun, late=not self.is_up_to_date, has_more=has_more)
 
     def was_read(self) -> None:

@@ -1,5 +1,5 @@
 """Processes what is reported about a terminal session in the right order: each report after the lines that the
-conversation's file contains by then.
+conversation's file contains by then, with one exception (``ReportQueue._begins_turn``).
 """
 
 from __future__ import annotations
@@ -84,10 +84,19 @@ class ReportQueue:
             try:
                 if isinstance(self._next, ProcessCheck):
                     self._next = ProcessCheck(await self._file.states(session.checked_processes))
-                await self._read_until(self._next.after)
+                if not self._begins_turn(self._next):
+                    await self._read_until(self._next.after)
             except Exception:
                 logger.exception("%s: internal error", session.id)
             self._process_next()
+
+    def _begins_turn(self, report: Report) -> bool:
+        """Whether only this report begins the turn of a prompt that the file may already contain. It is then processed
+        first: otherwise, the prompt in the file would not belong to any turn. Lines from before the session are always
+        read first."""
+        if not isinstance(report, HookReport) or self.session.agent.names_turns:
+            return False
+        return report.event.name == "UserPromptSubmit" and self._file.is_up_to_date
 
     def _process_next(self) -> None:
         report, self._next = self._next, None

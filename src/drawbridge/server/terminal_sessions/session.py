@@ -592,9 +592,9 @@ class TerminalSession(Session):
 
     def read(self, portion: Portion) -> None:
         """Processes lines of the conversation's file."""
-        self.turns.expect_prompt([entry for _, entry in portion.lines])
-        for line, entry in portion.lines:
-            if entry is not None:
+        self.turns.expect_prompt([entry for _, entries in portion.lines for entry in entries])
+        for line, entries in portion.lines:
+            for entry in entries:
                 self.add_entry(entry, quiet=portion.quiet, late=portion.late)
             self._read_about(line)
         if portion.lines:

@@ -204,6 +204,8 @@ class Turns:
                 return [PromptBegun(event.turn, event.prompt), *begun]
             case "UserPromptSubmit" if agent is not None:
                 return self._work(event, pid)
+            case "PostToolUse" | "PostToolUseFailure" if self.current is None and not event.turn:
+                return []  # the turn may be over already, because the user has interrupted the call
             case "PermissionRequest" | "PreToolUse" | "PostToolUse" | "PostToolUseFailure":
                 return self._work(event, pid)
             case "SubagentStart" if agent is not None:
@@ -270,7 +272,7 @@ class Turns:
 
     # What the transcript contains.
 
-    def expect_prompt(self, entries: Iterable[Entry | None]) -> None:
+    def expect_prompt(self, entries: Iterable[Entry]) -> None:
         """Finds the first new prompt of a copy among the entries that are passed to ``entry`` next: the last one with the
         same words as the current turn's prompt, because an earlier prompt may have the same words. A copy's file is
         written in one go, and the first read reaches its end."""
@@ -289,7 +291,7 @@ class Turns:
                 return self._prompt_entry(entry, pid, prompt)
             case Message():
                 return self._message_entry(entry, pid, quiet=quiet, late=late)
-            case TurnOver() if self.current is not None and self.current.has(entry.turn):
+            case TurnOver() if self.current is not None and _ends(entry, self.current):
                 if entry.outcome == "completed":
                     return self._complete_or_rest(self.current.process, quiet=quiet)
                 return self._finish_current(entry.outcome, pid, quiet=quiet, error=entry.error, code=entry.code)
@@ -465,3 +467,8 @@ class Turns:
             seconds = 0.0 if quiet else turn.age
             changes.append(RunFinished(turn.id, outcome, seconds, quiet, error, code))
         return changes
+
+
+def _ends(entry: TurnOver, turn: Turn) -> bool:
+    """Whether ``turn``, the current one, is the one that is over."""
+    return turn.has(entry.turn) if entry.turn else turn.recorded

@@ -69,7 +69,7 @@ class ReviewMemory:
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.DecodeError) as error:
-            logger.info("what was seen of reviews is not known: %s", error)
+            logger.info("could not read what was seen in reviews: %s", error)
             return {}
 
     def _keep(self, directory: str, remembered: Remembered) -> None:
@@ -79,4 +79,4 @@ class ReviewMemory:
             make_private_directory(os.path.dirname(self._path))
             write_private(self._path, msgspec.json.encode(all))
         except NotPrivate as error:
-            logger.info("what was seen of a review is not remembered: %s", error)
+            logger.info("could not store what was seen in a review: %s", error)

@@ -217,7 +217,7 @@ def _certificate(page: str, error: ssl.SSLCertVerificationError) -> Finding:
         why = "Browsers and phones refuse the connection or show a warning."
         return finding("server-certificate-expired", f"The certificate at {page} has expired.", why, own)
     if error.verify_code == EARLY:
-        why = "The clock of this machine is wrong, or was when the certificate was made."
+        why = "The clock of this machine is wrong, or was wrong when the certificate was created."
         todo = "Compare the output of `date` with a phone, then restart the server."
         return finding("server-certificate-early", f"The certificate at {page} is not valid yet.", why, todo)
     if error.verify_code in (OTHER_NAME, OTHER_ADDRESS):

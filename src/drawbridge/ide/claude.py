@@ -269,7 +269,7 @@ class ClaudeClient:
         if tool is None:
             self._fail(call, jsonrpc.INVALID_PARAMS, f"Unknown tool: {call.tool}")
         elif call.id in self._calls:
-            self._fail(call, jsonrpc.INVALID_REQUEST, "This id is still in use by an unanswered call.")
+            self._fail(call, jsonrpc.INVALID_REQUEST, "This ID is still in use by an unanswered call.")
         elif len(self._calls) >= CALL_LIMIT:
             self._fail(call, jsonrpc.INTERNAL_ERROR, f"This client already has {CALL_LIMIT} unanswered calls.")
         else:

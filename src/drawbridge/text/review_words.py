@@ -227,7 +227,7 @@ NOT_AS_SHOWN: Final = (
 NOT_A_DRAFT: Final = "This comment was already sent or removed. You can add what you wrote as a new comment."
 UNFINISHED: Final = "First add or discard the comment that you are writing."
 MAY_NOT_SEND: Final = "This device can’t send comments. Use a device that can start runs."
-NO_COMMENTS: Final = "There are no comments."
+NO_COMMENTS: Final = "No comments."
 QUEUE: Final = "Queue"
 STEER: Final = "Add to the current run"
 """What can be done with a message while the agent is working."""

@@ -94,7 +94,7 @@ export function Outline({
         </p>
       )}
       {found?.building && <p class="hint">Earlier messages are still being indexed.</p>}
-      {entries.length === 0 && isSearched && !problem && <p class="hint">No messages yet</p>}
+      {entries.length === 0 && isSearched && !problem && <p class="hint">No messages yet.</p>}
       <ol class="outline">
         {entries.map(({ seq, text, time }) => (
           <li key={seq}>

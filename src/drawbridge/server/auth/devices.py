@@ -298,7 +298,7 @@ def wrong_token() -> ClientError:
 def refusal_of(device: Device | None) -> ClientError | None:
     """Why the token of a device is not accepted; None if it is. ``device``: None if the list no longer contains it."""
     if device is None or device.revoked:
-        text = "This device's token was revoked by the owner. Ask for a new one."
+        text = "This device's token was revoked by the owner. Ask the owner for a new one."
         return ClientError("TOKEN_REVOKED", text, details={"device": device.name} if device else None)
     if device.expires is not None and device.expires <= now():
         text = "This device's token has expired. Ask the owner for a new one."
@@ -317,7 +317,7 @@ def added(
     if not is_name(name):
         raise BadArgument("NAME", "must be 1 to 60 printable characters.")
     if name == TERMINAL_NAME:
-        raise BadArgument("NAME", f"{name!r} stands for the person at an agent's terminal. Choose another name.")
+        raise BadArgument("NAME", f"{name!r} is reserved for the person at an agent's terminal. Choose another name.")
     at = now()
     if name in valid_names(file):
         raise BadArgument("NAME", f"a device named {name!r} already exists; revoke it first.")

@@ -260,7 +260,7 @@ class Projects:
             logger.error("%s could not be moved to the trash: %s", session.id, error)
             raise ClientError(
                 "FILE_OPERATION",
-                "The project is closed, but its data could not be moved; it will reappear after a restart of the server.",
+                "The project is closed, but its data could not be moved; it will reappear after a server restart.",
             ) from None
 
     def _to_trash(self, id: str) -> None:

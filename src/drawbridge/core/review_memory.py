@@ -1,11 +1,11 @@
-"""What this user has seen of reviews in programs on this machine: in terminals.
+"""Which changes of reviews this user has seen in terminals on this machine.
 
 ::
 
     $XDG_STATE_HOME/drawbridge/reviews.json    0600 (or in ~/.local/state/…)
 
-The programs share the file, so a change that was seen in one of them is not new in the others. If it can't be read or
-written, nothing else fails: everything counts as not seen.
+The programs share the file, so a change that was seen in one of them is not new in the others. If the file can't be
+read or written, nothing else fails, but every change counts as unseen.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from drawbridge.core.errors import NotPrivate
 from drawbridge.core.private_files import make_private_directory, state_directory, write_private
 
 MOST_HUNKS: Final = 5_000
-"""The maximum number of hunks that are remembered for a directory, the latest ones."""
+"""The maximum number of hunks that are remembered for a directory. The latest ones are kept."""
 
 MOST_DIRECTORIES: Final = 200
-"""The maximum number of directories that are remembered, the ones that were used last."""
+"""The maximum number of directories that are remembered. The most recently used ones are kept."""
 
 logger = logging.getLogger("drawbridge.review_memory")
 
 
 class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the user has seen of the reviews of one directory. ``seen``: the ids of hunks. ``notice``: whether the user
+    """What the user has seen in the reviews of one directory. ``seen``: the ids of hunks. ``notice``: whether the user
     has seen the notice about the private repository of the directory."""
 
     seen: tuple[str, ...] = ()
@@ -56,7 +56,9 @@ class ReviewMemory:
             self._keep(directory, Remembered(both, known.notice))
 
     def saw_notice(self, directory: str) -> bool:
-        """Notes that the user sees the notice about the private repository. Returns whether this is the first time."""
+        """Records that the user is shown the notice about the private repository. Returns whether this is the first
+        time.
+        """
         known = self.of(directory)
         if not known.notice:
             self._keep(directory, Remembered(known.seen, notice=True))

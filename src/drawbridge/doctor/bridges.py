@@ -141,8 +141,9 @@ def _of_bridge(bridge: Bridge) -> tuple[Reached | None, list[Finding]]:
 
 
 def _late(bridge: Bridge) -> tuple[None, list[Finding]]:
-    """The finding for a program that sends a byte now and then: no single step takes too long, but all of them together
-    do."""
+    """The finding for a program that sends a byte now and then, so that no single step takes too long, but all steps
+    together do.
+    """
     agent, path = next(iter(bridge.files.items()))
     return None, [_failed("silent", _name(bridge), catalog.title(agent), path)]
 

@@ -1,9 +1,7 @@
-"""Servers: tests each running server at each address that it has announced, as a phone would reach it (certificate,
-host name, answer), and also with the owner's token and through its private socket. Looks for a wrong clock and a full
-disk, too.
-
-Over TLS, the token is sent only if the certificate is the one that the server has announced; its issuer and its host
-name are not checked. Without TLS, the token is sent to a loopback address only.
+"""Servers: tests each running server at each address that it announced, as a phone would reach it (certificate,
+host name, answer), and also with the owner's token and through its private socket. Also checks for a wrong clock and a
+full disk. Over TLS, the token is sent only if the certificate is the one that the server announced; its issuer and its
+host name are not checked. Without TLS, the token is sent to a loopback address only.
 """
 
 from __future__ import annotations
@@ -128,7 +126,7 @@ def _any_certificate() -> ssl.SSLContext:
 
 
 def _is_of(server: Running, connection: socket.socket) -> bool:
-    """Whether the certificate of the connection is the one that the server has announced."""
+    """Whether the certificate of the connection is the one that the server announced."""
     shown = connection.getpeercert(binary_form=True) if isinstance(connection, ssl.SSLSocket) else None
     return shown is not None and hashlib.sha256(shown).digest().hex(":").upper() == server.fingerprint
 

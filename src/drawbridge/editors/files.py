@@ -1,4 +1,4 @@
-"""Files and their names: reads a file as text, exactly or not at all; converts paths and ``file:`` URIs."""
+"""Files and their names: reads a file as text, either exactly or not at all, and converts paths and ``file:`` URIs."""
 
 from __future__ import annotations
 

@@ -34,7 +34,9 @@ BAD_PATH = (
 
 
 def run(settings: "Settings") -> "NoReturn":
-    """Answers the call on stdin and ends the process without the interpreter's shutdown, which would take a millisecond."""
+    """Answers the call on stdin and ends the process without the interpreter's shutdown, which would take a
+    millisecond.
+    """
     try:
         _write(answer(_read(), settings, posix.environ))
     except KeyboardInterrupt:
@@ -75,7 +77,7 @@ def _read() -> bytes:
 def answer(data: bytes, settings: "Settings", environ: "Mapping[bytes, bytes]") -> bytes:
     """The JSON text for the agent. Never raises."""
     call = None
-    if not data and settings["fail"] != "closed":  # no agent does this: a person or a script tries the hook
+    if not data and settings["fail"] != "closed":  # no agent does this: a person or a script is trying out the hook
         return _not_called(settings, environ)
     try:
         if len(data) > LARGEST_INPUT:
@@ -155,7 +157,7 @@ def _before_edit(
         if not any(rule.protects(file, policy) for found in answers for file in rule.files(found)):
             raise
         _failed(b"", call, error, settings, environ)
-        return calls.deny(call, KEPT)  # known unsaved changes are protected, whatever else fails
+        return calls.deny(call, KEPT)  # unsaved changes that are known are protected, whatever else fails
 
 
 def _failed(

@@ -95,7 +95,7 @@ def _selections(call: calls.Call, answers: list[ask.Answer], settings: Settings)
     informed = connected_to(answers)
     if (
         not call.dialect.CALLED_BY_CLIENT
-    ):  # the process is unknown, so any connected agent of that name counts as this one
+    ):  # the process is unknown, so any connected agent with that name counts as this one
         informed = [found for found in answers if title(call.agent) in _names(found, "agents")]
     for found in answers:
         selection = found.result.get("selection")

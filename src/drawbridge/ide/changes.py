@@ -2,7 +2,7 @@
 decisions and comments.
 
 The server stores the review and carries out the decisions; the bridge converts the review for the editor. Only one
-request is under way at a time, so that an older answer never replaces a newer one.
+request is pending at a time, so that an older answer never replaces a newer one.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Changes:
         self._project = ""
         """The id of the project or terminal session whose review is shown; empty if no review is shown."""
         self._shown: Review | None = None
-        """That review, including the changes that the editor hides, and without marks."""
+        """That review, without marks and including the changes that the editor hides."""
         self._visiting: Visiting | None = None
         self._is_stale = False
         self._has_noted_private = False
@@ -141,8 +141,9 @@ class Changes:
             await self._editor.notify(PRIVATE)
 
     async def _visit(self, directory: str, *, only_new: bool) -> None:
-        """Begins a visit to the review of the directory, unless the user only hides the other changes or shows them
-        again."""
+        """Begins a visit to the review of the directory, unless the user is only hiding the other changes or showing
+        them again.
+        """
         if self._visiting is None or self._visiting.directory != directory:
             self._visiting = Visiting(self._memory, directory)
             await self._visiting.begin()
@@ -160,8 +161,9 @@ class Changes:
             await self._visiting.saw(event.hunks, self._shown)
 
     async def _follow(self) -> None:
-        """Shows the review as it is now, if it has changed; no review if the server refuses. If the server can't be
-        reached, the shown review stays."""
+        """Shows the current review if it has changed, and no review if the server refuses. If the server can't be
+        reached, the shown review stays.
+        """
         self._is_stale, deciders = False, self._deciders
         self._deciders = set()
         if not self._project:

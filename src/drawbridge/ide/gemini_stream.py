@@ -18,10 +18,10 @@ read; the real CLI opens one proposal at a time."""
 
 
 class EventStream:
-    """A stream with at most one reader, which receives every decision in order, and the latest state of the workspace.
+    """A stream with at most one reader, which receives every decision, in order, and the latest state of the workspace.
 
     ``state`` and decisions are complete, checked messages. A slow reader is sent nothing more until it has read what
-    was sent before, so that it costs no more memory than the backlog.
+    was sent before, so that it takes up no more memory than the backlog.
     """
 
     def __init__(self, state: bytes, on_change: Callable[[], None] = lambda: None) -> None:
@@ -63,8 +63,9 @@ class EventStream:
         self._send()
 
     def forget(self, file_path: str) -> None:
-        """Drops an earlier decision on a file that the CLI proposes again: the CLI would take it for the answer to the
-        new proposal."""
+        """Drops an earlier decision on a file that the CLI proposes again: the CLI would mistake it for the answer to
+        the new proposal.
+        """
         self._backlog.forget(file_path)
 
     def keep_alive(self) -> None:

@@ -98,7 +98,7 @@ TOPICS: Final[Mapping[type, tuple[Literal["projects", "approvals", "reviews"], .
     ProjectGone: ("projects",),
     DiskWarning: ("projects",),
 }
-"""Clients that have not joined the session, but follow one of the topics, receive these events too."""
+"""Clients that have not joined the session but follow one of the topics also receive these events."""
 
 Handler: TypeAlias = Callable[[Announced], None]
 

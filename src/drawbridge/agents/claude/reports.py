@@ -33,7 +33,7 @@ STEERS: Final = "interrupt_cancel_queued_v1"
 the interrupted turn."""
 
 SYNTHETIC: Final = "<synthetic>"
-"""The model name in a message that Claude Code itself has written, such as an error."""
+"""The model name in a message that Claude Code itself wrote, such as an error."""
 
 TODO_TOOL: Final = b"TodoWrite"
 """Lines without these bytes are not decoded to look for a to-do list."""

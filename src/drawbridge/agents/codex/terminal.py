@@ -99,7 +99,7 @@ class CodexInTerminal(TerminalAgent):
         return all(name in after and _trimmed(after[name]) == _trimmed(before[name]) for name in names)
 
     def reports_input(self, tool: str) -> bool:
-        return False  # it does, but there is nothing to compare: the input can't have been changed
+        return False  # it does, but there is nothing to compare, because the input can't have been changed
 
     def is_command(self, prompt: str) -> bool:
         return prompt.startswith(("/", "!"))

@@ -35,7 +35,7 @@ wait for your yes or no. I also know:
 
 
 class Interrupted(Exception):
-    """The user has interrupted this turn."""
+    """The user interrupted this turn."""
 
 
 class Failed(Exception):

@@ -27,10 +27,10 @@ LONGEST_TITLE = 120
 
 
 def spare(home: Path, session_id: str) -> None:
-    """Prevents the loss of a conversation that is resumed in the minute in which it began.
+    """Prevents the loss of a conversation that is resumed within the minute in which it began.
 
     ``session/load`` first creates a new file, named after the current minute, and so overwrites the file that it is
-    about to read (0.61.0). To prevent that, this function renames an existing file with this name to the name for the
+    about to read (0.61.0). To prevent that, this function renames an existing file of that name to the name for the
     previous minute. The CLI still finds it, by its content. Blocking.
     """
     if not ID.fullmatch(session_id):

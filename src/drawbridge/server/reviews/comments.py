@@ -38,7 +38,8 @@ class Range(Struct, frozen=True):
 
 def followed(old: Sequence[str], changes: Sequence[Span], lines: Range) -> Range | None:
     """Where ``lines`` of ``old`` are after these changes. None if they have changed. Also None if fewer than
-    ``SELF_EVIDENT`` of them contain words and no unchanged line around them does: other code may have the same lines.
+    ``SELF_EVIDENT`` of them contain words and no unchanged line around them does, because other code may have the same
+    lines.
     """
     if not changes:
         return lines

@@ -1,5 +1,6 @@
-"""Where the comments in a review are now, and which hunks have changed the commented lines since the agent has the
-comments."""
+"""Where the comments in a review are now, and which hunks have changed the commented lines since the agent received the
+comments.
+"""
 
 from __future__ import annotations
 
@@ -157,7 +158,7 @@ class _Comparing:
             return [hunk for hunk in hunks if any(_meet(hunk.span, change) for change in changes)]
         if lines is None:
             return []
-        # The removed lines may have been added again next to the lines of the hunk.
+        # The removed lines may have been added back next to the lines of the hunk.
         hunks = [hunk for hunk in hunks if meet(hunk.span.old_start, hunk.span.old_end, lines.start, lines.last)]
         return [hunk for hunk in hunks if any(_meet(hunk.span, change, around=1) for change in changes)]
 

@@ -44,7 +44,7 @@ token yet, and for plain requests, such as for the web UI and /health."""
 WAITING_CONNECTIONS: Final = 128
 """Once this many connections, from all addresses together, wait for their peers (for the rest of a request, the next
 request, or the end of a closing handshake), each new connection replaces one of them, if possible; recent ones are
-replaced only if their address has many. Over TLS, a connection may take 120 kB of memory."""
+replaced only if their address has many. Over TLS, a connection may use 120 kB of memory."""
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -179,7 +179,7 @@ async def _renew(plan: Plan, names: OwnNames, certificate: Certificate, tls: Any
 
 @contextlib.contextmanager
 def _own_data(directory: Path) -> Iterator[None]:
-    """Locks the data directory for this process. The kernel releases the lock however the process ends. Raises
+    """Locks the data directory for this process. The kernel releases the lock no matter how the process ends. Raises
     ``ServerRunning`` if another server uses the directory, ``NotPrivate`` if it can't be made private, and
     ``NotWritable`` if it can't be locked."""
     make_private_directory(str(directory))

@@ -2,7 +2,7 @@
 
 The service runs ``drawbridge serve`` with the settings file, and with the environment variables that ``passed_on``
 selects from this command's environment. Secrets are never written into the service's file: with systemd, an API key
-belongs in ``serve.env`` beside the settings file, unless the agent itself is logged in. launchd does not read
+belongs in ``serve.env`` next to the settings file, unless the agent itself is logged in. launchd does not read
 ``serve.env``.
 """
 
@@ -287,8 +287,9 @@ def secrets_file(environ: Mapping[str, str]) -> Path:
 
 
 def _marked(content: bytes) -> bytes:
-    """Adds a first line (in XML, a second one) that identifies setup as the author and makes later changes
-    detectable."""
+    """Adds a line at the beginning (in XML, after the first line) that identifies setup as the author and makes later
+    changes detectable.
+    """
     digest = hashlib.sha256(content).hexdigest()[:12]
     text = f"Written by `drawbridge setup serve` ({digest}), which also renews and removes it."
     if content.startswith(b"<?xml"):

@@ -75,7 +75,7 @@ def end_words(removed: str, added: str) -> str:
 
 
 def title(hunk: Hunk) -> str:
-    """The title of a hunk: where it is."""
+    """The title of a hunk, which shows where the hunk is."""
     if hunk["kind"] in ASIDE:
         return ASIDE[hunk["kind"]]
     if hunk["kind"] == "file":
@@ -87,7 +87,7 @@ def title(hunk: Hunk) -> str:
 
 
 def file_words(file: File) -> str:
-    """The label beside a file's path, such as "new" or "renamed · binary"; empty if the file needs no label."""
+    """The label next to a file's path, such as "new" or "renamed · binary"; empty if the file needs no label."""
     change = "renamed" if file.get("old_path") else {"added": "new", "deleted": "deleted"}.get(file["change"], "")
     tags = [change, "binary" if file.get("binary") else ""]
     return " · ".join(filter(None, tags))
@@ -171,13 +171,13 @@ def question(decision: Decision, count: int, unseen: int, where: str) -> tuple[s
 
 
 def decided_words(decided: Mapping[str, Any]) -> str:
-    """What someone has decided in a review, such as "kept 2 changes in 1 file"; it follows their name."""
+    """What someone decided in a review, such as "kept 2 changes in 1 file". The text follows their name."""
     end = f" ({RESTARTED})" if decided.get("interrupted") else ""
     return f"{DECIDED.get(decided.get('decision') or '', 'decided on')} {_about(decided)}{end}"
 
 
 def interrupted_words(decided: Mapping[str, Any]) -> str:
-    """What has become of a decision that was interrupted and not done; it follows the name of whoever has decided.
+    """The result of a decision that was interrupted and not done. The text follows the name of whoever decided.
     ``decided``: a ``ReviewInterrupted`` of the protocol."""
     words = f"wanted to {decided.get('decision') or 'decide on'} {_about(decided)}, but the server was restarted"
     if decided.get("result") == "not_done":
@@ -332,7 +332,7 @@ def committed_words(committed: Mapping[str, Any]) -> str:
 
 
 def push_words(offer: Mapping[str, Any]) -> str:
-    """What would be pushed. ``offer``: a ``PushOffer`` of the protocol without a problem."""
+    """Describes what would be pushed. ``offer``: a ``PushOffer`` of the protocol without a problem."""
     ahead, where = offer.get("ahead"), f"{offer.get('branch', '')} to {offer.get('remote', '')}"
     if ahead == 0:
         return f"There is nothing new to push from {where}."

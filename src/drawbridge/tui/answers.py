@@ -67,8 +67,8 @@ def is_plain(text: str) -> bool:
 def edited_input(request: Request, text: str) -> dict[str, Any]:
     """The tool's input with ``text`` (an edited draft) as the edited field or as the whole file.
 
-    A call that replaces strings gets the whole file as its old and its new string, so that exactly what the user has
-    seen is written.
+    A call that replaces strings gets the whole file as its old and its new string, so that exactly what the user saw is
+    written.
     """
     found = _edited(request, text)
     assert found is not None, "asked for a tool whose text can't be edited"

@@ -126,7 +126,7 @@ def always_words(request: answers.Request) -> str:
 
 
 def why_not_accepted(request: answers.Request, state: ApprovalState) -> str:
-    """Why Accept does not work yet: not all of the request has been on the screen. Empty if it works."""
+    """Why the request can't be accepted yet: not all of it has been on the screen. Empty if it can be."""
     if request.get("truncated"):
         return "Only part of this is shown: Space shows all of it. You can accept it once you have seen it."
     if not state.unseen:

@@ -1,4 +1,4 @@
-"""The comments of one review: what the server has, what the user writes, and the requests about them."""
+"""The comments of one review: those on the server, those that the user is writing, and the requests about them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drawbridge.tui.review_comments import Place, Remarks, Writing
 from drawbridge.tui.review_parts import Part
 
 REREAD = frozenset({"HUNK_GONE", "COMMENT_GONE"})
-"""The codes of errors after which the review is requested again, because it has changed since the user saw it."""
+"""The codes of errors that mean that the review has changed since the user saw it. It is then requested again."""
 
 
 class Commenting:
@@ -103,7 +103,9 @@ class Commenting:
     # Writing.
 
     def draft_of(self, one: Writing) -> Comment | None:
-        """The draft that ``one`` changes; None if the comment is new, or if the draft was sent or removed meanwhile."""
+        """The draft that ``one`` changes; None if the comment is new, or if the draft was sent or removed in the
+        meantime.
+        """
         return next((draft for draft in self.drafts if draft["comment_id"] == one.comment_id), None)
 
     def is_unsaved(self, one: Writing) -> bool:

@@ -1,4 +1,4 @@
-"""What the server has reported about the reviews of all projects, and what the user has written. Does no I/O."""
+"""What the server reported about the reviews of all projects, and what the user wrote. Does no I/O."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class ConversationScreen(Screen[None]):
     ]
 
     class Left(Message):
-        """The user has gone back to the projects."""
+        """The user went back to the projects."""
 
     def __init__(self, client: Client, painter: Painter) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class ConversationScreen(Screen[None]):
         prompt.display = self._client.may_prompt
         self._show_rights()
         if not prompt.display and (prompt.has_focus or self.focused is None):
-            self.query_one(History).focus()  # keys must not reach a hidden field, where their effect is invisible
+            self.query_one(History).focus()  # keys must not reach a hidden field, where their effect would be invisible
         self._questions.show(conversation, self.size.height * 7 // 10)
         self._expect_review(conversation)
         self.tick()
@@ -134,7 +134,7 @@ class ConversationScreen(Screen[None]):
             self.refresh_bindings()
 
     def _show_rights(self) -> None:
-        """Shows why there is no prompt box, in its place."""
+        """Shows, in place of the prompt box, why there is none."""
         client, line = self._client, self.query_one("#rights", Static)
         words = wording.rights(client.project or {}, may_answer=client.may("permission_response"))
         line.display = not client.may_prompt

@@ -66,7 +66,7 @@ LOOKED_BACK_BYTES: Final = 1024 * 1024
 """An agent's state is reconstructed from at most this many records, and bytes, at the end of the history."""
 
 SHOWN_PROMPT: Final = 500
-"""The maximum number of characters of a prompt that lists show; the history contains the whole prompt."""
+"""The maximum number of characters of a prompt that are shown in lists; the history contains the whole prompt."""
 
 COUNTED_AT_ONCE: Final = 1_000
 """The number of records of an older history that are read at once to count its runs."""
@@ -195,7 +195,7 @@ class Session(ABC):
     @final
     async def restore_agent_state(self) -> None:
         """On the first call, restores what the agent reported about itself before the server was started, from the end
-        of the history, and what people have chosen since, from the metadata. What the agent has reported since the
+        of the history, and what users have chosen since then, from the metadata. What the agent reported after the
         server was started takes precedence."""
         if self._is_restored:
             return
@@ -343,7 +343,7 @@ class Session(ABC):
 
     @final
     def withdraw(self, approval: PendingApproval, reason: str) -> None:
-        """Withdraws the request for ``reason``, which clients see. A request that is not open stays as it is."""
+        """Withdraws the request for ``reason``, which clients see. Has no effect on a request that is not open."""
         if self.approvals.withdraw(approval, reason):
             self._approval_closed(approval)
 
@@ -387,7 +387,7 @@ class SessionStore:
 
     @property
     def subject(self) -> str:
-        """What to propose as the subject of a commit message."""
+        """Returns the subject to propose for a commit message."""
         return self.recorded.subject
 
     def has_room(self, more: int) -> bool:
@@ -407,7 +407,7 @@ class SessionStore:
         is_line = isinstance(event, AgentLine)
         record = self.history.append(direction, message, is_json=is_line)
         self._disk.set_size(self.data.id, self.data.path, self.history.size)
-        if is_line:  # most records are lines, which change nothing but the number
+        if is_line:  # most records are lines, which change only the number
             self.recorded.seq = record.seq
         else:
             self.recorded.apply(event, record.time, record.seq)

@@ -1,13 +1,13 @@
 """The index of a history's files: which records each file contains, and where.
 
-It is built by reading the files, whose torn ends are repaired if possible, and it is saved beside them, so that a
+It is built by reading the files, whose torn ends are repaired if possible, and it is saved next to them, so that a
 history can be opened without reading its files.
 
 The files are named ``messages_<UTC time of the first record>.jsonl``, with ``_2`` and so on for further files that were
 begun in the same second. The order of the files follows from the numbers of their records, not from the names.
 
 The saved index only saves time: it has a checksum, is compared with the files, and is rebuilt if it does not match
-them. Only the last number that was assigned can't be learned from the files, if its record is lost.
+them. Only the last number that was assigned can't be derived from the files if its record is lost.
 """
 
 from __future__ import annotations
@@ -424,7 +424,8 @@ class Catalogue:
 
     def _files(self) -> dict[str, int]:
         """The names of the files that contain records, and their sizes in bytes. Removes the empty and temporary files
-        that a crash of the server has left behind."""
+        that a crash of the server left behind.
+        """
         found = {}
         with os.scandir(self.directory) as entries:
             for entry in entries:

@@ -112,8 +112,8 @@ class Content(Struct):
                 self.marker = Marker("", True)
             case "session_changed":
                 id, fork, title = (_string(given, name) for name in ("session_id", "fork_from", "title"))
-                # A user has chosen the conversation, or the next run begins a new one. Otherwise, the agent has
-                # reported the conversation's id.
+                # A user chose the conversation, or the next run begins a new one. Otherwise, the agent reported the
+                # conversation's id.
                 self.marker = Marker(id, bool(_get(given, "agent")) or not id, fork, clean(title))
             case "session_renamed":
                 self.named = _string(given, "session_id")

@@ -30,7 +30,7 @@ Value = TypeVar("Value")
 
 
 class Latest(OrderedDict[Key, Value]):
-    """A dictionary that keeps at most ``REMEMBERED`` keys: those that were added last."""
+    """A dictionary that keeps only the last ``REMEMBERED`` keys that were added."""
 
     def __setitem__(self, key: Key, value: Value) -> None:
         super().__setitem__(key, value)
@@ -82,7 +82,7 @@ class TerminalOnly:
         self._asked.append(approval)
 
     def noticed(self) -> None:
-        """Notes that the CLI has notified the user of a dialog for which no approval request is known."""
+        """Notes that the CLI notified the user of a dialog for which no approval request is known."""
         self._noticed = True
 
     def called(self) -> None:

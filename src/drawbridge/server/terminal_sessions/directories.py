@@ -60,7 +60,7 @@ PATH: Final = "path"
 
 
 class ReviewedDirectory:
-    """One directory, ``path``. ``folder`` contains the server's files about it.
+    """One directory, ``path``. ``folder`` contains the server's files for it.
 
     A session has at most one run at a time. The active runs are set immediately; a task takes the checkpoints that are
     due. A run that has ended before the task gets to it, such as one that is read from an old transcript, gets no
@@ -272,7 +272,7 @@ class ReviewedDirectory:
 
     async def _extend_review(self, git: Git, run_id: str, when: When, commit: str) -> None:
         """Extends the review to a stored checkpoint, unless the checkpoint was taken after a run while another run is
-        active: what changes from then on is still an agent's work."""
+        active: changes after that point are still an agent's work."""
         if when == "after" and self.busy:
             return
         if await self._reviewing.extend(git, run_id, when, commit):

@@ -113,9 +113,10 @@ class Handover:
 
     def give(self, event: HookEvent) -> Left | None:
         """Returns the comments that this event's hook must hand over, and stores them as given. Returns None if none
-        wait any longer, the agent must not get them, or they can't be stored. If comments are returned, the caller must
-        report to ``received`` whether the hook has received them. To be called only if ``prepare`` has returned
-        true."""
+        are waiting any longer, the agent must not get them, or they can't be stored. If comments are returned, the
+        caller must report to ``received`` whether the hook has received them. To be called only if ``prepare`` has
+        returned true.
+        """
         left = self._left
         if left is None or left.state != "waiting":
             return None

@@ -276,7 +276,7 @@ class Prompts:
             sending.set_exception(error)
 
     async def _type(self, sent: Sent, pid: int | None) -> str:
-        """Types a prompt. Returns the turn that the agent has started with it. Raises ``ClientError``."""
+        """Types a prompt. Returns the turn that the agent started with it. Raises ``ClientError``."""
         self._begun = asyncio.get_running_loop().create_future()
         self._keep(sent)
         try:
@@ -295,7 +295,7 @@ class Prompts:
         self._save()
 
     def as_sent(self, prompt: str) -> str:
-        """A reported prompt as the client has sent it; unchanged if it is not the prompt that a client has sent last."""
+        """A reported prompt as it was sent by the client; unchanged if it is not the last prompt that a client sent."""
         sent = self.sent
         is_sent = sent is not None and same_words(self._session.agent, sent.text, prompt)
         return sent.text if sent is not None and is_sent else prompt
@@ -333,7 +333,7 @@ class Prompts:
 
 
 def check_not_steered(command: commands.Execute | commands.ReviewSubmit) -> None:
-    """Raises ``ClientError`` if the command is to send its prompt into the active run."""
+    """Raises ``ClientError`` if the command asks for its prompt to be sent into the active run."""
     if command.steer:
         text = "A message can't be added to the current run in a terminal. Try again when the run has finished."
         raise ClientError("NOT_SUPPORTED", text, field="data.steer")
@@ -362,7 +362,8 @@ def _chosen(options: commands.Options) -> bool:
 
 
 def _retrieve_error(sending: asyncio.Future[str]) -> None:
-    """Retrieves the error: otherwise the event loop would report it if the client were gone before its prompt
-    failed."""
+    """Retrieves the error. Otherwise, the event loop would report it if the client disconnected before its prompt
+    failed.
+    """
     if not sending.cancelled():
         sending.exception()

@@ -138,8 +138,9 @@ class TerminalSession(Session):
         self._shown = shown
         self._beginning_with = beginning_with
         self._moved = ("", 0)
-        """The beginning of the id of the session that the conversation was moved to, and the number of checks that have
-        found it."""
+        """The beginning of the id of the session to which the conversation was moved, and the number of checks that
+        found that.
+        """
         self.terminal_agent = terminal_agent
         """The agent with its hooks and its transcript; None if it is known only from its proposals."""
         self.agent: AskingAgent = ONLY_IN_EDITOR if terminal_agent is None else terminal_agent
@@ -357,8 +358,8 @@ class TerminalSession(Session):
 
     def _follow_to_background(self, pid: int, prefix: str) -> None:
         """Ends the part of the process ``pid`` in this session, because the user has moved the conversation to the
-        background. Waits for the session that continues it, whose id begins with ``prefix``, for ``MOVE_CHECKS`` checks
-        at most."""
+        background. Waits for the session that continues it, whose id begins with ``prefix``, for at most
+        ``MOVE_CHECKS`` checks."""
         former, checks = self._moved
         if prefix == former and checks > MOVE_CHECKS:
             return
@@ -424,7 +425,9 @@ class TerminalSession(Session):
         return self.requests.ask(question, surface)
 
     def _note_hook(self, event: HookEvent, pid: int | None, handed: Left | None = None) -> None:
-        """Notes what every hook of a process shows: its permission mode, and that it has the conversation open."""
+        """Notes what every hook of a process reveals: the process's permission mode, and that it has the conversation
+        open.
+        """
         if event.is_new_process and not event.permission_mode and self.processes.forget_mode(pid):
             # The conversation's file still contains the mode of the previous process.
             self.save()
@@ -483,7 +486,7 @@ class TerminalSession(Session):
     # What follows.
 
     def _record(self, changes: Iterable[Change]) -> None:
-        """Records what has changed about the turns, and closes the questions that nobody waits for any longer."""
+        """Records what has changed about the turns, and closes the questions that nobody is waiting for any longer."""
         for change in changes:
             match change:
                 case RunBegun(run):

@@ -1,4 +1,4 @@
-"""The server is killed with ``kill -9`` at random moments: nothing that a client has received is lost, nothing is
+"""The server is killed with ``kill -9`` at random moments: nothing that a client received is lost, nothing is
 received twice, and every run ends once.
 """
 
@@ -22,7 +22,7 @@ PROMPTS = ("/lines 400", "/quick", "/lines 30", "Fix the typo", "/fail", "/crash
 
 
 class Asked(NamedTuple):
-    """A prompt that the server has accepted."""
+    """A prompt that the server accepted."""
 
     prompt: str
     run_id: str

@@ -77,7 +77,7 @@ KEEPS_EXPORTS = (
     "const make = URL.createObjectURL; URL.createObjectURL = (blob) => { blob.text().then((text) => "
     "{ window.exported = text; }); return make(blob); }"
 )
-"""Keeps the text of the last file that the web UI has handed to the browser as a download."""
+"""Keeps the text of the last file that the web UI handed to the browser as a download."""
 
 
 async def test_a_session_is_exported(browser: Browser, server: Server, directory: Path) -> None:

@@ -540,7 +540,7 @@ class Earlier(Struct, frozen=True):
 
 
 class StoredConversations(Protocol):
-    """The conversations that an agent has stored for a project's directory, read from its own files. Blocking."""
+    """The conversations that an agent stored for a project's directory, read from its own files. Blocking."""
 
     def directories(self, limit: int) -> list[tuple[Path, float]]:
         """The directories with the most recently active conversations, at most ``limit``, each with the time of its

@@ -1,7 +1,7 @@
 """The parent of one agent: ``supervisor.py CONTROL OPEN_FILES NICE CONFINED PROGRAM ARGUMENT…``.
 
 It starts the agent in its own session, passes signals on to it, and exits when the agent does, with the same status.
-Nothing that the agent has started outlives it: on Linux the supervisor becomes the parent of every descendant that
+Nothing that the agent started outlives it: on Linux the supervisor becomes the parent of every descendant that
 loses its parent (``PR_SET_CHILD_SUBREAPER``). So the supervisor finds even a process that has changed its group, its
 session and its environment, and knows which agent it belongs to. The kernel reports when no child is left. On other
 systems the agent's process group is ended by the supervisor, and the rest by the server.

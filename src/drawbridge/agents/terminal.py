@@ -30,7 +30,7 @@ class NotItsFile(Exception):
 
 
 class Task(Struct, frozen=True):
-    """Something that an agent has left running in the background. The fields that default to ``None`` are only
+    """Something that an agent left running in the background. The fields that default to ``None`` are only
     displayed, and may have any type.
     """
 

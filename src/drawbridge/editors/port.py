@@ -279,7 +279,7 @@ class TerminalsChanged(Struct, frozen=True):
 
 
 class ReviewWanted(Struct, frozen=True):
-    """The user wants to see what runs have changed in a directory that contains the file ``path`` (empty if there is
+    """The user wants to see what runs changed in a directory that contains the file ``path`` (empty if there is
     no file) or, if nothing is found there, in the directory ``folder``. ``only_new``: only the changes since the last
     visit."""
 

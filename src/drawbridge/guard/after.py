@@ -29,7 +29,7 @@ MOST_ANCESTORS = 6
 
 
 def answer(call: calls.Call, sockets: Sockets, settings: Settings, environ: Mapping[bytes, bytes]) -> bytes:
-    """Reloads, in the editors, the files that an edit has written or, after another call, every open file that has
+    """Reloads, in the editors, the files that an edit wrote or, after another call, every open file that has
     changed on disk. A change that was already reported to the agent is reported again only after an edit of that file.
     Returns the JSON text for the agent.
     """

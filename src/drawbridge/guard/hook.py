@@ -92,7 +92,7 @@ def answer(data: bytes, settings: "Settings", environ: "Mapping[bytes, bytes]") 
         answered = _answer(call, settings, environ)
     except Exception as error:
         answered = _failed(data, call, error, settings, environ)
-    # The server counts the text that it has handed over as received: pass it on even if there is nothing else to
+    # The server counts the text that it handed over as received: pass it on even if there is nothing else to
     # answer.
     return calls.add_context(call) if call is not None and call.handed and answered == calls.NO_OPINION else answered
 

@@ -39,14 +39,14 @@ HIDDEN_SECONDS = 60.0
 ended. The server ends the wait earlier; this limit is for a server that hangs or has ended."""
 
 HANDOVER_SECONDS = 1.0
-"""The maximum number of seconds to wait for the text that the server has stored for the agent. If the server hangs, the
+"""The maximum number of seconds to wait for the text that the server stored for the agent. If the server hangs, the
 text stays with the server."""
 
 HANDS_OVER = (calls.STOP, calls.PROMPT)
-"""The events whose answers can contain the text that the server has stored."""
+"""The events whose answers can contain the text that the server stored."""
 
 WAITING = ".waiting"
-"""The extension of a file next to the server's socket, which is named after a session that the server has stored text
+"""The extension of a file next to the server's socket, which is named after a session that the server stored text
 for. Hooks of other sessions do not wait for an answer."""
 
 CHECKPOINT_SECONDS = 6.0

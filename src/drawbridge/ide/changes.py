@@ -1,4 +1,4 @@
-"""Reviews in the editor: shows what runs have changed in a directory, keeps the view up to date, and passes on
+"""Reviews in the editor: shows what runs changed in a directory, keeps the view up to date, and passes on
 decisions and comments.
 
 The server stores the review and carries out the decisions; the bridge converts the review for the editor. Only one

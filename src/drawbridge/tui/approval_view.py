@@ -348,7 +348,7 @@ class ApprovalView(Vertical, can_focus=True):
             self.query_one(".why", Input).focus()
 
     def back(self) -> bool:
-        """Goes back to reading or to the previous question, without losing what the user has written; or closes a
+        """Goes back to reading or to the previous question, without losing what the user wrote; or closes a
         request that is resolved or withdrawn. Returns whether there was anything to leave."""
         if self.is_settled:
             self.post_message(self.Closed(self))

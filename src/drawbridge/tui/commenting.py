@@ -80,7 +80,7 @@ class Commenting:
         return sorted(self.all, key=lambda one: (one["path"], one["line"]))
 
     def take(self, review: Message) -> bool:
-        """Stores the comments of a review that the server has sent. Returns whether they have changed."""
+        """Stores the comments of a review that the server sent. Returns whether they have changed."""
         found = review.get("comments", []), review.get("drafts", "")
         handover = str((review.get("handover") or {}).get("state", ""))
         is_new = (*found, handover) != (self.all, self.version, self.handover)
@@ -176,7 +176,7 @@ class Commenting:
             one.is_busy = False
             self._changed()
 
-    # Comments that the server has stored.
+    # Comments that the server stored.
 
     async def remove(self, comment: Comment) -> None:
         await self._change(comment["comment_id"], {"remove": True})

@@ -66,7 +66,7 @@ class Reviews:
         self.drafts: defaultdict[str, dict[str, Draft]] = defaultdict(dict)
         """The user's edits, by project and hunk."""
         self.writings: defaultdict[str, list[Writing]] = defaultdict(list)
-        """The comments and changes to drafts that the user has begun and that the server does not have, by project."""
+        """The comments and changes to drafts that the user began and that the server does not have, by project."""
         self.commits: defaultdict[str, Commit] = defaultdict(Commit)
         """The user's input for a commit, and its result, by project."""
         self.pushes: defaultdict[str, Push] = defaultdict(Push)

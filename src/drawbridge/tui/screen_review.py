@@ -292,7 +292,7 @@ class ReviewScreen(Screen[None]):
         self._redraw()
 
     def _close(self, number: int) -> None:
-        """Removes the review from the screen, except what the user has written."""
+        """Removes the review from the screen, except what the user wrote."""
         if number <= self._shown or not self._is_there:
             return
         self._shown = number

@@ -117,7 +117,7 @@ def check(logs: Path, heard: dict[str, Message]) -> None:
 
 
 class Asked:
-    """The question of one round, what the agent has received, and the clients that were informed that they won."""
+    """The question of one round, what the agent received, and the clients that were informed that they won."""
 
     def __init__(self, number: int) -> None:
         self.number = number

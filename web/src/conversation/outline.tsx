@@ -35,7 +35,7 @@ function when(time: string) {
   );
 }
 
-/** The loaded prompts and the prompts that the server has found in the rest of the history, in chronological order. */
+/** The loaded prompts and the prompts that the server found in the rest of the history, in chronological order. */
 function listed({ loaded, first, last }: Prompts, found: SearchResults['results']): Entry[] {
   const records = new Set(loaded.map(({ record }) => record));
   const others = found

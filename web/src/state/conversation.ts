@@ -185,7 +185,7 @@ export class Conversation {
   }
 
   /**
-   * Adds the records of a session before the loaded ones. Records that only the agent has stored have the `seq` 0: they
+   * Adds the records of a session before the loaded ones. Records that only the agent stored have the `seq` 0: they
    * get their own `seq` between the numbers of their neighbors.
    */
   prependSession(records: Record[], before: string | null) {

@@ -346,7 +346,7 @@ class SetModel(ProjectCommand, kw_only=True):
 
 
 class SetEffort(ProjectCommand, kw_only=True):
-    """``effort``: one of the levels that the agent has reported."""
+    """``effort``: one of the levels that the agent reported."""
 
     effort: Identifier
 

@@ -242,7 +242,7 @@ class Review(Struct, frozen=True):
 
 
 class SessionInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A conversation that the agent has stored; ``current``: the next run continues it."""
+    """A conversation that the agent stored; ``current``: the next run continues it."""
 
     session_id: str
     last_active: str
@@ -263,7 +263,7 @@ class SessionEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     ``session_id``: the agent's id for the conversation, or one that begins with "log_" if the agent has not reported
     any. ``title``: the name that a user gave the session (then ``named``), otherwise its first prompt, or the title
-    that the agent has stored if the session was begun elsewhere. ``state``: the state of the ``current`` session, which
+    that the agent stored if the session was begun elsewhere. ``state``: the state of the ``current`` session, which
     the next run continues ("waiting": for a decision); "finished" for any other. ``last_line``: the last line of the
     main agent's latest text. ``added`` and ``removed``: numbers of lines, as far as the agent has reported them.
     ``approvals``: the number of open approval requests.

@@ -108,7 +108,7 @@ class ChosenOptions:
         self._store.save()
 
     def mode_reported(self, report: base.ModeChanged) -> None:
-        """Notes the mode that the agent has reported, and the modes that it offers."""
+        """Notes the mode that the agent reported, and the modes that it offers."""
         self._keep(report.mode)
         self._know(report.mode, report)
 
@@ -119,7 +119,7 @@ class ChosenOptions:
             self._resets = 0
 
     def _keep(self, mode: str) -> None:
-        """Keeps a mode that the agent has changed to: its next process continues this conversation in that mode, if
+        """Keeps a mode that the agent changed to: its next process continues this conversation in that mode, if
         clients may choose it; other conversations are not affected. The first mode that a process reports is the one
         that it was started in, perhaps for one prompt only, so it is not kept."""
         if self._mode is None or mode == self._mode or not self._grants.allows(mode, self.agent):

@@ -63,7 +63,7 @@ class CurrentConversation:
         self._store.record(SessionChanged("", title=title))
 
     def identified(self, session_id: str, prompt: str) -> None:
-        """Records the id that the agent has reported for its conversation. ``prompt``: the active run's prompt, which
+        """Records the id that the agent reported for its conversation. ``prompt``: the active run's prompt, which
         precedes this record in the history."""
         self.fork_from = None
         before = self._recorded.session_id

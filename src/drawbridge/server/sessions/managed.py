@@ -2,7 +2,7 @@
 it.
 
 One thing happens at a time, on the event loop's thread. Events that belong to the history are written to it before they
-are published. Apart from writing to the history and the metadata, and examining a directory that the agent has changed
+are published. Apart from writing to the history and the metadata, and examining a directory that the agent changed
 to, only methods that are documented as blocking block: whatever takes time is done in tasks and threads.
 """
 
@@ -317,7 +317,7 @@ class ManagedSession(Session):
         return msgspec.structs.replace(answer, then=self.publish_state)
 
     def _forget_state(self) -> None:
-        """Forgets what the agent has reported, except for its model and its effort: another conversation has its own
+        """Forgets what the agent reported, except for its model and its effort: another conversation has its own
         context, to-do list and tasks."""
         self._report_state(base.AgentState(model=self._agent_state.model, effort=self._agent_state.effort))
 

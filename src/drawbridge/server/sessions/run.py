@@ -162,7 +162,7 @@ class Order(Struct, frozen=True):
     """The names of the options that were chosen for this prompt alone."""
     attachments: tuple[Attachment, ...] = ()
     images: tuple[PromptImage, ...] = ()
-    """The attached images that are stored beside the history."""
+    """The attached images that are stored next to the history."""
     files: tuple[PromptFile, ...] = ()
     """The attachments that are stored for the agent."""
     review: Submission | None = None

@@ -219,7 +219,7 @@ class Session(ABC):
         return await asyncio.to_thread(self._last_state, lines, session_id)
 
     def _with_choices(self, state: AgentState) -> AgentState:
-        """``state`` with what people have chosen for the next run."""
+        """``state`` with what people chose for the next run."""
         return state
 
     @abstractmethod

@@ -443,7 +443,7 @@ class Catalogue:
 
     def _in_order(self, segments: list[Segment]) -> list[Segment]:
         """The segments, sorted by the number of their first record. A file that repeats the records of another one,
-        such as a copy that a user has made, is left out and reported as damage."""
+        such as a copy that a user made, is left out and reported as damage."""
         ordered: list[Segment] = []
         last_seq = 0
         for segment in sorted(segments, key=lambda segment: (segment.first_seq, segment.name)):

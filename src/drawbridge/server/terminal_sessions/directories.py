@@ -100,7 +100,7 @@ class ReviewedDirectory:
         self._runs: dict[str, str] = {}
         """The active run of each session that has one, by session id."""
         self._expected: dict[str, str] = {}
-        """The runs, by session id, that a hook has reported and the session has not processed yet."""
+        """The runs, by session id, that a hook reported and the session has not processed yet."""
         self._begun: dict[str, bool] = {}
         """The runs for which a checkpoint was begun. The value is False if that failed; the run then gets a checkpoint
         at its end only if the review contains the beginning of another run."""
@@ -164,7 +164,7 @@ class ReviewedDirectory:
         return session in self._runs
 
     def expect(self, session: str, run: str) -> None:
-        """Notes that a hook has reported the beginning of ``run``, and starts the checkpoint before it."""
+        """Notes that a hook reported the beginning of ``run``, and starts the checkpoint before it."""
         self._expected[session] = run
         self._update()
 
@@ -361,7 +361,7 @@ class ReviewedDirectory:
         return await self._reviewing.get(session)
 
     def submitted(self, review: Submission, run: str, by: str) -> None:
-        """Notes that an agent has started on a prompt with these comments."""
+        """Notes that an agent started on a prompt with these comments."""
         self.comments.send(review, run, by)
 
     # Closing and removing.

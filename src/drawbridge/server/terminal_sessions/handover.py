@@ -1,7 +1,7 @@
 """Comments left with a terminal session: its agent receives them when it stops, or with the user's next prompt.
 
 One of the agent's hooks hands them over, as context in its answer (measured on 2.1.329). They are stored as handed over
-before the hook receives them, and the hook confirms that it has received them; without this confirmation, they wait for
+before the hook receives them, and the hook confirms that it received them; without this confirmation, they wait for
 the next hook. The agent's transcript confirms that they have arrived.
 """
 

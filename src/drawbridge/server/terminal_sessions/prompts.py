@@ -3,7 +3,7 @@ possible if the terminal belongs to an editor with a bridge.
 
 Bridges identify a terminal by the process that was started in it: the agent itself, or one of its ancestors.
 
-A prompt is accepted when the agent itself reports that it has started on it. A prompt is stored before it is typed, so
+A prompt is accepted when the agent itself reports that it started on it. A prompt is stored before it is typed, so
 that even after a restart its request id is recognized and the history names its sender.
 """
 
@@ -156,7 +156,7 @@ class Receiver(Protocol):
         ...
 
     def submitted(self, review: Submission, turn: str, by: str) -> None:
-        """Notes that the agent has started on a prompt with these comments."""
+        """Notes that the agent started on a prompt with these comments."""
         ...
 
 
@@ -301,7 +301,7 @@ class Prompts:
         return sent.text if sent is not None and is_sent else prompt
 
     def begun(self, turn: str, prompt: str) -> None:
-        """Notes that the agent has started on ``prompt``."""
+        """Notes that the agent started on ``prompt``."""
         sent = self.sent
         if sent is None or not same_words(self._session.agent, sent.text, prompt):
             return

@@ -45,7 +45,7 @@ Condition: TypeAlias = AfterText | AfterPrompt
 
 
 class HookReport(Struct, frozen=True):
-    """A hook's event. ``pid``: the PID of the agent's process. ``handed``: the comments that the hook has handed over to
+    """A hook's event. ``pid``: the PID of the agent's process. ``handed``: the comments that the hook handed over to
     the agent, if any."""
 
     event: HookEvent

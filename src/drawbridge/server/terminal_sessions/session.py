@@ -283,7 +283,7 @@ class TerminalSession(Session):
 
     def within_limits(self, mode: str | None = None) -> bool:
         """Whether a client could have started a run in this agent's mode. ``mode``: the mode that the agent reports
-        now; None for the last one that it has reported. If a client could not have started one, returns False or raises
+        now; None for the last one that it reported. If a client could not have started one, returns False or raises
         ``ClientError`` with the reason."""
         mode = mode or self.permission_mode
         if mode is None and not self._grants.ceilings.skip_permissions:
@@ -372,7 +372,7 @@ class TerminalSession(Session):
     # What the agent's hooks report.
 
     def expect(self, event: HookEvent) -> None:
-        """Begins the checkpoint before a run if this event, which a hook has reported, may begin a run. To be called
+        """Begins the checkpoint before a run if this event, which a hook reported, may begin a run. To be called
         before earlier reports are processed, because the checkpoint can't wait for them."""
         may_begin = event.name in MAY_BEGIN and event.turn and (event.name != "UserPromptSubmit" or not event.agent_id)
         follows = event.continues or event.name != "UserPromptSubmit"
@@ -630,7 +630,7 @@ class TerminalSession(Session):
         self._record(self.turns.entry(entry, pid, prompt=prompt, quiet=quiet, late=late))
 
     def _handed(self, entry: Context, pid: int | None) -> None:
-        """Records the comments that a hook has handed over to the agent, if this entry of the transcript contains
+        """Records the comments that a hook handed over to the agent, if this entry of the transcript contains
         them."""
         left = self.handover.confirmed(entry)
         if left is None:

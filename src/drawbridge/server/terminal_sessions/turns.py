@@ -32,7 +32,7 @@ reported: a hook or the conversation's file would have reported it sooner."""
 
 
 class PromptBegun(Struct, frozen=True):
-    """A hook reported that the agent has started on ``prompt`` in its turn ``turn``."""
+    """A hook reported that the agent started on ``prompt`` in its turn ``turn``."""
 
     turn: str
     prompt: str
@@ -433,7 +433,7 @@ class Turns:
         return [*over, RunBegun(id)]
 
     def _complete_or_rest(self, pid: int | None, *, quiet: bool = False) -> list[Change]:
-        """Ends the main agent's turn, or lets it rest until what it has left running has ended. ``quiet``: as in
+        """Ends the main agent's turn, or lets it rest until what it left running has ended. ``quiet``: as in
         ``RunFinished``."""
         if self.current is None or not self._of(pid):
             return self._finish("completed", pid, quiet=quiet)

@@ -2,5 +2,5 @@
 
 Each part has its own folder (``ide``, ``guard``, ``server``, ``tui``, and folders for commands, such as ``setup``);
 ``agents``, ``core``, ``editors``, ``protocols``, ``settings``, ``text`` and ``transport`` are shared. Nothing is
-imported here: each command loads only what it needs.
+imported here, because each command loads only what it needs.
 """

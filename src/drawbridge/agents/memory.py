@@ -2,8 +2,8 @@
 
 Resident memory is counted. A limit on the address space would be cheaper but wrong: Node 22 reserves 750 MB of address
 space when it starts, although it uses only 43 MB of memory; with a limit below 10 GB, it can't create even the smallest
-WebAssembly memory. Between two measurements an agent can exceed the limit: only the service manager can set a hard
-limit (``MemoryMax``). If that is exceeded, the kernel kills an agent before it kills the server.
+WebAssembly memory. Between two measurements an agent can exceed the limit, because only the service manager can set a
+hard limit (``MemoryMax``). If that is exceeded, the kernel kills an agent before it kills the server.
 """
 
 from __future__ import annotations

@@ -234,7 +234,9 @@ class Process(asyncio.SubprocessProtocol):
         await self._kill_by_signals(signal.SIGINT, signal.SIGTERM)
 
     def _wake(self) -> None:
-        """Continues the process if SIGSTOP has stopped it: it would otherwise react only to the final SIGKILL."""
+        """Continues the process if SIGSTOP has stopped it, because it would otherwise react only to the final
+        SIGKILL.
+        """
         self._pipe.signal(signal.SIGCONT)
 
     async def _kill_by_signals(self, *numbers: signal.Signals) -> None:

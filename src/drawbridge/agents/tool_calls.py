@@ -64,8 +64,9 @@ class Rules(_Grant, frozen=True, kw_only=True, tag=True):
 
 
 class Directories(_Grant, frozen=True, kw_only=True, tag=True):
-    """Lets the agent use more directories. ``are_valid``: false if one of ``paths`` only describes something that is
-    not a path."""
+    """Lets the agent use more directories. ``are_valid``: false if one of ``paths`` is not a path, but describes what
+    the agent sent in its place.
+    """
 
     paths: tuple[str, ...]
     are_valid: bool = True

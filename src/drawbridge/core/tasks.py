@@ -59,9 +59,9 @@ class BackgroundTasks:
         """Runs ``work()`` every ``seconds`` in the background, counted from the end of the previous round, until the
         task is canceled. ``at_once``: the first round does not wait.
 
-        An error ends its round, and the next round follows. An error that repeats is logged only once: some tasks
-        repeat more than once a second, and would fill the disk with tracebacks. ``failed`` is called with an unexpected
-        error after it has been logged.
+        An error ends its round, and the next round follows. An error that repeats is logged only once, because some
+        tasks repeat more than once a second, and would fill the disk with tracebacks. ``failed`` is called with an
+        unexpected error after it has been logged.
         """
         return self.start(self._repeat(work, seconds, what, failed, at_once), what)
 

@@ -185,13 +185,13 @@ class Folder:
         return None
 
     async def reload(self, directory: str) -> None:
-        """Does nothing: this editor has no open files."""
+        """Does nothing, because this editor has no open files."""
 
     async def type_prompt(self, terminal: int, text: str) -> None:
         raise Refused("No agent is running in a terminal here.")
 
     async def show_review(self, review: Review | None, *, is_wanted: bool) -> None:
-        """Does nothing: this editor never asks for a review."""
+        """Does nothing, because this editor never asks for a review."""
 
     async def notify(self, message: str, level: Level = "info") -> None:
         for line in message.split("\n"):

@@ -129,7 +129,7 @@ class Proposal(Struct, frozen=True):
     lines. ``title`` is the agent's name for the proposal; ``note`` is something that the user has to know about it.
     With ``kind`` "code", the proposal is not a change to a file but code that would be run, and ``old_text`` is empty.
     ``lines``: both texts as ``text.split`` returns them, so that ``Editor.show`` need not split them. An editor does
-    not keep them: the lines of a large text take more than twice the memory of the text itself.
+    not keep them, because the lines of a large text take more than twice the memory of the text itself.
     """
 
     id: str

@@ -128,7 +128,8 @@ def _answer(call: "calls.Call", settings: "Settings", environ: "Mapping[bytes, b
 
 def _can_be_a_name(path: str) -> bool:
     """Whether ``path`` can be the name of a file. It may contain bytes that are not UTF-8, but not half a surrogate
-    pair: no editor could be asked about it."""
+    pair, because no editor could be asked about it.
+    """
     try:
         path.encode(errors="surrogateescape")
     except UnicodeEncodeError:
@@ -157,7 +158,7 @@ def _before_edit(
         if not any(rule.protects(file, policy) for found in answers for file in rule.files(found)):
             raise
         _failed(b"", call, error, settings, environ)
-        return calls.deny(call, KEPT)  # unsaved changes that are known are protected, whatever else fails
+        return calls.deny(call, KEPT)  # a file that is known to be unsaved is protected, whatever else fails
 
 
 def _failed(

@@ -119,5 +119,7 @@ def _fenced(name: str, selection: Mapping[str, Any]) -> str:
 
 
 def _one_line(name: str) -> str:
-    """Replaces unprintable characters: a file name may contain anything, but must not read like text from the user."""
+    """Replaces unprintable characters, because a file name may contain anything, but must not read like text from the
+    user.
+    """
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in name)

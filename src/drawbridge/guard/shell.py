@@ -39,7 +39,9 @@ IN_BACKGROUND = re.compile(r"(?<![&<>])&(?![&>])")
 
 def named(command: str, directory: str, names: Sequence[str]) -> list[str]:
     """The paths among ``names`` (absolute) that ``command`` names if it is run in ``directory``."""
-    command = command.replace("\0", " ").encode(errors="replace").decode()  # not allowed in a command or a path
+    command = (
+        command.replace("\0", " ").encode(errors="replace").decode()
+    )  # neither a command nor a path may contain NUL
     directory, command = _after_cd(directory, command)
     words = set(_words(command))
     places = {place for word in words for place in _places(os.path.join(directory, word))}
@@ -78,7 +80,9 @@ def _after_cd(directory: str, command: str) -> tuple[str, str]:
 
 
 def _words(command: str) -> Iterator[str]:
-    """Each word of the command, split as by a shell, and its parts: a word may be a program in another language."""
+    """Each word of the command, split as by a shell, and its parts, because a word may be a program in another
+    language.
+    """
     try:
         words = shlex.shlex(command, posix=True, punctuation_chars=True)
         words.whitespace_split, words.commenters = True, ""

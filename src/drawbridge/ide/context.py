@@ -42,8 +42,8 @@ class Recent:
         self._last = 0
 
     def saw(self, path: str, now_ms: int) -> None:
-        """Records that the user looks at ``path``. Times always increase: the CLI sorts by them, and the order of equal
-        times would be arbitrary.
+        """Records that the user looks at ``path``. Times always increase, because the CLI sorts by them, and the order
+        of equal times would be arbitrary.
 
         A file that remains the current one does not get a new time, so that an unchanged context is not sent again.
         """

@@ -240,5 +240,5 @@ def _target(link: str) -> str:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Opens a file without blocking: a named pipe at that path must not delay startup."""
+    """Opens a file without blocking, because a named pipe at that path must not delay startup."""
     return os.open(path, flags | os.O_NONBLOCK)

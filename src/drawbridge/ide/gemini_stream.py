@@ -29,7 +29,7 @@ class EventStream:
         disconnects."""
         self._on_change = on_change
         self._reader: Exchange | None = None
-        # Ids increase across restarts of the bridge: a CLI may reconnect with an id from before a restart.
+        # Ids increase across restarts of the bridge, because a CLI may reconnect with an id from before a restart.
         self._backlog = sse.Backlog(BACKLOG_LIMIT, BACKLOG_BYTES, last_id=time.time_ns() // 1_000_000)
         self._sent_id = 0
         self._state = state
@@ -63,8 +63,8 @@ class EventStream:
         self._send()
 
     def forget(self, file_path: str) -> None:
-        """Drops an earlier decision on a file that the CLI proposes again: the CLI would mistake it for the answer to
-        the new proposal.
+        """Drops an earlier decision on a file that the CLI proposes again, because the CLI would mistake it for the
+        answer to the new proposal.
         """
         self._backlog.forget(file_path)
 

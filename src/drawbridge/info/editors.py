@@ -125,7 +125,7 @@ def sweep(sockets: Iterable[Socket]) -> list[str]:
 
 
 def _listens(path: str) -> bool:
-    """Whether a process is listening, or may be: the queue of a busy process can be full."""
+    """Whether a process is listening or may be listening, since the queue of a busy process can be full."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
         try:

@@ -84,7 +84,7 @@ async def _serve(
         with announced(plan, port, certificate):
             lacking = missing(plan.agents)
             for name, program in lacking.items():
-                if program != name:  # set by the owner: a built-in agent that is not installed needs no warning
+                if program != name:  # set by the owner; a built-in agent that is not installed needs no warning
                     logger.warning(
                         "%s can't run: the program %s is not on PATH. Install it, or correct its setting.",
                         name,
@@ -169,7 +169,7 @@ async def _renew(plan: Plan, names: OwnNames, certificate: Certificate, tls: Any
     before = certificate.shown
     try:
         fingerprint = await asyncio.to_thread(renewed)
-        certificate.load_into(tls)  # not in the thread: the context must not change during a TLS handshake
+        certificate.load_into(tls)  # not in the thread, because the context must not change during a TLS handshake
     except (DrawbridgeError, OSError, ValueError) as error:
         logger.error("the certificate could not be renewed: %s", error)
         return

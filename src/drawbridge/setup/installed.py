@@ -149,7 +149,7 @@ def print_command(settings: HookSettings) -> int:
 
 
 def copy_path() -> Path:
-    """The path of the copy of this package's guard, which need not exist."""
+    """The path of the copy of this package's guard, which may not exist."""
     return directory() / copies.digest(_package(), PARTS)
 
 

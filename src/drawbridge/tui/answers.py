@@ -121,8 +121,8 @@ def piece(request: Request, risk: Mapping[str, Any]) -> str:
 
 def questions(request: Request) -> list[dict[str, Any]]:
     """The questions that the agent asks the user. Empty for any other request, and for a preview, which may lack some of
-    the questions. Also empty if a question has no text: the form can't show it, although the answer, which repeats the
-    whole input, would contain it."""
+    the questions. Also empty if a question has no text, because the form can't show it, although the answer, which
+    repeats the whole input, would contain it."""
     given = request["input"]
     asked = given.get("questions") if isinstance(given, dict) else None
     if request.get("kind") != "question" or request.get("truncated") or not isinstance(asked, list):

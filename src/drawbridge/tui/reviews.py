@@ -75,7 +75,7 @@ class Reviews:
         """The user's visits to the reviews that were opened, by project."""
         self._stale: set[str] = set()
         self.connections = 0
-        """The number of connections so far: changes between two of them were not reported."""
+        """The number of connections so far. Changes that were made between two of them were not reported."""
         self._numbers: dict[str, Numbers] = {}
         self._changes: defaultdict[str, deque[Mapping[str, Any]]] = defaultdict(lambda: deque(maxlen=REMEMBERED))
 

@@ -304,8 +304,9 @@ class ConversationScreen(Screen[None]):
         return self._cancels_since is not None and time.monotonic() - self._cancels_since >= READING_SECONDS
 
     def action_stop(self) -> None:
-        """Stops the run. Without a run, cancels the automatic continuation after a rate limit or what is scheduled: a
-        stop alone would not end the schedule."""
+        """Stops the run. Without a run, cancels the automatic continuation after a rate limit or what is scheduled,
+        because a stop alone would not end the schedule.
+        """
         if self._cancels and not self.may_cancel:
             self.notify("The run has ended. Press s again to cancel what is scheduled.", markup=False)
             return

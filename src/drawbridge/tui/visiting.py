@@ -42,8 +42,9 @@ class Visiting:
         self._visits.show_only_new(not self.hides_others)
 
     def shown(self, kept: Collection[str | None]) -> list[Part]:
-        """The parts to show. ``kept``: the keys of parts for which the user wrote something. Files that are too
-        large to be shown are never hidden: it is not known what in them is new."""
+        """The parts to show. ``kept``: the keys of parts for which the user wrote something. Files that are too large
+        to be shown are never hidden, because it is not known what in them is new.
+        """
         keys = {part.key for part in self._all if part.is_gone or part.hunk is None} | self.new | set(kept)
         return [part for part in self._all if not self.hides_others or part.key in keys]
 

@@ -68,7 +68,8 @@ class Acp:
         agent has not listed within ``LISTING_SECONDS`` are missing; empty if it can't list any. Raises
         ``AgentUnusable`` if it can't be started.
 
-        A separate process lists them and is then ended: the process that runs prompts must stay in its conversation.
+        A separate process lists them and is then ended, because the process that runs prompts must stay in its
+        conversation.
         """
         async with self._one_listing:
             return await self._remembered(path, limit)

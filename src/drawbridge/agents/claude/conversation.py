@@ -576,5 +576,5 @@ class ClaudeConversation:
         return [Replied(reply.request_id, error), *reported]
 
     def _write(self, message: Mapping[str, Any]) -> None:
-        """Queues a message as one line of JSON. It must be valid: the CLI exits if it can't parse a line."""
+        """Queues a message as one line of JSON. It must be valid, because the CLI exits if it can't parse a line."""
         self._out.append(msgspec.json.encode(message) + b"\n")

@@ -75,7 +75,7 @@ class GeminiSessionFiles(Struct, frozen=True):
         return list(sessions.values())
 
     def used_by(self, session_id: str) -> list[int]:
-        """Always empty: the CLI does not list its processes (0.61.0)."""
+        """Always empty, because the CLI does not list its processes (0.61.0)."""
         return []
 
     def title(self, path: Path, session_id: str) -> str | None:

@@ -57,8 +57,8 @@ class _Blob(Struct):
 
 
 class Blobs:
-    """All blobs, as files in ``directory``. Nothing else may use this directory: its contents are removed at each
-    start."""
+    """All blobs, as files in ``directory``. Nothing else may use this directory, because its contents are removed at
+    each start."""
 
     def __init__(self, directory: Path) -> None:
         make_private_directory(str(directory))

@@ -135,7 +135,7 @@ class Client:
             self._timer = None
 
     def wait_for_signature(self) -> None:
-        """Extends the time limit: a person may have to type a passphrase or touch a key."""
+        """Extends the time limit, because a person may have to type a passphrase or touch a key."""
         if self._timer is not None:
             self._expect_within(SIGNING_SECONDS, "the signature did not arrive in time")
 

@@ -325,7 +325,7 @@ class Core:
         try:
             await self.projects.delete(session)
         finally:
-            if self.all_sessions.find(session.id) is not session:  # even if its data could not be moved
+            if self.all_sessions.find(session.id) is not session:  # also if its data could not be moved
                 gone = ProjectGone(session.id, str(session.path))
                 self.surfaces.publish(Announced(session.id, session.path, gone))
 
@@ -747,7 +747,9 @@ class Core:
             raise _no_checkpoint(error, None) from None
 
     def offers(self, type: str) -> bool:
-        """Whether this server accepts messages of this type: some types are accepted only if the owner allows them."""
+        """Whether this server accepts messages of this type. Some types are accepted only if the owner allows
+        them.
+        """
         ceilings = self.grants.ceilings
         return {"review_commit": ceilings.commits, "review_push": ceilings.pushes}.get(type, True)
 

@@ -135,8 +135,8 @@ class Editors:
             self._forget(offered, editor)
 
     def answered(self, editor: Editor, approval_id: str, text: str | None) -> None:
-        """Handles the user's decision in an editor. A late decision is ignored: the editor has been asked to close its
-        view."""
+        """Handles the user's decision in an editor. A late decision is ignored, because the editor has been asked to
+        close its view."""
         offered = self._offered.get(approval_id)
         if offered is None or editor not in offered.editors:
             return

@@ -137,7 +137,7 @@ class AgentSurface:
         self._answer(approval, decision)
 
     def closed(self) -> None:
-        """Does nothing: the process is stopped or interrupted by other means, or no longer waits."""
+        """Does nothing, because the process is stopped or interrupted by other means, or no longer waits."""
 
 
 class ExpectedSurface:

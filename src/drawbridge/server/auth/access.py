@@ -135,8 +135,8 @@ class OwnNames:
         ``default_port``: the port if ``host`` does not contain one.
 
         This check is stricter than the one for requests: it accepts neither other spellings of a name (except its
-        lower-case form) nor other ports, where another program may listen. With a public name, any port is accepted:
-        the name may belong to a proxy or a router with its own port.
+        lower-case form) nor other ports, where another program may listen. With a public name, any port is accepted,
+        because the name may belong to a proxy or a router with its own port.
         """
         bare = _without_port(host)
         at = host[len(bare) + 1 :] or str(default_port)
@@ -215,7 +215,9 @@ class Access:
         return found
 
     def is_unnamed_proxy(self, head: Head) -> bool:
-        """Whether an unconfigured proxy on this machine forwards the request: its clients can't be distinguished."""
+        """Whether an unconfigured proxy on this machine forwards the request, so that its clients can't be
+        distinguished.
+        """
         return bool(head.all("x-forwarded-for")) and is_loopback(head.peer) and not self._is_proxy(head.peer)
 
     def _is_proxy(self, address: str) -> bool:

@@ -277,7 +277,7 @@ def same(left: str, right: str) -> bool:
 
 
 def _bytes(secret: str) -> bytes:
-    """Encodes any text: a token that a stranger sends may contain surrogates, which UTF-8 can't encode."""
+    """Encodes any text, because a token that a stranger sends may contain surrogates, which UTF-8 can't encode."""
     return secret.encode("utf-8", "surrogatepass")
 
 

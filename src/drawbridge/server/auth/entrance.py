@@ -344,7 +344,7 @@ class Entrance:
         # A connection with a valid token is not counted: a neighbor must not lock a device out.
         if identity is None:
             return self._over(self._handshakes, "handshakes", head)
-        # Room for a client that sends its token in its first message is checked when that arrives.
+        # For a client that sends its token in its first message, room is checked when that message arrives.
         full = self._full(identity, self.address(head))
         if full is None:
             return None

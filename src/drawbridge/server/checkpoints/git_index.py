@@ -85,8 +85,8 @@ def _parsed(data: bytes, id_bytes: int) -> Index:
         raise ValueError("not an index of a known version")
     entries: dict[str, tuple[int, bytes]] = {}
     digest = hashlib.blake2b()
-    # One call for the fixed part of an entry: this loop takes most of the Python time of a checkpoint of a large
-    # repository.
+    # One call for the fixed part of an entry, because this loop takes most of the Python time of a checkpoint of a
+    # large repository.
     fixed = struct.Struct(f">24xI12x{id_bytes}sH").unpack_from
     at, name, room = 12, b"", LARGEST_INDEX
     for _ in range(int.from_bytes(data[8:12], "big")):

@@ -190,8 +190,8 @@ class Notifier:
 
     def _run_ended(self, project_id: str, announced: Announced) -> None:
         """Delays the notification of a run's end, because the checkpoint after the run is not complete yet. The
-        notification is also delayed if the run has no checkpoint: the review may be open because of earlier runs, or
-        because somebody opened it during this one.
+        notification is also delayed if the run has no checkpoint, since the review may be open because of earlier runs,
+        or because somebody opened it during this one.
         """
         self._notify_of_end(project_id)  # the previous run's notification must not be lost
         loop = asyncio.get_running_loop()
@@ -361,7 +361,7 @@ def post(url: str, headers: Mapping[str, str], body: bytes) -> None:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects: the request may only go to the given address."""
+    """Refuses redirects, because the request may only go to the given address."""
 
     def redirect_request(self, *args: Any) -> None:
         return None

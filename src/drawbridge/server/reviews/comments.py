@@ -2,7 +2,7 @@
 comments. Pure.
 
 A comment is anchored to one version of its file. Lines that have changed, or that may no longer be the same code, are
-not found: an outdated comment is better than one in the wrong place.
+not found, because an outdated comment is better than one in the wrong place.
 """
 
 from __future__ import annotations

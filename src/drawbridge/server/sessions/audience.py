@@ -109,7 +109,7 @@ class Audience:
         no quiet ones. In both cases, clients have to be allowed to see the session's directory. The client whose
         request caused the event gets a reply instead."""
         event, project_id = announced.event, announced.project_id or ""
-        # Clients that are catching up receive this, too: a removed session has no more records to send.
+        # Clients that are catching up receive this, too, because a removed session has no more records to send.
         is_over = isinstance(event, ProjectGone)
         joined = self.all_joined(project_id) if is_over else self.joined(project_id)
         first = [client for id, client in joined.items() if id != announced.asker and client.sees(announced.path)]

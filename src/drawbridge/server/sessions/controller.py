@@ -181,7 +181,7 @@ class RunController:
 
     def adopt(self, order: Order) -> Run:
         """Makes the turn that the agent has just begun without a prompt the current run. It needs no slot, and precedes
-        a run that waits for one: the agent may ask for approval immediately.
+        a run that waits for one, because the agent may ask for approval immediately.
 
         The checkpoint before it is taken while the agent waits for the first answer of its model, which precedes its
         first change."""

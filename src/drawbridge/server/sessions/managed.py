@@ -317,8 +317,8 @@ class ManagedSession(Session):
         return msgspec.structs.replace(answer, then=self.publish_state)
 
     def _forget_state(self) -> None:
-        """Forgets what the agent reported, except for its model and its effort: another conversation has its own
-        context, to-do list and tasks."""
+        """Forgets what the agent reported, except for its model and its effort, because another conversation has its
+        own context, to-do list and tasks."""
         self._report_state(base.AgentState(model=self._agent_state.model, effort=self._agent_state.effort))
 
     async def revert(self, run_id: str, asker: Subscriber) -> Answer[messages.RunReverted]:
@@ -373,7 +373,7 @@ class ManagedSession(Session):
             return known
         prompt, submission = self._reviewing.commenting.submission(located, drafts, text)
         order = msgspec.structs.replace(order, prompt=prompt, review=submission)
-        # The asker receives the record, too: the reply does not contain the prompt.
+        # The asker receives the record, too, because the reply does not contain the prompt.
         sent = self.prompts.steer(order, None) if steer else self.prompts.send(order, None, queue=True)
         return msgspec.structs.replace(sent, seq=None)
 

@@ -132,7 +132,8 @@ class Running:
 
 def _leftovers(entries: list[Entry]) -> list[psutil.Process]:
     """The processes of these agents that still exist, with their descendants. This process and its ancestors are never
-    included: the server may have been started by an agent."""
+    included, because the server may have been started by an agent.
+    """
     marks = {entry.mark for entry in entries}
     times = {entry.pid: entry.started for entry in entries}
     own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}

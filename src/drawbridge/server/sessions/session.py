@@ -513,7 +513,8 @@ class SessionStore:
 
     def recover(self, still_open: Collection[str] = (), continues: str | None = None) -> None:
         """Like ``catch_up``, but also ends what was active, except for the approval requests ``still_open``, their
-        runs, and the run ``continues``. Nothing is published: no client has joined yet, and this may run in a thread.
+        runs, and the run ``continues``. Nothing is published, because no client has joined yet, and this may run in a
+        thread.
         """
         self.catch_up()
         still_active = {continues, *(self.recorded.approvals.get(approval_id) for approval_id in still_open)}

@@ -187,7 +187,7 @@ class SessionProcess:
     async def prepare(self, agent: str, options: base.Options, continued: Continued) -> None:
         """Makes the current process one that runs ``agent`` with these ``options`` in the conversation to continue:
         keeps it, or ends it and starts another. ``changing`` must be held. Raises ``AgentUnusable``."""
-        # Claude Code counts a budget from the start of its process (2.1.329): each run needs its own process.
+        # Claude Code counts a budget from the start of its process (2.1.329), so each run needs its own process.
         budgeted = options.max_budget_usd is not None
         found = await asyncio.to_thread(identity, self._directory)
         same = self._kind == (agent, options) and self._directory_identity == found
@@ -298,8 +298,8 @@ class SessionProcess:
         self, *, permission_mode: str | None = None, model: str | None = None, effort: str | None = None
     ) -> None:
         """Sets the mode, the model and the effort of the current process, if there is one; None for those that do not
-        change. The mode is sent even if it has not changed: an agent may have left it on its own or because of a
-        decision. Raises ``AgentRefused``.
+        change. The mode is sent even if it has not changed, since an agent may have left it on its own or because of
+        a decision. Raises ``AgentRefused``.
         """
         async with self.changing:
             process, kind = self._process, self._kind

@@ -1,7 +1,7 @@
 """The agent's own dialog in its terminal, which is open at the same time as most approval requests.
 
 This module tracks the questions that can be answered only in the dialog, and what the agent did with a client's
-decision: the user may have answered in the dialog at the same moment.
+decision, because the user may have answered in the dialog at the same moment.
 """
 
 from __future__ import annotations
@@ -162,7 +162,9 @@ class ClientDecisions:
         self._decisions.pop(approval.id, None)
 
     def main_stopped(self) -> None:
-        """Forgets the decisions on the main agent's questions: its turn is over, so their outcome will not be seen."""
+        """Forgets the decisions on the main agent's questions, because its turn is over, so their outcome will not be
+        seen.
+        """
         for id, given in list(self._decisions.items()):
             if given.approval.request.agent_id is None:
                 del self._decisions[id]

@@ -379,8 +379,9 @@ class ReviewedDirectory:
             pass
 
     async def remove(self) -> None:
-        """Closes the directory, and removes its checkpoints and its review. A failure is logged: the repository may be
-        gone."""
+        """Closes the directory, and removes its checkpoints and its review. A failure is logged, because the repository
+        may be gone.
+        """
         await self.close()
         if self._removing is not None:
             await asyncio.wait([self._removing])

@@ -167,8 +167,8 @@ class Handover:
         return PromptAccepted(left.run, left.text, left.by, left.request_id, uuid=entry.uuid, review=left.review)
 
     def settle(self) -> None:
-        """Turns comments that were given to a hook back into drafts: they may not have arrived. To be called if they
-        are not in the transcript, although it was read to its end and the agent has continued."""
+        """Turns comments that were given to a hook back into drafts, because they may not have arrived. To be called if
+        they are not in the transcript, although it was read to its end and the agent has continued."""
         left = self._left
         if left is not None and left.state == "given":
             self._release("unsure")

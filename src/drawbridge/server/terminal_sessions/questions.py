@@ -255,8 +255,8 @@ class Questions:
 
     def closed(self, approval: PendingApproval, asked_by: Surface | None) -> bool:
         """Notes that an approval request was resolved or withdrawn. ``asked_by``: the surface that delivers the
-        decision to the agent; None if the request was withdrawn. Returns whether there is a decision, whose effect is
-        then awaited."""
+        decision to the agent; None if the request was withdrawn. Returns whether there is a decision. If so, its effect
+        is awaited."""
         if asked_by is None or approval.decision is None:
             return False
         self._of(asked_by.pid).decisions.add(approval, approval.decision)

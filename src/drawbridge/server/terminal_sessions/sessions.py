@@ -145,9 +145,9 @@ class TerminalSessions:
             await self._reports[session].processed()
 
     def load(self) -> None:
-        """Restores the sessions from before a restart. Damaged ones are removed: the agent has its own transcript.
-        Sessions that can't be read now are kept, and are restored when their agent reports something or the server
-        starts again. Blocking. Raises ``NotPrivate`` or OSError."""
+        """Restores the sessions from before a restart. Damaged ones are removed, because the agent has its own
+        transcript. Sessions that can't be read now are kept, and are restored when their agent reports something or the
+        server starts again. Blocking. Raises ``NotPrivate`` or OSError."""
         make_private_directory(str(self._directory))
         for directory in sorted(self._directory.iterdir(), key=_changed_at):
             if directory.name.startswith(FORGOTTEN):

@@ -173,7 +173,7 @@ class ServerLink:
         self, line: wire.ReviewDecision | wire.ReviewComment | wire.ReviewSubmission
     ) -> wire.ReviewAnswer:
         """Sends a change and returns the review after it. If a change was made but the review could not be read after
-        it, the answer has no review and ``done`` is set. If the server is restarted meanwhile, a decision is sent again
+        it, the answer has no review and ``done`` is set. If the server is restarted in the meantime, a decision is sent again
         with the same id; the server carries it out once. Raises ``ReviewRefused``, or ``Refused`` if no server
         answers."""
         try:

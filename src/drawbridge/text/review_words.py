@@ -21,7 +21,7 @@ Hunk: TypeAlias = Mapping[str, Any]
 """A ``ReviewHunk`` of the protocol."""
 
 VERBS: Final = {"keep": "Keep", "undo": "Undo"}
-RESTARTED: Final = "the server was restarted meanwhile"
+RESTARTED: Final = "the server was restarted in the meantime"
 DECIDED: Final = {"keep": "kept", "undo": "undid", "edit": "edited"}
 ASIDE: Final = {"mode": "File mode", "name": "File name"}
 """The kinds of hunks without lines, and their titles."""
@@ -183,7 +183,7 @@ def interrupted_words(decided: Mapping[str, Any]) -> str:
     if decided.get("result") == "not_done":
         return f"{words}. Nothing was changed."
     changed = ", ".join(map(str, decided.get("changed") or ())) or "the files"
-    return f"{words} meanwhile, and {changed} changed. Check the review."
+    return f"{words} in the meantime, and {changed} changed. Check the review."
 
 
 def _about(decided: Mapping[str, Any]) -> str:

@@ -83,7 +83,7 @@ def _edited(request: Request, text: str) -> dict[str, Any] | None:
     if proposal is None or not isinstance(given, dict):
         return None
     whole = edited_text(request, text)
-    # The strings of an edit use "\n" whatever line endings the file has, which the agent preserves.
+    # The strings of an edit use "\n", whatever line endings the file has. The agent preserves these.
     change = {
         "old_string": proposal["old_text"].replace("\r\n", "\n"),
         "new_string": whole.replace("\r\n", "\n"),

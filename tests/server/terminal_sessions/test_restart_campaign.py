@@ -153,7 +153,7 @@ async def hears_by_bridge(asked: Asked) -> None:
 
 
 async def tries(server: Server, asked: Asked, name: str, later: float) -> None:
-    """Answers as a client after ``later`` seconds. If the server is killed meanwhile, it is unknown whether the answer
+    """Answers as a client after ``later`` seconds. If the server is killed in the meantime, it is unknown whether the answer
     won.
     """
     with contextlib.suppress(OSError, WebSocketException, AssertionError):

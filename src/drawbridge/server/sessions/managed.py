@@ -407,7 +407,7 @@ class ManagedSession(Session):
         self.check_at_rest()
         key = parts[0].key
         if is_current:
-            self.controller.hold()  # the conversation must not be continued meanwhile
+            self.controller.hold()  # the conversation must not be continued in the meantime
         try:
             async with self._reverting:
                 await self._conversation.delete(parts, trash, is_current=is_current)

@@ -110,9 +110,11 @@ class Running:
         left = process_tree.end_all(lambda: _leftovers(entries))
         for pid, name in found.items():
             if pid not in left:
-                logger.warning("ended process %d (%s), which an agent of a crashed server had left behind", pid, name)
+                logger.warning(
+                    "ended process %d (%s), which was left behind by an agent of a crashed server", pid, name
+                )
         if left:
-            logger.error("could not stop processes %s, which an agent of a crashed server left behind", left)
+            logger.error("could not stop processes %s, which were left behind by an agent of a crashed server", left)
             self._entries = {entry.mark: entry for entry in entries}
         self._save()
 

@@ -104,7 +104,7 @@ class Session(ABC):
         """Whether ``publish_state`` does nothing, because the state will be published after something that has to come
         first."""
         self._agent_state = AgentState()
-        """What the agent has reported about itself, including reports of a process that has ended since."""
+        """What the agent reported about itself, including reports from a process that has ended since."""
         self._is_restored = not history.count and data.options == Options()
         """Whether ``restore_agent_state`` has nothing left to read: it was called before, or there are neither records nor
         chosen options."""

@@ -106,7 +106,7 @@ class SessionProcess:
 
     - ``end``, ``end_soon``: the idle process, because its conversation is replaced, or a person or the owner wants it.
     - ``end_if_idle``: the idle process, because the pool needs room.
-    - ``leave``: the process that was prepared for a run that has ended meanwhile.
+    - ``leave``: the process that was prepared for a run that has ended in the meantime.
     - ``kill``: the process of a run, with its turn.
     - ``close``: all processes, because the session is closed.
     """
@@ -432,7 +432,7 @@ class SessionProcess:
                 await self._stop(process)
 
     def _detach(self) -> base.AgentProcess | None:
-        """Makes the current process, if there is one, a process that is being ended: the caller has to call ``_stop``.
+        """Marks the current process, if there is one, as being ended. The caller has to call ``_stop``.
         Its events are ignored from now on."""
         process = self._process
         if process is not None:

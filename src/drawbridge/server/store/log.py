@@ -233,7 +233,7 @@ class History:
         """The name of a file to which no more records are added, although it may be the newest; empty if there is no
         such file."""
         self._rewritten = 0
-        """How often a file was replaced. Pages that were being read meanwhile have to be read again."""
+        """How often a file was replaced. Pages that were being read in the meantime have to be read again."""
 
     @classmethod
     def open(
@@ -505,7 +505,9 @@ class History:
             segment = Segment(name)
             scan(temporary, segment, lambda offset, length: damage.append((offset, length)))
             with self._changing:
-                if any(known.name == name for known in self._catalogue.segments):  # otherwise, it was dropped meanwhile
+                if any(
+                    known.name == name for known in self._catalogue.segments
+                ):  # otherwise, it was dropped in the meantime
                     os.replace(temporary, path)
                     self._catalogue.rewritten(segment, damage)
                     self._rewritten += 1
@@ -672,7 +674,7 @@ async def rebuild(histories: Iterable[History]) -> None:
                 await asyncio.sleep(time.monotonic() - began)
                 began = time.monotonic()
         except HistoryUnreadable as error:
-            if not history.closed:  # otherwise, its project was deleted meanwhile
+            if not history.closed:  # otherwise, its project was deleted in the meantime
                 logger.error("an index could not be built: %s", error)
     if files:
         logger.info("rebuilt the indexes of the histories from %s", counted(files, "file"))

@@ -132,7 +132,7 @@ def age_of_run(history: History, run_id: str) -> float:
 
 
 def finished_runs(history: History) -> list[str]:
-    """The ids of the runs that ended in the last ``PAGE`` records, oldest first. Raises ``HistoryUnreadable``."""
+    """The ids of the runs that ended within the last ``PAGE`` records, oldest first. Raises ``HistoryUnreadable``."""
     found = []
     for record in history.read(before_seq=history.last_seq + 1, limit=PAGE, max_bytes=PAGE_BYTES).records:
         if record.direction == "server" and b'"run_finished"' in record.line:

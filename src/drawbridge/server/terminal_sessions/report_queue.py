@@ -147,7 +147,7 @@ class ReportQueue:
             session.read(portion)
             has_more = portion.has_more
         if not file.is_up_to_date:
-            session.publish_reports()  # with the tasks from before a restart
+            session.publish_reports()  # including the tasks from before a restart
         file.was_read()
 
     def process_all(self) -> None:

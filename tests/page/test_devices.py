@@ -32,7 +32,7 @@ APPROVE = {"stop", "accept", "edit", "reject"}
 RUN = APPROVE | {"the prompt box", "always", "mode", "new session"}
 THERE: dict[Scope, set[str]] = {"view": set(), "run": RUN, "admin": RUN | {"add"}, "approve": APPROVE}
 LAST: Scope = "approve"
-"""The scope that is tested last: its device answers the request that the others only see."""
+"""The scope that is tested last. Its device answers the request, which the others only see."""
 
 
 TOKEN = "localStorage.getItem('drawbridge.token')"

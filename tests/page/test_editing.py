@@ -46,7 +46,7 @@ def scrolls_through_the_editor(person: Person) -> None:
 
 
 def reads_on(person: Person) -> None:
-    """Presses "Read on" beside the editor of fields until the edited version can be accepted."""
+    """Presses "Read on" next to the editor of fields until the edited version can be accepted."""
     person.until(
         f"!document.querySelector({json.dumps(EDITED)}).disabled"
         f" || void document.querySelector({json.dumps(READS)})?.click()"

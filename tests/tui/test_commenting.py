@@ -84,7 +84,7 @@ async def begins(person: Person, *keys: str) -> None:
 
 
 async def adds(person: Person, text: str) -> None:
-    """Writes the comment that was begun, and waits until it is a draft."""
+    """Completes the comment that is being written, and waits until it is a draft."""
     field(person).insert(text)
     await person.presses("ctrl+s")
     await is_open(person, ReviewScreen)

@@ -186,7 +186,8 @@ class AskedBy(Struct, frozen=True, omit_defaults=True):
 
 Form: TypeAlias = Literal["fields", "acp"]
 """What the ``input`` of a question is: the fields of a tool, or a tool call as the Agent Client Protocol describes it.
-The agent's driver sets this: the form can't be recognized from the input, whose fields a model may have chosen."""
+This is set by the agent's driver, because the form can't be recognized from the input, whose fields a model may have
+chosen."""
 
 
 class Question(Struct, frozen=True):

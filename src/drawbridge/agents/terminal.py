@@ -263,7 +263,7 @@ class AskingAgent(Protocol):
         ...
 
     def is_command(self, prompt: str) -> bool:
-        """Whether the agent's program would take ``prompt`` as a command."""
+        """Whether the agent's program would treat ``prompt`` as a command."""
         ...
 
     def words(self, prompt: str) -> str:

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _main(list(sys.argv[1:] if arguments is None else arguments))
         finally:
             sys.stdout.flush()
-    except BrokenPipeError:  # `drawbridge … | head`: the reader has closed its end
+    except BrokenPipeError:  # `drawbridge … | head`: the reader closed its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
 

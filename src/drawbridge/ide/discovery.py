@@ -1,5 +1,5 @@
-"""The files by which agents find the bridge, one for each agent. This module loads fast: it runs before asyncio is
-loaded.
+"""The files by which agents find the bridge, one for each agent. This module has to load quickly, because it runs
+before asyncio is loaded.
 
 Claude Code: ``<config>/ide/<port>.lock``, where ``<config>`` is ``$CLAUDE_CONFIG_DIR`` or ``~/.claude``. Gemini CLI:
 ``<tmpdir>/gemini/ide/gemini-ide-server-<pid>-<port>.json``. The pid is the editor's; ``drawbridgePid`` in the file is

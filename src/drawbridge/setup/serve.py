@@ -36,8 +36,8 @@ SECRETS: Final = ("DRAWBRIDGE_SERVE_WEBHOOK",)
 """Variables that are never written to the service's file, which other users may be able to read."""
 
 PASSED_ON: Final = ("DRAWBRIDGE_CONFIG", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "CLAUDE_CONFIG_DIR", "LANG")
-"""Variables that are passed on to the service, besides PATH and the server's settings: a service does not inherit the
-shell's environment."""
+"""Variables that are passed on to the service, in addition to PATH and the server's settings, because a service does
+not inherit the shell's environment."""
 
 UNIT: Final = """\
 [Unit]

@@ -35,8 +35,9 @@ class ServerOptions(Struct, frozen=True):
     """The number of bytes waiting for a slow peer above which its connection is ``congested``."""
 
     kernel_bytes: int | None = None
-    """The maximum number of unsent bytes that the kernel buffers for a peer, if that can be set: bytes in the kernel
-    can no longer be dropped. None for the system's default."""
+    """The maximum number of unsent bytes that the kernel buffers for a peer, if that can be set, because bytes in the
+    kernel can no longer be dropped. None for the system's default.
+    """
 
     ping_seconds: float | None = None
     """Seconds between pings of each WebSocket, which is closed if its peer has sent nothing since the previous ping,

@@ -32,7 +32,7 @@ KEYS: Final = frozenset(
         *PLACES.keys() - {"session"},
     }
 )
-"""The values in this format that are not used in the client protocol for anything else."""
+"""The values in this format that have no meaning of their own in the client protocol."""
 
 
 def offered(tool_name: str, given: Raw) -> Raw:

@@ -23,8 +23,10 @@ from drawbridge.text.hunks import Hunk as Span
 Side: TypeAlias = Literal["new", "old"]
 
 Since: TypeAlias = Literal["run", "comment"]
-"""The moment since which a hunk that changes the lines of a comment answers the comment: the beginning of the run that
-the comment was sent with or, for a comment that was sent into an active run, the time when it was written."""
+"""The moment from which on a hunk that changes the lines of a comment counts as an answer to the comment: the beginning
+of the run that the comment was sent with or, for a comment that was sent into an active run, the time when it was
+written.
+"""
 
 LITERAL: Final = {"GIT_LITERAL_PATHSPECS": "1"}
 """With this environment, git does not interpret a file's name as a pattern."""
@@ -56,7 +58,8 @@ async def located(
     begun: Mapping[str, Since],
 ) -> LocatedComments:
     """Finds the comments in the files. ``begun``: the ids of the comments whose run has begun, each with the moment
-    since which hunks answer it. Raises ``GitFailed``."""
+    from which on hunks count as answers to it. Raises ``GitFailed``.
+    """
     paths = sorted({comment.path for comment in comments})
     names = {shown_path(file.path): file.path for file in files}
     old_names = {shown_path(file.path): file.path_before for file in files}

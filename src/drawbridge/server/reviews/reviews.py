@@ -359,7 +359,7 @@ class Review:
         self, git: Git, review: Open, comments: Sequence[ReviewComment], begun: Mapping[str, Since]
     ) -> LocatedComments:
         """Where the comments are in the files of ``review``. ``begun``: the ids of the comments whose run has begun,
-        each with the moment since which hunks answer it. Raises ``GitFailed``."""
+        each with the moment from which on hunks count as answers to it. Raises ``GitFailed``."""
         trees = await self._trees(git) if comments else None
         if trees is None:
             return LocatedComments(tuple(comments))

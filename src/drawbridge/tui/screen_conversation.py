@@ -72,8 +72,7 @@ class ConversationScreen(Screen[None]):
         self._loading = False
         self._keys: object = None
         self._cancels_since: float | None = None
-        """The time (``time.monotonic``) since which the stop key cancels what is scheduled; None if it stops the
-        run."""
+        """When (``time.monotonic``) the stop key began to cancel what is scheduled; None if it stops the run."""
 
     def compose(self) -> ComposeResult:
         yield Bar()

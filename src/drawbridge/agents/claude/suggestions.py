@@ -32,7 +32,7 @@ KEYS: Final = frozenset(
         *PLACES.keys() - {"session"},
     }
 )
-"""The values in this format that have no meaning of their own in the client protocol."""
+"""The words of this format that have no other meaning in the client protocol."""
 
 
 def offered(tool_name: str, given: Raw) -> Raw:

@@ -30,7 +30,9 @@ os.environ["TEXTUAL_FPS"] = "240"
 hypothesis.settings.register_profile("here", deadline=None, max_examples=25)
 hypothesis.settings.register_profile("ci", deadline=None, max_examples=25, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("ci" if "CI" in os.environ else "here")
-hypothesis.settings.register_profile("thorough", max_examples=100)  # for `make slow`; the rest is as loaded above
+hypothesis.settings.register_profile(
+    "thorough", max_examples=100
+)  # for `make slow`; everything else is as loaded above
 
 
 for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):

@@ -43,7 +43,7 @@ class Snapshot:
         return lines
 
     def _processes(self, places: Sequence[str]) -> list[str]:
-        if _newest_pid() == self._pid:  # no process has been started since then, not even by another program
+        if _newest_pid() == self._pid:  # no process was started in the meantime, not even by another program
             return []
         left = _what_stays(lambda: _processes_in(places, self._pid))
         names = [f"{pid} ({_read(pid, 'cmdline').replace(chr(0), ' ')[:100].strip()})" for pid in sorted(left)]

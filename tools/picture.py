@@ -1,4 +1,4 @@
-"""Updates the screenshots in the documentation: a real Neovim with the real Claude Code beside it.
+"""Updates the screenshots in the documentation: a real Neovim with the real Claude Code next to it.
 
     python tools/picture.py [diff] [guard]
 

@@ -2,7 +2,7 @@
 
     python tools/record_ide.py LOCK_FILE OUT.jsonl [--what WORDS] [--replace REAL=SHOWN ...]
 
-The proxy announces itself with its own lock file beside the bridge's, prints ``{"port": N}``, and passes on every
+The proxy announces itself with its own lock file next to the bridge's, prints ``{"port": N}``, and passes on every
 frame, in both directions, until it receives SIGTERM or SIGINT. Start the CLI with ``CLAUDE_CODE_SSE_PORT=N``.
 
 The transcript is JSON lines. The first one describes it: ``{"cli", "recorded", "what"}``. The others are ``{"from":

@@ -83,7 +83,7 @@ function M.read_again(buffer, existed)
   end)
 end
 
---- Shows what the agent has written. Unsaved work is replaced only if the buffer has not changed since the proposal
+--- Shows what the agent wrote. Unsaved work is replaced only if the buffer has not changed since the proposal
 --- arrived.
 ---@param params {path: string, id: string}
 function M.written(params)
@@ -102,7 +102,7 @@ function M.written(params)
   M.read_again(buffer, not same or known.existed)
 end
 
---- Shows what an agent has written without a proposal. Unsaved work is kept.
+--- Shows what an agent wrote without a proposal. Unsaved work is kept.
 ---@param params {path: string}
 ---@return 'reloaded'|'unsaved'|nil done nil if the file is not open, or if its buffer already shows that text
 function M.overwritten(params)

@@ -62,7 +62,7 @@ local function check_program()
   if not program then
     fault(config.get().command and problem or 'The bridge is not installed', {
       source.remedy():gsub('^%l', string.upper) .. ' (Python 3.11 or newer is required). Then :DrawbridgeStart.',
-      'Or put a `drawbridge` on PATH, or set its path: setup{ command = "/path/to/drawbridge" }.',
+      'Or make `drawbridge` available on PATH, or set its path: setup{ command = "/path/to/drawbridge" }.',
     })
     return false
   end

@@ -54,7 +54,7 @@ local SWITCHES = {
   { 'context', '--no-context', false },
 }
 
---- The arguments of `drawbridge ide`: the previous port and what the user has set in `setup{}`. The rest may be in the
+--- The arguments of `drawbridge ide`: the previous port and what the user set in `setup{}`. The rest may be in the
 --- bridge's own settings file.
 ---@param options table The options, as returned by `config.get()`.
 ---@param last {port: integer?, token: string?} The port and token of the previous bridge of this Neovim.

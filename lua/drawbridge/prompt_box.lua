@@ -2,7 +2,7 @@
 --- from another device.
 ---
 --- Claude Code 2.1.329 draws the box between the last two horizontal lines on the screen, with ❯ before its first line.
---- Text that the user has typed is followed by the cursor's blank; a suggestion by the CLI is not, and disappears with
+--- Text that the user typed is followed by the cursor's blank; a suggestion by the CLI is not, and disappears with
 --- the first key. A paste of several lines is shown as [Pasted text #1 +9 lines].
 local M = {}
 
@@ -134,7 +134,7 @@ local function in_time(params)
 end
 
 --- Pastes a prompt into the box. Raises an error if the terminal has been closed, if it shows no box or one with text
---- that the user has typed, if the CLI is working, or if `before` has passed. Neither windows nor modes change.
+--- that the user typed, if the CLI is working, or if `before` has passed. Neither windows nor modes change.
 ---@param params {pid: integer, text: string, before: number} `before`: the latest time, in Unix seconds.
 function M.paste(params)
   local session = session_of(params.pid)

@@ -160,7 +160,7 @@ local function watch(entry, closed)
   vim.api.nvim_create_autocmd({ 'VimResized', 'TabEnter' }, {
     group = entry.group,
     callback = function(args)
-      -- While another tab page is in front, the sides can't be resized. Widths that the user has set stay.
+      -- While another tab page is in front, the sides can't be resized. Widths that the user set stay.
       local has_changed = not vim.deep_equal(entry.screen, { vim.o.columns, vim.o.lines })
       if args.event == 'VimResized' or has_changed or not M.is_readable(entry) then
         share_room(entry)

@@ -74,7 +74,7 @@ local function restore_sizes(place)
   vim.o.cmdheight = place.screen.cmdheight
 end
 
---- Scrolls back the windows that only the plugin has scrolled. A window whose cursor has moved is left as it is,
+--- Scrolls back the windows that only the plugin scrolled. A window whose cursor has moved is left as it is,
 --- because the user has been in it, except the one that was `borrowed` for the view: it scrolled along with the other
 --- side.
 local function restore_views(place, borrowed)

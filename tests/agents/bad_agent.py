@@ -1,4 +1,4 @@
-"""A misbehaving agent. It uses ``claude``'s stream format and does what the first word of a prompt asks for.
+"""A misbehaving agent, which uses ``claude``'s stream format and does what the first word of a prompt asks for.
 
     bad_agent.py as-told | die-at-once | never-ready | stubborn FLAGS OF THE REAL CLI…
 

@@ -1,4 +1,6 @@
-"""Where macOS or a file system lacks a feature, the server works as far as possible and reports what does not work."""
+"""If macOS or a file system lacks a feature, the server works as well as possible without it and reports what does not
+work.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Output is split into the same lines wherever it is cut into pieces, and only a bounded part of it is kept."""
+"""Output is split into the same lines no matter how it is cut into pieces, and only a bounded part of it is kept."""
 
 from __future__ import annotations
 

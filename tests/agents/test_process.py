@@ -41,7 +41,7 @@ from .rig import BAD_AGENT, ReceivedEvents, Session, bad_agent, eventually, live
 
 HASTE = Times(interrupt=0.2, leave=0.2, leave_idle=0.5, sigint=1.0, sigterm=0.5, pipes=0.3)
 AT_ONCE = Times(interrupt=0.05, leave=0.05, leave_idle=0.1, sigint=0.1, sigterm=0.1, pipes=0.1)
-"""For agents that ignore every request to end."""
+"""Limits for agents that ignore every request to end."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What tool calls mean, in terms that all agents share."""
+"""The meaning of tool calls, in terms that all agents share."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def first_seq(file: Path) -> int:
 
 
 def same(record: Message, message: Message) -> bool:
-    """Whether ``message``, which a client has received, matches ``record`` in the log. An ``agent_message`` must have
+    """Whether ``message``, which a client received, matches ``record`` in the log. An ``agent_message`` must have
     the record's content, unless it is truncated. For other messages, only the type is compared.
     """
     data = message["data"]

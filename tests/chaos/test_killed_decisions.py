@@ -1,5 +1,5 @@
 """The server is killed with ``kill -9`` while it applies a decision on a review. After the restart, the decision is done
-once or not at all, the history contains which, and whoever has decided gets an answer.
+once or not at all, the history shows which, and the client that decided gets an answer.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ async def rounds(directory: Path, count: int) -> None:
 
 
 async def killed(server: Mortal, random: Random) -> None:
-    """Kills the server. In half of the cases also kills everything that it has started, as a power failure does."""
+    """Kills the server. In half of the cases also kills everything that it started, as a power failure does."""
     if random.random() < 0.5:
         with contextlib.suppress(psutil.Error):
             for process in psutil.Process(server.process.pid).children(recursive=True):

@@ -1,4 +1,4 @@
-"""The server is killed with ``kill -9`` at random moments: nothing that a client has received is lost, nothing is
+"""The server is killed with ``kill -9`` at random moments: nothing that a client received is lost, nothing is
 received twice, and every run ends once.
 """
 
@@ -22,7 +22,7 @@ PROMPTS = ("/lines 400", "/quick", "/lines 30", "Fix the typo", "/fail", "/crash
 
 
 class Asked(NamedTuple):
-    """A prompt that the server has accepted."""
+    """A prompt that the server accepted."""
 
     prompt: str
     run_id: str
@@ -100,8 +100,9 @@ async def work(server: Mortal, follower: Follower, asked: dict[str, Asked], rand
 
 
 def check(data: Path, follower: Follower, asked: dict[str, Asked] | None = None) -> None:
-    """Checks that the records on disk have no gaps and match those that the follower has received so far. ``asked`` is
-    given once all runs are over: then it also checks that each prompt was recorded and each run ended once.
+    """Checks that the records on disk have no gaps and match those that the follower has received so far. If ``asked``
+    is given, which requires that all runs are over, also checks that each prompt was recorded and that each run ended
+    once.
     """
     records = on_disk(data, follower.project)
     assert [record["seq"] for record in records] == list(range(1, len(records) + 1))

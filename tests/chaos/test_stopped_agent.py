@@ -1,6 +1,4 @@
-"""If an agent is stopped with ``SIGSTOP`` in the middle of its work, other agents continue, and the stopped one can be
-ended.
-"""
+"""If an agent is stopped with ``SIGSTOP`` during its work, other agents continue, and the stopped agent can be ended."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ async def test_each_neovim_in_a_directory_has_its_own_socket(folder: Path, socke
 
 
 async def test_the_socket_is_private_and_the_umask_is_kept(nvim: Path, folder: Path) -> None:
-    """Only the user may connect, and Neovim creates files with the umask that the user has set."""
+    """Only the user may connect, and Neovim creates files with the umask that the user set."""
     before = os.umask(0)
     try:
         async with started(cwd=folder) as neovim:

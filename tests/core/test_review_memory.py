@@ -1,4 +1,4 @@
-"""What is remembered of reviews on this machine."""
+"""What is remembered about reviews on this machine."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ async def test_a_flood_that_fills_the_buffer_ends_the_program(monkeypatch: pytes
     kill = os.killpg
 
     def kill_late(group: int, number: int) -> None:
-        time.sleep(0.2)  # blocks the event loop, so that the program fills the pipe meanwhile
+        time.sleep(0.2)  # blocks the event loop, so that the program fills the pipe in the meantime
         kill(group, number)
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", start)

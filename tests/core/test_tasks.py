@@ -17,7 +17,8 @@ LOGGER = logging.getLogger("tests.tasks")
 
 async def test_a_task_survives_garbage_collection() -> None:
     """The event loop has only weak references to tasks: a task can be collected while it waits if nothing else refers
-    to it, or to what it waits for."""
+    to it or to what it is waiting for.
+    """
     tasks = BackgroundTasks(LOGGER)
 
     async def work() -> None:

@@ -1,4 +1,4 @@
-"""Bridges: real ones that work, hang or do not match their files, and files without a bridge."""
+"""Bridges: real bridges that work, hang or do not match their files, and files without a bridge."""
 
 from __future__ import annotations
 

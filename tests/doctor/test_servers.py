@@ -1,4 +1,4 @@
-"""Servers: real ones, with each fault that could keep a phone from connecting."""
+"""Servers: real servers, with each fault that could keep a phone from connecting."""
 
 from __future__ import annotations
 

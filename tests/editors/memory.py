@@ -64,7 +64,7 @@ class Buffer(Struct):
 
 
 class MemoryEditor:
-    """Tests can examine what has happened to it: ``shown``, ``told``, ``announced``, ``opened``."""
+    """Tests can examine what happened to it: ``shown``, ``told``, ``announced``, ``opened``."""
 
     name = "MemoryEditor"
 
@@ -131,7 +131,7 @@ class MemoryEditor:
         self._listener = None
 
     def report(self, event: ReviewEvent) -> None:
-        """Reports that the user has done something with a review."""
+        """Reports that the user did something in a review."""
         self._report(event)
 
     # The port.

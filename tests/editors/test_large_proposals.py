@@ -1,4 +1,6 @@
-"""What a large proposal costs: its texts are read and split once, and only they stay in memory until the decision."""
+"""The cost of a large proposal: its texts are read and split once, and nothing else stays in memory until the
+decision.
+"""
 
 from __future__ import annotations
 

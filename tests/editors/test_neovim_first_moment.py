@@ -23,8 +23,9 @@ local at = _G.hrtime() + 1e10
 vim.loop.hrtime = function() return at end
 vim.on_key(function() _G.typed = _G.typed + 1 end, vim.api.nvim_create_namespace('typed'))
 """
-"""Extends the view's first moment until ``GO_ON``, however late the keys arrive, and counts the keys that Neovim
-reads."""
+"""Extends the view's first moment until ``GO_ON``, no matter how late the keys arrive, and counts the keys that Neovim
+reads.
+"""
 GO_ON = "vim.loop.hrtime = function() return _G.hrtime() + 1e10 end"
 
 ON_SCREEN = "return #vim.api.nvim_list_tabpages() == 2"

@@ -52,7 +52,7 @@ async def test_both_sides_are_readable_at_any_size(program: Path, tmp_path: Path
 
 @pytest.mark.parametrize("program", each_nvim())
 async def test_both_sides_are_readable_after_a_resize_elsewhere(program: Path, tmp_path: Path) -> None:
-    """The screen is resized while another tab page is in front; a height that the user has set is kept."""
+    """The screen is resized while another tab page is in front; a height that the user set is kept."""
     async with screen_rig(program, tmp_path) as (rig, pane):
         await asyncio.to_thread(pane.resize, 140, 24)
         await rig.person.until("return vim.o.columns == 140")

@@ -1,4 +1,4 @@
-"""What every editor does: one suite for the real editors, and for the fake one that other tests use."""
+"""The behavior of every editor: one suite for the real editors and for the fake editor that other tests use."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.waiting import until
 
 OLD, NEW = "one\ntwo\nthree\n", "one\nTWO\nthree\nfour\n"
 
-# An old text, the proposed text, and a version of it that a person has edited.
+# An old text, the proposed text, and a version of it that a person edited.
 TEXTS = {
     "lf": (OLD, NEW, "one\n2\n"),
     "crlf": ("a\r\nb\r\n", "a\r\nB\r\n", "a\r\nb2\r\n"),

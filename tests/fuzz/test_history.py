@@ -1,4 +1,4 @@
-"""Damaged and foreign logs do not break the history reader or a server that starts with them.
+"""Damaged logs, and logs of other programs, do not break the history reader or a server that starts with them.
 
 ``make test`` runs a short campaign, ``make slow`` a long one. A failing campaign names its seed
 (``DRAWBRIDGE_TEST_SEED``).

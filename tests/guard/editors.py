@@ -1,4 +1,4 @@
-"""Fake editors: Unix sockets in this process that use Neovim's or VS Code's protocol and behave as a test says.
+"""Fake editors: Unix sockets in this process that use Neovim's or VS Code's protocol and behave as a test specifies.
 
 They have only the state that a test gives them, and record the requests that they receive.
 """
@@ -30,7 +30,9 @@ A_NOTIFICATION = msgpack.packb([2, "redraw", [["grid_line", 1, "text", {"a": Non
 LATE = 0.03
 """A delay in seconds that is shorter than any deadline."""
 LONG = 0.25
-"""A delay in seconds: longer than a short deadline, shorter than the wait for an editor that works on a request."""
+"""A delay in seconds: longer than a short deadline, but shorter than the wait for an editor that is working on a
+request.
+"""
 
 
 def plainly(mode: bytes, answer: bytes) -> Iterator[bytes]:
@@ -68,7 +70,7 @@ def at_a_prompt(_mode: bytes, _answer: bytes) -> Iterator[bytes]:
 
 
 def at_a_short_prompt(_mode: bytes, answer: bytes) -> Iterator[bytes]:
-    """Has a pending operator: it reports that it is blocked, but answers all the same."""
+    """Has a pending operator: it reports that it is blocked, but answers nevertheless."""
     yield BLOCKED
     time.sleep(LATE)
     yield answer

@@ -1,4 +1,4 @@
-"""Copies of the texts that reloads have replaced: how they are listed, pruned and restored."""
+"""Copies of the texts that reloads replaced: how they are listed, pruned and restored."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def line_about(payload: Payload) -> dict[str, Any]:
 
 
 class Server:
-    """A fake agent server. ``heard``: the messages that it has received. It answers approval requests with
+    """A fake agent server. ``heard``: the messages that it received. It answers approval requests with
     ``decision``, once ``answer`` is called.
     """
 
@@ -249,7 +249,7 @@ def test_a_request_answered_in_the_terminal_gets_no_decision(guard: Guard, serve
 def test_unattended_runs_and_the_servers_own_are_not_reported(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
-    """The server learns of its own runs from the agent itself, and nobody watches an unattended run."""
+    """The server learns about its own runs from the agent itself, and nobody watches an unattended run."""
     monkeypatch.setenv(*variable.split("="))
     for payload in [ASKED, *OTHERS]:
         assert guard.say(payload) == {}

@@ -1,4 +1,6 @@
-"""Which files a shell command names. Too many would mean needless questions; too few, lost work."""
+"""Which files a shell command names. Naming too many would cause unnecessary questions, and naming too few would lose
+work.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def head(**headers: str) -> Head:
 
 
 class FakeWebSocket:
-    """An open WebSocket as the bridge sees it. ``sent``: the messages that the agent has received."""
+    """An open WebSocket as the bridge sees it. ``sent``: the messages that the agent received."""
 
     def __init__(self) -> None:
         self.sent: list[Answer] = []
@@ -106,7 +106,7 @@ class Agent:
         return json.loads(text)
 
     def heard(self, method: str) -> list[Answer]:
-        """Returns the parameters of all notifications with this method that the agent has received."""
+        """Returns the parameters of all notifications with this method that the agent received."""
         return [message["params"] for message in self.socket.sent if message.get("method") == method]
 
     def vanish(self) -> None:

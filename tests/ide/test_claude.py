@@ -1,4 +1,6 @@
-"""Claude Code's side of the bridge: who may connect, who is notified of what, and canceled or excess calls."""
+"""Claude Code's side of the bridge: who may connect, who is notified of what, and calls that are canceled or too
+many.
+"""
 
 from __future__ import annotations
 

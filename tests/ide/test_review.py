@@ -350,7 +350,7 @@ async def test_a_canceled_proposal_closes_its_view_at_any_moment(
 async def test_a_decision_after_the_agent_left_has_no_effect(
     editor: Watched, reviews: Reviews, file: Path, moment: str, where: str
 ) -> None:
-    """Nobody is told that it counts, nothing waits for the agent's write, and the next proposal is shown."""
+    """Nobody is notified that it counts, nothing waits for the agent's write, and the next proposal is shown."""
     task = propose(reviews, file)
     proposal = await shown(editor)
     task.cancel()

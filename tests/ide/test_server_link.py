@@ -142,7 +142,7 @@ async def decided(task: asyncio.Task[Decision]) -> Decision:
 async def test_an_unexpected_error_is_reported_once_and_the_bridge_connects_again(
     bridge: Bridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise the link would be gone for good, or fail again and again without anybody knowing."""
+    """Otherwise, the link would be lost permanently, or would fail repeatedly without anybody noticing."""
     real, calls = private_socket.addresses, 0
 
     def fails_three_times() -> list[str]:

@@ -212,7 +212,7 @@ async def test_a_guard_from_a_different_version_is_reported(folder: Path) -> Non
 
 
 async def test_commands_from_a_projects_settings_are_never_run(folder: Path) -> None:
-    """A user who runs this command in a project has not said that they trust that project."""
+    """Running this command in a project does not mean that the user trusts the project."""
     await set_up("claude")
     trap = folder / "drawbridge/guard/claude.py"
     trap.parent.mkdir(parents=True)

@@ -38,7 +38,7 @@ async def test_a_hundred_races_of_neovim_for_a_hunk(tmp_path: Path) -> None:
 
 
 async def races(directory: Path, count: int) -> Counter[str]:
-    """Runs races, and returns how often each side has won. The phone's delay is adjusted after each race, so that both
+    """Runs races, and returns how often each side won. The phone's delay is adjusted after each race, so that both
     decide at about the same moment."""
     root, data = directory / "root", directory / "data"
     root.mkdir()

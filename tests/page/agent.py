@@ -69,7 +69,7 @@ def wake_up(seconds: float) -> list[dict[str, Any]]:
 
 
 def enters_worktree(directory: str) -> list[dict[str, Any]]:
-    """Returns lines for ``/emit``: the agent enters a git worktree that Claude Code has created."""
+    """Returns lines for ``/emit``: the agent enters a git worktree that Claude Code created."""
     call = {"type": "tool_use", "id": "toolu_worktree", "name": "EnterWorktree", "input": {}}
     done = {"type": "tool_result", "tool_use_id": "toolu_worktree", "content": "Created"}
     said = {"type": "assistant", "message": {"role": "assistant", "content": [call]}, "parent_tool_use_id": None}

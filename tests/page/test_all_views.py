@@ -303,7 +303,7 @@ async def test_axe_finds_nothing_in_search_results(
         person.sees(".results mark", "drawbridges")
         check("results in one project")
         person.goes_to("#/search?q=zebra")
-        person.sees(".search .hint", "Nothing found.")
+        person.sees(".search .hint", "No results.")
         check("no result")
         person.fills("#filter", "zebra")
         person.sees(".no-match", "No matching sessions.")

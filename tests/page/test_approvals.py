@@ -232,7 +232,7 @@ def notebook(directory: Path, **given: Any) -> dict[str, Any]:
 
 
 def test_the_new_text_of_a_cell_is_edited(browser: Browser, address: str, directory: Path) -> None:
-    """The rest of the call stays in view beside the editor, and the draft survives a reload."""
+    """The rest of the call stays in view next to the editor, and the draft survives a reload."""
     call = notebook(directory, new_source="x = 2\nprint(x)\n")
     with browser.person(address) as person:
         asks(person, call)
@@ -299,7 +299,7 @@ def test_the_editor_begins_at_the_first_change(browser: Browser, address: str, d
 
 
 def test_the_original_is_beside_the_edit(browser: Browser, address: str, directory: Path) -> None:
-    """The original is beside the edit if there is room for both. Resizing keeps the text and the caret's position."""
+    """The original is next to the edit if there is room for both. Resizing keeps the text and the caret's position."""
     call = change(directory, CODE, CHANGED)
     left, right = f"{CARD} .cm-merge-a", f"{CARD} .cm-merge-b"
     with browser.person(address, width=1500) as person:

@@ -81,7 +81,7 @@ ANSWERS = """(() => {
 
 
 def answers(person: Person) -> list[dict[str, Any]]:
-    """Waits until all requests are answered, and returns the answers that the agent has received."""
+    """Waits until all requests are answered, and returns the answers that the agent received."""
     person.until(ANSWERS)
     found: list[dict[str, Any]] = person.runs(ANSWERS)
     return found

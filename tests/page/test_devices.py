@@ -32,7 +32,7 @@ APPROVE = {"stop", "accept", "edit", "reject"}
 RUN = APPROVE | {"the prompt box", "always", "mode", "new session"}
 THERE: dict[Scope, set[str]] = {"view": set(), "run": RUN, "admin": RUN | {"add"}, "approve": APPROVE}
 LAST: Scope = "approve"
-"""The scope that is tested last: its device answers the request that the others only see."""
+"""The scope that is tested last. Its device answers the request, which the others only see."""
 
 
 TOKEN = "localStorage.getItem('drawbridge.token')"
@@ -266,7 +266,7 @@ def test_two_devices_with_the_same_name_are_told_apart(browser: Browser, own_ser
 def test_a_phone_without_a_project_shows_how_to_add_one(
     browser: Browser, own_server: Server, width: int, height: int
 ) -> None:
-    """A phone shows only the list of sessions, not the view beside it."""
+    """A phone shows only the list of sessions, not the view next to it."""
     address = f"{page_of(own_server)}#token={given(own_server, 'phone', 'approve')}"
     with browser.person(address, width=width, height=height) as person:
         person.sees(".empty", "This device can’t add projects. On the server’s machine, run drawbridge attach .")

@@ -46,7 +46,7 @@ def scrolls_through_the_editor(person: Person) -> None:
 
 
 def reads_on(person: Person) -> None:
-    """Presses "Read on" beside the editor of fields until the edited version can be accepted."""
+    """Presses "Read on" next to the editor of fields until the edited version can be accepted."""
     person.until(
         f"!document.querySelector({json.dumps(EDITED)}).disabled"
         f" || void document.querySelector({json.dumps(READS)})?.click()"
@@ -164,7 +164,7 @@ def test_text_hidden_by_zoom_or_a_keyboard_counts_as_unread(
 
 
 def test_many_removed_lines_are_read_in_the_proposal(browser: Browser, address: str, directory: Path) -> None:
-    """In the editor, the lines beside the removed ones are in view long before all of the removed lines are."""
+    """In the editor, the lines next to the removed ones are in view long before all of the removed lines are."""
     (directory / "notes.md").write_text(f"first\n{LONG}last\n")
     with browser.person(address, height=600) as person:
         asks(person, edit(directory / "notes.md", LONG, ""))

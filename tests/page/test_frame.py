@@ -109,17 +109,17 @@ def test_the_no_match_hint_disappears_once_a_folder_matches(
     with browser.person(f"{page_of(own_server)}#token={own_server.token}") as person:
         person.sees("#folders [role=option]")
         person.fills("#path", f"{directory.parent}/none")
-        person.sees(hint, "No folder matches.")
+        person.sees(hint, "No matching folders.")
         person.fills("#path", f"{directory.parent}/b")
         person.sees("#folders [role=option]", "blog")
-        person.loses(hint, "No folder matches.")
+        person.loses(hint, "No matching folders.")
         person.fills("#path", f"{directory.parent}/none")
-        person.sees(hint, "No folder matches.")
+        person.sees(hint, "No matching folders.")
         person.clicks("button:has-text('New folder')")
         person.fills("#folder-name", "toll house")
         person.presses("Enter")
         person.sees("#folders [role=option]", "toll house")
-        person.loses(hint, "No folder matches.")
+        person.loses(hint, "No matching folders.")
 
 
 async def test_home_and_recent_folders_are_offered(browser: Browser, tmp_path: Path, directory: Path) -> None:

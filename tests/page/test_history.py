@@ -337,7 +337,7 @@ def test_the_rest_of_a_long_output_is_shown_on_demand(reader: Person) -> None:
 
 
 def test_short_outputs_keep_their_height_while_out_of_view(browser: Browser, address: str) -> None:
-    """Only long outputs are drawn in parts, whose height is not known until they have been in view."""
+    """Only long outputs are drawn in parts, whose heights are not known until they have been in view."""
     count = 40
     calls = [line for n in range(count) for line in (call(str(n), "Bash", command=f"make {n}"), result(str(n)))]
     outputs = "[...document.querySelectorAll('.tool-body .output pre')]"

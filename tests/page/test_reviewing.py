@@ -1,4 +1,4 @@
-"""In the web UI, a user decides on what runs have changed: hunk by hunk, by file, and all at once."""
+"""In the web UI, a user decides on what runs changed: hunk by hunk, by file, and all at once."""
 
 from __future__ import annotations
 

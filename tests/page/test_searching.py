@@ -38,7 +38,7 @@ async def test_s2_16_a_conversation_is_found_by_its_words(browser: Browser, serv
         person.clicks(".results a")
         person.sees(".prompt .words", "moats")
         person.runs("location.hash = '#/search?q=zebra'")
-        person.sees(".search .hint", "Nothing found.")
+        person.sees(".search .hint", "No results.")
 
 
 # The web UI searches 250 ms after the last key. Timers with the same delay fire in the order in which they began.
@@ -77,7 +77,7 @@ KEEPS_EXPORTS = (
     "const make = URL.createObjectURL; URL.createObjectURL = (blob) => { blob.text().then((text) => "
     "{ window.exported = text; }); return make(blob); }"
 )
-"""Keeps the text of the last file that the web UI has handed to the browser as a download."""
+"""Keeps the text of the last file that the web UI handed to the browser as a download."""
 
 
 async def test_a_session_is_exported(browser: Browser, server: Server, directory: Path) -> None:

@@ -73,7 +73,7 @@ def closed_with(connection: HttpConnection) -> int:
 
 @contextlib.contextmanager
 def memory_kept() -> Iterator[list[int]]:
-    """Yields a list. At the end of the block, the number of bytes that it has allocated and not freed is appended."""
+    """Yields a list. At the end of the block, the number of bytes that it allocated and not freed is appended."""
     kept: list[int] = []
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]

@@ -72,7 +72,7 @@ def test_params_that_are_not_an_object_are_refused(params: object) -> None:
 
 
 def test_a_notification_with_bad_params_is_not_answered() -> None:
-    """It is read as a notification without params."""
+    """The message is read as a notification without params."""
     assert decode(message(method="ide_connected", params=[1])) == Notification("ide_connected", {})
 
 

@@ -134,7 +134,7 @@ class Process:
 
 
 class StoredSessions:
-    """The conversations that an agent has stored: those with the given ids, or with any id if ``all`` is true.
+    """The conversations that an agent stored: those with the given ids, or with any id if ``all`` is true.
     ``used_by`` contains the ids of the processes that have them open.
     """
 
@@ -166,7 +166,7 @@ class StoredSessions:
 
 
 class Agent:
-    """A fake agent; ``processes`` contains every process that it has started."""
+    """A fake agent; ``processes`` contains every process that it started."""
 
     name = "claude"
     asks = True

@@ -58,7 +58,7 @@ class Server:
         return await self.ended(within)
 
     async def ended(self, within: float = PATIENCE) -> tuple[int | None, str]:
-        """Waits until the server has ended. Returns its exit code and what it has written to stderr."""
+        """Waits until the server has ended. Returns its exit code and what it wrote to stderr."""
         async with asyncio.timeout(within):
             await self.process.communicate()
         return self.process.returncode, self.errors

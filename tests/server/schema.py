@@ -18,7 +18,7 @@ FILE = Path(__file__).resolve().parent.parent.parent / "docs" / "protocols" / "c
 
 
 def check_said(message: Any) -> None:
-    """Checks a message that the server has sent."""
+    """Checks a message that the server sent."""
     kind = f"server.{message['type']}"
     if message["type"] == "update":
         kind += f".{message['data']['update_type']}"

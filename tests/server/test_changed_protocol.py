@@ -62,7 +62,7 @@ class Listener(Client):
 
 async def opened(folder: Path, data: Path) -> tuple[dict[str, Any], dict[str, bytes], bytes]:
     """Opens a copy of ``data`` in a server, where a client joins every session and renames it. Returns the state of each
-    session, the files that the server has left, without times, and what the client received."""
+    session, the files that the server left, without times, and what the client received."""
     folder.mkdir()
     shutil.copytree(data, folder / "data", symlinks=True)
     phone, states = Listener(), {}

@@ -1,4 +1,4 @@
-"""The client in examples/ does what its documentation promises, even if the server is killed meanwhile."""
+"""The client in examples/ does what its documentation promises, even if the server is killed in the meantime."""
 
 from __future__ import annotations
 

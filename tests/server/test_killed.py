@@ -1,4 +1,4 @@
-"""After ``kill -9`` of the server during a run, what a client has received is in the history's files, and the client
+"""After ``kill -9`` of the server during a run, what a client received is in the history's files, and the client
 can resume.
 """
 

@@ -59,7 +59,7 @@ async def at_work(poem: Path, model: MessagesStub, *flags: str) -> AsyncIterator
 
 
 async def in_a_terminal(tmux: Tmux, poem: Path, model: MessagesStub, *arguments: str) -> claude_rig.Claude:
-    """Starts a ``claude`` in a terminal, as a user would beside the server."""
+    """Starts a ``claude`` in a terminal, as a user would while the server is running."""
     return await asyncio.to_thread(
         claude_rig.Claude.start,
         tmux,
@@ -249,7 +249,7 @@ async def test_a_conversation_from_a_terminal_is_resumed_and_forked(poem: Path, 
 
 
 def agent_processes(server: Server) -> list[psutil.Process]:
-    """The agent processes that the server has started for conversations, without their supervisors."""
+    """The agent processes that the server started for conversations, without their supervisors."""
     found = []
     for process in psutil.Process(server.process.pid).children(recursive=True):
         with contextlib.suppress(psutil.Error):

@@ -160,7 +160,7 @@ async def answers(data: Path, root: Path) -> dict[str, Any]:
             ]
             replayed = len(client.received)
             joined = await client.ask("project_join", {"after_seq": 0}, id)
-            # The project's state may arrive after the last record, since the title is read from the history meanwhile.
+            # The project's state may arrive after the last record, since the title is read from the history in the meantime.
             while max(one.get("seq") or 0 for one in client.received[replayed:]) < joined["data"]["data"]["last_seq"]:
                 await client.next()
             found[id] = {

@@ -45,7 +45,7 @@ class WireClient:
 
     async def ask(self, type: str, data: Message | None = None, project_id: str | None = None) -> Message:
         """Sends a request. Returns the answer, which may be an error. ``receive`` and ``next`` still return this answer
-        and the other messages that arrive meanwhile.
+        and the other messages that arrive in the meantime.
         """
         request_id = f"request-{next(self._numbers)}"
         await self.send(type, data, project_id, request_id)

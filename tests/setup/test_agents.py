@@ -201,7 +201,7 @@ def test_an_older_claude_gets_no_unknown_setting(setup: Setup, claude_says: Call
 
 
 def around(path: Path) -> dict[str, Any]:
-    """Edits the settings as a user may: adds a hook beside ours and more groups, and changes the order and white space.
+    """Edits the settings as a user may: adds a hook next to ours and more groups, and changes the order and white space.
     Returns what must be left once our hooks are removed."""
     settings: dict[str, Any] = json.loads(path.read_text())
     event, groups = next(iter(settings["hooks"].items()))

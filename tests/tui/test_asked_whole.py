@@ -371,7 +371,7 @@ async def test_a_truncated_request_cannot_be_accepted() -> None:
         await pilot.press("a")
         await pilot.pause()
         assert app.given == []
-        assert "This is only a part" in app.text
+        assert "Only part of this is shown" in app.text
         await pilot.press("space")
         await pilot.pause()
         assert app.full_text_requested == 1
@@ -390,7 +390,7 @@ async def test_a_truncated_question_cannot_be_answered() -> None:
         app.view.accept()
         await pilot.pause()
         assert app.given == []
-        assert "This is only a part" in app.text
+        assert "Only part of this is shown" in app.text
         await pilot.press("space")
         await pilot.pause()
         assert app.full_text_requested == 1

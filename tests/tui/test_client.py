@@ -18,7 +18,7 @@ def _nowhere() -> ServerAddress:
 
 async def _answering(details: Message, monkeypatch: pytest.MonkeyPatch) -> Client:
     """Returns a client that had the id client_1 and, after it has reconnected, has client_2. Each of its decisions is
-    too late: ``details`` describes the decision that the server has recorded."""
+    too late: ``details`` describes the decision that the server recorded."""
     client = Client(_nowhere, "Ada")
     ids = iter(("client_1", "client_2"))
 

@@ -84,7 +84,7 @@ async def begins(person: Person, *keys: str) -> None:
 
 
 async def adds(person: Person, text: str) -> None:
-    """Writes the comment that was begun, and waits until it is a draft."""
+    """Completes the comment that is being written, and waits until it is a draft."""
     field(person).insert(text)
     await person.presses("ctrl+s")
     await is_open(person, ReviewScreen)
@@ -349,7 +349,7 @@ async def test_answers_are_shown_and_comments_resolved_and_reopened(server: Serv
         await person.sees("In answer to: Why capitals?", "Sent · Outdated · line 5", "Answered by: Line 5")
         await person.sees("These lines have changed since the comment was written:")
         await person.presses("g", "C")
-        await person.sees("r resolve", "Enter go to it")
+        await person.sees("r resolve", "Enter go to the change")
         await person.presses("r")
         await person.sees("r reopen")
         assert (await comments_of(server, project))[0]["state"] == "resolved"
@@ -393,7 +393,7 @@ async def test_a_scope_limits_what_can_be_done_with_comments(
         assert not {"S send", "M commit"} & {words for words in ("S send", "M commit") if words in person.screen}
         await person.presses("j", "S", "C")
         await is_open(person, CommentsDialog)
-        await person.sees("By the owner.", "Enter go to it · Esc close")
+        await person.sees("By the owner.", "Enter go to the change · Esc close")
         await person.presses("d", "e", "r", "S")
         await is_open(person, CommentsDialog)
         if scope == "view":

@@ -370,6 +370,6 @@ def test_what_has_become_of_an_interrupted_decision_is_shown() -> None:
     conversation.take(event(1, "review_decided", **about, left=0, interrupted=True))
     conversation.take(event(2, "review_interrupted", **about, result="not_done"))
     assert [(item.kind, item.data["by"], item.data["text"]) for item in conversation.items] == [
-        ("notice", "Ada", "undid 2 changes in 1 file (the server was restarted meanwhile)"),
+        ("notice", "Ada", "undid 2 changes in 1 file (the server was restarted in the meantime)"),
         ("notice", "Ada", "wanted to undo 2 changes in 1 file, but the server was restarted. Nothing was changed."),
     ]

@@ -46,7 +46,7 @@ async def test_a_search_without_results_is_reported(server: Server, directory: P
         await person.presses("escape", "f")
         await person.types("nothing of this kind")
         await person.presses("enter")
-        await person.sees("Nothing found.")
+        await person.sees("No results.")
         await person.presses("escape")
         await person.comes(lambda: person.in_project, "the project")
 

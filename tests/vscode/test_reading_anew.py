@@ -1,4 +1,4 @@
-"""``refresh_buffer``: how a real VS Code shows an open file that an agent has written."""
+"""``refresh_buffer``: how a real VS Code shows an open file that an agent wrote."""
 
 from __future__ import annotations
 

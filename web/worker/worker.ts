@@ -1,5 +1,5 @@
 // The service worker: caches the web UI's own files, so that it opens offline, and shows notifications. It never caches
-// anything that an agent has written.
+// anything that an agent wrote.
 
 import { reviewAddress } from '../src/review/address.ts';
 import { deviceName } from '../src/state/device-name.ts';

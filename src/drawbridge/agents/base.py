@@ -16,12 +16,13 @@ from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 from msgspec import Raw, Struct, field
 
 LEAVING_PLAN: Final = "ExitPlanMode"
-"""The name under which every driver reports the tool by which its agent asks to leave plan mode: that of Claude Code's
-tool."""
+"""The name under which every driver reports the tool with which its agent asks to leave plan mode: the name of Claude
+Code's tool.
+"""
 
 
 class Options(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The options of a run. For an option that is not set or empty, the agent's default applies. Without
+    """The options of a run. The agent's default applies to an option that is not set or is empty. Without
     ``permission_mode`` and ``dangerously_skip_permissions``, the agent runs in its equivalent of the "default" mode, if
     it has one."""
 
@@ -96,8 +97,9 @@ MODEL_NAME: Final = re.compile(r"(?!-)[!-~]{1,200}")
 
 
 class Attachment(Struct, frozen=True):
-    """A file attached to a prompt, as read from a blob. ``path``: where it is stored, if it may not be possible to send
-    it as part of the prompt."""
+    """A file attached to a prompt, as read from a blob. ``path``: where the file is stored, if it might not be possible
+    to send it as part of the prompt.
+    """
 
     media_type: str
     data: bytes
@@ -106,8 +108,8 @@ class Attachment(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """A person's answer to a question. ``message``: the person's text to the agent. ``updated_input``: the input to run
-    the tool with; None for the agent's own. ``remember``: whether to apply the agent's suggestions."""
+    """A person's answer to a question. ``message``: what the person writes to the agent. ``updated_input``: the input
+    to run the tool with; None for the agent's own. ``remember``: whether to apply the agent's suggestions."""
 
     allow: bool
     message: str | None = None
@@ -184,7 +186,8 @@ class AskedBy(Struct, frozen=True, omit_defaults=True):
 
 Form: TypeAlias = Literal["fields", "acp"]
 """What the ``input`` of a question is: the fields of a tool, or a tool call as the Agent Client Protocol describes it.
-The agent's driver sets this: the form can't be recognized from the input, whose fields a model may have chosen."""
+This is set by the agent's driver, because the form can't be recognized from the input, whose fields a model may have
+chosen."""
 
 
 class Question(Struct, frozen=True):
@@ -219,7 +222,7 @@ class TurnBegun(Struct, frozen=True):
 
 
 class Tokens(Struct, frozen=True):
-    """The numbers of tokens that models have read (including tokens from a cache) and written."""
+    """The numbers of tokens that models read (including tokens from a cache) and wrote."""
 
     input: int = 0
     output: int = 0
@@ -350,7 +353,9 @@ class ScheduleChanged(Struct, frozen=True):
 
 
 class DirectoryChanged(Struct, frozen=True):
-    """The agent works in this directory from now on. An agent that does not report it works in ``Launch.directory``."""
+    """The agent works in this directory from now on. An agent that does not report its directory works in
+    ``Launch.directory``.
+    """
 
     directory: str
 
@@ -380,14 +385,14 @@ Event: TypeAlias = (
 
 
 class Replied(Struct, frozen=True):
-    """The agent's answer to a command. ``error``: why the agent refused the command; None if it did not."""
+    """The agent's answer to a command. ``error``: why the agent refused the command; None if it accepted it."""
 
     request_id: str
     error: str | None = None
 
 
 class Broken(Struct, frozen=True):
-    """This process has to be ended, usually because it is unusable. ``fault``: the human-readable reason."""
+    """The process has to be ended, usually because it is unusable. ``fault``: the human-readable reason."""
 
     fault: str
 
@@ -484,8 +489,9 @@ class AgentProcess(Protocol):
         ...
 
     async def set_effort(self, effort: str) -> bool:
-        """Sets the effort level, and returns whether the agent could do so: an agent that can't change it while it runs
-        needs a new process. Raises ``AgentRefused`` if it refuses or does not answer."""
+        """Sets the effort level, and returns whether that was possible: an agent that can't change it while it runs
+        needs a new process. Raises ``AgentRefused`` if it refuses or does not answer.
+        """
         ...
 
     def steer(self, text: str, attachments: tuple[Attachment, ...], record: Callable[[], None]) -> None:
@@ -535,7 +541,7 @@ class Earlier(Struct, frozen=True):
 
 
 class StoredConversations(Protocol):
-    """The conversations that an agent has stored for a project's directory, read from its own files. Blocking."""
+    """The conversations that an agent stored for a project's directory, read from its own files. Blocking."""
 
     def directories(self, limit: int) -> list[tuple[Path, float]]:
         """The directories with the most recently active conversations, at most ``limit``, each with the time of its
@@ -563,9 +569,10 @@ class StoredConversations(Protocol):
     def messages_from(
         self, path: Path, session_id: str, *, after: datetime, before: datetime, start: int
     ) -> Iterator[tuple[int, EarlierMessage]]:
-        """The messages that were written between ``after`` and ``before`` and are stored from the position ``start`` on
-        (0 for the beginning), in order, each with the position that follows it. Yields nothing if the directory has no
-        such conversation or its file can't be read."""
+        """The messages that were written between ``after`` and ``before`` and are stored at or after the position
+        ``start`` (0 for the beginning), in order, each with the position that follows it. Yields nothing if the
+        directory has no such conversation or its file can't be read.
+        """
         ...
 
     def used_by(self, session_id: str) -> list[int]:
@@ -614,7 +621,7 @@ class Remembers(Protocol):
 
 @runtime_checkable
 class Reconstructs(Protocol):
-    """An agent whose lines in the history contain what it reported about itself."""
+    """An agent whose history lines contain what it reported about itself."""
 
     def last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
         """The part of the agent's state that outlives the process that wrote ``lines`` (oldest first). ``session_id``:

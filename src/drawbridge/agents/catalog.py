@@ -11,7 +11,7 @@ To add an agent, add a row here and a folder ``agents/NAME`` with
 * with ``asks``, ``terminal`` or ``proposes``: ``tools.py``: ``TOOLS`` is the ``agents.tool_calls.Tools`` that describes
   the calls that it asks about.
 
-Pure, and without imports: the guard, which has to start in milliseconds, reads it too.
+Pure, and without imports, because the guard also reads it and has to start in milliseconds.
 """
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ class Row:
         self.oldest = oldest
         """The oldest version that works with Drawbridge. Empty: not known."""
         self.tested = tested
-        """The newest version that the tests have run with; docs/agents.md names it too."""
+        """The newest version that was tested; docs/agents.md lists it too."""
         self.login = login
-        """How a person logs in to it on the server's machine: the command, and what to do next. None: not known."""
+        """How a user logs in to it on the server's machine: the command, and what to do next. None: not known."""
 
 
 ROWS: Final = (
@@ -183,7 +183,7 @@ def label(name: str) -> str:
 
 
 def login(name: str) -> tuple[str, str]:
-    """How a person logs in to the agent on the server's machine: the command, and what to do next. If that is not
+    """How a user logs in to the agent on the server's machine: the command, and what to do next. If that is not
     known, returns the agent's name and a reference to its documentation."""
     row = AGENTS.get(name)
     return (row and row.login) or (name, "Log in there, as its documentation describes.")

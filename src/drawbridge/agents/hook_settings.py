@@ -1,4 +1,4 @@
-"""The types with which each agent's folder describes its hooks: the settings files, and the form of a hook in them."""
+"""The types that each agent's folder uses to describe its hooks: the settings files, and the form of a hook in them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class AgentHooks(NamedTuple):
     """Returns a hook for the settings, given the words of its command, its timeout in the agent's unit, and whether the
     agent must not continue if the command can't be run."""
     switches: Callable[[Path, Any], Iterator[Switch]]
-    """Yields the switches in a settings file, given its path and its content."""
+    """Yields the switches that are set in a settings file, given its path and its content."""
     takes_effect: str
     or_else: str = ""
     """Shell code that may follow the words of a command."""
@@ -85,7 +85,7 @@ class AgentHooks(NamedTuple):
     byte_order_mark: bool = False
     milliseconds: bool = False
     asks_person: tuple[str, ...] = ()
-    """Events whose hook waits for a person."""
+    """The events whose hook waits for a person."""
     blocks_since: tuple[int, ...] = ()
     """The agent's first version that supports ``onFailure``. Empty: no version does."""
     ask_mode: AskMode | None = None

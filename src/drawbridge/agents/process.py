@@ -34,7 +34,7 @@ from drawbridge.agents.supervisor_pipe import SupervisorPipe
 from drawbridge.core.tasks import BackgroundTasks
 
 STDIN_LIMIT: Final = 64 * 1024 * 1024
-"""The maximum number of bytes that may wait for an agent to read its input; the files in a prompt are smaller."""
+"""The maximum number of bytes that may wait until an agent reads its input; the files in a prompt are smaller."""
 
 STDOUT, STDERR = 1, 2
 
@@ -55,8 +55,9 @@ class Times(Struct, frozen=True):
     sigkill: float = 5.0
     """The time that the supervisor has to end everything; after that the server ends the processes itself."""
     pipes: float = 2.0
-    """The longest time between the end of stdin or stdout and the end of the process, and between the end of the
-    process and the end of its pipes."""
+    """The maximum time between the end of stdin or stdout and the end of the process, and between the end of the
+    process and the end of its pipes.
+    """
     reply: float = 5.0
     """The time that the agent has to answer a command; not a step of ending the process."""
 
@@ -233,7 +234,9 @@ class Process(asyncio.SubprocessProtocol):
         await self._kill_by_signals(signal.SIGINT, signal.SIGTERM)
 
     def _wake(self) -> None:
-        """Continues the process if SIGSTOP has stopped it: it would otherwise react only to the final SIGKILL."""
+        """Continues the process if SIGSTOP has stopped it, because it would otherwise react only to the final
+        SIGKILL.
+        """
         self._pipe.signal(signal.SIGCONT)
 
     async def _kill_by_signals(self, *numbers: signal.Signals) -> None:
@@ -249,8 +252,9 @@ class Process(asyncio.SubprocessProtocol):
         await self._ended.wait()
 
     async def _is_gone_within(self, seconds: float) -> bool:
-        """Whether the process ends within that time. After its exit this also waits for the rest of its process
-        tree."""
+        """Whether the process ends within that time. After its exit, this also waits for the rest of its process
+        tree.
+        """
         try:
             async with asyncio.timeout(seconds):
                 await self._exited.wait()

@@ -50,8 +50,9 @@ def end(leader: int, mark: str) -> list[int]:
 
 
 def end_all(find: Callable[[], list[psutil.Process]]) -> list[int]:
-    """Kills everything that ``find`` returns, including processes that start meanwhile: all are stopped first, so that
-    none can start another between the search and the kill. Returns the ids of any that are left."""
+    """Kills everything that ``find`` returns, including processes that are started in the meantime: all are stopped
+    first, so that none can start another one between the search and the kill. Returns the ids of any that are left.
+    """
     deadline = time.monotonic() + END_SECONDS
     while (alive := find()) and time.monotonic() < deadline:
         for number in (signal.SIGSTOP, signal.SIGKILL):

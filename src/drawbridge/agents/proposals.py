@@ -1,4 +1,4 @@
-"""Reads the file that a question is about, and describes changes that an agent proposes only to an editor. Pure, except
+"""Reads the file that a question is about, and describes changes that an agent proposes to an editor only. Pure, except
 for ``read_file``.
 """
 
@@ -31,7 +31,7 @@ def read_file(path: str) -> str | None:
 
 
 def in_editor(question_id: str, proposal: Proposal) -> Question:
-    """The question whether an agent may write what it has proposed to an editor. The editor receives only the text, so
+    """The question of whether an agent may write what it proposed to an editor. The editor receives only the text, so
     clients see a call that writes the whole file; ``WholeFiles`` describes it."""
     given = msgspec.json.encode({_PATH: proposal.path, _TEXT: proposal.new_text})
     return Question(question_id, _TOOL, Raw(given), Raw(b"[]"), proposal)

@@ -77,7 +77,7 @@ def tools(name: str) -> Tools:
 
 
 def with_image_input(known: Mapping[str, Agent]) -> list[str]:
-    """The names of the agents that accept images in a prompt, as far as this is known before they are started."""
+    """The names of the agents that are known to accept images in a prompt before they are started."""
     return [name for name, agent in known.items() if agent.sees]
 
 

@@ -1,4 +1,4 @@
-"""How a turn went and what it cost, in the same terms for every agent. Pure."""
+"""How a turn ended and what it cost, in the same terms for every agent. Pure."""
 
 from __future__ import annotations
 

@@ -15,8 +15,9 @@ from drawbridge.agents import supervisor
 from drawbridge.agents.base import Confinement
 
 START_SECONDS: Final = 10.0
-"""The maximum number of seconds to wait for a supervisor, which starts in 15 ms, or in a few hundred milliseconds from
-a slow disk."""
+"""The maximum number of seconds to wait for a supervisor to start, which takes 15 ms, or a few hundred milliseconds
+from a slow disk.
+"""
 
 
 class SupervisorPipe:

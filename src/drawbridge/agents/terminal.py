@@ -1,4 +1,4 @@
-"""What the server has to know about an agent that a person has started in a terminal: what its hooks report, what its
+"""What the server has to know about an agent that a person started in a terminal: what its hooks report, what its
 transcript contains, and how its questions are answered. Pure.
 
 An agent whose terminal sessions are shown has a module ``agents/NAME/terminal.py``, which implements ``TerminalAgent``.
@@ -26,12 +26,13 @@ _KINDS: Final = {SUBAGENT: "local_agent", "shell": "local_bash"}
 
 
 class NotItsFile(Exception):
-    """A path can't be the path of the session's transcript."""
+    """Raised for a path that can't be the path of the session's transcript."""
 
 
 class Task(Struct, frozen=True):
-    """Something that an agent has left running in the background. The fields that default to ``None`` are only shown to
-    people, and may have any type."""
+    """Something that an agent left running in the background. The fields that default to ``None`` are only
+    displayed, and may have any type.
+    """
 
     id: str
     type: str = ""
@@ -81,10 +82,10 @@ class HookEvent(Struct, frozen=True):
     "PostToolUseFailure", "Notification", "SubagentStart", "SubagentStop", "Stop", "StopFailure", "Interrupt" or
     "SessionEnd"; an event with another name only shows that the agent is running. ``cwd``: an absolute path; empty if
     the event does not contain the session's own directory. ``transcript``: the path of the session's transcript; empty
-    if the event does not contain it. ``source``: what has started the session; empty if the agent reports its start only
+    if the event does not contain it. ``source``: what started the session; empty if the agent reports its start only
     together with the first prompt. ``agent_id``: the subagent that the event is about; None for the main agent.
 
-    The agent does not give a question an id: the question's tool and input identify it.
+    Questions have no id: the tool and the input identify a question.
     """
 
     name: str
@@ -96,7 +97,7 @@ class HookEvent(Struct, frozen=True):
     """The id of the turn that the event belongs to."""
     prompt: str = ""
     continues: bool = False
-    """Whether the agent's program, not a user, has sent ``prompt``: it continues the current turn."""
+    """Whether ``prompt`` was sent by the agent's program, not by a user; it then continues the current turn."""
     source: str = ""
     last_message: str = ""
     """The agent's last message, or the error, when the agent has stopped."""
@@ -208,10 +209,10 @@ Entry: TypeAlias = Prompt | Message | Mode | Context | TurnOver
 
 
 class ProcessState(Struct, frozen=True):
-    """What no hook reports about a process that has a conversation open."""
+    """Facts that no hook reports about a process with an open conversation."""
 
     moved_to: str | None = None
-    """The beginning of the id of the session in which the user has continued the conversation in the background."""
+    """The beginning of the id of the session in which the user continued the conversation in the background."""
     idle_since: float | None = None
     """When the agent began to wait for a prompt (seconds since 1970); None if it is not waiting, or if that is not
     known."""
@@ -229,8 +230,9 @@ class TerminalReports(Protocol):
 
 
 class AskingAgent(Protocol):
-    """An agent that a person has started, as far as its questions and the prompts for it are concerned. The methods are
-    pure."""
+    """An agent that a person started: how its questions are answered, and how prompts are sent to it. The methods are
+    pure.
+    """
 
     accepts_changed_input: bool
     """Whether an answer to a hook may change the input of the call."""
@@ -258,7 +260,7 @@ class AskingAgent(Protocol):
     def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
         """Whether a call of ``tool`` with the input ``after`` is the call that the agent asked about with the input
         ``before``. ``as_run``: whether ``after`` is what the call ran with. It may then contain additional fields
-        (answers), or differ because a person has edited the text; the file is still the same."""
+        (answers), or differ because a person edited the text; the file is still the same."""
         ...
 
     def reports_input(self, tool: str) -> bool:
@@ -266,7 +268,7 @@ class AskingAgent(Protocol):
         ...
 
     def is_command(self, prompt: str) -> bool:
-        """Whether the agent's program would take ``prompt`` as a command."""
+        """Whether the agent's program would treat ``prompt`` as a command."""
         ...
 
     def words(self, prompt: str) -> str:
@@ -275,12 +277,14 @@ class AskingAgent(Protocol):
 
 
 class TerminalAgent(AskingAgent, Protocol):
-    """An agent in a terminal, whose hooks report its sessions. The methods are pure unless they are said to block."""
+    """An agent in a terminal, whose hooks report its sessions. The methods are pure unless their docstrings state that
+    they block.
+    """
 
     # Hooks.
 
     def event(self, payload: Raw) -> HookEvent:
-        """Reads what a hook has sent. Raises ``ValueError`` if it is not valid."""
+        """Reads what a hook sent. Raises ``ValueError`` if it is not valid."""
         ...
 
     def is_spare(self, event: HookEvent) -> bool:

@@ -1,7 +1,7 @@
-"""What a tool call means, in terms that all agents share. Pure.
+"""Describes the meaning of tool calls, in terms that all agents share. Pure.
 
 An agent that asks for decisions has a module ``agents/NAME/tools.py``, whose ``TOOLS`` implements ``Tools``. The server
-chooses its words, marks risks, and applies scopes and the owner's limits by the values of ``ToolCall`` alone.
+words requests, marks risks, and applies scopes and the owner's limits based only on the values of ``ToolCall``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Kind: TypeAlias = Literal[
 
 
 class Rule(Struct, frozen=True):
-    """A rule that an agent suggests to remember. ``text``: the rule in the form of ``Options.allowed_tools``.
+    """A rule that an agent suggests remembering. ``text``: the rule in the form of ``Options.allowed_tools``.
 
     ``kind`` and ``value``: what it covers: the "call" that ``value`` describes, commands with a "prefix", all
     "commands", pages from a "site", or a whole "tool".
@@ -64,8 +64,9 @@ class Rules(_Grant, frozen=True, kw_only=True, tag=True):
 
 
 class Directories(_Grant, frozen=True, kw_only=True, tag=True):
-    """Lets the agent use more directories. ``are_valid``: false if one of ``paths`` only describes something that is
-    not a path."""
+    """Lets the agent use more directories. ``are_valid``: false if one of ``paths`` is not a path, but describes what
+    the agent sent in its place.
+    """
 
     paths: tuple[str, ...]
     are_valid: bool = True
@@ -78,7 +79,7 @@ class Mode(_Grant, frozen=True, kw_only=True, tag=True):
 
 
 class Option(_Grant, frozen=True, kw_only=True, tag=True):
-    """One of the answers that the agent offers; it does not report what they would change. ``name``: empty if the agent
+    """One of the answers that the agent offers, without reporting what it would change. ``name``: empty if the agent
     gives none. ``lasts``: whether the answer allows more than this call."""
 
     name: str = ""
@@ -98,8 +99,9 @@ Grant: TypeAlias = Rules | Directories | Mode | Option | Other
 
 
 class ToolCall(Struct, frozen=True, kw_only=True):
-    """What a question is about. The default of each field is the value that grants least, for a call about which
-    nothing else is known. Fields are named by their place in the question's input, with a dot before a nested name."""
+    """What a question is about. The default of each field is the value that grants the least, for a call about which
+    nothing else is known. Fields are named by their place in the question's input, with a dot before a nested name.
+    """
 
     kind: Kind = "tool"
     name: str = ""
@@ -128,7 +130,7 @@ class ToolCall(Struct, frozen=True, kw_only=True):
 
 
 class Tools(Protocol):
-    """What the tool calls of one agent mean. The methods are pure. An agent that does not accept an edited input needs
+    """The meaning of one agent's tool calls. The methods are pure. An agent that does not accept an edited input needs
     only ``call``."""
 
     def call(self, name: str, given: Mapping[str, Any], suggestions: Raw, form: Form) -> ToolCall:

@@ -38,14 +38,15 @@ PROBE_SECONDS: Final = 5.0
 CONNECT_SECONDS: Final = 1.0
 
 LONGEST_PATH: Final = 107 if sys.platform == "linux" else 103
-"""Maximum length of a socket's path in bytes: ``sun_path`` without its terminating zero."""
+"""The maximum length of a socket's path in bytes: ``sun_path`` without its terminating zero."""
 
 UNQUOTED: Final = re.compile(rb"[^A-Za-z0-9/._ -]")
 
 
 def launch(arguments: Sequence[str]) -> int:
-    """Replaces this process with Neovim. Returns 0 if another ``drawbridge`` command asks for the version, otherwise
-    does not return. Raises ``BadSetting``, ``NoProgram``, ``NotPrivate`` or ``Refused`` if Neovim can't be started."""
+    """Replaces this process with Neovim. Returns 0 if another ``drawbridge`` command asks for the version; otherwise,
+    does not return. Raises ``BadSetting``, ``NoProgram``, ``NotPrivate`` or ``Refused`` if Neovim can't be started.
+    """
     if os.environ.get(PROBE):
         sys.stdout.write(f"{OURSELVES}\n")
         return 0

@@ -21,7 +21,7 @@ PRIVATE_FILE = 0o600
 
 
 def state_directory(environ: Mapping[str, str] = os.environ) -> str:
-    """Where Drawbridge's programs keep what only they need, such as sockets: in ``$XDG_STATE_HOME``, or in
+    """Where Drawbridge's programs store their internal files, such as sockets: in ``$XDG_STATE_HOME``, or in
     ``~/.local/state`` if that is not an absolute path. The directory may not exist yet."""
     state = environ.get("XDG_STATE_HOME", "")
     if not state.startswith("/"):
@@ -60,9 +60,9 @@ def _make_missing(path: str) -> None:
 
 
 def write_private(path: str, data: bytes, *, synced: bool = False) -> None:
-    """Writes ``data`` to ``path``, 0600, atomically: a reader sees the old file or the new one, never a part.
-    ``synced``: the data is flushed to the disk before it replaces the old file. Raises ``NotPrivate`` if the file can't
-    be written.
+    """Writes ``data`` to ``path``, 0600, atomically: a reader sees either the old file or the new one, never a partial
+    one. ``synced``: the data is flushed to the disk before it replaces the old file. Raises ``NotPrivate`` if the file
+    can't be written.
 
     The temporary name ends in ``.tmp``, so that programs that search for ``*.lock`` or ``*.json`` do not find it.
     """

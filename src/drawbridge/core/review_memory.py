@@ -1,11 +1,11 @@
-"""What this user has seen of reviews in programs on this machine: in terminals and editors.
+"""Which changes of reviews this user has seen in terminals and editors on this machine.
 
 ::
 
     $XDG_STATE_HOME/drawbridge/reviews.json    0600 (or in ~/.local/state/…)
 
 The programs share the file (for VS Code, the agent server writes it), so a change that was seen in one of them is not
-new in the others. If it can't be read or written, nothing else fails: everything counts as not seen.
+new in the others. If the file can't be read or written, nothing else fails, but every change counts as unseen.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from drawbridge.core.errors import NotPrivate
 from drawbridge.core.private_files import make_private_directory, state_directory, write_private
 
 MOST_HUNKS: Final = 5_000
-"""The maximum number of hunks that are remembered for a directory, the latest ones."""
+"""The maximum number of hunks that are remembered for a directory. The latest ones are kept."""
 
 MOST_DIRECTORIES: Final = 200
-"""The maximum number of directories that are remembered, the ones that were used last."""
+"""The maximum number of directories that are remembered. The most recently used ones are kept."""
 
 logger = logging.getLogger("drawbridge.review_memory")
 
 
 class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the user has seen of the reviews of one directory. ``seen``: the ids of hunks. ``notice``: whether the user
+    """What the user has seen in the reviews of one directory. ``seen``: the ids of hunks. ``notice``: whether the user
     has seen the notice about the private repository of the directory."""
 
     seen: tuple[str, ...] = ()
@@ -56,7 +56,9 @@ class ReviewMemory:
             self._keep(directory, Remembered(both, known.notice))
 
     def saw_notice(self, directory: str) -> bool:
-        """Notes that the user sees the notice about the private repository. Returns whether this is the first time."""
+        """Records that the user is shown the notice about the private repository. Returns whether this is the first
+        time.
+        """
         known = self.of(directory)
         if not known.notice:
             self._keep(directory, Remembered(known.seen, notice=True))
@@ -69,7 +71,7 @@ class ReviewMemory:
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.DecodeError) as error:
-            logger.info("what was seen of reviews is not known: %s", error)
+            logger.info("could not read what was seen in reviews: %s", error)
             return {}
 
     def _keep(self, directory: str, remembered: Remembered) -> None:
@@ -79,4 +81,4 @@ class ReviewMemory:
             make_private_directory(os.path.dirname(self._path))
             write_private(self._path, msgspec.json.encode(all))
         except NotPrivate as error:
-            logger.info("what was seen of a review is not remembered: %s", error)
+            logger.info("could not store what was seen in a review: %s", error)

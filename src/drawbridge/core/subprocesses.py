@@ -15,7 +15,7 @@ from typing import NamedTuple
 PIECE_BYTES = 65_536
 
 REST_SECONDS = 1.0
-"""The maximum time for which the remaining output is read after a program was killed, in seconds."""
+"""The maximum number of seconds for which the remaining output is read after a program was killed."""
 
 
 class Finished(NamedTuple):

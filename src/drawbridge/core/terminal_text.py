@@ -51,7 +51,7 @@ _STRANGE: Final = re.compile(
             # No-break spaces, except in numbers and in French punctuation; the wide space after a narrow letter.
             "[\xa0\u202f](?![!?:;\xbb%\u20ac])(?<!\xab.)(?!(?<=[0-9].)[0-9])",
             "(?<=[!-\u058f])\u3000",
-            # Joiners and variation selectors where there is nothing to join or to vary.
+            # Joiners and variation selectors that have nothing to join or to vary.
             f"(?<=[\x00-\u058f{_JOINERS}{_HIDDEN_OR_BLANK}])[{_JOINERS}]",
             f"(?<=[{_NOT_VARIED}][{_SELECTORS}])[{_JOINERS}]",
             f"(?<=[{_NOT_VARIED}])(?!\ufe0f\u20e3)[{_SELECTORS}]",
@@ -88,7 +88,7 @@ class Terminal:
 
     def keep_order(self, keeps: bool) -> None:
         """Makes a terminal that reorders right-to-left text draw each line from left to right instead, character by
-        character, so that what is approved is read in the order in which it will be run (ECMA-48, 7.2.1: BDSM); False
+        character, so that a command is read in the order in which it will be run (ECMA-48, 7.2.1: BDSM); False
         lets the terminal reorder text again. Other terminals ignore the control sequence."""
         if self.is_terminal and os.environ.get("TERM") != "dumb":
             self.write("\x1b[8l" if keeps else "\x1b[8h")
@@ -118,8 +118,9 @@ class Terminal:
 
 
 def harmless(text: str) -> str:
-    """Returns untrusted ``text`` as ``Terminal.plain`` shows it, but without color, so that it can be cut or
-    measured."""
+    """Returns untrusted ``text`` as ``Terminal.plain`` shows it, but without color, so that it can be truncated or
+    measured.
+    """
     return _STRANGE.sub(lambda found: _escaped(found[0]), text)
 
 

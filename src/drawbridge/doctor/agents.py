@@ -92,7 +92,7 @@ def _modes(names: list[str], directory: str) -> Iterator[Finding]:
 
 
 def _version(path: str) -> tuple[str, tuple[int, ...]]:
-    """The problem and the version, one of which is empty."""
+    """The problem and the version. One of them is always empty."""
     try:
         ended = run_blocking([path, "--version"], seconds=SECONDS)
     except OSError as error:

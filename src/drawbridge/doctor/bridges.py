@@ -119,7 +119,7 @@ def _of_bridge(bridge: Bridge) -> tuple[Reached | None, list[Finding]]:
         return None, [finding("bridge-foreign-dead", f"{files} belongs to a process that has ended.", why, todo)]
     name = _name(bridge)
     ended = [pid for pid in (bridge.drawbridge_pid, bridge.pid) if pid and not process_alive(pid)]
-    if ended:  # another program may listen on its port: the token is not sent
+    if ended:  # another program may listen on its port, so the token is not sent
         why = "Agents that find the file may offer an editor that no longer runs."
         removed = bridge.drawbridge_pid in ended and not port_open(bridge.port)
         command = f"{own_command()} doctor --fix" if removed else shlex.join(["rm", *bridge.files.values()])
@@ -141,8 +141,9 @@ def _of_bridge(bridge: Bridge) -> tuple[Reached | None, list[Finding]]:
 
 
 def _late(bridge: Bridge) -> tuple[None, list[Finding]]:
-    """The finding for a program that sends a byte now and then: no single step takes too long, but all of them together
-    do."""
+    """The finding for a program that sends a byte now and then, so that no single step takes too long, but all steps
+    together do.
+    """
     agent, path = next(iter(bridge.files.items()))
     return None, [_failed("silent", _name(bridge), catalog.title(agent), path)]
 

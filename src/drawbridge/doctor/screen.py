@@ -1,4 +1,4 @@
-"""The findings as text: the most severe first, with what to do; what works at the end, one line each."""
+"""The findings as text: the most severe first, with what to do, and one line for each thing that works at the end."""
 
 from __future__ import annotations
 

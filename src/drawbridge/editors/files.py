@@ -1,4 +1,4 @@
-"""Files and their names: reads a file as text, exactly or not at all; converts paths and ``file:`` URIs."""
+"""Files and their names: reads a file as text, either exactly or not at all, and converts paths and ``file:`` URIs."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _read(path: str, limit: int, size: int) -> bytes | None:
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
             _refuse_special(path, status)
-            # Files in /proc report size 0, and a log may grow meanwhile: the bytes that were read count, too.
+            # Files in /proc report size 0, and a log may grow in the meantime: the bytes that were read count, too.
             expected = min(status.st_size, size) + 1  # Python allocates this much memory before it reads
             content = file.read(expected)
             if len(content) == expected <= size:

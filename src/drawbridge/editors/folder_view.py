@@ -23,7 +23,8 @@ SIGNS: Final = {"added": "+", "removed": "-", "context": " "}
 
 _DEFAULT_SIZE: Final = os.terminal_size((80, 24))
 
-# A long row is read this many characters at a time, with some neighbors: they decide whether a character is escaped.
+# A long row is read this many characters at a time, with some neighbors, because these determine whether a character is
+# escaped.
 _CHUNK: Final = 1_000
 _NEIGHBORS: Final = 8
 

@@ -1,7 +1,7 @@
-"""The Neovim editor. Its other half is ``lua/drawbridge/``: Lua does what needs Neovim itself, such as opening windows
-and reading buffers; diffs and positions are computed in Python.
+"""The Neovim editor. Its other half is ``lua/drawbridge/``: Lua does what requires Neovim itself, such as opening
+windows and reading buffers, while diffs and positions are computed in Python.
 
-Except at the start and for transfers of text, each call is one ``require('drawbridge.link').handle(method, params)``
+Except at startup and for transfers of text, each call is one ``require('drawbridge.link').handle(method, params)``
 in Neovim, which answers ``{ok, value}`` or ``{ok, code, message}``; Lua reports with ``rpcnotify(channel, 'drawbridge',
 event, payload)``. A column is sent as a number if the line is ASCII up to it, otherwise as the bytes before it, from
 which the column in UTF-16 code units is computed here.
@@ -286,7 +286,9 @@ class Neovim:
 
 
 def _soon() -> float:
-    """The latest time (in seconds since 1970) to execute a call that is made now: one second before its timeout."""
+    """The latest time (in seconds since 1970) at which a call that is made now may be executed: one second before its
+    timeout.
+    """
     return time.time() + neovim_rpc.CALL_SECONDS - 1
 
 

@@ -24,7 +24,7 @@ MARKS_CHUNK: Final = 2_000
 maximum number of added lines of one mark."""
 
 FIRST_MARKS: Final = 200
-"""Like ``MARKS_CHUNK``, for the first call, which the view waits for: more than fits on a screen."""
+"""Like ``MARKS_CHUNK``, but for the first call, which the view waits for. It is more than fits on a screen."""
 
 REMOVED_LINES: Final = 200
 """The maximum number of removed lines of one hunk that the inline view shows."""
@@ -108,7 +108,8 @@ def _words(hunk: Hunk, old_lines: Sequence[str], new_lines: Sequence[str]) -> It
             old = old_lines[hunk.old_start + old_offset]
             start = common_prefix(old, new)
             common_end = common_prefix(old[start:][::-1], new[start:][::-1])
-            # Lines that share little were replaced as a whole: that both begin with "if" means nothing.
+            # Lines that share little were replaced as a whole: if both begin with "if", for example, that means
+            # nothing.
             if 2 * (start + common_end) < max(len(old), len(new), 1):
                 continue
             yield (

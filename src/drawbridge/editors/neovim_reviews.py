@@ -192,7 +192,7 @@ class NeovimReviews:
             if error is not None:
                 raise NeovimError(str(error))
             if first_tick not in (None, tick):
-                # The user typed in the meantime: start again.
+                # The user has typed in the meantime, so start again.
                 lines, first_tick = [], None
                 continue
             lines, first_tick = lines + chunk, tick

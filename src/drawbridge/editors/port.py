@@ -87,7 +87,7 @@ class BridgeState(Struct, frozen=True):
 
     ``token``: the editor passes it to a restarted bridge, so that agents reconnect automatically. ``pids``: the process
     ids of the agents that report one; the guard asks for them, so that no agent receives the same context twice.
-    ``unasked``: the agents that have written a file without a proposal since their last proposal.
+    ``unasked``: the agents that wrote a file without a proposal after their last proposal.
     """
 
     port: int
@@ -126,10 +126,10 @@ class Proposal(Struct, frozen=True):
 
     ``old_text`` is the user's current text (with unsaved work), ``new_text`` the text that would be written; both are
     complete, with their own line endings, byte-order mark (as U+FEFF) and final newline. ``hunks`` is the diff, by
-    lines. ``title`` is the agent's name for the proposal; ``note`` is something that the user must know about it. With
-    ``kind`` "code", the proposal is not a change to a file but code that would be run, and ``old_text`` is empty.
+    lines. ``title`` is the agent's name for the proposal; ``note`` is something that the user has to know about it.
+    With ``kind`` "code", the proposal is not a change to a file but code that would be run, and ``old_text`` is empty.
     ``lines``: both texts as ``text.split`` returns them, so that ``Editor.show`` need not split them. An editor does
-    not keep them: the lines of a large text take more than twice the memory of the text itself.
+    not keep them, because the lines of a large text take more than twice the memory of the text itself.
     """
 
     id: str
@@ -222,7 +222,7 @@ class Review(Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """The number of changes. A file without hunks is one change."""
+        """The number of changes. A file without hunks counts as one change."""
         return sum(len(file.hunks) or 1 for file in self.files)
 
 
@@ -279,7 +279,7 @@ class TerminalsChanged(Struct, frozen=True):
 
 
 class ReviewWanted(Struct, frozen=True):
-    """The user wants to see what runs have changed in a directory that contains the file ``path`` (empty if there is
+    """The user wants to see what runs changed in a directory that contains the file ``path`` (empty if there is
     no file) or, if nothing is found there, in the directory ``folder``. ``only_new``: only the changes since the last
     visit."""
 
@@ -353,15 +353,16 @@ class Decided(Struct, frozen=True):
 
 
 class Gone(Struct, frozen=True):
-    """The editor has ended, or its connection broke. No event follows."""
+    """The editor has ended, or its connection was lost. No event follows."""
 
 
 EditorEvent: TypeAlias = SelectionChanged | Mentioned | FoldersChanged | TerminalsChanged | Decided | ReviewEvent | Gone
 Listener: TypeAlias = Callable[[EditorEvent], None]
 
 SELECTION_LIMIT = 262_144
-"""The maximum number of characters of a selection's text that an editor reports. Agents use far less, and a selected
-file of 5 MB must not be sent with each cursor movement."""
+"""The maximum number of characters of a selection's text that an editor reports. Agents use far less, and a selection
+of 5 MB must not be sent with each cursor movement.
+"""
 
 
 class Editor(Protocol):
@@ -458,7 +459,7 @@ class Editor(Protocol):
 
     async def type_prompt(self, terminal: int, text: str) -> None:
         """Sends a prompt to the agent in the terminal with the process ``terminal``, as if the user had typed it; the
-        focus and the mode stay the same.
+        focus and the mode do not change.
 
         Control characters are removed, except line endings and tabs. Raises ``Refused`` if nothing was sent, for
         example because the terminal no longer exists, shows no prompt box, or the user has begun to type in it.
@@ -466,9 +467,10 @@ class Editor(Protocol):
         ...
 
     async def show_review(self, review: Review | None, *, is_wanted: bool) -> None:
-        """Shows the review instead of the previous one, and reloads the files of both from disk, except those with
-        unsaved changes. ``review``: None if no review is to be shown now; no files are reloaded in that case.
-        ``is_wanted``: whether the user has asked for the review."""
+        """Replaces the previous review with this one, and reloads the files of both from disk, except those with
+        unsaved changes. ``review``: None to show no review; no files are reloaded in that case. ``is_wanted``: whether
+        the user asked for the review.
+        """
         ...
 
     async def notify(self, message: str, level: Level = "info") -> None:

@@ -29,9 +29,9 @@ MOST_ANCESTORS = 6
 
 
 def answer(call: calls.Call, sockets: Sockets, settings: Settings, environ: Mapping[bytes, bytes]) -> bytes:
-    """Reloads, in the editors, the files that an edit has written or, after another call, every open file that has
-    changed on disk. A change that the agent was already informed of is reported to it again only after an edit of that
-    file. Returns the JSON text for the agent.
+    """Reloads, in the editors, the files that an edit wrote or, after another call, every open file that has
+    changed on disk. A change that was already reported to the agent is reported again only after an edit of that file.
+    Returns the JSON text for the agent.
     """
     copies = _copies(environ)
     common: dict[str, Any] = {"backups": copies} if copies else {}
@@ -44,7 +44,7 @@ def answer(call: calls.Call, sockets: Sockets, settings: Settings, environ: Mapp
         answers = ask.ask(sockets, "refresh_buffer", where | common, settings["deadline"], REFRESH_TIMEOUT)
         replaced = replaced or any(entries(found, "reloaded") for found in answers)
         left += [UnsavedFile(found, file) for found in answers for file in entries(found, "kept") if rule.is_file(file)]
-        # An editor that did not respond is not asked again: it has already used up its deadline.
+        # An editor that did not respond is not asked again, because it has already used up its deadline.
         sockets = [(found.path, found.kind) for found in answers if found.result is not None]
     texts = list(_about_unsaved(call, once(left), settings, environ))
     if settings["diagnostics"] and call.event == calls.AFTER and call.kind == calls.EDIT:

@@ -1,6 +1,6 @@
 """The answer when the guard itself fails or its input is unusable: no decision, or a denial with ``fail = "closed"``.
 
-Each failure is one line in the log; an internal error is also shown in the user's editors.
+Each failure is logged in one line; an internal error is also shown in the user's editors.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ def _notify_editors(settings: Settings, environ: Mapping[bytes, bytes]) -> None:
 
 
 def _may_deny(call: calls.Call | None, data: bytes) -> bool:
-    """Whether this is, or could be, a call before a tool; denying a prompt, for example, would have a different
-    effect."""
+    """Whether this is, or might be, a call before a tool; denying a prompt, for example, would have a different
+    effect.
+    """
     if call is not None:
         return call.event == calls.BEFORE
     known = [calls.dialect(row.name).EVENTS for row in catalog.ROWS if row.hooks]

@@ -34,7 +34,9 @@ BAD_PATH = (
 
 
 def run(settings: "Settings") -> "NoReturn":
-    """Answers the call on stdin and ends the process without the interpreter's shutdown, which would take a millisecond."""
+    """Answers the call on stdin and ends the process without the interpreter's shutdown, which would take a
+    millisecond.
+    """
     try:
         _write(answer(_read(), settings, posix.environ))
     except KeyboardInterrupt:
@@ -75,7 +77,7 @@ def _read() -> bytes:
 def answer(data: bytes, settings: "Settings", environ: "Mapping[bytes, bytes]") -> bytes:
     """The JSON text for the agent. Never raises."""
     call = None
-    if not data and settings["fail"] != "closed":  # no agent does this: a person or a script tries the hook
+    if not data and settings["fail"] != "closed":  # no agent does this: a person or a script is trying out the hook
         return _not_called(settings, environ)
     try:
         if len(data) > LARGEST_INPUT:
@@ -90,7 +92,7 @@ def answer(data: bytes, settings: "Settings", environ: "Mapping[bytes, bytes]") 
         answered = _answer(call, settings, environ)
     except Exception as error:
         answered = _failed(data, call, error, settings, environ)
-    # The server counts the text that it has handed over as received: pass it on even if there is nothing else to
+    # The server counts the text that it handed over as received: pass it on even if there is nothing else to
     # answer.
     return calls.add_context(call) if call is not None and call.handed and answered == calls.NO_OPINION else answered
 
@@ -126,7 +128,8 @@ def _answer(call: "calls.Call", settings: "Settings", environ: "Mapping[bytes, b
 
 def _can_be_a_name(path: str) -> bool:
     """Whether ``path`` can be the name of a file. It may contain bytes that are not UTF-8, but not half a surrogate
-    pair: no editor could be asked about it."""
+    pair, because no editor could be asked about it.
+    """
     try:
         path.encode(errors="surrogateescape")
     except UnicodeEncodeError:
@@ -155,7 +158,7 @@ def _before_edit(
         if not any(rule.protects(file, policy) for found in answers for file in rule.files(found)):
             raise
         _failed(b"", call, error, settings, environ)
-        return calls.deny(call, KEPT)  # known unsaved changes are protected, whatever else fails
+        return calls.deny(call, KEPT)  # a file that is known to be unsaved is protected, whatever else fails
 
 
 def _failed(

@@ -1,4 +1,4 @@
-"""JSON with only the C half of the standard library's module: ``import json`` takes as long as starting the interpreter
+"""JSON with only the C part of the standard library's module: ``import json`` takes as long as starting the interpreter
 (measured).
 """
 

@@ -31,7 +31,7 @@ return code[key](select(2, ...))"""
 
 
 def request(key: str, method: str, params: str) -> bytes:
-    """A request that calls the code that Neovim has stored as ``key``; ``params`` is JSON. If Neovim has no such
+    """A request that calls the code that Neovim stored as ``key``; ``params`` is JSON. If Neovim has no such
     code, ``AnswerReader.lacks`` becomes true.
     """
     return GET_MODE + _lua(FIND, key, method, params)

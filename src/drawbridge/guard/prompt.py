@@ -95,7 +95,7 @@ def _selections(call: calls.Call, answers: list[ask.Answer], settings: Settings)
     informed = connected_to(answers)
     if (
         not call.dialect.CALLED_BY_CLIENT
-    ):  # the process is unknown, so any connected agent of that name counts as this one
+    ):  # the process is unknown, so any connected agent with that name counts as this one
         informed = [found for found in answers if title(call.agent) in _names(found, "agents")]
     for found in answers:
         selection = found.result.get("selection")
@@ -119,5 +119,7 @@ def _fenced(name: str, selection: Mapping[str, Any]) -> str:
 
 
 def _one_line(name: str) -> str:
-    """Replaces unprintable characters: a file name may contain anything, but must not read like text from the user."""
+    """Replaces unprintable characters, because a file name may contain anything, but must not read like text from the
+    user.
+    """
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in name)

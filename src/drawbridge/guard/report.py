@@ -39,23 +39,24 @@ HIDDEN_SECONDS = 60.0
 ended. The server ends the wait earlier; this limit is for a server that hangs or has ended."""
 
 HANDOVER_SECONDS = 1.0
-"""The maximum number of seconds to wait for the text that the server has stored for the agent. If the server hangs, the
+"""The maximum number of seconds to wait for the text that the server stored for the agent. If the server hangs, the
 text stays with the server."""
 
 HANDS_OVER = (calls.STOP, calls.PROMPT)
-"""The events whose answers can contain the text that the server has stored."""
+"""The events whose answers can contain the text that the server stored."""
 
 WAITING = ".waiting"
-"""The extension of a file beside the server's socket, named after the session that the server has stored text for.
-Hooks of other sessions do not wait for an answer."""
+"""The extension of a file next to the server's socket, which is named after a session that the server stored text
+for. Hooks of other sessions do not wait for an answer."""
 
 CHECKPOINT_SECONDS = 6.0
 """The maximum number of seconds to wait before a tool that may write. The server ends the wait as soon as it has a
 checkpoint of the files, and after 5 s in any case."""
 
 REPLY_SECONDS = 1.0
-"""Seconds in which the server has to report that it has no checkpoint yet, or to close the connection; if it does
-neither, it hangs, and the hook stops waiting."""
+"""Seconds within which the server has to report that it has no checkpoint yet, or to close the connection. If it does
+neither, it hangs, and the hook stops waiting.
+"""
 
 PORTION = 262_144
 LARGEST_ANSWER = 64 * 1024 * 1024
@@ -66,7 +67,7 @@ OMITTED = ("tool_response", "session_crons", "details")
 STANDARD_OUTPUT = 1
 
 NEAREST = 3
-"""The maximum number of ancestors that are looked at: a shell that runs the hook's command may be one of them."""
+"""The maximum number of ancestors that are inspected: a shell that runs the hook's command may be one of them."""
 
 COMMAND_BYTES = 65_536
 """The number of bytes of an ancestor's command that are read."""
@@ -191,7 +192,7 @@ def _wait(connected: "socket", until: "float | None") -> "bytes | None":
     """Reads one line, and waits at most until ``until`` if that is set. Returns the same values as ``_exchange``."""
     waiting, received = poll(), b""
     waiting.register(connected.fileno(), POLLIN)
-    waiting.register(STANDARD_OUTPUT, 0)  # reports only that the reader has closed its end
+    waiting.register(STANDARD_OUTPUT, 0)  # reports only that the reader closed its end
     while True:
         left = None if until is None else max(0, int((until - monotonic()) * 1000))
         ready = [number for number, _ in waiting.poll(left)]

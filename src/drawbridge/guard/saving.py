@@ -56,7 +56,7 @@ def _wait(call: Call, protected: list[UnsavedFile], settings: Settings) -> tuple
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         time.sleep(POLL_INTERVAL)
-        # The file must be saved: that it is no longer current or visible is not enough, whatever the policy is.
+        # The file has to be saved: it is not enough that it is no longer current or visible, whatever the policy is.
         answers = rule.snapshot(sockets, names, settings)
         if not protected_in(answers, "any") and all(found.result is not None for found in answers):
             there = {found.path for found in answers}

@@ -1,4 +1,4 @@
-"""One bridge: it connects an editor to agents, and writes the files by which agents find it."""
+"""A bridge, which connects an editor to agents and writes the files by which agents find it."""
 
 from __future__ import annotations
 
@@ -64,8 +64,9 @@ def run(launched: Launched, folders: list[str], folder: str | None) -> int:
 
 
 async def _serve(launched: Launched, folders: list[str], folder: str | None) -> int:
-    """Runs a bridge until its editor or a signal ends it. A signal that arrives before the bridge is open ends it at
-    once, so that a hung editor does not delay the exit."""
+    """Runs a bridge until its editor or a signal ends it. A signal that arrives before the bridge is open ends it
+    immediately, so that a hung editor does not delay the exit.
+    """
     stop, opening = asyncio.Event(), asyncio.current_task()
 
     def signalled() -> None:
@@ -147,7 +148,7 @@ class Bridge:
             on_change=self._agents_changed,
         )
         self.app = BridgeApp(self.claude, self.gemini, tuple(settings.agent))
-        # An editor that decides on proposals without a person must not decide on other agents' proposals.
+        # An editor that decides on proposals automatically must not decide on other agents' proposals.
         folders_offered = settings.decide is None
         self._server_link = ServerLink(
             self.reviews,
@@ -257,7 +258,8 @@ class Bridge:
             self.claude.pids,
             self.claude.unasked,
         )
-        # A newer state replaces a pending one, unless an agent connected or left in between: that must be reported.
+        # A newer state replaces a pending one, unless an agent connected or disconnected in between, because that must
+        # be reported.
         if self._unannounced and self._unannounced[-1].agents == state.agents:
             self._unannounced.pop()
         self._unannounced.append(state)

@@ -1,9 +1,9 @@
-"""Reviews in the editor: shows what runs have changed in a directory, keeps the view up to date, and passes on
+"""Reviews in the editor: shows what runs changed in a directory, keeps the view up to date, and passes on
 decisions and comments.
 
 The server stores the review and carries out the decisions; the bridge converts the review for the editor. Where no
 server has a review, the bridge shows the proposals that were accepted in its editor (``accepted_review``). Only one
-request is under way at a time, so that an older answer never replaces a newer one.
+request is pending at a time, so that an older answer never replaces a newer one.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Changes:
         self._without_server: ReviewWanted | None = None
         """The user's request, while the review of accepted proposals is shown."""
         self._shown: Review | None = None
-        """That review, including the changes that the editor hides, and without marks."""
+        """That review, without marks and including the changes that the editor hides."""
         self._visiting: Visiting | None = None
         self._is_stale = False
         self._has_noted_private = False
@@ -181,8 +181,9 @@ class Changes:
             await self._editor.notify(PRIVATE)
 
     async def _visit(self, directory: str, *, only_new: bool) -> None:
-        """Begins a visit to the review of the directory, unless the user only hides the other changes or shows them
-        again."""
+        """Begins a visit to the review of the directory, unless the user is only hiding the other changes or showing
+        them again.
+        """
         if self._visiting is None or self._visiting.directory != directory:
             self._visiting = Visiting(self._memory, directory)
             await self._visiting.begin()
@@ -200,8 +201,9 @@ class Changes:
             await self._visiting.saw(event.hunks, self._shown)
 
     async def _follow(self) -> None:
-        """Shows the review as it is now, if it has changed; no review if the server refuses. If the server can't be
-        reached, the shown review stays."""
+        """Shows the current review if it has changed, and no review if the server refuses. If the server can't be
+        reached, the shown review stays.
+        """
         self._is_stale, deciders = False, self._deciders
         self._deciders = set()
         if self._without_server is not None:

@@ -88,7 +88,9 @@ class ClaudeClients:
     def admit(self, head: Head) -> Refusal | None:
         refusal = self._gate.check(head)
         if refusal is BAD_TOKEN and self._late_rejection:
-            return None  # ``opened`` closes the socket with 1008, as AUTH-02 of the connection specification requires.
+            return (
+                None  # ``opened`` closes the socket with 1008, as required by AUTH-02 of the connection specification.
+            )
         return refusal
 
     def subprotocol(self, head: Head) -> str | None:
@@ -103,7 +105,7 @@ class ClaudeClients:
         if self._single_client and head.one(PROBE_HEADER) is None:
             for other in list(self._clients):
                 other.websocket.close(1000, "replaced by a newer connection")
-                other.closed(1000)  # at once, so that the editor's next event goes to the new client
+                other.closed(1000)  # immediately, so that the editor's next event goes to the new client
         client = ClaudeClient(self, websocket)
         self._clients.append(client)
         return client
@@ -156,7 +158,7 @@ class ClaudeClients:
 
 
 class _Unauthorized:
-    """A peer whose WebSocket was accepted only to be closed with a reason."""
+    """A peer whose WebSocket was accepted only so that it can be closed with a reason."""
 
     def received(self, text: str) -> None:
         pass
@@ -269,7 +271,7 @@ class ClaudeClient:
         if tool is None:
             self._fail(call, jsonrpc.INVALID_PARAMS, f"Unknown tool: {call.tool}")
         elif call.id in self._calls:
-            self._fail(call, jsonrpc.INVALID_REQUEST, "This id is still in use by an unanswered call.")
+            self._fail(call, jsonrpc.INVALID_REQUEST, "This ID is still in use by an unanswered call.")
         elif len(self._calls) >= CALL_LIMIT:
             self._fail(call, jsonrpc.INTERNAL_ERROR, f"This client already has {CALL_LIMIT} unanswered calls.")
         else:
@@ -287,7 +289,7 @@ class ClaudeClient:
         if call.tool == "openDiff":
             self._set_unasked(False)
         elif call.tool == "getDiagnostics" and isinstance(uri, str) and uri:
-            # A URI that is not a path names nothing that the agent could write.
+            # A URI that is not a path does not name a file that the agent could write.
             with contextlib.suppress(DrawbridgeError, ValueError):
                 path = self._clients.workspace.resolve(uri)
                 self._clients.unasked_writes.may_write(path, self.name, lambda: self._set_unasked(True))

@@ -1,5 +1,5 @@
-"""The files by which agents find the bridge, one for each agent. This module loads fast: it runs before asyncio is
-loaded.
+"""The files by which agents find the bridge, one for each agent. This module has to load quickly, because it runs
+before asyncio is loaded.
 
 Claude Code: ``<config>/ide/<port>.lock``, where ``<config>`` is ``$CLAUDE_CONFIG_DIR`` or ``~/.claude``. Gemini CLI:
 ``<tmpdir>/gemini/ide/gemini-ide-server-<pid>-<port>.json``. The pid is the editor's; ``drawbridgePid`` in the file is
@@ -131,8 +131,8 @@ class GeminiFile:
         remove_quietly(self.path)
 
     def _point_at_it(self, folder: str, data: bytes) -> None:
-        """Points the link at the file: the latest bridge of a folder owns the link. A file in its place that no bridge
-        has written is left alone.
+        """Points the link at the file: the latest bridge of a folder owns the link. A file in its place that was not
+        written by a bridge is left alone.
         """
         from hashlib import sha256
 
@@ -151,7 +151,7 @@ class GeminiFile:
             write_private(link, data)  # the file system has no links
 
     def _unlink(self) -> None:
-        """Removes this bridge's link, but not one that a later bridge of the same folder has put in its place."""
+        """Removes this bridge's link, but not one that a later bridge of the same folder created in its place."""
         registration = _registration_in(self._link) if self._link and not os.path.islink(self._link) else None
         if _target(self._link).endswith(f"-{self._port}.json") or (
             registration is not None and registration.port == self._port
@@ -240,5 +240,5 @@ def _target(link: str) -> str:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Opens a file without blocking: a named pipe at that path must not delay the start."""
+    """Opens a file without blocking, because a named pipe at that path must not delay startup."""
     return os.open(path, flags | os.O_NONBLOCK)

@@ -1,5 +1,6 @@
-"""The change that a person decides on: a proposal merged with the user's unsaved changes, or with changes to the file
-since the agent proposed it. Does no I/O."""
+"""The change that a person decides on: a proposal, merged with the user's unsaved changes or with changes that were
+made to the file after the agent proposed it. Does no I/O.
+"""
 
 from __future__ import annotations
 

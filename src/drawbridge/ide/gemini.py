@@ -76,7 +76,7 @@ class GeminiSession:
         self.stream.open(exchange, last_id)
 
     def is_gone(self, now: float) -> bool:
-        """Whether the session's CLI must have ended; a CLI may end without announcing it."""
+        """Whether the session's CLI must have ended, which it may do without announcing it."""
         if self.stream.has_reader:
             return False
         if self._ever_listened:
@@ -150,7 +150,7 @@ class GeminiSession:
         if not isinstance(decision, Accepted):
             self._decided(DiffRejected(file_path))
         elif new_content and not decision.text:
-            # The CLI treats empty text as "not edited" and would write its own.
+            # The CLI treats empty text as "not edited", and would write its own text.
             self._notify(
                 f"{AGENT} can't write an empty file, so its change was rejected. Empty or delete the file yourself.",
                 "warn",

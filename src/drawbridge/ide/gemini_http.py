@@ -148,7 +148,7 @@ class GeminiSessions:
         exchange.answer(200, b'{"status":"ok"}', [JSON])
 
     def _watch(self, head: Head, body: bytes, exchange: Exchange) -> None:
-        """The specification's event stream of all notifications, which is not part of any session."""
+        """The event stream of all notifications that the specification defines. It is not part of any session."""
         watcher = EventStream(self._state)
         self._watchers.add(watcher)
         watcher.open(exchange, 0)
@@ -177,7 +177,7 @@ class GeminiSessions:
                 self._call(session, output, exchange), output.tool, lambda _: exchange.answer(200, problem, [JSON])
             )
         else:
-            exchange.answer(202)  # exactly this, or the real CLI never opens its stream
+            exchange.answer(202)  # exactly this: otherwise, the real CLI never opens its stream
         return None
 
     def _initialize(self, head: Head, message: jsonrpc.Request, exchange: Exchange) -> None:
@@ -221,8 +221,8 @@ class GeminiSessions:
         return None
 
     def _begin(self, id: str, exchange: Exchange) -> GeminiSession | None:
-        """Starts a session: a new one, or one from before a restart of the bridge. Returns None if there are too many
-        sessions; the request has then been answered.
+        """Starts a session, either a new one or one from before a restart of the bridge. Returns None if there are too
+        many sessions; the request has then been answered.
         """
         if len(self._sessions) >= SESSION_LIMIT:
             silent = [session for session in self._sessions.values() if not session.stream.has_reader]

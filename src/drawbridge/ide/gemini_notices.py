@@ -15,8 +15,9 @@ from drawbridge.protocols import jsonrpc
 
 FILES_LIMIT: Final = 10
 SELECTION_LIMIT: Final = 16_384
-"""The maximum length of the selected text, in UTF-16 code units; the real CLI cuts there too, even inside a
-character."""
+"""The maximum length of the selected text, in UTF-16 code units; the real CLI also cuts there, even inside a
+character.
+"""
 
 
 class _Notice(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
@@ -51,7 +52,9 @@ class ContextUpdate(_Notice, frozen=True):
 
 
 class DiffAccepted(_Notice, frozen=True):
-    """``file_path``, here and in ``DiffRejected``, is spelled exactly as in openDiff, since the CLI looks it up."""
+    """``file_path``, here and in ``DiffRejected``, is spelled exactly as in openDiff, because the CLI uses it as a
+    key.
+    """
 
     file_path: str
     content: str

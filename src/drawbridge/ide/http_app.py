@@ -25,7 +25,7 @@ class BridgeApp:
         self.requested = gemini.requested
 
     def compresses(self, head: Head) -> bool:
-        """Returns False: agents run on this machine, where compression gains nothing."""
+        """Returns False: agents run on this machine, where compression is of no benefit."""
         return False
 
     def admit(self, head: Head, upgrade: bool) -> Refusal | None:

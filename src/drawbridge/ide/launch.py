@@ -18,13 +18,14 @@ from drawbridge.settings.ide import IdeSettings
 
 def launch(settings: IdeSettings) -> int:
     """Runs a bridge until its editor or a signal ends it. Returns the exit code."""
-    _on_signal(lambda: os._exit(0))  # nothing has to be removed yet
+    _on_signal(lambda: os._exit(0))  # there is nothing to remove yet
     folder = _folder(settings)
     address = settings.nvim
     if address and address != "stdio":
         _check_address(address)
     launched = Launched(settings)
-    # The handler must not raise: during an import, Python ignores exceptions in places, and the bridge would go on.
+    # The handler must not raise: during an import, Python ignores exceptions in some places, and the bridge would
+    # continue.
     _on_signal(launched.end)
     try:
         sweep(lock_directory())

@@ -46,7 +46,7 @@ class Launched:
         self.listener = listen(settings.port)
         self.port: int = self.listener.getsockname()[1]
         self.is_ending = False
-        """Whether a signal has arrived that nothing has acted on yet."""
+        """Whether a signal has arrived that has not been acted on yet."""
         self.files: dict[str, DiscoveryFile] = {}
         ways = {catalog.AGENTS[name].bridge for name in settings.agent}
         if catalog.WEBSOCKET in ways:
@@ -72,7 +72,7 @@ class Launched:
         return [*problems.values(), *(SEPARATOR_IN_FOLDER.format(folder) for folder in unusable)]
 
     def end(self) -> None:
-        """Ends the bridge at the next step of its launch. Called by the handler of a signal."""
+        """Ends the bridge at the next step of its launch. Called by a signal handler."""
         self.is_ending = True
 
     def remove_files(self) -> None:

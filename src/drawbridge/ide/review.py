@@ -1,5 +1,6 @@
-"""Handles a proposal from start to end: reads the file, merges the proposal with unsaved work, shows the result, waits
-for the decision, and follows the agent's write."""
+"""Handles a proposal from start to finish: reads the file, merges the proposal with unsaved work, shows the result,
+waits for the decision, and waits for the agent's write.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ FOLLOW_SECONDS: Final = 30.0
 second."""
 
 FOLLOW_STEPS: Final = (0.02, 0.02, 0.05, 0.1, 0.25)
-"""Seconds between checks of the file; the last one repeats."""
+"""Seconds between checks of the file; the last interval is repeated."""
 
 WRITE_SECONDS: Final = 2.0
 """The maximum number of seconds that a second proposal for a file waits for the first one's text to be written."""
@@ -41,7 +42,7 @@ wrote."""
 UNSHOWABLE: Final = "{agent}'s change to {file} can't be shown. Answer in its terminal."
 
 TARGET_LIMIT: Final = 300
-"""The maximum number of characters of a link's target in a note, which is drawn above the change or over it."""
+"""The maximum number of characters of a link's target in a note, which is drawn above the change or on top of it."""
 
 IN_ITS_DIALOG: Final = "decided in the agent's own dialog"
 
@@ -96,7 +97,9 @@ class Reviews:
         self._asked: set[str] = set()
 
     def was_asked(self, path: str) -> bool:
-        """Returns whether the next write of ``path`` was proposed, and forgets it: one proposal covers one write."""
+        """Returns whether the next write of ``path`` was proposed, and forgets this, because one proposal covers one
+        write.
+        """
         asked = path in self._asked
         self._asked.discard(path)
         return asked
@@ -182,15 +185,15 @@ class Reviews:
 
     def _answer(self, id: str, by: str, decision: Accepted | Rejected) -> _Review | None:
         review = self._by_id.get(id)
-        # Canceled: the agent has left, and nothing could be passed to it.
+        # Canceled: the agent has disconnected, so nothing could be passed to it.
         if review is None or review.decision.cancelled() or not review.approval.decide(by, decision):
             return None
         self._resolve(review, decision, follow=isinstance(decision, Accepted))
         return review
 
     async def answer_as_shown(self, owner: Hashable, title: str, *, accept: bool) -> bool:
-        """Decides on a proposal for the user, as the agent requests, with the text in the view. Returns False if
-        nothing is shown or it was too late.
+        """Decides on a proposal for the user, as the agent requests, with the text in the view. Returns False if no
+        proposal is shown, or if it was too late.
         """
         review = self._open.get((owner, title))
         made = await self._editor.proposed_text(review.approval.id) if review is not None and review.shown else None
@@ -214,7 +217,7 @@ class Reviews:
         if review is None:
             return None
         made = await self._editor.proposed_text(review.approval.id) if review.shown else None
-        if self._open.get((owner, title)) is review:  # not a newer proposal with the same key
+        if self._open.get((owner, title)) is review:  # but not a newer proposal with the same key
             self.withdraw(owner, title, IN_ITS_DIALOG)
         return made
 
@@ -242,9 +245,9 @@ class Reviews:
 
     @contextlib.asynccontextmanager
     async def _turn(self, review: _Review) -> AsyncIterator[None]:
-        """Waits until no other proposal for the file is shown, whichever agent it comes from, or until this one is
-        withdrawn. The next one is shown once this one is decided and the agent has written the file or is no longer
-        waited for, so that nobody decides on text that is about to change.
+        """Waits until no other proposal for the file is shown, regardless of the agent, or until this one is withdrawn.
+        The next one is shown once this one is decided and the agent has written the file or is no longer waited for, so
+        that nobody decides on text that is about to change.
         """
         turn = self._turns.setdefault(review.path, asyncio.Lock())
         coming: asyncio.Task[Any] | None = None
@@ -271,7 +274,7 @@ class Reviews:
 
     @contextlib.contextmanager
     def _opened(self, key: tuple[Hashable, Hashable], path: str) -> Iterator[_Review]:
-        """Registers a proposal for as long as it is open; it replaces an open one with the same key. This happens
+        """Registers a proposal for as long as it is open; it replaces an open one with the same key. Registers it
         before the first wait, so that the agent can already withdraw it. Raises ``Refused`` if the agent has too many
         open proposals.
         """
@@ -394,7 +397,7 @@ async def _wait_for_write(path: str, before: tuple[int, ...] | None, expected: s
 
 
 def _same_lines(written: str, accepted: str) -> bool:
-    """Whether the texts differ at most in their line endings: the CLI proposes an Edit with LF, but keeps the file's
+    """Whether the texts are equal except for their line endings: the CLI proposes an Edit with LF, but keeps the file's
     line endings when it writes the accepted text (2.1.329).
     """
     return written.replace("\r\n", "\n") == accepted.replace("\r\n", "\n")

@@ -1,7 +1,7 @@
 """The bridge's connection to the agent server on this machine, if one is running.
 
 The editor shows what other agents propose, and the reviews of runs; the server's clients can decide on what the
-bridge's own agents propose. Without a server the bridge looks for one every two seconds, by listing a directory. If the
+bridge's own agents propose. Without a server, the bridge looks for one every two seconds by listing a directory. If the
 server ends or hangs, the editor alone decides on proposals.
 """
 
@@ -33,7 +33,7 @@ ACK_SECONDS: Final = 1.0
 """Seconds that the server has to acknowledge the editor's decision; after that, the decision counts."""
 
 WELCOME_SECONDS: Final = 5.0
-"""Seconds that a server has to welcome a bridge that shows reviews; a server of an older version never does."""
+"""Seconds that a server has to welcome a bridge that shows reviews; servers of older versions never do."""
 
 REVIEW_SECONDS: Final = 60.0
 """The maximum number of seconds to wait for an answer about a review: git looks at all files in a directory."""
@@ -50,7 +50,7 @@ logger = logging.getLogger("drawbridge.server_link")
 
 
 class ReviewRefused(Refused):
-    """The server has refused a request about a review. ``reason``: its error code in the client protocol."""
+    """The server refused a request about a review. ``reason``: its error code in the client protocol."""
 
     def __init__(self, reason: str, text: str, details: Any) -> None:
         super().__init__(text)
@@ -63,12 +63,12 @@ class NoServer(Refused):
 
 
 class _Lost(Refused):
-    """The connection was lost before the server has answered."""
+    """The connection was lost before the server answered."""
 
 
 class ServerLink:
-    """``about`` describes the editor to the server. ``known_as`` returns the process (None if it is unknown) and the
-    session ("" if it is unknown) of an agent's connection. ``type_prompt``: the editor's method of that name.
+    """``about`` describes the editor to the server. ``known_as`` returns the process (None if unknown) and the session
+    ("" if unknown) of an agent's connection. ``type_prompt``: the editor's method of that name.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class ServerLink:
     # Proposals of the bridge's own agents (``review.Arbiter``).
 
     def knows(self, id: str) -> bool:
-        """Whether a server knows this proposal."""
+        """Whether a server knows about this proposal."""
         return self._writer is not None and id in self._open
 
     def proposed(self, id: str, owner: Hashable, agent: str, path: str, drafted: Draft, new_text: str) -> None:
@@ -145,8 +145,9 @@ class ServerLink:
             self._send(message)
 
     async def may_decide(self, id: str, text: str | None) -> bool:
-        """Whether the editor's decision is the first one; also True if no server knows the proposal, or if the server
-        ends or does not answer in time. ``text``: the accepted text; None if the proposal was rejected."""
+        """Whether the editor's decision comes first; also True if no server knows about the proposal, or if the server
+        ends or does not answer in time. ``text``: the accepted text; None if the proposal was rejected.
+        """
         if not self.knows(id):
             return True
         first: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -176,7 +177,7 @@ class ServerLink:
         self, line: wire.ReviewDecision | wire.ReviewComment | wire.ReviewSubmission
     ) -> wire.ReviewAnswer:
         """Sends a change and returns the review after it. If a change was made but the review could not be read after
-        it, the answer has no review and ``done`` is set. If the server is restarted meanwhile, a decision is sent again
+        it, the answer has no review and ``done`` is set. If the server is restarted in the meantime, a decision is sent again
         with the same id; the server carries it out once. Raises ``ReviewRefused``, or ``Refused`` if no server
         answers."""
         try:
@@ -208,7 +209,7 @@ class ServerLink:
         return found
 
     async def _welcomed(self) -> None:
-        """Waits until a running server is connected, since the bridge may have been started a moment ago. Raises
+        """Waits until a running server is connected, because the bridge may have started only a moment ago. Raises
         ``NoServer`` if no server is running, if none answers in time, or if the server is too old for reviews.
         """
         if self._welcome.is_set():

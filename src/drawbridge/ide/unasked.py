@@ -27,7 +27,7 @@ SETTLED_SECONDS: Final = 0.2
 WATCH_LIMIT: Final = 20
 """The maximum number of files that are watched at the same time."""
 
-# Neovim shows only one line of a message, even in `:messages`: the first sentence fits on it.
+# Neovim shows only one line of a message, even in `:messages`, so the first sentence has to fit on it.
 WHY: Final = (
     "{agent} wrote {file} without asking: no diff. Its permission mode does not ask: "
     "Shift+Tab in its terminal changes that. {then}"

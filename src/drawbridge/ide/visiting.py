@@ -22,13 +22,13 @@ class Visiting:
         self._visits = ReviewVisits()
 
     async def begin(self) -> None:
-        """Begins a visit. What the user has seen in other programs on this machine is no longer new either."""
+        """Begins a visit. Changes that the user has seen in other programs on this machine are no longer new either."""
         remembered = await asyncio.to_thread(self._memory.of, self.directory)
         self._visits.saw(remembered.seen)
         self._visits.begin()
 
     async def saw(self, hunks: Collection[str], review: Review) -> None:
-        """Stores that the user has seen these hunks of the review."""
+        """Records that the user has seen these hunks of the review."""
         self._visits.saw(id for id in hunks if id in review.hunk_ids)
         await asyncio.to_thread(self._memory.saw, self.directory, self._visits.seen, review.hunk_ids)
 

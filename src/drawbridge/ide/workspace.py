@@ -11,8 +11,9 @@ from drawbridge.editors.port import Editor, Selection
 
 
 class Workspace:
-    """The editor and its folders, what is hidden from agents, and the last selection that the editor has reported in a
-    file that is not hidden."""
+    """The editor and its folders, what is hidden from agents, and the last selection that the editor reported in a file
+    that is not hidden.
+    """
 
     def __init__(self, editor: Editor, folders: Sequence[str], privacy: Privacy) -> None:
         self.editor = editor

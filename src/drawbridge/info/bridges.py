@@ -1,4 +1,4 @@
-"""The discovery files of Drawbridge's bridges and of other IDEs, and whether their processes still run."""
+"""The discovery files of Drawbridge's bridges and of other IDEs, and whether their processes are still running."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _bridge(port: int, files: list[tuple[str, str, dict[str, Any] | None]]) -> B
     names = claude.get("workspaceFolders") or str(gemini.get("workspacePath") or "").split(os.pathsep)
     shown = gemini.get("ideInfo")
     ide = claude.get("ideName") or (shown.get("displayName") if isinstance(shown, dict) else None)
-    # Another program may listen on the port of a bridge that has ended.
+    # Another program may be listening on the port of a bridge that has ended.
     alive = port < 65_536 and port_open(port) and all(process_alive(one) for one in (pid, ours) if one)
     return Bridge(
         port=port,

@@ -24,7 +24,7 @@ State = Literal["live", "stale", "silent", "not ours"]
 
 WANTED: Final = ("open", "unsaved", "connected")
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
-"""Matches a byte of a path that is not UTF-8: no editor's answer can name such a file."""
+"""Matches a byte of a path that is not UTF-8, since no editor's answer can name such a file."""
 
 NEOVIMS_OWN: Final = re.compile(r"nvim\.(\d+)\.\d+")
 
@@ -66,7 +66,7 @@ class Editor:
 
 def inspect(directory: str, places: tuple[str, ...] | None, deadline: int) -> tuple[list[Socket], list[Editor]]:
     """All sockets and editors, those for ``directory`` first. ``deadline``: how long all editors together may take to
-    answer one request, in milliseconds. Editors that have answered the first request receive a second one."""
+    answer one request, in milliseconds. Editors that answered the first request receive a second one."""
     prefix = launcher.socket_prefix(directory)
     found = find.sockets(places, os.environb)
     sockets = [Socket(path, kind, "stale", path.startswith(prefix)) for path, kind in found if not _listens(path)]
@@ -125,7 +125,7 @@ def sweep(sockets: Iterable[Socket]) -> list[str]:
 
 
 def _listens(path: str) -> bool:
-    """Whether a process listens, or may listen: a busy process's queue can be full."""
+    """Whether a process is listening or may be listening, since the queue of a busy process can be full."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
         try:
@@ -155,8 +155,9 @@ def _kind(path: str) -> str:
 
 
 def _answers(sockets: Sequence[tuple[str, str]], deadline: int) -> list[ask.Answer]:
-    """Asks each editor for its report, then those that have answered for the state of every open file: one that is
-    silent would use up the deadline again."""
+    """Asks each editor for its report, and then asks those that answered for the state of every open file. A silent
+    editor would use up the deadline again.
+    """
     answers = ask.ask(sockets, "snapshot", {"paths": [], "want": list(WANTED)}, deadline)
     names = sorted({name for answer in answers for name in _open_files(answer.result)})
     live = [(answer.path, answer.kind) for answer in answers if _is_snapshot(answer.result)]

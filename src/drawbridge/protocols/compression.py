@@ -1,7 +1,7 @@
 """Compressed WebSocket messages (RFC 7692), for clients on other machines. The extension comes from ``websockets``.
 
 The server's messages are the same for all clients, so only an offer with the largest window is accepted. Each message
-is compressed separately, in both directions: an idle connection does not need memory for compression.
+is compressed separately, in both directions, because an idle connection does not need memory for compression.
 """
 
 from __future__ import annotations

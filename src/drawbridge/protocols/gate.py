@@ -1,5 +1,5 @@
 """Authentication of HTTP requests, before anything but the head of a request is read. The bridge has one gate for each
-protocol by which agents connect.
+protocol that agents use to connect.
 
 The order is fixed: first the ``Origin`` of a web page, then the ``Host`` (against DNS rebinding), then the token. A
 gate can't be built without a token.

@@ -43,7 +43,7 @@ class Body(Struct, frozen=True):
 
 
 class HungUp(Struct, frozen=True):
-    """An HTTP exchange has ended before its answer was complete: the peer disconnected or broke the protocol."""
+    """An HTTP exchange ended before its answer was complete: the peer disconnected or violated the protocol."""
 
 
 Event: TypeAlias = RequestHead | Body | HungUp | Message | Closed
@@ -94,7 +94,7 @@ class HttpConnection:
         if self._finished:
             return []
         if not data and self._asked is not None:
-            # No client uses half-closed connections: the end of its data is the end of the connection.
+            # No client uses half-closed connections, so the end of its data is the end of the connection.
             self._finish()
             return [HungUp()]
         try:
@@ -219,7 +219,7 @@ class HttpConnection:
             elif event is h11.NEED_DATA:
                 return []
             elif event is h11.PAUSED and len(self._http.trailing_data[0]) <= HEAD_LIMIT:
-                return []  # the next request waits for the answer to this one; no peer may send far ahead
+                return []  # the next request waits until this one is answered; no peer may send far ahead
             else:
                 self._finish()
                 return [HungUp()] if self._body is not None else []
@@ -243,7 +243,7 @@ class HttpConnection:
         self._asked = RequestHead(head, wants and offers)
         self._bodyless = not head.all("transfer-encoding") and head.all("content-length") in ([], ["0"])
         if self._asked.upgrade and self._bodyless:
-            self._http.next_event()  # the end of the message; h11 offers the switch only after it
+            self._http.next_event()  # the end of the message, because h11 offers the switch only after it
         return [self._asked]
 
     def _refuse_length(self) -> None:

@@ -67,8 +67,8 @@ def _value(text: str) -> object:
     except msgspec.DecodeError:
         if "\\ud" not in text and "\\uD" not in text:
             raise
-        # Half a surrogate pair: agents send it if they cut text in the middle of an emoji. JSON allows it; msgspec does
-        # not.
+        # Half a surrogate pair, which agents send if they cut text in the middle of an emoji. JSON allows it; msgspec
+        # does not.
         return json.loads(text, parse_constant=_refuse_constant)
 
 

@@ -11,8 +11,8 @@ A bridge also shows the review of a directory in its editor, where the user deci
 both sides know these messages: ``Bridge.reviews`` and ``Welcome`` report that, because neither side accepts messages of
 unknown types. The VS Code extension, which is not a bridge, connects like one, but only for reviews.
 
-A change is decided once: if the editor and clients can both decide, the bridge asks the server before it applies the
-editor's decision.
+A change is decided on only once: if both the editor and clients can decide, the bridge asks the server before it
+applies the editor's decision.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NOTHING: Final = Raw(b"null")
 
 
 class Hook(Struct, tag="hook", frozen=True):
-    """An agent has called its hook. ``payload``: the hook's input, without parts that the server does not need.
+    """An agent called its hook. ``payload``: the hook's input, without parts that the server does not need.
     ``pid``: the agent's process; ``agent``: the agent's name; empty if the hook is from an earlier version.
 
     ``question``: an id that stays the same when the question is sent again; empty if the hook does not ask for a
@@ -72,8 +72,8 @@ class Bridge(Struct, tag="bridge", frozen=True):
 class Proposed(Struct, tag="proposed", frozen=True):
     """An agent of this bridge proposes a change, and the editor shows it. ``session``: an opaque id of the agent.
 
-    ``new_text`` is what would be written; ``agent_text`` is what the agent itself proposed, if that is a different
-    text. ``question`` as in ``Hook``; ``id`` is unique on this connection.
+    ``new_text`` is what would be written; ``agent_text`` is what the agent itself proposed, if that is different.
+    ``question`` as in ``Hook``; ``id`` is unique on this connection.
     """
 
     id: str
@@ -88,7 +88,7 @@ class Proposed(Struct, tag="proposed", frozen=True):
 
 
 class EditorDecision(Struct, tag="decided", frozen=True):
-    """The user has decided on a proposal in the editor. ``text``: what is to be written; None if the proposal was
+    """The user decided on a proposal in the editor. ``text``: what is to be written; None if the proposal was
     rejected. Answered by ``DecisionAck``."""
 
     id: str
@@ -104,7 +104,7 @@ class ProposalClosed(Struct, tag="gone", frozen=True):
 
 
 class OfferAnswered(Struct, tag="answered", frozen=True):
-    """The user has decided on an offer in the editor: exactly ``text`` is to be written, or nothing (None)."""
+    """The user decided on an offer in the editor: exactly ``text`` is to be written, or nothing (None)."""
 
     id: str
     text: str | None
@@ -148,7 +148,7 @@ class ReviewListRequest(Struct, tag="review_list", frozen=True):
 
 
 class ReviewDecision(Struct, tag="review_decide", frozen=True, kw_only=True):
-    """The user has decided on a hunk, or on a whole file or ``all`` files as they are in this ``version`` of the
+    """The user decided on a hunk, or on a whole file or ``all`` files as they are in this ``version`` of the
     review. Answered by ``ReviewAnswer``."""
 
     id: str
@@ -161,8 +161,9 @@ class ReviewDecision(Struct, tag="review_decide", frozen=True, kw_only=True):
 
 
 class ReviewComment(Struct, tag="review_comment", frozen=True, kw_only=True):
-    """The user has written a draft on the lines ``line`` to ``end_line`` (from 1) of a file, or has removed the draft
-    ``comment``. ``quote``: these lines as they were shown. Answered by ``ReviewAnswer``."""
+    """The user wrote a draft on the lines ``line`` to ``end_line`` (from 1) of a file, or removed the draft
+    ``comment``. ``quote``: these lines as they were shown. Answered by ``ReviewAnswer``.
+    """
 
     id: str
     project: str
@@ -251,7 +252,7 @@ class Withdraw(Struct, tag="withdraw", frozen=True):
 
 
 class ClientDecision(Struct, tag="answer", frozen=True):
-    """A client has decided on a proposal of one of the bridge's own agents: the bridge answers the agent and closes the
+    """A client decided on a proposal from one of the bridge's own agents: the bridge answers the agent and closes the
     view. ``by``: the name of whoever decided. ``text``: what is to be written; None if the proposal was rejected."""
 
     id: str
@@ -321,8 +322,8 @@ class ReviewRemembered(Struct, tag="review_remembered", frozen=True):
 
 
 class ReviewChanged(Struct, tag="review_changed", frozen=True):
-    """The review of ``project`` has changed: what is left to decide, or its comments. ``by``: the name of whoever
-    decided; empty if nobody did. ``directory``: the project's directory, with symbolic links resolved."""
+    """The review of ``project`` has changed: either what is left to decide, or its comments. ``by``: the name of
+    whoever decided; empty if nobody did. ``directory``: the project's directory, with symbolic links resolved."""
 
     project: str
     by: str = ""
@@ -362,7 +363,7 @@ def decode_from_peer(line: bytes) -> FromPeer:
 
 
 def decode_from_server(line: bytes) -> ToBridge:
-    """Decodes a line that the server has sent to a bridge. Raises ``ValueError`` for anything else."""
+    """Decodes a line that the server sent to a bridge. Raises ``ValueError`` for anything else."""
     try:
         message: ToBridge = _to_bridge.decode(line)
     except RecursionError:

@@ -1,4 +1,4 @@
-"""Server-sent events without I/O: an event as bytes, and a backlog, so that a reader that reconnects misses nothing.
+"""Server-sent events without I/O: events as bytes, and a backlog, so that a reader that reconnects misses nothing.
 
 https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
@@ -46,7 +46,7 @@ class Backlog:
     """Events that must not be lost, with their ids: at most the last ``limit`` events and the last ``size_limit``
     bytes.
 
-    Ids count up from ``last_id``. The newest event is kept whatever its size.
+    Ids count up from ``last_id``. The newest event is kept regardless of its size.
     """
 
     def __init__(self, limit: int, size_limit: int, last_id: int = 0) -> None:

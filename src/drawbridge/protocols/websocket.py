@@ -33,7 +33,7 @@ class Message(Struct, frozen=True):
 
 
 class Closed(Struct, frozen=True):
-    """Either side, or an invalid frame, has ended the WebSocket. ``code``: as in RFC 6455 (1006: no close frame)."""
+    """Either side, or an invalid frame, ended the WebSocket. ``code``: as in RFC 6455 (1006: no close frame)."""
 
     code: int
 
@@ -83,8 +83,9 @@ def compression() -> ModuleType:
 
 
 def framed(data: bytes) -> bytes:
-    """The uncompressed frame of a text message (valid UTF-8). It is the same for all peers, since a server does not
-    mask its frames."""
+    """The uncompressed frame of a text message (valid UTF-8). It is the same for all peers, because servers do not mask
+    their frames.
+    """
     return Frame(Opcode.TEXT, data).serialize(mask=False)
 
 

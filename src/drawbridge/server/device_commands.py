@@ -49,8 +49,8 @@ def rights(scope: Scope, projects: Sequence[str], expires: str | None) -> Rights
 
 
 def create(data: Path, name: str, given: Rights) -> int:
-    """Creates a device and prints only its token on stdout, so that a script can read it. Returns the exit code, as
-    all commands in this module do. Raises the errors of ``Devices.add``.
+    """Creates a device and prints only its token on stdout, so that a script can read it. Like all commands in this
+    module, returns the exit code. Raises the errors of ``Devices.add``.
     """
     device, token = Devices(data).add(name, given.scope, given.projects, given.lifetime)
     AuditLog(data).write("token_made", device=device.name, device_id=device.id, scope=device.scope)

@@ -35,7 +35,7 @@ Outcome: TypeAlias = Literal["completed", "failed", "killed", "timeout", "interr
 
 
 class PromptImage(Struct, frozen=True):
-    """An image that was sent with a prompt and is stored beside the history. ``bytes``: its size."""
+    """An image that was sent with a prompt and is stored next to the history. ``bytes``: its size."""
 
     id: str
     media_type: str
@@ -142,7 +142,7 @@ class RunFinished(Struct, frozen=True, kw_only=True):
     connection."""
     client_id: str | None = None
     input_tokens: int | None = None
-    """The number of tokens that the models have read, including those from a cache, if the agent reports this."""
+    """The number of tokens that the models read, including tokens from a cache, if the agent reports it."""
     output_tokens: int | None = None
     directory: str | None = None
     """The directory in which the agent worked, if it is outside the project or in another git work tree inside it: the
@@ -159,7 +159,7 @@ class RunContinued(Struct, frozen=True):
 
 
 class ExecutionKilled(Struct, frozen=True):
-    """A user has ended a run together with the agent's process. ``state``: the state of the session afterwards."""
+    """A user ended a run together with the agent's process. ``state``: the state of the session afterwards."""
 
     project_id: str
     state: State
@@ -174,7 +174,7 @@ class ChangedFile(Struct, frozen=True):
 
 
 class RunReverted(Struct, frozen=True):
-    """A user has reverted the changes of a run."""
+    """A user reverted the changes of a run."""
 
     run_id: str
     by: str
@@ -195,7 +195,7 @@ class ReviewNumbers(Struct, frozen=True, kw_only=True):
 
 class ReviewChanged(Struct, frozen=True, kw_only=True):
     """How much there is to decide in the review, after it has changed. ``by``, ``client_id``: the client that decided
-    on something; None if nobody has decided, for example if a run has changed files.
+    on something; None if nobody decided anything, for example if a run changed files.
     """
 
     state: Literal["open", "decided"]
@@ -208,10 +208,10 @@ class ReviewChanged(Struct, frozen=True, kw_only=True):
 
 
 class ReviewDecided(Struct, frozen=True, kw_only=True):
-    """A user has decided on hunks of the review. ``hunks``: the number of hunks; ``files``: the number of files with
-    these hunks; ``left``: the number of hunks that still wait for a decision. ``by`` None: nobody has decided anything
-    in Drawbridge, but nothing is left to decide. ``interrupted``: the server was killed before it could record or
-    finish this, and has done so after its restart.
+    """A user decided on hunks of the review. ``hunks``: the number of hunks; ``files``: the number of files with
+    these hunks; ``left``: the number of hunks that still wait for a decision. ``by`` None: nobody decided anything in
+    Drawbridge, but nothing is left to decide. ``interrupted``: the server was killed before it could record or finish
+    this, and has done so after its restart.
     """
 
     files: int
@@ -243,7 +243,7 @@ class ReviewComment(Struct, frozen=True, omit_defaults=True, kw_only=True):
     ``old`` one, before the agent's changes.
 
     ``quote``: these lines, as they were shown; ``blob``: git's id of the text that they are from. ``suggestion``: a
-    text that the agent is to replace them with. ``state``: a ``draft`` until it is submitted; ``waiting`` until the
+    text with which the agent should replace them. ``state``: a ``draft`` until it is submitted; ``waiting`` until the
     agent of a terminal session gets it; ``sent`` with the run ``run_id``; ``resolved`` by ``resolved_by``.
     ``outdated``: the lines have changed since, so ``line`` and ``end_line`` are their previous numbers.
     """
@@ -276,7 +276,7 @@ class ReviewCommented(Struct, frozen=True, kw_only=True):
 
 
 class ReviewCommitted(Struct, frozen=True, kw_only=True):
-    """A user has committed what was kept in the review. ``commit``: the id of the commit; ``branch``: the commit's
+    """A user committed what was kept in the review. ``commit``: the id of the commit; ``branch``: the commit's
     branch (``created``: the branch is new); ``files``: the paths of the committed files, perhaps not all of them.
     ``output``: the end of what git and its hooks printed.
     """
@@ -291,7 +291,7 @@ class ReviewCommitted(Struct, frozen=True, kw_only=True):
 
 
 class ReviewPushed(Struct, frozen=True, kw_only=True):
-    """A user has pushed ``commit``, the last commit of the current branch, to the ``branch`` of the ``remote``.
+    """A user pushed ``commit``, the last commit of the current branch, to the ``branch`` of the ``remote``.
     ``output``: the end of what git, its hooks and the program for pull requests printed. ``pull_request``: the address
     of the pull request that was created or existed already, if it is known; ``problem``: reports that none was created,
     as human-readable text (``output`` contains the reason); empty if one was created, or none was requested.
@@ -402,7 +402,7 @@ class ApprovalRequested(Struct, frozen=True, dict=True):
 
 
 class ApprovalResolved(Struct, frozen=True):
-    """The complete decision, so that an agent that has not received it yet can still be answered from the history.
+    """The complete decision, from which an agent that has not received it yet can still be answered.
 
     ``by`` is a name that several clients may have; ``client_id`` is the connection that decided. ``edited``: allowed
     with a different input from the agent's. ``new_text``: the resulting text of the file (at most ``SHOWN_TEXT``
@@ -451,7 +451,7 @@ class SessionChanged(Struct, frozen=True):
 
 
 class SessionRenamed(Struct, frozen=True):
-    """A user has named the session; an empty ``name`` removes its name."""
+    """A user named the session; an empty ``name`` removes its name."""
 
     session_id: str
     name: str
@@ -479,7 +479,7 @@ TerminalState: TypeAlias = Literal["working", "waiting", "finished", "ended"]
 
 
 class TerminalStatus(Struct, frozen=True, kw_only=True):
-    """An agent that a person has started in a terminal on the server's machine.
+    """An agent that a person started in a terminal on the server's machine.
 
     ``state`` "waiting": it waits for a decision; "finished": it waits for the next prompt; "ended": its program has
     ended. ``permission_mode`` is the agent's name for its mode; ``asks`` is false in modes in which it asks neither
@@ -571,12 +571,12 @@ class DiskWarning(Struct, frozen=True):
     message: str
 
 
-# What people do in editors. Clients' commands are audited when they are carried out; these events report the same for
-# editors. ``by``: the editor's name.
+# What users do in editors. Clients' commands are audited when they are carried out; these events report the same
+# actions for editors. ``by``: the editor's name.
 
 
 class AnsweredInEditor(Struct, frozen=True):
-    """A person has decided on the approval request ``asked``. ``changed``: with an edited input."""
+    """A person decided on the approval request ``asked``. ``changed``: with an edited input."""
 
     by: str
     asked: ApprovalRequested
@@ -586,7 +586,7 @@ class AnsweredInEditor(Struct, frozen=True):
 
 
 class DecidedInEditor(Struct, frozen=True):
-    """A person has decided on this number of ``hunks`` or ``files`` of a review, or on ``all``."""
+    """A person decided on this number of ``hunks`` or ``files`` of a review, or on ``all``."""
 
     by: str
     decision: Literal["keep", "undo", "edit"]
@@ -596,7 +596,7 @@ class DecidedInEditor(Struct, frozen=True):
 
 
 class CommentedInEditor(Struct, frozen=True):
-    """A person has written a comment on a review, or ``removed`` one. ``path``: the file; None for a removed one."""
+    """A person wrote a comment on a review, or ``removed`` one. ``path``: the file; None for a removed one."""
 
     by: str
     comment_id: str
@@ -605,7 +605,7 @@ class CommentedInEditor(Struct, frozen=True):
 
 
 class SubmittedInEditor(Struct, frozen=True):
-    """A person has submitted comments. ``run_id``: the run that they begin; empty if they wait for the agent of a
+    """A person submitted comments. ``run_id``: the run that they begin; empty if they wait for the agent of a
     terminal session."""
 
     by: str

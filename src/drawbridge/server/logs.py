@@ -1,5 +1,5 @@
-"""The server's log: for people at a console, or as one JSON object per line. Each line that is logged while a command
-from a signed-in client is executed contains the request's correlation id."""
+"""The server's log, either for reading on a console or as one JSON object per line. Each line that is logged while a
+command from a signed-in client is executed contains the request's correlation id."""
 
 from __future__ import annotations
 

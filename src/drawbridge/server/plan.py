@@ -92,7 +92,7 @@ def data_directory(settings: ServeSettings) -> Path:
 
 
 def problems(settings: ServeSettings) -> list[str]:
-    """The reasons why a server can't start with these settings, except those that are found only when it starts."""
+    """The reasons why a server can't start with these settings, except those that are detected only when it starts."""
     return [
         *_address(settings),
         *_certificate(settings),

@@ -1,4 +1,4 @@
-"""What ``drawbridge serve`` prints when it is ready: a summary for people or, with ``--json``, a line for programs."""
+"""What ``drawbridge serve`` prints when it is ready: a summary for users or, with ``--json``, a line for programs."""
 
 from __future__ import annotations
 

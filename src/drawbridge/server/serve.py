@@ -44,7 +44,7 @@ token yet, and for plain requests, such as for the web UI and /health."""
 WAITING_CONNECTIONS: Final = 128
 """Once this many connections, from all addresses together, wait for their peers (for the rest of a request, the next
 request, or the end of a closing handshake), each new connection replaces one of them, if possible; recent ones are
-replaced only if their address has many. Over TLS, a connection may take 120 kB of memory."""
+replaced only if their address has many. Over TLS, a connection may use 120 kB of memory."""
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -84,7 +84,7 @@ async def _serve(
         with announced(plan, port, certificate):
             lacking = missing(plan.agents)
             for name, program in lacking.items():
-                if program != name:  # set by the owner: a built-in agent that is not installed needs no warning
+                if program != name:  # set by the owner; a built-in agent that is not installed needs no warning
                     logger.warning(
                         "%s can't run: the program %s is not on PATH. Install it, or correct its setting.",
                         name,
@@ -169,7 +169,7 @@ async def _renew(plan: Plan, names: OwnNames, certificate: Certificate, tls: Any
     before = certificate.shown
     try:
         fingerprint = await asyncio.to_thread(renewed)
-        certificate.load_into(tls)  # not in the thread: the context must not change during a TLS handshake
+        certificate.load_into(tls)  # not in the thread, because the context must not change during a TLS handshake
     except (DrawbridgeError, OSError, ValueError) as error:
         logger.error("the certificate could not be renewed: %s", error)
         return
@@ -179,7 +179,7 @@ async def _renew(plan: Plan, names: OwnNames, certificate: Certificate, tls: Any
 
 @contextlib.contextmanager
 def _own_data(directory: Path) -> Iterator[None]:
-    """Locks the data directory for this process. The kernel releases the lock however the process ends. Raises
+    """Locks the data directory for this process. The kernel releases the lock no matter how the process ends. Raises
     ``ServerRunning`` if another server uses the directory, ``NotPrivate`` if it can't be made private, and
     ``NotWritable`` if it can't be locked."""
     make_private_directory(str(directory))

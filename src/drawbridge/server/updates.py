@@ -59,7 +59,7 @@ def _with(value: Struct, **more: object) -> SimpleNamespace:
 
 
 def answered(event: Event, kind: type[S], project_id: str, seq: int | None = None) -> Answer[S]:
-    """The reply to a command that has caused this event: the ``update`` that other clients receive. ``kind``: its
+    """The reply to a command that caused this event: the ``update`` that other clients receive. ``kind``: its
     structure in ``UPDATES``."""
     return messages.updated(UPDATES[type(event)][0], converted(event, kind), project_id, seq)
 
@@ -176,6 +176,6 @@ def project_joined(summary: SessionSummary, **more: object) -> messages.ProjectJ
 
 
 def _project(summary: SessionSummary, **more: object) -> SimpleNamespace:
-    """The fields of a project. What is not known is left out, so that it has the protocol's default."""
+    """The fields of a project. Unknown ones are left out, so that they have the protocol's defaults."""
     fields = msgspec.structs.asdict(summary) | {"desk": summary.terminal}
     return SimpleNamespace(**{name: value for name, value in fields.items() if value is not None}, **more)

@@ -48,8 +48,8 @@ def mark(data: Path) -> None:
 
 
 def _read(data: Path) -> _Format | None:
-    """The content of ``format.json``; None if it does not exist. Raises ``NotPrivate`` if it can't be read, and so
-    can't be trusted.
+    """The content of ``format.json``; None if it does not exist. Raises ``NotPrivate`` if it can't be read and
+    therefore can't be trusted.
     """
     try:
         return msgspec.json.decode((data / FILE).read_bytes(), type=_Format)

@@ -29,7 +29,7 @@ STYLES = {"-": "removed", "+": "added", "@": "path"}
 class SetupSettings(NamedTuple):
     """The options of one ``drawbridge setup``. ``project``: whether to set up the current directory instead of the
     user's account. ``guard``: the settings to install, None for removal and for targets other than agents.
-    ``ask_mode``: whether Claude Code is to ask before it writes, None to leave that as it is. ``program``: VS Code's
+    ``ask_mode``: whether Claude Code should ask before it writes, None to leave that as it is. ``program``: VS Code's
     command, None for the first of ``vscode.PROGRAMS`` that is on PATH."""
 
     target: str
@@ -101,7 +101,7 @@ def _plan(chosen: SetupSettings) -> Plan:
 
 
 def _ask(chosen: SetupSettings, plan: Plan) -> tuple[Plan, bool]:
-    """The plan that the user chooses, and whether to apply it."""
+    """The plan that the user chose, and whether to apply it."""
     more = ["d"] if _summarize(plan) else []
     project = Path.cwd() if chosen.project else None
     agent = AGENTS.get(chosen.target)

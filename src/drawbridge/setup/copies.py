@@ -33,7 +33,7 @@ def files_of(folder: Path, parts: Iterable[str]) -> Iterator[Path]:
 
 
 def digest(folder: Path, parts: Iterable[str]) -> str:
-    """A name for the content of these files: 12 hexadecimal digits."""
+    """A name that is derived from the content of these files: 12 hexadecimal digits."""
     seen = hashlib.sha256()
     for file in files_of(folder, parts):
         content = (folder / file).read_bytes()

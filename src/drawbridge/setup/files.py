@@ -37,7 +37,7 @@ class Step(Protocol):
 class Change:
     """A file that is created, changed or removed. ``before``, ``after``: its content; None if it does not exist. If
     ``path`` is a link, its target is written or removed. ``keep``: whether the previous content is first copied to a
-    file beside ``path``."""
+    file next to ``path``."""
 
     path: Path
     before: bytes | None
@@ -119,7 +119,7 @@ def _mode(target: Path) -> int:
 
 
 def _keep(path: Path, content: bytes) -> Path:
-    """Writes a copy, which only the user can read, beside the path. Returns the path of the copy."""
+    """Writes a copy, which only the user can read, next to the path. Returns the path of the copy."""
     stem = f"{path.name}.drawbridge-{time.strftime('%Y%m%dT%H%M%S')}"
     for number in itertools.count(1):
         copy = path.with_name(f"{stem}{f'-{number}' if number > 1 else ''}.bak")
@@ -130,7 +130,7 @@ def _keep(path: Path, content: bytes) -> Path:
 
 
 def _write(target: Path, content: bytes, mode: int) -> None:
-    """Writes atomically: a reader sees the old content or the new, never a part."""
+    """Writes atomically: a reader sees either the old content or the new, never a part of it."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         _write_new(temporary, content, mode)

@@ -166,7 +166,7 @@ def plan_removal(name: str, project: Path | None) -> Plan:
 
 
 Former: TypeAlias = dict[jsonc.Path, tuple[str, ...] | None]
-"""The source texts that setup has replaced with the values of the agent's ``AskMode``, as in ``Record``."""
+"""The source texts that setup replaced with the values of the agent's ``AskMode``, as in ``Record``."""
 
 
 def _former(agent: AgentHooks, made: Record | None) -> Former:

@@ -1,7 +1,8 @@
 """Hooks in an agent's settings: recognizes, adds and removes Drawbridge's own. Does no I/O.
 
 All agents use the same shape: ``{"hooks": {EVENT: [{"matcher": …, "hooks": [HANDLER, …]}, …]}}``. New groups are added
-at the end of a list, so that the user's groups keep their positions, by which Codex remembers which hooks it trusts.
+at the end of a list, so that the user's groups keep their positions, which Codex uses to remember the hooks that it
+trusts.
 """
 
 from __future__ import annotations

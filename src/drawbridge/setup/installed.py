@@ -35,7 +35,7 @@ from drawbridge.setup.interpreter import Interpreter, choose
 CORE = tuple(f"core/{name}.py" for name in ("__init__", "errors", "privacy", "terminal_text"))
 DIALECTS = tuple(f"agents/{row.name}/{name}.py" for row in catalog.ROWS if row.hooks for name in ("__init__", "hook"))
 PARTS = ("__init__.py", "agents/__init__.py", "agents/catalog.py", *DIALECTS, *CORE, "guard", "text")
-"""The parts of the package that the guard consists of. It imports nothing else except the standard library."""
+"""The parts of the package that the guard consists of. Apart from these, it imports only the standard library."""
 
 TRY = """\
 import sys
@@ -58,8 +58,9 @@ LOADER = (
     "import posix, sys; p = sys.argv[1]; "
     'posix.access(p, 4) or sys.exit(p + " is gone: run drawbridge setup again"); exec(open(p, "rb").read())'
 )
-"""Runs a stub. Python itself would exit with code 2 if the file were missing, which agents take for a denial of every
-action, even of prompts (Claude Code 2.1.329, Gemini CLI 0.61.0, Codex 0.169.0)."""
+"""Runs a stub. Python itself would exit with code 2 if the file were missing, which agents treat as a denial of every
+action, even of prompts (Claude Code 2.1.329, Gemini CLI 0.61.0, Codex 0.169.0).
+"""
 
 STUB = '''\
 """The guard of Drawbridge for {title}, with its settings. Written by `drawbridge setup {agent}`: run that again to update or
@@ -148,7 +149,7 @@ def print_command(settings: HookSettings) -> int:
 
 
 def copy_path() -> Path:
-    """The path of the copy of this package's guard, which need not exist."""
+    """The path of the copy of this package's guard, which may not exist."""
     return directory() / copies.digest(_package(), PARTS)
 
 

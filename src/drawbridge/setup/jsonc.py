@@ -172,7 +172,7 @@ class Document:
         return "  "
 
     def _space(self, mark: str) -> str:
-        """The text after a comma or a colon on one line: a space, unless the document omits it."""
+        """The text after a comma or a colon on one line: a space, unless the document has none there."""
         first = self._marks.get(mark)
         return " " if first is None or self.text[first + 1] in " \t\r\n" else ""
 

@@ -47,7 +47,7 @@ def pack(extension_dir: Path, target: Path) -> None:
     except OSError as error:
         raise NotWritable(f"{target} can't be written: {error.strerror}. Name a file that you can write.") from None
     finally:
-        with contextlib.suppress(OSError):  # it has become the target
+        with contextlib.suppress(OSError):  # it was renamed to the target
             temporary.unlink()
 
 

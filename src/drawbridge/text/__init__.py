@@ -70,7 +70,7 @@ def utf16_length(text: str) -> int:
 
 
 def format_changes(old: Format, new: Format) -> list[str]:
-    """The changes to a file's format, in short clauses for the user: a list of lines can't show them."""
+    """The changes to a file's format, in short clauses for the user: because a list of lines can't show them."""
     changes = []
     if old.eol != new.eol:
         # The text does not claim that the line endings change: Claude Code (2.1.329) proposes an Edit of a CRLF file

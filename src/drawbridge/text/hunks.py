@@ -74,7 +74,7 @@ def merge(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> li
     """``base`` with both changes, or the first ``Overlap`` if they conflict.
 
     The same change on both sides is not a conflict. Adjacent changes, without an unchanged line of the base between
-    them, count as one: their order would be a guess.
+    them, count as one, because their order would be a guess.
     """
     our_hunks, their_hunks = diff(base, ours), diff(base, theirs)
     result: list[str] = []

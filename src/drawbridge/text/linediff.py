@@ -2,7 +2,7 @@
 
 It serves two cases: a few lines, where the result should look as if a person had made it, and texts of 5 MB, which must
 be compared quickly. Large texts are first compared side by side, which skips equal parts. In each remaining gap, lines
-that only one side has are certainly changed, so they are set aside. The rest is cut at lines that both sides have
+that occur on only one side have certainly changed, so they are set aside. The rest is cut at lines that both sides have
 exactly once, in the longest sequence of them that has the same order on both sides (patience diff). The part between
 two cuts is compared by Myers' algorithm with a budget; whatever exceeds the budget is replaced as a whole, which is
 still correct, only less precise.

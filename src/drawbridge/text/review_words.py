@@ -21,7 +21,7 @@ Hunk: TypeAlias = Mapping[str, Any]
 """A ``ReviewHunk`` of the protocol."""
 
 VERBS: Final = {"keep": "Keep", "undo": "Undo"}
-RESTARTED: Final = "the server was restarted meanwhile"
+RESTARTED: Final = "the server was restarted in the meantime"
 DECIDED: Final = {"keep": "kept", "undo": "undid", "edit": "edited"}
 ASIDE: Final = {"mode": "File mode", "name": "File name"}
 """The kinds of hunks without lines, and their titles."""
@@ -75,7 +75,7 @@ def end_words(removed: str, added: str) -> str:
 
 
 def title(hunk: Hunk) -> str:
-    """The title of a hunk: where it is."""
+    """The title of a hunk, which shows where the hunk is."""
     if hunk["kind"] in ASIDE:
         return ASIDE[hunk["kind"]]
     if hunk["kind"] == "file":
@@ -87,7 +87,7 @@ def title(hunk: Hunk) -> str:
 
 
 def file_words(file: File) -> str:
-    """The label beside a file's path, such as "new" or "renamed · binary"; empty if the file needs no label."""
+    """The label next to a file's path, such as "new" or "renamed · binary"; empty if the file needs no label."""
     change = "renamed" if file.get("old_path") else {"added": "new", "deleted": "deleted"}.get(file["change"], "")
     tags = [change, "binary" if file.get("binary") else ""]
     return " · ".join(filter(None, tags))
@@ -171,19 +171,19 @@ def question(decision: Decision, count: int, unseen: int, where: str) -> tuple[s
 
 
 def decided_words(decided: Mapping[str, Any]) -> str:
-    """What someone has decided in a review, such as "kept 2 changes in 1 file"; it follows their name."""
+    """What someone decided in a review, such as "kept 2 changes in 1 file". The text follows their name."""
     end = f" ({RESTARTED})" if decided.get("interrupted") else ""
     return f"{DECIDED.get(decided.get('decision') or '', 'decided on')} {_about(decided)}{end}"
 
 
 def interrupted_words(decided: Mapping[str, Any]) -> str:
-    """What has become of a decision that was interrupted and not done; it follows the name of whoever has decided.
+    """The result of a decision that was interrupted and not done. The text follows the name of whoever decided.
     ``decided``: a ``ReviewInterrupted`` of the protocol."""
     words = f"wanted to {decided.get('decision') or 'decide on'} {_about(decided)}, but the server was restarted"
     if decided.get("result") == "not_done":
         return f"{words}. Nothing was changed."
     changed = ", ".join(map(str, decided.get("changed") or ())) or "the files"
-    return f"{words} meanwhile, and {changed} changed. Check the review."
+    return f"{words} in the meantime, and {changed} changed. Check the review."
 
 
 def _about(decided: Mapping[str, Any]) -> str:
@@ -232,7 +232,7 @@ NOT_AS_SHOWN: Final = (
 NOT_A_DRAFT: Final = "This comment was already sent or removed. You can add what you wrote as a new comment."
 UNFINISHED: Final = "First add or discard the comment that you are writing."
 MAY_NOT_SEND: Final = "This device can’t send comments. Use a device that can start runs."
-NO_COMMENTS: Final = "There are no comments."
+NO_COMMENTS: Final = "No comments."
 QUEUE: Final = "Queue"
 STEER: Final = "Add to the current run"
 """What can be done with a message while the agent is working."""
@@ -337,7 +337,7 @@ def committed_words(committed: Mapping[str, Any]) -> str:
 
 
 def push_words(offer: Mapping[str, Any]) -> str:
-    """What would be pushed. ``offer``: a ``PushOffer`` of the protocol without a problem."""
+    """Describes what would be pushed. ``offer``: a ``PushOffer`` of the protocol without a problem."""
     ahead, where = offer.get("ahead"), f"{offer.get('branch', '')} to {offer.get('remote', '')}"
     if ahead == 0:
         return f"There is nothing new to push from {where}."

@@ -357,7 +357,7 @@ class _Connection(asyncio.Protocol):
         if ended is not None:
             ended()
 
-    # events of the protocol: handle each, then flush
+    # events of the protocol: handle each one, then flush
 
     def _handle(self, events: Sequence[Event]) -> None:
         """Handles events. Events that an answer causes are queued, so that a thousand pipelined requests do not

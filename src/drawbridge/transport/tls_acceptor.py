@@ -29,7 +29,9 @@ NETWORK_LIMIT: Final = 64
 """The maximum number of simultaneous handshakes from one address, or from one IPv6 network."""
 
 GRACE_SECONDS: Final = 1.0
-"""Seconds that each handshake gets, however many others there are: enough for a network with a round trip of 400 ms."""
+"""Seconds that each handshake gets, no matter how many others there are: enough for a network with a round trip of 400
+ms.
+"""
 
 PAUSE_SECONDS: Final = 0.1
 """Seconds to wait after a connection could not be accepted: the system may have run out of file descriptors."""
@@ -38,7 +40,7 @@ logger = logging.getLogger("drawbridge.http_server")
 
 
 class _Shaking(NamedTuple):
-    """A handshake that is under way: the network of its address (``core.addresses``), and when it began."""
+    """A handshake in progress: the network of its address (``core.addresses``), and when it began."""
 
     network: str
     since: float

@@ -67,8 +67,8 @@ def is_plain(text: str) -> bool:
 def edited_input(request: Request, text: str) -> dict[str, Any]:
     """The tool's input with ``text`` (an edited draft) as the edited field or as the whole file.
 
-    A call that replaces strings gets the whole file as its old and its new string, so that exactly what the user has
-    seen is written.
+    A call that replaces strings gets the whole file as its old and its new string, so that exactly what the user saw is
+    written.
     """
     found = _edited(request, text)
     assert found is not None, "asked for a tool whose text can't be edited"
@@ -83,7 +83,7 @@ def _edited(request: Request, text: str) -> dict[str, Any] | None:
     if proposal is None or not isinstance(given, dict):
         return None
     whole = edited_text(request, text)
-    # The strings of an edit use "\n" whatever line endings the file has, which the agent preserves.
+    # The strings of an edit use "\n", whatever line endings the file has. The agent preserves these.
     change = {
         "old_string": proposal["old_text"].replace("\r\n", "\n"),
         "new_string": whole.replace("\r\n", "\n"),
@@ -121,8 +121,8 @@ def piece(request: Request, risk: Mapping[str, Any]) -> str:
 
 def questions(request: Request) -> list[dict[str, Any]]:
     """The questions that the agent asks the user. Empty for any other request, and for a preview, which may lack some of
-    the questions. Also empty if a question has no text: the form can't show it, although the answer, which repeats the
-    whole input, would contain it."""
+    the questions. Also empty if a question has no text, because the form can't show it, although the answer, which
+    repeats the whole input, would contain it."""
     given = request["input"]
     asked = given.get("questions") if isinstance(given, dict) else None
     if request.get("kind") != "question" or request.get("truncated") or not isinstance(asked, list):

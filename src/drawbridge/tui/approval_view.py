@@ -39,7 +39,7 @@ from drawbridge.tui.question_form import QuestionForm
 
 READING_SECONDS: Final = 0.5
 """The number of seconds for which keys and buttons do not answer a request that has just appeared, and for which a
-button that has just moved does nothing: the user may have meant what was there before."""
+button that has just moved does nothing: the user may have aimed at what was there before."""
 
 ROOMY: Final = 24
 """The minimum height, in lines, at which there is room for an empty line."""
@@ -58,8 +58,9 @@ class Answer(NamedTuple):
 
 
 class ApprovalView(Vertical, can_focus=True):
-    """One request. Posts ``Answered`` with the user's decision. Call ``settle`` when another client has decided or the
-    request was withdrawn."""
+    """One request. Posts ``Answered`` with the user's decision. Call ``settle`` when another client decides or the
+    request is withdrawn.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "more", show=False),
@@ -83,7 +84,7 @@ class ApprovalView(Vertical, can_focus=True):
             self.view = view
 
     class Closed(Message):
-        """The user has closed a request that another client has resolved, or that was withdrawn."""
+        """The user closed a request that was resolved by another client or withdrawn."""
 
         def __init__(self, view: ApprovalView) -> None:
             super().__init__()
@@ -102,7 +103,7 @@ class ApprovalView(Vertical, can_focus=True):
         self._draft = ""
         self._found = self._difference()
         self._unseen_as_sent = 1
-        """How many lines of the agent's version were unseen when it was last shown."""
+        """The number of lines of the agent's version that were unseen when it was last shown."""
         self._shown_at = time.monotonic()
         self._places: dict[str | None, tuple[Region, float]] = {}
         """Maps a button's name to its place on the screen and the time (``time.monotonic``) when it moved there."""
@@ -235,8 +236,7 @@ class ApprovalView(Vertical, can_focus=True):
         self._redraw()
 
     def settle(self, answer: Mapping[str, Any]) -> None:
-        """Shows that another client has decided, or that the request was withdrawn. What the user has written stays
-        readable."""
+        """Shows that another client decided, or that the request was withdrawn. What the user wrote stays readable."""
         self._set_state(settled=answer, busy=False)
 
     def failed(self) -> None:
@@ -348,7 +348,7 @@ class ApprovalView(Vertical, can_focus=True):
             self.query_one(".why", Input).focus()
 
     def back(self) -> bool:
-        """Goes back to reading or to the previous question, without losing what the user has written; or closes a
+        """Goes back to reading or to the previous question, without losing what the user wrote; or closes a
         request that is resolved or withdrawn. Returns whether there was anything to leave."""
         if self.is_settled:
             self.post_message(self.Closed(self))

@@ -126,16 +126,16 @@ def always_words(request: answers.Request) -> str:
 
 
 def why_not_accepted(request: answers.Request, state: ApprovalState) -> str:
-    """Why Accept does not work yet: not all of the request has been on the screen. Empty if it works."""
+    """Why the request can't be accepted yet: not all of it has been on the screen. Empty if it can be."""
     if request.get("truncated"):
-        return "This is only a part: Space shows all of it. Accept works once you have seen it."
+        return "Only part of this is shown: Space shows all of it. You can accept it once you have seen it."
     if not state.unseen:
         return ""
     if answers.questions(request):
-        return "There is more to see: PgDn shows it. An answer is sent once you have seen the question and your choice."
+        return "There is more to see: PgDn shows it. You can answer once you have seen the question and your choice."
     if state.mode == "edit":
-        return "You have not seen all of this change: Esc shows it. Accept works once you have."
-    return "There is more below: Space shows it. Accept works once you have seen all of it."
+        return "You have not seen all of this change: Esc shows it. You can accept it once you have."
+    return "There is more below: Space shows it. You can accept once you have seen all of it."
 
 
 def notice(request: answers.Request, state: ApprovalState, found: Difference | None) -> str:

@@ -31,7 +31,9 @@ ACP_WORDS: Final[Mapping[str, frozenset[str]]] = {
     "status": frozenset({"pending", "in_progress", "completed", "failed"}),
     "sessionUpdate": frozenset({"tool_call", "tool_call_update"}),
 }
-"""Maps fields of an ACP tool call to the protocol's own values, which need not be shown. Any other value is shown."""
+"""Maps fields of an ACP tool call to the protocol's own values, which do not have to be shown. Any other value is
+shown.
+"""
 
 ACP_ID: Final = re.compile(r"[\w.:/-]{1,100}", re.ASCII)
 """Matches a ``toolCallId`` that need not be shown."""

@@ -1,5 +1,6 @@
-"""The terminal client's view of the server: the connection, the state that the server has sent, and what the user can
-do."""
+"""The terminal client's view of the server: the connection, the state that the server sent, and what the user can
+do.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +25,9 @@ PAGE: Final = 120
 """The number of records in one page of history."""
 
 TOO_FAR: Final = 1_000
-"""A client that is more than this number of records behind reloads the end of the conversation instead of everything
-that it missed."""
+"""A client that is behind by more than this number of records reloads the end of the conversation instead of everything
+that it missed.
+"""
 
 MESSAGE_BYTES: Final = 900_000
 PIECE_BYTES: Final = 300_000
@@ -61,11 +63,11 @@ class Client:
         self.features: frozenset[str] | None = None
         """The message types that the server accepts from this client; None until it has reported them."""
         self.modes: frozenset[str] | None = None
-        """The permission modes that this server accepts; None until it has reported them, or if it reports none."""
+        """The permission modes that this server accepts; None if it reports none or has not reported them yet."""
         self.mode_offers: Sequence[Mapping[str, Any]] = ()
         """The modes that the server describes: each with a ``name`` and, if it has one, a ``title``."""
         self._ids: set[str] = set()
-        """The ids that the server has given this client: a new one on every connection."""
+        """The ids that the server gave this client: a new one on every connection."""
         self.scope = ""
         """The scope of this device, which determines what the device may do; empty until the server has reported it."""
         self.agents: list[str] = []

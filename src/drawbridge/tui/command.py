@@ -79,7 +79,7 @@ async def decide(finder: Finder, directory: str, palette: Palette) -> None:
 @contextlib.contextmanager
 def in_written_order() -> Iterator[None]:
     """Keeps the terminal from reordering text (``Terminal.keep_order``), for the duration of the context."""
-    assert sys.__stdout__ is not None, "it was checked that there is a terminal"
+    assert sys.__stdout__ is not None, "the terminal was checked for before"
     terminal = Terminal(sys.__stdout__)
     terminal.keep_order(True)
     try:

@@ -242,7 +242,7 @@ class CommentsDialog(ModalScreen[None]):
 
     def _keys(self, current: Comment | None) -> list[str]:
         commenting = self._commenting
-        found = ["Enter go to it"] if current is not None and commenting.part_of(current) is not None else []
+        found = ["Enter go to the change"] if current is not None and commenting.part_of(current) is not None else []
         if current is not None and review_words.is_draft(current):
             found += ["e edit", "d remove"] if commenting.may_change(current) else []
         elif current is not None and review_words.state_of(current) in CAN_RESOLVE and commenting.may_write:

@@ -68,7 +68,7 @@ class Connection:
         self.name = name
         self.state: State = "connecting"
         self.problem = ""
-        """Why there is no connection, in words for the user; empty while the connection is open."""
+        """Why there is no connection, as text for the user; empty while the connection is open."""
         self.on_state: Callable[[], None] = lambda: None
         self.on_open: Callable[[], None] = lambda: None
         self.on_message: Callable[[Message], None] = lambda message: None
@@ -290,7 +290,7 @@ def _why(error: Exception) -> str:
     if isinstance(error, ConnectionRefusedError):
         return "nothing listens there"
     if isinstance(error, OSError):
-        if error.errno is None:  # asyncio has tried several addresses, and lists all of them in its text
+        if error.errno is None:  # asyncio tried several addresses, and lists all of them in its text
             return "none of its addresses can be reached"
         # asyncio's own text for an address that can't be reached contains the address.
         return (os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)).lower()

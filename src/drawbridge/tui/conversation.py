@@ -70,7 +70,7 @@ class Conversation:
         self.first = 1
         """The lowest ``seq`` in memory."""
         self.begins = 1
-        """The first ``seq`` on the server, as far as this is known: the server may have dropped older history."""
+        """The first ``seq`` on the server, if known. The server may have deleted older history."""
         self.last = 0
         """The highest ``seq`` in memory; below ``cursor`` if the end was released."""
         self.items: list[Item] = []
@@ -362,7 +362,7 @@ class Conversation:
                         tool.version += 1
 
     def _is_rejected(self, id: str, tool: Item) -> bool:
-        """Whether a person has denied exactly this call. False if its approval request is not in memory."""
+        """Whether a person denied exactly this call. False if its approval request is not in memory."""
         for question in reversed(self._questions.values()):
             request = question.data["request"]
             given = request.get("input")

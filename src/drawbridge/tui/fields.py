@@ -40,7 +40,7 @@ class PlainTextArea(TextArea):
 
     async def _on_key(self, event: events.Key) -> None:
         if event.key == "escape":
-            event.prevent_default()  # the screen handles it
+            event.prevent_default()  # the screen handles this key
 
 
 class PromptBox(PlainTextArea):
@@ -79,7 +79,7 @@ class PromptBox(PlainTextArea):
 
     async def _on_key(self, event: events.Key) -> None:
         if event.key == "enter" or event.key in NEW_LINE_KEYS:
-            event.prevent_default()  # these keys are bindings here
+            event.prevent_default()  # these keys have bindings here
             return
         row, _ = self.cursor_location
         if event.key == "up" and row == 0 and self._place > 0:

@@ -49,8 +49,7 @@ class History(ScrollView, can_focus=True):
     ]
 
     class MoreRequested(Message):
-        """The reader is near an end of the loaded part: older messages are needed if ``older``, otherwise newer
-        ones."""
+        """The reader is near an end of the loaded part, so older messages (if ``older``) or newer ones are needed."""
 
         def __init__(self, *, older: bool) -> None:
             super().__init__()

@@ -182,7 +182,7 @@ class QuestionForm(VerticalScroll):
         self._groups[self._step].choose(number)
 
     def answers(self) -> list[tuple[str, str]]:
-        """Each question with its answer, which is empty if nothing was chosen or typed."""
+        """Each question, with its answer; the answer is empty if nothing was chosen or typed."""
         return [(group.question, group.chosen()) for group in self._groups]
 
 

@@ -22,7 +22,7 @@ LOOKS_SECONDS = 0.25
 """Seconds between two checks of the queue, which other clients can change too."""
 
 HINT = "Enter edit · d remove · K J up, down · n send now · Esc close"
-EDITING = "Ctrl-S saves it · Esc goes back"
+EDITING = "Ctrl-S save · Esc go back"
 
 
 class QueueDialog(ModalScreen[None]):

@@ -80,7 +80,7 @@ def whole(hunk: Hunk) -> Place | None:
 
 
 class Choice(NamedTuple):
-    """The lines that the user has chosen: from ``anchor`` to ``end``, both included, in either order. ``is_whole``:
+    """The lines that the user chose: from ``anchor`` to ``end``, both included, in either order. ``is_whole``:
     whether no key has changed the initial choice yet."""
 
     key: str

@@ -1,4 +1,4 @@
-"""What the server has reported about the reviews of all projects, and what the user has written. Does no I/O."""
+"""What the server reported about the reviews of all projects, and what the user wrote. Does no I/O."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Reviews:
         self.drafts: defaultdict[str, dict[str, Draft]] = defaultdict(dict)
         """The user's edits, by project and hunk."""
         self.writings: defaultdict[str, list[Writing]] = defaultdict(list)
-        """The comments and changes to drafts that the user has begun and that the server does not have, by project."""
+        """The comments and changes to drafts that the user began and that the server does not have, by project."""
         self.commits: defaultdict[str, Commit] = defaultdict(Commit)
         """The user's input for a commit, and its result, by project."""
         self.pushes: defaultdict[str, Push] = defaultdict(Push)
@@ -75,7 +75,7 @@ class Reviews:
         """The user's visits to the reviews that were opened, by project."""
         self._stale: set[str] = set()
         self.connections = 0
-        """The number of connections so far: changes between two of them were not reported."""
+        """The number of connections so far. Changes that were made between two of them were not reported."""
         self._numbers: dict[str, Numbers] = {}
         self._changes: defaultdict[str, deque[Mapping[str, Any]]] = defaultdict(lambda: deque(maxlen=REMEMBERED))
 

@@ -61,7 +61,7 @@ class ConversationScreen(Screen[None]):
     ]
 
     class Left(Message):
-        """The user has gone back to the projects."""
+        """The user went back to the projects."""
 
     def __init__(self, client: Client, painter: Painter) -> None:
         super().__init__()
@@ -72,8 +72,7 @@ class ConversationScreen(Screen[None]):
         self._loading = False
         self._keys: object = None
         self._cancels_since: float | None = None
-        """The time (``time.monotonic``) since which the stop key cancels what is scheduled; None if it stops the
-        run."""
+        """When (``time.monotonic``) the stop key began to cancel what is scheduled; None if it stops the run."""
 
     def compose(self) -> ComposeResult:
         yield Bar()
@@ -122,7 +121,7 @@ class ConversationScreen(Screen[None]):
         prompt.display = self._client.may_prompt
         self._show_rights()
         if not prompt.display and (prompt.has_focus or self.focused is None):
-            self.query_one(History).focus()  # keys must not reach a hidden field, where their effect is invisible
+            self.query_one(History).focus()  # keys must not reach a hidden field, where their effect would be invisible
         self._questions.show(conversation, self.size.height * 7 // 10)
         self._expect_review(conversation)
         self.tick()
@@ -134,7 +133,7 @@ class ConversationScreen(Screen[None]):
             self.refresh_bindings()
 
     def _show_rights(self) -> None:
-        """Shows why there is no prompt box, in its place."""
+        """Shows, in place of the prompt box, why there is none."""
         client, line = self._client, self.query_one("#rights", Static)
         words = wording.rights(client.project or {}, may_answer=client.may("permission_response"))
         line.display = not client.may_prompt
@@ -304,8 +303,9 @@ class ConversationScreen(Screen[None]):
         return self._cancels_since is not None and time.monotonic() - self._cancels_since >= READING_SECONDS
 
     def action_stop(self) -> None:
-        """Stops the run. Without a run, cancels the automatic continuation after a rate limit or what is scheduled: a
-        stop alone would not end the schedule."""
+        """Stops the run. Without a run, cancels the automatic continuation after a rate limit or what is scheduled,
+        because a stop alone would not end the schedule.
+        """
         if self._cancels and not self.may_cancel:
             self.notify("The run has ended. Press s again to cancel what is scheduled.", markup=False)
             return

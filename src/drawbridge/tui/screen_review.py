@@ -86,7 +86,7 @@ class ReviewScreen(Screen[None]):
         self._project = project
         self._files: Sequence[File] = ()
         self._every: Sequence[Part] = ()
-        """All parts of the review, also those that are hidden because they are not new."""
+        """All parts of the review, including those that are hidden because they are not new."""
         self._parts: Sequence[Part] = ()
         """The parts that are shown."""
         self._more = 0
@@ -197,7 +197,7 @@ class ReviewScreen(Screen[None]):
 
     @property
     def _ways_on(self) -> str:
-        """What can still be done when nothing is left to decide on."""
+        """The hints about what can still be done when nothing is left to decide on."""
         count = len(self._commenting.all)
         found = f"{counted(count, 'comment')}: C shows {'it' if count == 1 else 'them'}.\n" if count else ""
         kept = len(self._committing.kept) if self._committing.is_allowed else 0
@@ -292,7 +292,7 @@ class ReviewScreen(Screen[None]):
         self._redraw()
 
     def _close(self, number: int) -> None:
-        """Removes the review from the screen, except what the user has written."""
+        """Removes the review from the screen, except what the user wrote."""
         if number <= self._shown or not self._is_there:
             return
         self._shown = number

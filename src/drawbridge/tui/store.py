@@ -35,7 +35,7 @@ class Projects:
     def _update(self, id: str, what: str, told: Mapping[str, Any]) -> None:
         match what:
             case "project_state" | "project_created":
-                self.all[told["id"]] = dict(told)  # replaced as a whole: a field that is left out is empty now
+                self.all[told["id"]] = dict(told)  # replaced as a whole, so a field that is left out is empty now
             case "project_deleted":
                 self.all.pop(told["project_id"], None)
             case "review_changed":

@@ -182,7 +182,7 @@ def is_scheduled(project: Mapping[str, Any]) -> bool:
 
 
 def lifted(until: str, now: datetime) -> str:
-    """When the limit of the agent's account resets, in words; empty if that is not known."""
+    """A text that says when the limit of the agent's account resets; empty if that is not known."""
     found = when(until)
     if found is None:
         return ""
@@ -199,8 +199,9 @@ def agent_words(agent: Mapping[str, Any]) -> str:
 
 
 def context_words(agent: Mapping[str, Any]) -> str:
-    """How full the agent's context is, in percent or, if its size is unknown, in tokens; empty if the number of tokens
-    in it is unknown."""
+    """How much of the agent's context is used, in percent or, if its size is unknown, in tokens; empty if the number of
+    tokens is unknown.
+    """
     tokens, window = agent.get("context_tokens"), agent.get("context_window")
     if not tokens:
         return ""
@@ -255,7 +256,7 @@ def _capital(text: str) -> str:
 
 
 def first_words(answer: Mapping[str, Any]) -> str:
-    """Like ``settled_words``, for a user who was about to answer."""
+    """Like ``settled_words``, but for a user who was about to answer."""
     if "reason" in answer:
         return f"{settled_words(answer, {})}."
     verb = "accepted" if answer.get("decision") == "allow" else "rejected"

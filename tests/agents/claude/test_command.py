@@ -1,4 +1,4 @@
-"""The command line and environment of ``claude``: every option is passed on, and nothing unintended."""
+"""The command line and environment of ``claude``: every option is passed on, and nothing else is."""
 
 from __future__ import annotations
 

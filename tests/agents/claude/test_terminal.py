@@ -1,4 +1,4 @@
-"""What Claude Code's hooks and files say about a session in a terminal."""
+"""What Claude Code's hooks and files report about a session in a terminal."""
 
 from __future__ import annotations
 

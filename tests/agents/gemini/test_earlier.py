@@ -1,4 +1,4 @@
-"""Reading the messages of a conversation that Gemini CLI has stored."""
+"""The messages of a conversation that Gemini CLI stored are read."""
 
 from __future__ import annotations
 

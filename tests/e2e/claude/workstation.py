@@ -1,4 +1,4 @@
-"""A user's workstation: a project, an editor, the CLI beside it, and a model that the test scripts."""
+"""A user's workstation: a project, an editor, the CLI next to it, and a model that the test scripts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.rigs.tmux import Pane, Tmux
 from tests.waiting import PATIENCE
 
 RECORD_INTO = os.environ.get("DRAWBRIDGE_TEST_RECORD")
-"""The directory into which ``tools/record_ide.py`` records the sessions that tests have named; None to record nothing."""
+"""The directory into which ``tools/record_ide.py`` records the sessions that tests named; None to record nothing."""
 
 
 class Workstation(contextlib.ExitStack):

@@ -1,4 +1,4 @@
-"""A user's workstation with Gemini CLI: a project, an editor, the CLI beside it, and a model scripted by the test."""
+"""A user's workstation with Gemini CLI: a project, an editor, the CLI next to it, and a model scripted by the test."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .proxy import CuttingProxy
 from .transcript import Transcript
 
 RECORD_INTO = os.environ.get("DRAWBRIDGE_TEST_RECORD")
-"""The directory for transcripts of the sessions that tests have named; None to record nothing."""
+"""The directory for transcripts of the sessions that tests named; None to record nothing."""
 
 
 class Workstation(contextlib.ExitStack):

@@ -28,7 +28,7 @@ local view = vim.fn.winsaveview()
 return { vim.fn.getline('.'), view.col, vim.fn.winline(), vim.fn.getline('w0'),
   vim.fn.getline(vim.fn.foldclosed(vim.fn.search('^line 20$', 'nw'))) }
 """
-"""Where the user is in the file, in terms of the text rather than line numbers."""
+"""The user's position in the file, in terms of the text rather than of line numbers."""
 
 
 @pytest.mark.parametrize(

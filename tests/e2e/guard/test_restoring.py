@@ -1,4 +1,4 @@
-"""``drawbridge hook --restore`` restores text that a reload has replaced in an editor."""
+"""``drawbridge hook --restore`` restores text that a reload replaced in an editor."""
 
 from __future__ import annotations
 

@@ -22,7 +22,9 @@ DEADLINE = ("--deadline", "300")
 """The default deadline, in milliseconds."""
 
 SOON = PATIENCE / 2
-"""The seconds that a call may take at most, including the deadline and the start of Python on a busy machine."""
+"""The maximum number of seconds that a call may take, including the deadline and the start of Python on a busy
+machine.
+"""
 
 State = Callable[[Neovim], None]
 

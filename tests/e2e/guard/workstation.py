@@ -89,7 +89,7 @@ class GuardedWorkstation(Workstation):
         return Neovim(pane, socket)
 
     def ask_claude(self, *turns: Block | list[Block], flags: tuple[str, ...] = (), cwd: Path | None = None) -> str:
-        """Runs one prompt with ``claude -p`` until the CLI ends. Returns all text that it has sent to the model."""
+        """Runs one prompt with ``claude -p`` until the CLI ends. Returns all text that it sent to the model."""
         before = len(self.model.requests)
         pane = self.start_claude(*turns, flags=flags, cwd=cwd)
         assert pane.wait_for_exit() == 0

@@ -1,4 +1,6 @@
-"""However a path is spelled, the guard finds the buffer of that file and no other. The file system is the reference."""
+"""No matter how a path is spelled, the guard finds the buffer of that file and no other. The file system is the
+reference.
+"""
 
 from __future__ import annotations
 

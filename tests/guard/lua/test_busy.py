@@ -1,4 +1,4 @@
-"""A Neovim in the middle of something may or may not answer, but a request never disturbs it."""
+"""A busy Neovim may or may not answer, but a request never disturbs it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_requests_do_not_disturb_a_neovim_that_waits_for_a_key(
 
 
 async def test_a_pending_global_command_is_not_disturbed(at: Workstation) -> None:
-    """`:global` works on lines that it has marked. The command waits at each line, so that requests can arrive."""
+    """`:global` works on lines that it marked. The command waits at each line, so that requests can arrive."""
     path = await at.opened("a.py", "".join(f"{number}\n" for number in range(1, 41)))
     other = await at.opened("other.py", "one\n")
     await at.person.edits(path)

@@ -117,7 +117,7 @@ vim.wait(60000, function() return vim.g.may_enter end, 5)
 
 
 async def test_a_message_during_startup_is_shown_once_that_is_over(program: Path, tmp_path: Path) -> None:
-    """A configuration that waits for something answers requests meanwhile."""
+    """A configuration that waits for something answers requests in the meantime."""
     starts = " ".join(STARTS.splitlines())
     async with workstation(program, tmp_path, "-c", starts) as at:
         assert await at.asks("send_message", message="hello") == SENT

@@ -1,4 +1,4 @@
-"""`refresh_buffer` shows what an agent has written, and keeps the user's view, marks and unsaved work."""
+"""`refresh_buffer` shows what an agent wrote, and keeps the user's view, marks and unsaved work."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ async def test_a_scratch_buffer_with_the_name_of_a_file_does_not_count(at: Works
     assert await at.stands(path) is None
 
 
-# However a path is spelled.
+# How a path is spelled does not matter.
 
 
 async def test_a_file_is_found_by_any_of_its_names(at: Workstation) -> None:
@@ -320,7 +320,7 @@ async def test_a_file_in_two_buffers_is_modified_if_one_of_them_is(at: Workstati
     assert (stands["modified"], stands["current"], stands["visible"]) == (True, True, True)
 
 
-# What it costs, and what it leaves behind.
+# Its cost, and what it leaves behind.
 
 
 async def test_a_snapshot_changes_nothing_that_the_user_could_notice(at: Workstation) -> None:

@@ -67,9 +67,9 @@ test('what has become of an interrupted decision is shown', () => {
   assert.deepEqual(
     conversation.items.map(({ text }) => text),
     [
-      'undid 2 changes in 1 file (the server was restarted meanwhile)',
+      'undid 2 changes in 1 file (the server was restarted in the meantime)',
       'wanted to undo 2 changes in 1 file, but the server was restarted. Nothing was changed.',
-      'wanted to undo 2 changes in 1 file, but the server was restarted meanwhile, and a.py, b.py changed. Check the review.',
+      'wanted to undo 2 changes in 1 file, but the server was restarted in the meantime, and a.py, b.py changed. Check the review.',
     ],
   );
 });

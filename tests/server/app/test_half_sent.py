@@ -20,7 +20,7 @@ from tests.waiting import until
 
 CROWD = 400
 RENEWALS = 5
-"""How many times each member of the crowd reconnects, at most, after the server has closed its connection."""
+"""The maximum number of times that each member of the crowd reconnects after the server has closed its connection."""
 
 TRIES = 5
 PROMPT_SECONDS = 15.0

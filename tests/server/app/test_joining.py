@@ -1,4 +1,4 @@
-"""A client that joins, leaves and returns gets every record once and in order, whatever happens meanwhile."""
+"""A client that joins, leaves and returns gets every record once and in order, whatever happens in the meantime."""
 
 from __future__ import annotations
 

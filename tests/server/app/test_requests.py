@@ -271,7 +271,7 @@ async def test_an_id_that_cannot_be_read_is_not_repeated(server: Server, request
 
 async def test_messages_of_the_specifications_client_are_understood(server: Server) -> None:
     """The specification's client is written in Go: it sends ``data`` as null if there is no data, and may put
-    ``project_id`` beside ``data`` or in it.
+    ``project_id`` next to ``data`` or in it.
     """
     await raw(
         server,

@@ -36,7 +36,7 @@ from tests.waiting import until
 PHONE = "Ada's phone"
 
 Shown = tuple[str, set[str]]
-"""The code of the answer, and the secrets that the client has sent."""
+"""The code of the answer, and the secrets that the client sent."""
 
 
 class Guest:

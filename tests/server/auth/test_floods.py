@@ -48,7 +48,7 @@ def of_the_flood(number: int) -> str:
 
 @contextlib.contextmanager
 def many_files() -> Iterator[None]:
-    """Allows the process enough open files for the flood. Skips the test if the system does not permit so many."""
+    """Lets the process open enough files for the flood. Skips the test if the system does not permit so many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = max(soft, 2 * KEPT)
     if hard != resource.RLIM_INFINITY and hard < wanted:

@@ -2,7 +2,7 @@
 
 The remote is a real one: a bare repository. ``gh`` and ``glab`` are stand-ins that behave as their manuals describe:
 ``gh pr create --title --body`` and ``glab mr create --title --description --source-branch --yes`` print the address of
-what they have created, or exit with an error. They also fail if prompts are not disabled or stdin contains a line.
+what they created, or exit with an error. They also fail if prompts are not disabled or stdin contains a line.
 """
 
 from __future__ import annotations

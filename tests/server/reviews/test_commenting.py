@@ -106,7 +106,7 @@ async def test_comments_that_cannot_be_sent_into_a_run_stay_drafts(tmp_path: Pat
 
 
 async def test_what_the_run_did_before_the_comment_is_no_answer(tmp_path: Path) -> None:
-    """The comments are on a line that the same run has written, and on the line that it has removed."""
+    """The comments are on a line that the same run wrote, and on the line that it removed."""
     async with reviewing(tmp_path) as one:
         await one.begin()
         lines_3_and_17(one.directory)

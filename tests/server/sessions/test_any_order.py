@@ -236,7 +236,7 @@ def assert_sound(world: World) -> None:
 
 
 def assert_states(person: Client) -> None:
-    """Checks each state that the client has received against the records that it received before."""
+    """Checks each state that the client received against the records that it received before."""
     state, open_runs, snapshot = "IDLE", 0, 0
     for message in person.heard:
         what = message["data"].get("update_type") if message["type"] == "update" else message["type"]

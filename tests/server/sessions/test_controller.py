@@ -107,7 +107,7 @@ async def test_a_process_that_exits_during_its_last_check_is_replaced(tmp_path: 
         loop = asyncio.get_running_loop()
 
         class Exits(StoredSessions):
-            """Checks in a thread whether the conversation is in use. The process exits meanwhile."""
+            """Checks in a thread whether the conversation is in use. The process exits in the meantime."""
 
             def used_by(self, session_id: str) -> list[int]:
                 loop.call_soon_threadsafe(process.exit, 1)

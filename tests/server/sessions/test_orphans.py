@@ -159,7 +159,7 @@ def test_leftovers_that_cannot_be_ended_are_logged_and_kept(
         patch.setattr(process_tree, "END_SECONDS", 0.05)
         patch.setattr(psutil.Process, "send_signal", lambda process, number: None)
         Running(tmp_path).end_leftovers()
-    assert f"processes [{pid}], which an agent of a crashed server left behind" in caplog.text
+    assert f"processes [{pid}], which were left behind by an agent of a crashed server" in caplog.text
     Running(tmp_path).end_leftovers()
     assert not lives(pid)
 

@@ -1,4 +1,4 @@
-"""Files that can't be part of the agent's prompt are stored beside the history, and the prompt contains their paths."""
+"""Files that can't be part of the agent's prompt are stored next to the history, and the prompt contains their paths."""
 
 from __future__ import annotations
 

@@ -527,7 +527,7 @@ async def test_an_export_of_records_equals_the_history(tmp_path: Path, monkeypat
         (ReviewDecided(files=1, hunks=2, left=3, by="Ada", decision="keep"), "Ada kept 2 changes in 1 file"),
         (
             ReviewDecided(files=1, hunks=2, left=3, by="Ada", decision="undo", interrupted=True),
-            "Ada undid 2 changes in 1 file (the server was restarted meanwhile)",
+            "Ada undid 2 changes in 1 file (the server was restarted in the meantime)",
         ),
         (
             ReviewInterrupted(files=1, hunks=2, by="Ada", decision="undo", result="not_done"),
@@ -535,7 +535,7 @@ async def test_an_export_of_records_equals_the_history(tmp_path: Path, monkeypat
         ),
         (
             ReviewInterrupted(files=1, hunks=2, by="Ada", decision="edit", result="unknown", changed=("a.py",)),
-            "Ada wanted to edit 2 changes in 1 file, but the server was restarted meanwhile, and a.py changed. "
+            "Ada wanted to edit 2 changes in 1 file, but the server was restarted in the meantime, and a.py changed. "
             "Check the review.",
         ),
     ],

@@ -24,7 +24,7 @@ USUAL = base.Options(model="opus")
 
 
 class Rig:
-    """A session's process with a fake agent, and what it has reported."""
+    """A session's process with a fake agent, and what it reported."""
 
     def __init__(self, folder: Path) -> None:
         self.directory = folder / "work" / "one"

@@ -129,7 +129,7 @@ class AnyOrder(RuleBasedStateMachine):
             self.keep(Kept(self.next, self.now, "claude", data))
         self.reopen()
 
-    # what happens to its files meanwhile
+    # what happens to its files in the meantime
 
     @rule()
     def keep_the_index_for_later(self) -> None:

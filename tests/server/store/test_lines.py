@@ -30,7 +30,7 @@ def good(numbers: list[int], before: int | None = None) -> list[int]:
         ([7, 8, 9, 910], [7, 8, 9]),  # a last number, with no damaged lines before it that could fill the gap
         ([7, 8, 3, 10, 11], [7, 8, 10, 11]),  # a number that occurred before
         ([7, 8, 8, 9, 10], [7, 8, 9, 10]),  # a repeated line
-        ([7, 8, 21, 22, 23], [7, 8, 21, 22, 23]),  # lines that a person has deleted
+        ([7, 8, 21, 22, 23], [7, 8, 21, 22, 23]),  # lines that a person deleted
     ],
 )
 def test_a_number_counts_where_it_fits_the_lines_around_it(numbers: list[int], expected: list[int]) -> None:

@@ -35,7 +35,7 @@ class ReportedSession:
                 pass
 
     async def runs(self, turn: str, words: str, text: str) -> None:
-        """Reports a run, and writes ``text`` to the poem meanwhile. Returns once a client is notified of the review."""
+        """Reports a run, and writes ``text`` to the poem in the meantime. Returns once a client is notified of the review."""
         async with self.server.client() as client:
             await client.ask("subscribe", {"topics": ["projects"]})
             await self.begins(turn, words)

@@ -33,7 +33,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[SocketRig]:
 
 async def takes(at: Commented, event: str, *, receives: bool = True, **more: Any) -> str:
     """Opens a hook that takes waiting comments. Returns their text, empty if the hook gets none. ``receives``: whether
-    the hook confirms that it has received them.
+    the hook confirms that it received them.
     """
     async with Line.open() as line:
         payload = at.session.payload(event, **more)
@@ -49,7 +49,7 @@ async def takes(at: Commented, event: str, *, receives: bool = True, **more: Any
 
 
 def has(at: Commented, event: str, text: str) -> None:
-    """Adds a line to the agent's file that shows that a hook has handed over this text."""
+    """Adds a line to the agent's file that shows that a hook handed over this text."""
     attachment = {"type": "hook_additional_context", "content": [text], "hookEvent": event}
     at.session.writes({"type": "attachment", "attachment": attachment})
 

@@ -47,7 +47,7 @@ async def stopped(phone: Phone) -> None:
 
 
 def heard(rig: ServedWorkstation) -> int:
-    """How often the comment is in the new text of the requests that the model has received."""
+    """How often the comment is in the new text of the requests that the model received."""
     return sum(request.told.count("additional context: I have reviewed") for request in rig.model.requests)
 
 

@@ -77,7 +77,7 @@ def sends(rig: SocketRig, session: Session, prompt: str = "Do it", **more: Any) 
 
 
 async def begins(session: Session, editor: Neovim, turn: str = "t1") -> Message:
-    """Confirms as the bridge that the prompt was typed, and reports that the agent has begun the run. Returns the
+    """Confirms as the bridge that the prompt was typed, and reports that the agent began the run. Returns the
     message that the server sent to the bridge.
     """
     asked = await editor.asked()

@@ -126,7 +126,7 @@ class Race:
             person.until(f"{words}.test({LAST_WORDS})")
 
     async def _verdict(self, id: str) -> str:
-        """Who has won, as the witness sees it. The agent's own dialog overrules all other answers."""
+        """The winner, from the witness's point of view. The agent's own dialog overrules all other answers."""
         heard = self.witness.client.received
         async with asyncio.timeout(PATIENCE):
             while True:

@@ -117,7 +117,7 @@ def check(logs: Path, heard: dict[str, Message]) -> None:
 
 
 class Asked:
-    """The question of one round, what the agent has received, and the clients that were informed that they won."""
+    """The question of one round, what the agent received, and the clients that were informed that they won."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -153,7 +153,7 @@ async def hears_by_bridge(asked: Asked) -> None:
 
 
 async def tries(server: Server, asked: Asked, name: str, later: float) -> None:
-    """Answers as a client after ``later`` seconds. If the server is killed meanwhile, it is unknown whether the answer
+    """Answers as a client after ``later`` seconds. If the server is killed in the meantime, it is unknown whether the answer
     won.
     """
     with contextlib.suppress(OSError, WebSocketException, AssertionError):

@@ -73,7 +73,7 @@ class Commented(At):
         return {one["added"]: one["answers"] for file in (await self.get())["files"] for one in file["hunks"]}
 
     async def starts(self, editor: Neovim, turn: str = "turn-2") -> str:
-        """Confirms as the editor that the prompt was typed, and reports that the agent has begun the run. Returns the
+        """Confirms as the editor that the prompt was typed, and reports that the agent began the run. Returns the
         prompt's text.
         """
         asked = await editor.asked()

@@ -351,7 +351,7 @@ async def test_a_conversation_that_is_open_is_known(rig: SocketRig) -> None:
     assert not open_in_terminal(session.id)
 
 
-# what only the CLI's file about its process shows
+# only the CLI's file about its process shows this
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ async def test_after_an_unanswered_request_the_next_wait_is_short(
 
 
 async def test_a_workflows_subagent_may_wait_longer(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A workflow's subagent may wait longer than ``HOLD_SECONDS``, because its dialog stays usable meanwhile (2.1.329).
+    """A workflow's subagent may wait longer than ``HOLD_SECONDS``, because its dialog stays usable in the meantime (2.1.329).
     This holds whether or not a client is connected.
     """
     monkeypatch.setattr(questions, "HOLD_SECONDS", 0.0)
@@ -110,7 +110,7 @@ async def test_a_workflows_subagent_may_wait_longer(rig: SocketRig, monkeypatch:
 
 
 async def test_the_main_agent_may_wait_longer(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The main agent may wait longer than ``HOLD_SECONDS``, because its dialog stays usable meanwhile."""
+    """The main agent may wait longer than ``HOLD_SECONDS``, because its dialog stays usable in the meantime."""
     monkeypatch.setattr(questions, "HOLD_SECONDS", 0.0)
     async with Session(rig).asks(**COMMAND) as (hook, question):
         assert await hook.receives_nothing()

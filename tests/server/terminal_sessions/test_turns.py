@@ -69,7 +69,7 @@ def in_state(state: str, clock: FakeClock) -> Turns:
 
 
 def runs(changes: list[Change]) -> list[str]:
-    """The runs that have begun and ended, in words. The id of a run that has no turn is left out."""
+    """The runs that began and ended, as text. The id of a run that has no turn is left out."""
     found = []
     for change in changes:
         match change:

@@ -1,4 +1,4 @@
-// An open approval request: what the user has written for it, what has to happen before it can be accepted, and its
+// An open approval request: what the user wrote for it, what has to happen before it can be accepted, and its
 // answer. It draws itself as a card.
 
 import { type Signal, signal } from '@preact/signals';
@@ -245,7 +245,7 @@ export class ApprovalCard {
     this.sight = new Sight();
   }
 
-  /** Like `looked`, but for the user's version: what the agent has asked for may still be unread. */
+  /** Like `looked`, but for the user's version: what the agent asked for may still be unread. */
   _lookedAtEdit(isInView: boolean) {
     if (this.isEditSeen.peek() || this.hidesRemoved.peek()) return;
     const host = this.element.querySelector('.editor-host');

@@ -198,7 +198,7 @@ function Summary({ item, world }: ViewOf) {
       id={item.key}
       unfolded={world.unfolded}
       class="thinking"
-      line={<span>Summary the agent continues from</span>}
+      line={<span>Summary that the agent continues from</span>}
       body={() => <Message text={item.text} openFile={world.openFile} />}
     />
   );

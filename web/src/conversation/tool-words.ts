@@ -21,7 +21,7 @@ type ToolKind =
   | 'skill'
   | 'other';
 
-/** The fields of an item that determine the words. `result`: the result that the agent has reported, if any. */
+/** The fields of an item that determine the words. `result`: the result that the agent reported, if any. */
 export type Call = { name: string; input: any; result?: any };
 
 const KINDS: Record<string, ToolKind> = {

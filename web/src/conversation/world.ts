@@ -15,7 +15,7 @@ export type World = {
   whole: (blob: string) => Promise<any>;
   /** The bytes of an image that was sent with a prompt; undefined if it is no longer stored. */
   image: (id: string) => Promise<Uint8Array<ArrayBuffer> | undefined>;
-  /** Requests what a run has changed; undefined in a terminal or earlier session, or if this device may not see it. */
+  /** Requests what a run changed; undefined in a terminal or earlier session, or if this device may not see it. */
   changes?: (run: string) => Promise<any>;
   revert?: (run: string) => Promise<any>;
   /** Whether there is something to review and the run is the latest one; undefined in an earlier session, or if this

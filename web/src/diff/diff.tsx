@@ -47,7 +47,7 @@ export function TextsDiff({
  */
 export function Diff({
   path,
-  label = `Changes of ${path}`,
+  label = `Changes to ${path}`,
   difference,
   whole,
   comments,

@@ -188,7 +188,7 @@ function Folder({ path, setPath }: { path: string; setPath: (path: string) => vo
         onKeyDown={keys}
       />
       <p class="hint" role="status">
-        {isMissing && !problem ? 'No folder matches.' : ''}
+        {isMissing && !problem ? 'No matching folders.' : ''}
       </p>
       <div class="choices" id="folders" role="listbox" aria-label="Folders" ref={list}>
         {found.map((place, index) => (

@@ -1,4 +1,4 @@
-// The web UI's client for the server: the connection, what it has received, and what the user can do.
+// The web UI's client for the server: the connection, what it received, and what the user can do.
 
 import { Connection, RequestError, whole } from './connection.ts';
 import { Conversation, recordOf } from '../state/conversation.ts';
@@ -78,7 +78,7 @@ export class Client extends EventTarget {
     this.connection.onstate = () => this._tell('connection');
     this.connection.onopen = () => void this._open().catch(() => {});
     this.connection.onmessage = (message) => this._heard(message);
-    /** The ids that the server has given to the connections of this window. */
+    /** The ids that the server gave to the connections of this window. */
     this._ids = new Set();
     /** The ids of this browser’s earlier connections. */
     this._own = new Set(kept.connections());

@@ -426,7 +426,7 @@ function AllComments({ review, board, first, close }: Shared & { first?: string;
   return (
     <Dialog title="Comments" onClose={close}>
       <div ref={list} tabIndex={-1} class="all-comments">
-        {!all.length && <p class="hint">There are no comments.</p>}
+        {!all.length && <p class="hint">No comments.</p>}
         {byPlace.map((comment) => {
           const key = parts.get(comment.comment_id);
           const part = review.parts.value.find((one) => one.key === key);

@@ -155,7 +155,7 @@ export class Comments {
     return this.writings.peek().some((one) => one.part === part);
   }
 
-  /** Shows the comments that the server has sent with a review. */
+  /** Shows the comments that the server sent with a review. */
   show({ comments = [], drafts = '', handover }: Review) {
     // The drafts have changed: the prompt that was refused is not the one that would be sent now.
     if (this.unsent.peek() && drafts !== this._version) this.note.value = this.unsent.value = '';
@@ -299,7 +299,7 @@ export class Comments {
     }
   }
 
-  // Comments that the server has stored.
+  // Comments that the server stored.
 
   remove({ comment_id }: ReviewComment) {
     return this._change(comment_id, { comment_id, remove: true });

@@ -260,7 +260,7 @@ export class OpenReview {
     this._keep(part);
   }
 
-  /** Removes a part that is no longer in the review, with everything that the user has written for it. */
+  /** Removes a part that is no longer in the review, with everything that the user wrote for it. */
   close(part: Part) {
     this.discard(part);
     for (const one of this.comments.writings.peek()) if (one.part === part.key) this.comments.discard(one);

@@ -97,7 +97,7 @@ export default function Search({ place }: { place: { query: string; project?: st
       <p class="unseen" role="status">
         {found ? counted(found.results.length, 'result') : ''}
       </p>
-      {found?.results.length === 0 && <p class="hint">Nothing found.</p>}
+      {found?.results.length === 0 && <p class="hint">No results.</p>}
       <ol class="results">
         {found?.results.map((result) => (
           <Result key={`${result.project_id} ${result.seq} ${result.kind}`} result={result} />

@@ -185,7 +185,7 @@ export class Conversation {
   }
 
   /**
-   * Adds the records of a session before the loaded ones. Records that only the agent has stored have the `seq` 0: they
+   * Adds the records of a session before the loaded ones. Records that only the agent stored have the `seq` 0: they
    * get their own `seq` between the numbers of their neighbors.
    */
   prependSession(records: Record[], before: string | null) {
@@ -502,7 +502,7 @@ export class Conversation {
       this._add(record, 'notice', { by: data.by, text: `undid the changes to ${files}` });
     } else if (subtype === 'review_decided' && data.by) {
       const words = `${REVIEWED[data.decision] ?? 'decided on'} ${aboutWords(data)}`;
-      const end = data.interrupted ? ' (the server was restarted meanwhile)' : '';
+      const end = data.interrupted ? ' (the server was restarted in the meantime)' : '';
       this._add(record, 'notice', { by: data.by, text: words + end });
     } else if (subtype === 'review_interrupted') {
       this._add(record, 'notice', { by: data.by, text: interruptedWords(data) });
@@ -521,7 +521,7 @@ const aboutWords = ({ hunks, files }: { hunks: number; files: number }) =>
 function interruptedWords(data: ReviewInterrupted): string {
   const words = `wanted to ${data.decision} ${aboutWords(data)}, but the server was restarted`;
   if (data.result === 'not_done') return `${words}. Nothing was changed.`;
-  return `${words} meanwhile, and ${data.changed?.join(', ') || 'the files'} changed. Check the review.`;
+  return `${words} in the meantime, and ${data.changed?.join(', ') || 'the files'} changed. Check the review.`;
 }
 
 const REVIEWED: { [decision: string]: string } = { keep: 'kept', undo: 'undid', edit: 'edited' };

@@ -118,7 +118,7 @@ export const dismissedNotices = (): string[] => json('review-notices', []);
 export const keepDismissedNotice = (directory: string) =>
   set('review-notices', JSON.stringify([...dismissedNotices(), directory].slice(-NOTICES)));
 
-/** The ids that the server has given to the connections of this browser, latest last. */
+/** The ids that the server gave to the connections of this browser, latest last. */
 export const connections = (): string[] => json('connections', []);
 export const keepConnection = (id: string) =>
   set('connections', JSON.stringify([...connections(), id].slice(-CONNECTIONS)));

@@ -91,7 +91,7 @@ export class Reviews {
     this._asked.value = new Set(this._asked.value).add(project);
   }
 
-  /** Applies the numbers that the server has stored. The files may have changed since the server counted them. */
+  /** Applies the numbers that the server stored. The files may have changed since the server counted them. */
   _take(projects: readonly Pick<ProjectInfo, 'id' | 'review'>[]) {
     const all = new Map(this.all.value);
     for (const { id, review } of projects) if (review) all.set(id, review);

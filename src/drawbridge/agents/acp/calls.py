@@ -1,5 +1,5 @@
-"""The tool calls in progress, as the agent has reported them so far: when it asks about a call, it may have sent the
-call's diff earlier. Pure.
+"""The tool calls in progress, as reported by the agent so far: by the time it asks about a call, it may already have
+sent the call's diff. Pure.
 
 codex-acp (2.6.0) sends the diff with ``tool_call``, and then asks with only a title and a path.
 """
@@ -17,7 +17,7 @@ from drawbridge.agents.acp.messages import read_as
 REPORTS: Final = ("tool_call", "tool_call_update")
 
 OVER: Final = ("completed", "failed")
-"""The final states of a call: the agent no longer asks about it."""
+"""The final states of a call, after which the agent no longer asks about it."""
 
 MOST_CALLS: Final = 200
 MOST_BYTES: Final = 32 * 1024 * 1024

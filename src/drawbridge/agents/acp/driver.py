@@ -41,7 +41,7 @@ class Acp:
     own_modes = True
     sees = True
     sessions: StoredConversations | None = None
-    embeds = staticmethod(is_text)  # what else it can read is known only once it runs
+    embeds = staticmethod(is_text)  # what else the agent can read is known only once it runs
     own: Mapping[str, str] = MappingProxyType({})
     """Environment variables for this agent only."""
 
@@ -53,7 +53,7 @@ class Acp:
         self._command = command
         self._environment = environment
         self._one_listing = asyncio.Lock()
-        """Ensures that only one process at a time lists conversations, however many clients ask."""
+        """Ensures that only one process at a time lists conversations, no matter how many clients ask."""
 
     async def start(self, launch: Launch, emit: Callable[[Event], None]) -> process.Process:
         opening.check(launch.options, self.title)
@@ -64,11 +64,12 @@ class Acp:
         return reports.last_state(lines, session_id)
 
     async def remembered(self, path: Path, limit: int) -> list[Remembered]:
-        """The conversations that the agent stores for this directory, at most ``limit``, newest first. Those that it
-        has not listed after ``LISTING_SECONDS`` are missing; empty if it can't list any. Raises ``AgentUnusable`` if it
-        can't be started.
+        """The conversations that the agent stores for this directory, at most ``limit``, newest first. Those that the
+        agent has not listed within ``LISTING_SECONDS`` are missing; empty if it can't list any. Raises
+        ``AgentUnusable`` if it can't be started.
 
-        A separate process lists them and is then ended: the process that runs prompts must stay in its conversation.
+        A separate process lists them and is then ended, because the process that runs prompts must stay in its
+        conversation.
         """
         async with self._one_listing:
             return await self._remembered(path, limit)

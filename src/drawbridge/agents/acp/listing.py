@@ -79,10 +79,10 @@ class Listing:
         raise RuntimeError("this process does not accept prompts")
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Does nothing: this process never asks."""
+        """Does nothing, because this process never asks."""
 
     def interrupt(self) -> None:
-        """Does nothing: this process has no turn."""
+        """Does nothing, because this process has no turn."""
 
     def set_mode(self, mode: str) -> str:
         raise AgentRefused("this process has no session")

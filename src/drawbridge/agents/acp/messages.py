@@ -18,7 +18,7 @@ VERSION: Final = 1
 
 AUTH_REQUIRED: Final = -32000
 TOO_MANY_REQUESTS: Final = 429
-"""The error code with which Gemini CLI (0.61.0) answers a prompt once the account's quota is used up. The protocol does
+"""The error code that Gemini CLI (0.61.0) returns for a prompt once the account's quota is used up. The protocol does
 not define it."""
 
 LONGEST_TEXT: Final = 2_000
@@ -46,7 +46,7 @@ class Incoming(Struct):
 
     @property
     def request_id(self) -> jsonrpc.Id | None:
-        """The id of the request; None if the message has no valid id, and so can't be answered."""
+        """The id of the request; None if the message has no valid id and therefore can't be answered."""
         return self.id if isinstance(self.id, int | str) and not isinstance(self.id, bool) else None
 
 
@@ -98,7 +98,7 @@ def parsed(line: bytes) -> tuple[Incoming, bytes] | None:
 
 
 def read_as(kind: type[Kind], data: Raw | UnsetType) -> Kind | None:
-    """``data`` as ``kind``; None if it has another shape."""
+    """``data`` decoded as ``kind``; None if it has another shape."""
     try:
         return msgspec.json.decode(b"null" if isinstance(data, UnsetType) else bytes(data), type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

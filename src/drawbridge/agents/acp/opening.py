@@ -29,8 +29,9 @@ that the session is loaded.
 """
 
 SUPPORTED: Final = ("dangerously_skip_permissions", "permission_mode", "model", "add_dirs", "partial_messages")
-"""The options that can be passed to the agent. If any other option is set, the agent is not started, since it would run
-without that option."""
+"""The options that can be passed to the agent. If any other option is set, the agent is not started, because it would
+ignore that option.
+"""
 
 
 LONGEST_NAME: Final = 200
@@ -165,8 +166,8 @@ class Opening:
         self.abilities = Abilities()
 
     def steps(self) -> Generator[Request, Incoming, None]:
-        """Yields each request, and is sent its answer. Raises ``AgentUnusable`` if the session can't be opened, or if
-        its mode or model can't be set."""
+        """Yields each request, and expects its answer to be sent back. Raises ``AgentUnusable`` if the session can't be
+        opened, or if its mode or model can't be set."""
         self.abilities = self._introduced((yield Request("initialize", introduction(self._version))))
         self._opened_with((yield self._session()))
         if self._launch.resume:
@@ -293,8 +294,9 @@ def check(options: Options, name: str) -> None:
 
 
 def introduction(version: str) -> dict[str, Any]:
-    """The parameters of ``initialize``. Files and terminals are not offered: an agent's permissions cover its own
-    access to both."""
+    """The parameters of ``initialize``. Files and terminals are not offered: an agent's permissions already cover its
+    own access to both.
+    """
     return {
         "protocolVersion": wire.VERSION,
         "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},

@@ -22,7 +22,7 @@ NAMES: Final = {"execute": "Bash", "read": "Read", "edit": "Edit", "fetch": "Web
 """The protocol's kinds of calls → the equivalent tools of Claude Code, whose names clients show."""
 
 SUBJECTS: Final = {"Bash": "command", "Read": "file_path", "Edit": "file_path", "WebFetch": "url", "Grep": "pattern"}
-"""A tool in ``NAMES`` → the field of its input that clients show beside its name."""
+"""A tool in ``NAMES`` → the field of its input that clients show next to its name."""
 
 
 class Shown:

@@ -1,4 +1,4 @@
-"""What a tool call of the Agent Client Protocol means. Pure."""
+"""Interprets tool calls of the Agent Client Protocol. Pure."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ TOOLS: Final = AcpTools()
 
 
 def _paths(given: Mapping[str, Any]) -> Iterator[str]:
-    """The files that the call changes or, if it does not contain them, those that it is about."""
+    """The files that the call changes or, if it does not name any, those that it is about."""
     for field in ("content", "locations"):
         parts = given.get(field)
         found = [part.get("path") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []

@@ -168,7 +168,8 @@ class ClaudeConversation:
         """The state that the CLI reports: "running", "requires_action" or "idle"; None if it reports none."""
         self._had_tasks = False
         """Whether a subagent or background command was running when the prompt was sent, or has run since. If so, the
-        turn's first result may not be its last."""
+        turn's first result might not be its last.
+        """
         self._last_result: tuple[Failure | None, bool] | None = None
         """The last result of the open turn: its failure (None if it succeeded), and whether it was interrupted. The
         turn ends once the session is idle."""
@@ -176,7 +177,7 @@ class ClaudeConversation:
         self._limited: float | None = None
         self._questions: dict[str, _OpenQuestion] = {}
         self._steered = False
-        """Whether a message was added to the turn. If so, the turn's first result may not be its last."""
+        """Whether a message was added to the turn. If so, the turn's first result might not be its last."""
         self._reports = Reports(state)
         self._schedule = Schedule(jobs)
         self._directory: str | None = None
@@ -508,9 +509,10 @@ class ClaudeConversation:
         return []
 
     def steer(self, text: str, attachments: tuple[Attachment, ...], record: Callable[[], None]) -> None:
-        """See ``AgentProcess.steer``. The CLI merges the message at the next tool result, or begins a turn with it
-        after this one; either way it reports "idle" only once it has finished both this turn and the message
-        (2.1.329)."""
+        """See ``AgentProcess.steer``. The CLI merges the message into the turn at the next tool result, or begins
+        another turn with it after this one; either way, it reports "idle" only once both this turn and the message have
+        been handled (2.1.329).
+        """
         if not self._reports.steers:
             raise AgentRefused(f"{self._name} does not accept messages while it is working")
         if not self.turn_open or self._interrupted or self._state in (None, "idle"):
@@ -529,7 +531,7 @@ class ClaudeConversation:
             self._command(subtype="interrupt", **also)
 
     def initialize(self) -> None:
-        """Asks for the commands, subagents and models, with their descriptions. Nothing waits for the answer."""
+        """Requests the commands, subagents and models, with their descriptions. Nothing waits for the answer."""
         self._initialize = self._command(subtype="initialize")
 
     def set_mode(self, mode: str) -> str:
@@ -574,5 +576,5 @@ class ClaudeConversation:
         return [Replied(reply.request_id, error), *reported]
 
     def _write(self, message: Mapping[str, Any]) -> None:
-        """Queues a message as one line of JSON. It must be valid: the CLI exits if it can't parse a line."""
+        """Queues a message as one line of JSON. It must be valid, because the CLI exits if it can't parse a line."""
         self._out.append(msgspec.json.encode(message) + b"\n")

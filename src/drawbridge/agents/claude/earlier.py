@@ -58,9 +58,10 @@ def messages(
 def messages_from(
     path: Path, session_id: str, *, after: datetime, before: datetime, start: int
 ) -> Iterator[tuple[int, EarlierMessage]]:
-    """Yields the messages that were written between ``after`` and ``before`` and are stored from the offset ``start``
-    on, in order, each with the offset of the line after it. Blocking. Yields nothing if the directory has no such
-    conversation or its file can't be read."""
+    """Yields the messages that were written between ``after`` and ``before`` and are stored at or after the offset
+    ``start``, in order, each with the offset of the line that follows it. Blocking. Yields nothing if the directory has
+    no such conversation or its file can't be read.
+    """
     with _opened(path, session_id) as descriptor:
         if descriptor is None:
             return

@@ -35,7 +35,7 @@ TOOLS = {
     "ExitPlanMode": ("other", ()),
     "WebFetch": ("other", ()),
 }
-"""The last three ask a person first; the hook after their call shows that the question was answered."""
+"""The last three tools ask a person first; the hook after their call shows that the question was answered."""
 
 ASKS = WATCHES = RESOLVES_DOTS = CALLED_BY_CLIENT = True
 NO_CONTEXT = ("moved", "changed")

@@ -41,7 +41,7 @@ class ProcessFile(
         no session does.
 
         The CLI copies the conversation into a background session with its own id and process. The previous process
-        stays alive and only shows the list of agents.
+        keeps running, but only shows the list of agents.
         """
         moved = self.session_id == session_id and self.job is not None and JOB.fullmatch(self.job)
         return self.job if moved else None

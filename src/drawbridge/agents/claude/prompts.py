@@ -56,7 +56,7 @@ def verdict(decision: Decision, tool_name: str, given: Raw, suggestions: Raw) ->
 
 
 def _checked_input(given: Raw) -> Raw:
-    """The input that a client has changed, as one line of JSON. Raises ``BadArgument`` if it is not a JSON object."""
+    """The input that a client changed, as one line of JSON. Raises ``BadArgument`` if it is not a JSON object."""
     try:
         return Raw(json.dumps(json_object(given), allow_nan=False).encode())
     except (ValueError, RecursionError):

@@ -33,7 +33,7 @@ STEERS: Final = "interrupt_cancel_queued_v1"
 the interrupted turn."""
 
 SYNTHETIC: Final = "<synthetic>"
-"""The model name in a message that Claude Code itself has written, such as an error."""
+"""The model name in a message that Claude Code itself wrote, such as an error."""
 
 TODO_TOOL: Final = b"TodoWrite"
 """Lines without these bytes are not decoded to look for a to-do list."""
@@ -217,7 +217,7 @@ class Reports:
         self._state = msgspec.structs.replace(self._state, **fields)
 
     def _offer(self, **fields: Any) -> None:
-        """Updates what the agent offers, ignoring empty fields: a later line may contain less."""
+        """Updates what the agent offers, ignoring empty fields, because a later line may contain less."""
         self._offers = msgspec.structs.replace(self._offers, **{name: value for name, value in fields.items() if value})
 
     def _context(self, message: _Message, result: dict[str, Any]) -> None:
@@ -283,7 +283,9 @@ class Reports:
         self._change(tasks=tuple(self._tasks.values()))
 
     def _task_updated(self, line: _System) -> None:
-        """Updates a task, or removes it from the state if it has ended: the history contains a line about its end."""
+        """Updates a task, or removes it from the state if it has ended, because the history contains a line about its
+        end.
+        """
         status = line.patch.get("status") if isinstance(line.patch, dict) else line.status
         task = self._tasks.get(line.task_id) if isinstance(line.task_id, str) else None
         if task is None:

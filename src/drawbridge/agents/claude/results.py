@@ -20,10 +20,10 @@ LONGEST_ERROR: Final = 2_000
 """The maximum number of characters of an agent's text that an error contains."""
 
 YEAR_2100: Final = 4_102_444_800
-"""In seconds since 1970; a larger number is not a plausible time."""
+"""The latest plausible time, in seconds since 1970."""
 
 MOST_TOKENS: Final = 10**10
-"""A larger number of tokens of one kind in one turn is not plausible."""
+"""The largest plausible number of tokens of one kind in one turn."""
 
 _NO_CONVERSATION: Final = "No conversation found"
 _DIAGNOSTIC: Final = "[ede_diagnostic]"  # a note for the CLI's developers

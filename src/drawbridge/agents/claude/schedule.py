@@ -34,7 +34,7 @@ RECURS_SECONDS: Final = 7 * 86_400.0
 """The number of seconds between the first and the last time that a recurring job runs."""
 
 LATEST: Final = 32_503_680_000.0
-"""The year 3000, in seconds since 1970. A later time is not plausible."""
+"""The year 3000, the latest plausible time, in seconds since 1970."""
 
 
 class _Block(Struct):

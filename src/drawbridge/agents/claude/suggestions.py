@@ -1,4 +1,4 @@
-"""What Claude Code suggests to remember along with a decision (2.1.329). Pure."""
+"""What Claude Code suggests remembering along with a decision (2.1.329). Pure."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ KEYS: Final = frozenset(
 
 
 def offered(tool_name: str, given: Raw) -> Raw:
-    """The agent's suggestions of what to remember, ``given``, limited to those that add rules or directories or set a
-    mode: the CLI (2.1.329) makes no other suggestions, but its format allows them. For a plan, the CLI makes no
-    suggestions, although it accepts a mode in the answer; in that case, ``OF_PLAN`` is returned."""
+    """The agent's suggestions, ``given``, limited to those that add rules or directories or set a mode: the CLI
+    (2.1.329) makes no other suggestions, but its format allows them. For a plan, the CLI makes no suggestions, although
+    it accepts a mode in the answer; in that case, ``OF_PLAN`` is returned.
+    """
     if tool_name == LEAVING_PLAN and bytes(given).replace(b" ", b"") in (b"[]", b"null"):
         return Raw(OF_PLAN)
     try:

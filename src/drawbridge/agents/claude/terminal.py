@@ -36,8 +36,9 @@ ASKS_IN_TERMINAL: Final = ("permission_prompt", "agent_needs_input", "elicitatio
 """The types of the notifications that the CLI sends when a dialog has been open in the terminal for a few seconds."""
 
 SPARE: Final = {("SessionStart", "startup"), ("SessionEnd", "")}
-"""The name and the source of each event that a background session sends before it has anything to do: the CLI's daemon
-starts such sessions in advance."""
+"""The name and the source of each event that a background session sends before it has been given any work: the CLI's
+daemon starts such sessions in advance.
+"""
 
 STARTED: Final = ("startup", "resume")
 """The ``source`` of a ``SessionStart`` if the program has just been started, with a new conversation or an earlier
@@ -119,7 +120,7 @@ class ClaudeInTerminal(TerminalAgent):
         return True
 
     def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
-        if tool == LEAVING_PLAN:  # only one can be open; the agent's own call has no input
+        if tool == LEAVING_PLAN:  # only one such question can be open; the agent's own call has no input
             return True
         if all(name in after and after[name] == before[name] for name in before):
             return True

@@ -185,7 +185,7 @@ def _from_agent(found: _Line, blocks: list[_Block], session_id: str, *, ends: bo
     data: dict[str, Any] = {
         "type": found.type,
         "message": found.message,
-        # A placeholder for subagents: the transcript does not name the call that started the subagent.
+        # This is a placeholder for subagents, because the transcript does not name the call that started the subagent.
         "parent_tool_use_id": "sidechain" if found.is_sidechain else None,
         "session_id": session_id,
         "uuid": found.uuid,

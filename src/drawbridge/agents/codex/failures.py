@@ -1,4 +1,4 @@
-"""What Codex's messages about failures (0.169.0) mean. Pure."""
+"""Interprets Codex's messages about failures (0.169.0). Pure."""
 
 from __future__ import annotations
 

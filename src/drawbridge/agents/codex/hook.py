@@ -35,7 +35,7 @@ CALLED_BY_CLIENT = True
 NO_CONTEXT = ()
 
 PROGRAMS = (b"codex", b"codex-x86_64", b"codex-aarch64")
-"""The program's name, or its beginning: a release may have the name of its platform after it."""
+"""The program's name, or its beginning: in a release, the name of the platform may follow."""
 
 UNATTENDED = {b"exec", b"e", b"review", b"app-server", b"mcp-server", b"exec-server"}
 """Codex's commands that run without its own user interface."""

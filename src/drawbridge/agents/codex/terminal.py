@@ -94,13 +94,13 @@ class CodexInTerminal(TerminalAgent):
         return mode != AUTO  # Codex runs its hooks before its own review
 
     def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
-        """Compares only the command or the patch, if the question contains one: the hook after a command does not report
-        the description that the question contains."""
+        """Compares only the command or the patch, if the question contains one, because the hook after a command does
+        not report the description that the question contains."""
         names = [name for name in ("command", PATCH_FIELD) if name in before] or list(before)
         return all(name in after and _trimmed(after[name]) == _trimmed(before[name]) for name in names)
 
     def reports_input(self, tool: str) -> bool:
-        return False  # it does, but there is nothing to compare: the input can't have been changed
+        return False  # it does, but there is nothing to compare, because the input can't have been changed
 
     def is_command(self, prompt: str) -> bool:
         return prompt.startswith(("/", "!"))

@@ -35,7 +35,7 @@ wait for your yes or no. I also know:
 
 
 class Interrupted(Exception):
-    """The user has interrupted this turn."""
+    """The user interrupted this turn."""
 
 
 class Failed(Exception):
@@ -112,7 +112,7 @@ class Agent:
         )
 
     def _wait(self, seconds: float) -> None:
-        """Waits for ``seconds``, or until stdin is closed, and handles messages meanwhile. Raises ``Interrupted`` if
+        """Waits for ``seconds``, or until stdin is closed, and handles messages in the meantime. Raises ``Interrupted`` if
         the turn is interrupted."""
         end = time.monotonic() + seconds
         while not self._interrupted and (left := end - time.monotonic()) > 0 and self._open:

@@ -27,10 +27,10 @@ LONGEST_TITLE = 120
 
 
 def spare(home: Path, session_id: str) -> None:
-    """Prevents the loss of a conversation that is resumed in the minute in which it began.
+    """Prevents the loss of a conversation that is resumed within the minute in which it began.
 
     ``session/load`` first creates a new file, named after the current minute, and so overwrites the file that it is
-    about to read (0.61.0). To prevent that, this function renames an existing file with this name to the name for the
+    about to read (0.61.0). To prevent that, this function renames an existing file of that name to the name for the
     previous minute. The CLI still finds it, by its content. Blocking.
     """
     if not ID.fullmatch(session_id):
@@ -40,7 +40,7 @@ def spare(home: Path, session_id: str) -> None:
     for path in home.glob(f"tmp/*/chats/{name.format(now)}"):
         spared = path.with_name(name.format(now - timedelta(minutes=1)))
         if not spared.exists():
-            with contextlib.suppress(OSError):  # the CLI may remove the file meanwhile
+            with contextlib.suppress(OSError):  # the CLI may remove the file in the meantime
                 path.rename(spared)
 
 
@@ -75,7 +75,7 @@ class GeminiSessionFiles(Struct, frozen=True):
         return list(sessions.values())
 
     def used_by(self, session_id: str) -> list[int]:
-        """Always empty: the CLI does not list its processes (0.61.0)."""
+        """Always empty, because the CLI does not list its processes (0.61.0)."""
         return []
 
     def title(self, path: Path, session_id: str) -> str | None:

@@ -1,5 +1,5 @@
-"""What Gemini CLI's tool calls mean: those of the server's runs are calls of the Agent Client Protocol, and those of
-sessions in terminals are changes that it has proposed to an editor. Pure.
+"""Interprets Gemini CLI's tool calls. In the server's runs, they are calls of the Agent Client Protocol; in terminal
+sessions, they are changes that Gemini CLI proposed to an editor. Pure.
 """
 
 from __future__ import annotations

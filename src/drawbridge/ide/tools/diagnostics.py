@@ -44,4 +44,4 @@ def _diagnostic(diagnostic: Diagnostic) -> dict[str, Any]:
     return {key: value for key, value in shown.items() if value is not None}
 
 
-TOOLS = (Tool("getDiagnostics", "Errors and warnings of one file or all.", GetDiagnostics, get_diagnostics),)
+TOOLS = (Tool("getDiagnostics", "Errors and warnings of one file or of all files.", GetDiagnostics, get_diagnostics),)

@@ -28,7 +28,7 @@ async def open_diff(context: ToolContext, arguments: OpenDiff) -> Content:
     decision = await context.review(path, arguments.new_file_contents, arguments.tab_name)
     if isinstance(decision, Accepted):
         return ["FILE_SAVED", decision.text]
-    # A withdrawn proposal counts as rejected, too: the real CLI takes TAB_CLOSED for an acceptance (measured on 2.1.197
+    # A withdrawn proposal counts as rejected, too: the real CLI treats TAB_CLOSED as an acceptance (measured on 2.1.197
     # and 2.1.329).
     return ["DIFF_REJECTED", arguments.tab_name]
 

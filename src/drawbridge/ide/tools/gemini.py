@@ -68,11 +68,11 @@ async def reject_diff(context: GeminiContext, arguments: DecideDiff) -> Content:
 TOOLS = (
     Tool(
         "openDiff",
-        "Propose a change to a file. Answers at once; the decision comes as a notification.",
+        "Propose a change to a file. Returns immediately; the decision arrives as a notification.",
         OpenDiff,
         open_diff,
     ),
-    Tool("closeDiff", "Withdraw a proposal and get its text as it is now.", CloseDiff, close_diff),
+    Tool("closeDiff", "Withdraw a proposal and return its current text.", CloseDiff, close_diff),
     Tool("acceptDiff", "Accept an open proposal as the user would.", DecideDiff, accept_diff),
     Tool("rejectDiff", "Reject an open proposal as the user would.", DecideDiff, reject_diff),
 )

@@ -32,8 +32,9 @@ class ToolContext(Protocol):
         ...
 
     async def review_code(self, code: str) -> Accepted | None:
-        """Asks the user whether ``code`` may be run. Returns the code as the user has edited it; None if it may not be
-        run."""
+        """Asks the user whether ``code`` may be run. Returns the code with the user's edits; None if it may not be
+        run.
+        """
         ...
 
     async def run_code(self, code: str) -> str:
@@ -50,7 +51,7 @@ class ToolContext(Protocol):
 
 
 class Arguments(Struct, frozen=True, rename="camel"):
-    """The base class of the tools' arguments. Unknown ones are ignored: a newer agent may send more."""
+    """The base class of the tools' arguments. Unknown arguments are ignored, because a newer agent may send more."""
 
 
 class NoArguments(Arguments, frozen=True):
@@ -62,7 +63,7 @@ class Tool(Struct, frozen=True):
     description: str
     arguments: type[Arguments]
     run: Callable[[Any, Any], Awaitable[Content]]
-    """Takes the tool context of the connection and the tool's arguments."""
+    """The tool's function. It receives the tool context of the connection and the tool's arguments."""
 
     def entry(self) -> dict[str, Any]:
         """The tool's entry in ``tools/list``, in the shape of the official extension's schemas."""

@@ -39,8 +39,9 @@ other messages."""
 
 
 Key: TypeAlias = tuple[str | None, str]
-"""The device or SSH key that has uploaded a blob (None for the owner), and the blob's id, which is unique only for that
-device or key."""
+"""The device or SSH key that uploaded a blob (None for the owner), and the blob's id, which is unique only for that
+device or key.
+"""
 
 
 class _Blob(Struct):
@@ -56,8 +57,8 @@ class _Blob(Struct):
 
 
 class Blobs:
-    """All blobs, as files in ``directory``. Nothing else may use this directory: its contents are removed at each
-    start."""
+    """All blobs, as files in ``directory``. Nothing else may use this directory, because its contents are removed at
+    each start."""
 
     def __init__(self, directory: Path) -> None:
         make_private_directory(str(directory))
@@ -65,8 +66,7 @@ class Blobs:
         self._blobs: dict[Key, _Blob] = {}
         self._names = map(str, itertools.count())
         self._putting = asyncio.Lock()
-        """Pieces are written one at a time, because each is checked against the room that the previous ones have
-        left."""
+        """Pieces are written one at a time, because each is checked against the room that the previous ones left."""
         for left in directory.iterdir():
             left.unlink()
 
@@ -101,8 +101,9 @@ class Blobs:
         return BlobStored(blob_id, offset + len(data), last)
 
     async def read(self, blob_id: str, device: str | None) -> bytes:
-        """Returns all bytes of a finished blob that ``device`` has uploaded. The blob is kept, because a request may be
-        sent twice. Raises ``ClientError`` (BLOB_NOT_FOUND)."""
+        """Returns all bytes of a finished blob that ``device`` uploaded. The blob is kept, because a request may be
+        sent twice. Raises ``ClientError`` (BLOB_NOT_FOUND).
+        """
         return await asyncio.to_thread(_content, self._used((device, blob_id)))
 
     def _used(self, key: Key) -> Path:
@@ -176,7 +177,7 @@ def json_object(data: bytes, field: str) -> dict[str, Raw]:
     """The fields of a client's JSON object, checked so that every agent can read them and every history can store them.
     Values keep their formatting, including line breaks. Raises ``ClientError``."""
     try:
-        msgspec.json.decode(b"[" * DEEPER + data + b"]" * DEEPER)  # in full: a ``Raw`` may contain a number like 1e999
+        msgspec.json.decode(b"[" * DEEPER + data + b"]" * DEEPER)  # a ``Raw`` may contain a number such as 1e999
         return msgspec.json.decode(data, type=dict[str, Raw])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         text = "it is not a JSON object, is nested too deeply, or contains a number that is out of range."

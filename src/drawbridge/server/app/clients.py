@@ -1,5 +1,6 @@
-"""The connected clients: the name, permissions and frames of each (``Client``), and the list of all, whether or not
-they have signed in (``Clients``)."""
+"""The connected clients: the name, permissions and frames of each client (``Client``), and the list of all clients,
+signed in or not (``Clients``).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ AUTH_SECONDS: Final = 5.0
 """Seconds that a client has to sign in after its WebSocket is opened, unless it requests a challenge."""
 
 SIGNING_SECONDS: Final = 60.0
-"""Seconds that a client has to sign in after it has requested a challenge."""
+"""Seconds that a client has to sign in after it requested a challenge."""
 
 AUTH_BYTES: Final = 4_096
 """The maximum size of a message from a client that has not signed in, in bytes."""
@@ -122,8 +123,9 @@ class Client:
         return {"by": self.name, "device_id": device_id, "client": self.id, "address": self.address}
 
     def let_in(self, identity: Identity) -> None:
-        """Accepts the client's commands from now on. A client that has signed in as a device, or with an SSH key, is
-        named after it."""
+        """Accepts the client's commands from now on. A client that signed in as a device, or with an SSH key, is named
+        after it.
+        """
         if not identity.is_owner:
             self.name = identity.name
         self.identity = identity
@@ -133,7 +135,7 @@ class Client:
             self._timer = None
 
     def wait_for_signature(self) -> None:
-        """Extends the time limit: a person may have to type a passphrase or touch a key."""
+        """Extends the time limit, because a person may have to type a passphrase or touch a key."""
         if self._timer is not None:
             self._expect_within(SIGNING_SECONDS, "the signature did not arrive in time")
 
@@ -168,7 +170,9 @@ class Client:
         """Closes the connection. Drops frames that wait to be sent; requests that have already arrived are still
         executed."""
         if not self.is_closed:
-            level = logging.DEBUG if self.identity is None else logging.INFO  # strangers must not fill the log
+            level = (
+                logging.DEBUG if self.identity is None else logging.INFO
+            )  # strangers must not be able to fill the log
             logger.log(level, "%s: closing, %d %s", self.id, code, reason)
             self.end()
             self._websocket.close(code, reason)
@@ -200,8 +204,8 @@ NETWORK_STRANGERS: Final = 64
 """The maximum number of open WebSockets from one network (``core.addresses``) that have not signed in."""
 
 GRACE_SECONDS: Final = 1.0
-"""Seconds that each new WebSocket gets to send its token, however many others there are: enough for a network with a
-round trip of 400 ms."""
+"""Seconds that each new WebSocket gets to send its token, no matter how many others there are: enough for a network
+with a round trip of 400 ms."""
 
 TRY_LATER: Final = 1013
 
@@ -239,7 +243,7 @@ class Clients:
         if identity is not None:
             try:
                 self.let_in(client, identity)
-            except ClientError as full:  # others have connected since its request was accepted
+            except ClientError as full:  # others may have connected since its request was accepted
                 client.close(TRY_LATER, full.text)
             return
         if not self._make_room(client.network):
@@ -279,8 +283,9 @@ class Clients:
         self._known[client.id] = client
 
     def remove(self, client: Client) -> None:
-        """Removes a client that has disconnected and whose requests are all done. No other method is called for it
-        afterwards."""
+        """Removes a client that has disconnected and whose requests are all done. No other method may be called for it
+        afterwards.
+        """
         self._strangers.pop(client, None)
         if self._known.pop(client.id, None) is not None:
             self._entrance.left(client.known, client.address)

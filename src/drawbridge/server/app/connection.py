@@ -107,7 +107,7 @@ class Connection:
                 else:
                     self._read_on()
                     await self._execute(text, correlation_id)
-            # Most requests are answered without waiting: other clients need a turn between two of them.
+            # Most requests are answered without waiting, so other clients need a turn between two of them.
             await asyncio.sleep(0)
         self._working = False
         self._read_on()

@@ -66,7 +66,7 @@ from drawbridge.server.updates import converted
 logger = logging.getLogger("drawbridge.server")
 
 RECOVERY_SECONDS: Final = 20.0
-"""The maximum number of seconds that the start waits for the recovery of interrupted decisions."""
+"""The maximum number of seconds that startup waits for the recovery of interrupted decisions."""
 
 COUNTING_SECONDS: Final = 2.0
 """The maximum number of seconds that the ``usage`` command waits for the runs in older histories to be counted."""
@@ -153,8 +153,8 @@ class Core:
 
     async def _recover(self) -> None:
         """Recovers the decisions on reviews that were interrupted when the last server ended, before clients are
-        accepted. After ``RECOVERY_SECONDS``, the rest is done in the background. An agent in a terminal may be at work;
-        then files are written after its run."""
+        accepted. After ``RECOVERY_SECONDS``, recovery continues in the background. If an agent in a terminal is at
+        work, files are written after its run."""
         sessions = {id(session.recovery): session for session in self.all_sessions}.values()
         due = await asyncio.to_thread(lambda: [session for session in sessions if session.recovery.is_due()])
         for session in due:
@@ -233,8 +233,8 @@ class Core:
         await self.projects.examine()
 
     def sees(self, identity: Identity, project_id: str) -> bool:
-        """Whether the client may see the session, by where the session's directory last led. If the session does not
-        exist, True only for a client that may see all projects."""
+        """Whether the client may see the session, based on where the session's directory last led. If the session does
+        not exist, True only for a client that may see all projects."""
         return identity.sees(self.path_of(project_id), self.leads_to)
 
     async def check_sees(self, identity: Identity, project_id: str) -> None:
@@ -261,7 +261,7 @@ class Core:
         return page.records[0].line
 
     async def prompt_image(self, project_id: str, id: str) -> bytes:
-        """An image that a prompt in the history refers to. Raises ``ClientError``."""
+        """An image that is referred to by a prompt in the history. Raises ``ClientError``."""
         data = await asyncio.to_thread(self.projects.get(project_id).attachments.images.read, id)
         if data is None:
             raise ClientError("BLOB_NOT_FOUND", "The history no longer contains this image.", field="data.blob_id")
@@ -325,7 +325,7 @@ class Core:
         try:
             await self.projects.delete(session)
         finally:
-            if self.all_sessions.find(session.id) is not session:  # even if its data could not be moved
+            if self.all_sessions.find(session.id) is not session:  # also if its data could not be moved
                 gone = ProjectGone(session.id, str(session.path))
                 self.surfaces.publish(Announced(session.id, session.path, gone))
 
@@ -340,8 +340,9 @@ class Core:
         return OK
 
     async def get_messages(self, command: commands.GetMessages, client: Subscriber) -> Answer[replies.History]:
-        """If no field but ``since`` is set, returns the specification's bare array, unless there are too many records
-        for one reply. Otherwise returns a page."""
+        """If only ``since`` or no field is set, returns the bare array that the specification defines, unless there are
+        too many records for one reply. Otherwise, returns a page.
+        """
         session = self.all_sessions.get(command.project_id)
         paged = command.after_seq is not None or command.before_seq is not None or command.limit is not None
         page = await session.store.read(
@@ -505,7 +506,7 @@ class Core:
         return Answer(type="file_changes", project_id=command.project_id, data=changes)
 
     async def file_piece(self, blob_id: str, offset: int, length: int, identity: Identity) -> replies.BlobPiece:
-        """A part of a file that a client has read. Raises ``ClientError``."""
+        """A part of a file that was read by a client. Raises ``ClientError``."""
         project_id, source = self._sources.of(blob_id) or ("", None)
         if source is None:
             raise no_blob()
@@ -543,7 +544,7 @@ class Core:
             for one in command.attachments
         ]
         if not command.steer:
-            await managed.settle()  # this may give up a conversation, and with it the mode that applies to this prompt
+            await managed.settle()  # this may abandon a conversation, and with it the mode that applies to this prompt
         options = msgspec.structs.asdict(command.options)
         wishes = {name: value for name, value in options.items() if value != _NO_WISH[name]}
         order = Order(
@@ -577,7 +578,7 @@ class Core:
     ) -> Answer[replies.Accepted]:
         if command.steer:
             return session.prompts.steer(order, client)
-        await session.settle()  # from here on nothing may be awaited before the prompt is accepted
+        await session.settle()  # from here on, nothing may be awaited until the prompt is accepted
         return session.prompts.send(order, client, queue=command.queue)
 
     async def _allowed(self, wishes: Mapping[str, Any], session: ManagedSession, agent: str) -> Options:
@@ -746,7 +747,9 @@ class Core:
             raise _no_checkpoint(error, None) from None
 
     def offers(self, type: str) -> bool:
-        """Whether this server accepts messages of this type: some types are accepted only if the owner allows them."""
+        """Whether this server accepts messages of this type. Some types are accepted only if the owner allows
+        them.
+        """
         ceilings = self.grants.ceilings
         return {"review_commit": ceilings.commits, "review_push": ceilings.pushes}.get(type, True)
 

@@ -87,7 +87,7 @@ class Joining:
             if not page.records:  # the records up to ``last_seq`` are damaged; more may have been written since
                 seq = last_seq
             await client.room()
-            if session.history.closed:  # deleted: the client has been notified
+            if session.history.closed:  # the session was deleted, and the client has been notified
                 return
         self._audience.join(session.id, client)
         for before, event in zip(sent, session.unrecorded(), strict=True):
@@ -95,8 +95,9 @@ class Joining:
                 client.send(frame(Announced(session.id, session.path, event)))
 
     def _give_up(self, session: Session, client: Subscriber) -> None:
-        """Removes a client after an internal error, and reports the failure to it. The client may have joined by
-        then."""
+        """Removes a client after an internal error, and reports the failure to it. By then, the client may have
+        joined.
+        """
         self._audience.leave(session.id, client)
         self._failed(session, client)
 

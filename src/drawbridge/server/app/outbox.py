@@ -57,7 +57,7 @@ class Writers:
         self._collected.append((frame, audience))
 
     def broadcast(self, audience: Sequence[Subscriber], frame: Frame) -> None:
-        """Like ``collect``, for subscribers: all subscribers of a server are its clients."""
+        """Like ``collect``, but for subscribers. All subscribers of a server are its clients."""
         self.collect(cast("Sequence[Addressee]", audience), frame)
 
     def flush(self) -> None:

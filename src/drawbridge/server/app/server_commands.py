@@ -38,7 +38,7 @@ RECORD_KEPT_SECONDS: Final = 10.0
 
 
 class ServerCommands:
-    """One method for each command. It returns the reply for the client that sent the command, or raises
+    """One method for each command, which returns the reply for the client that sent the command, or raises
     ``ClientError``.
 
     ``agents``: the names of the server's agents, installed or not; ``with_image_input``: those that accept images.
@@ -266,7 +266,7 @@ class ServerCommands:
         """Creates a pairing code. The token of the device that uses it expires no later than the token of the device
         that creates it."""
         devices, at = self._managed_by(client), now()
-        # Done before a code is stored: if this failed afterwards, the client would never receive the code.
+        # This is done before a code is stored: if it failed afterwards, the client would never receive the code.
         page = await self._page(command.origin, client)
         try:
             code = await asyncio.to_thread(new_code, devices, command.scope, command.name, maker=client.known)

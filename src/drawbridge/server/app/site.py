@@ -169,14 +169,15 @@ class ServerSite:
         authority: Callable[[], bytes | None] = lambda: None,
     ) -> None:
         """``authority`` returns the public certificate (PEM) of the server's own certificate authority, which anybody
-        may download; None if that authority has not issued the server's certificate."""
+        may download; None if the server's certificate was not issued by that authority.
+        """
         self._entrance = entrance
         self._clients = clients
         self._dispatch = dispatch
         self._authority = authority
         self._page = Page()
         self._life = secrets.token_hex(4)
-        """Part of each client's id: after a restart, a web UI must not mistake another client's id for its own."""
+        """Part of each client's id: after a restart, a browser must not mistake another client's id for its own."""
         self._numbers = count(1)
 
     def admit(self, head: Head, upgrade: bool) -> Refusal | None:

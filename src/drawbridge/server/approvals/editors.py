@@ -32,7 +32,7 @@ class Editor(Protocol):
     about: wire.Bridge | None
 
     def introduce(self, about: wire.Bridge) -> None:
-        """Stores what the bridge has reported about itself."""
+        """Stores what the bridge reported about itself."""
         ...
 
     def send(self, said: wire.ToBridge | wire.HookAnswer) -> None: ...
@@ -117,7 +117,7 @@ class Editors:
     # Called by editors.
 
     def add(self, editor: Editor) -> None:
-        """Adds an editor whose bridge has identified itself, or updates it after its report has changed. Sends it the
+        """Adds an editor whose bridge has identified itself, or updates it after a change to its report. Sends it the
         approval requests that it may show now."""
         if editor not in self._editors:
             self._editors.append(editor)
@@ -135,8 +135,8 @@ class Editors:
             self._forget(offered, editor)
 
     def answered(self, editor: Editor, approval_id: str, text: str | None) -> None:
-        """Handles the user's decision in an editor. A late decision is ignored: the editor has been asked to close its
-        view."""
+        """Handles the user's decision in an editor. A late decision is ignored, because the editor has been asked to
+        close its view."""
         offered = self._offered.get(approval_id)
         if offered is None or editor not in offered.editors:
             return
@@ -148,7 +148,7 @@ class Editors:
             logger.info("%s: %s", approval_id, error.text)
             if (
                 approval_id in self._offered
-            ):  # still open, for example because the decision could not be written: the user is asked again
+            ):  # still open, for example because the decision could not be written, so the user is asked again
                 self._show(offered, editor)
 
     def _show(self, offered: _Offer, editor: Editor) -> None:
@@ -176,7 +176,9 @@ def decision(approval: PendingApproval, text: str | None) -> Decision:
     if text == proposal.new_text:
         return Decision(allow=True)
     changed = approval.with_text(text)
-    return Decision(allow=changed is not None, updated_input=changed)  # never the agent's text in place of the user's
+    return Decision(
+        allow=changed is not None, updated_input=changed
+    )  # never use the agent's text in place of the user's
 
 
 def _inside(path: str, folder: str) -> bool:

@@ -1,5 +1,5 @@
-"""One approval request, as the server stores it; and the interface of the surfaces through which
-an agent waits for the decision. Pure.
+"""An approval request as the server stores it, and the interface of the surfaces through which an agent waits for the
+decision. Pure.
 """
 
 from __future__ import annotations
@@ -111,8 +111,7 @@ class Surface(Protocol):
     in_editor: bool
     """Whether this surface itself shows the request in an editor."""
     known_as: str
-    """A key by which the question is recognized when another connection reports it again; empty if it can't be
-    recognized."""
+    """A key that identifies the question when another connection reports it again; empty if it can't be identified."""
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
         """Passes the decision to the agent."""
@@ -138,7 +137,7 @@ class AgentSurface:
         self._answer(approval, decision)
 
     def closed(self) -> None:
-        """Does nothing: the process is stopped or interrupted by other means, or no longer waits."""
+        """Does nothing, because the process is stopped or interrupted by other means, or no longer waits."""
 
 
 class ExpectedSurface:

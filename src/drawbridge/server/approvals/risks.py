@@ -1,7 +1,7 @@
 """Marks the parts of a tool call that deserve a second look, such as ``sudo`` or a write outside the project. Pure.
 
-The marks are a reading aid, not a check: a command without marks may do anything. Text in quotes is marked as well,
-since a shell may run it (``sh -c "sudo …"``).
+The marks are a reading aid, not a check: even a command without marks may do anything. Text in quotes is marked as
+well, since a shell may run it (``sh -c "sudo …"``).
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ TEXTS: Final = {
 """Maps the code of each risk to the text that clients show."""
 
 SCANNED: Final = 50_000
-"""The maximum number of characters of a command or a text that are searched. Searching more would delay the
-replies to other clients."""
+"""The maximum number of characters of a command or a text that are searched. A longer search would delay the replies to
+other clients.
+"""
 
 EACH: Final = 5
 """The maximum number of marks with the same code in one text."""

@@ -41,8 +41,8 @@ REMEMBERED: Final = 200
 
 
 class Approvals:
-    """The approval requests of one session. Iterating yields the open ones, oldest first. Each has at least one
-    surface through which the agent has sent it.
+    """The approval requests of one session. Iterating yields the open ones, oldest first. Each has at least one surface
+    through which the agent sent it.
 
     ``root``: the project's directory. ``write`` records a decision, and raises ``DrawbridgeError`` if that fails;
     ``record`` records other events, and only logs a failure (both as in ``SessionStore``). ``verdicts``: how the
@@ -105,7 +105,8 @@ class Approvals:
 
     def restore(self, approval: PendingApproval, agent: str, surface: Surface, *, offered: bool) -> None:
         """Restores an approval request from before a restart, without recording it again. If it was resolved or
-        withdrawn, only how it ended is remembered."""
+        withdrawn, only its outcome is remembered.
+        """
         approval.interpret(registry.tools(agent))
         if not approval.is_open:
             self._remember(approval)
@@ -116,13 +117,13 @@ class Approvals:
             self._editors.offer(approval, agent, self._decide, surface.pid)
 
     def add(self, approval: PendingApproval, surface: Surface) -> None:
-        """Adds a surface through which the agent has sent the same approval request. Does nothing if the request is not
+        """Adds a surface through which the agent sent the same approval request. Does nothing if the request is not
         open."""
         if approval.id in self._surfaces:
             self._surfaces[approval.id].append(surface)
 
     def replace(self, approval: PendingApproval, surface: Surface) -> bool:
-        """Replaces the first surface of an approval request that the agent has sent again. Returns whether the request
+        """Replaces the first surface of an approval request that the agent sent again. Returns whether the request
         is still open."""
         if approval.id not in self._surfaces:
             return False
@@ -320,7 +321,9 @@ _TEXTS: Final = frozenset(
 """Fields of a tool's input whose text is not a path."""
 
 _DEPTH: Final = 32
-"""The number of levels of a tool's input that are searched for paths: more than any tool has, few enough to recurse."""
+"""The number of levels of a tool's input that are searched for paths: more than any tool uses, but few enough for
+recursion.
+"""
 
 
 def link_targets(given: Mapping[str, Any] | None, root: str, *named: str | None) -> dict[str, str]:
@@ -336,7 +339,7 @@ def link_targets(given: Mapping[str, Any] | None, root: str, *named: str | None)
         (paths if any(word in name.lower() for word in _PATHS) else others)[text] = None
     home = _real(root)
     for text in [*list(paths)[: 10 * MOST], *list(others)[:MOST]]:
-        for given_path in dict.fromkeys((_resolved(text), text)):  # an agent may take "~" for an ordinary name
+        for given_path in dict.fromkeys((_resolved(text), text)):  # an agent may treat "~" as an ordinary name
             path = os.path.join(home, given_path)
             end = _real(path)
             if end != _normal(path):

@@ -1,8 +1,6 @@
-"""The words of an approval request: what the agent wants, what deserves a second look, and what "always" would mean.
-Pure.
-
-The server chooses them once, so that all clients use the same words. Paths keep the characters that the agent wrote:
-clients make misleading characters visible.
+"""The wording of an approval request: what the agent wants, what deserves a second look, and what "always" would mean.
+Pure. The server chooses it once, so that all clients use the same words. Paths keep the characters that the agent
+wrote: clients make misleading characters visible.
 """
 
 from __future__ import annotations
@@ -64,7 +62,7 @@ PLACES: Final[Mapping[str, str]] = {
     "everywhere": "in all projects",
     "": "",
 }
-"""``Grant.where`` → the words for the user."""
+"""``Grant.where`` → the wording for the user."""
 
 EFFECTS: Final[Mapping[str, str]] = {"allow": "Always allow", "deny": "Always reject", "ask": "Always ask about"}
 
@@ -114,7 +112,7 @@ def _title(request: ApprovalRequested, call: ToolCall, kind: Kind, agent: str, p
             return Title(f"{agent} wants to search the web")
         case "command" | "fetch" | "search":
             return Title(f"{agent} {VERBS[kind]}")
-        case "overwrite" if request.proposal is None:  # it is not known whether the file exists
+        case "overwrite" if request.proposal is None:  # it is not known whether the file already exists
             return Title(f"{agent} wants to write", paths[0] if paths else None)
     if len(paths) > 1:
         return Title(f"{agent} {VERBS[kind]} {counted(len(paths), 'file')}")

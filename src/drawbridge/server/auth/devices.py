@@ -59,7 +59,7 @@ CODE_REMEMBERED: Final = timedelta(days=1)
 """How long a code is remembered after it has expired, to report that it was used or has expired."""
 
 CODE_LETTERS: Final = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
-"""Letters and digits, except the ones that people confuse with each other."""
+"""Letters and digits, except those that are easily confused."""
 
 CODE_LENGTH: Final = 8
 
@@ -96,7 +96,7 @@ class Code(Struct, frozen=True, omit_defaults=True, kw_only=True):
     not, or no device made the code); the new device's token expires no later.
 
     ``made_by``: the id of the device, or the fingerprint of the SSH key, that made the code; None for the owner. A code
-    is valid only as long as its maker is.
+    is valid only as long as its maker's token or key is.
     """
 
     hash: str
@@ -142,7 +142,7 @@ class Devices:
         except OSError:
             stamp = None
         if stamp != self._read_at[0]:
-            # One assignment: several threads use this object, and an old list must not get a new stamp.
+            # A single assignment, because several threads use this object, and an old list must not get a new stamp.
             self._read_at = stamp, {device.id: device for device in self._read().devices}
             self._damaged = None
 
@@ -247,11 +247,10 @@ class Devices:
 
     @contextlib.contextmanager
     def changed(self, *, lasting: bool = True, patience: float = 5.0) -> Iterator[File]:
-        """Yields the file's contents, and writes them when the block ends without an error.
-
-        ``lasting``: whether the file is synced to disk, so that a power failure does not restore a revoked device.
-        ``patience``: seconds to wait for another process's lock. Raises ``NotPrivate`` if that takes longer or the
-        file can't be written, and ``BadSetting`` as ``reload`` does.
+        """Yields the file's contents, and writes them when the block ends without an error. ``lasting``: whether the
+        file is synced to disk, so that a revoked device is not valid again after a power failure. ``patience``: seconds
+        to wait for another process's lock. Raises ``NotPrivate`` if that takes longer or the file can't be written, and
+        ``BadSetting`` as ``reload`` does.
         """
         make_private_directory(str(self._directory))
         lock = os.open(self._directory / "devices.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
@@ -278,7 +277,7 @@ def same(left: str, right: str) -> bool:
 
 
 def _bytes(secret: str) -> bytes:
-    """Encodes any text: a token that a stranger sends may contain surrogates, which UTF-8 can't encode."""
+    """Encodes any text, because a token that a stranger sends may contain surrogates, which UTF-8 can't encode."""
     return secret.encode("utf-8", "surrogatepass")
 
 
@@ -298,7 +297,7 @@ def wrong_token() -> ClientError:
 def refusal_of(device: Device | None) -> ClientError | None:
     """Why the token of a device is not accepted; None if it is. ``device``: None if the list no longer contains it."""
     if device is None or device.revoked:
-        text = "This device's token was revoked by the owner. Ask for a new one."
+        text = "This device's token was revoked by the owner. Ask the owner for a new one."
         return ClientError("TOKEN_REVOKED", text, details={"device": device.name} if device else None)
     if device.expires is not None and device.expires <= now():
         text = "This device's token has expired. Ask the owner for a new one."
@@ -317,7 +316,7 @@ def added(
     if not is_name(name):
         raise BadArgument("NAME", "must be 1 to 60 printable characters.")
     if name == TERMINAL_NAME:
-        raise BadArgument("NAME", f"{name!r} stands for the person at an agent's terminal. Choose another name.")
+        raise BadArgument("NAME", f"{name!r} is reserved for the person at an agent's terminal. Choose another name.")
     at = now()
     if name in valid_names(file):
         raise BadArgument("NAME", f"a device named {name!r} already exists; revoke it first.")
@@ -430,7 +429,8 @@ def _has_valid_maker(file: File, code: Code, keys: Container[str]) -> bool:
 
 def _code_of(file: File, given: str, keys: Container[str]) -> tuple[int, Code]:
     """The index of the unused code with the hash ``given``, and the code. All codes are compared, so that the time
-    reveals nothing. Raises ``ClientError``."""
+    taken reveals nothing. Raises ``ClientError``.
+    """
     hits = [(index, code) for index, code in enumerate(file.codes) if same(given, code.hash)]
     if not hits or not (hits[0][1].used or _has_valid_maker(file, hits[0][1], keys)):
         raise ClientError(

@@ -56,7 +56,7 @@ others out:
 """
 
 DENIALS: Final = (30, 1 / 6)
-"""AuditLog log entries about refused requests from one device, or from one address for clients without a device. Without a
+"""Audit log entries about refused requests from one device, or from one address for clients without a device. Without a
 limit, a device could flood the audit log until the entries about its earlier actions are rotated out."""
 
 CHANGES: Final = (300, 2.0)
@@ -69,11 +69,12 @@ CONNECTS: Final = (120, 1.0)
 
 REFUSALS: Final = (1_000, 1.0)
 """Log lines and audit log entries about clients that were refused or limited, from all addresses together. Without a
-limit, somebody with many addresses could fill the log."""
+limit, an attacker with many addresses could fill the log.
+"""
 
 LIMITED_SECONDS: Final = 600
 """The minimum number of seconds between two audit log entries that report that one device, or one address, has reached
-the same limit. Somebody who stays just above a limit reaches it again with each attempt that is allowed in between.
+the same limit. A client that stays just above a limit reaches it again with each attempt that is allowed in between.
 Also the time between the first refusal beyond ``REFUSALS`` and the log line with the number of such refusals."""
 
 RETRY_SECONDS: Final = 30
@@ -163,7 +164,7 @@ class Entrance:
         return None
 
     def address(self, head: Head) -> str:
-        """The address that the request comes from, as trusted proxies report it."""
+        """The address that the request comes from, as reported by trusted proxies."""
         return self._access.address(head)
 
     def shown(self, head: Head) -> Identity | None:
@@ -210,7 +211,7 @@ class Entrance:
         return self._access.certificate()
 
     def by_signature(self, answer: SshAuth, nonce: str | None, certificate: str | None, address: str) -> Identity:
-        """The identity of the key that has signed the challenge. ``nonce``: the nonce of the connection's open
+        """The identity of the key that signed the challenge. ``nonce``: the nonce of the connection's open
         challenge; None if it has no open challenge. ``certificate``: the SHA-256 of the certificate that the connection
         uses; None without TLS.
 
@@ -234,11 +235,11 @@ class Entrance:
             raise self._too_often("commands", refused, address, identity.name)
 
     def refusal_of(self, identity: Identity) -> ClientError | None:
-        """Why a client that has signed in may not stay connected; None if it may."""
+        """Why a client that is signed in may not stay connected; None if it may."""
         return self._access.refusal_of(identity)
 
     def admit(self, identity: Identity, address: str) -> None:
-        """Counts a client that has signed in, until ``left`` is called. Raises ``ClientError`` if there is no room for
+        """Counts a signed-in client until ``left`` is called. Raises ``ClientError`` if there is no room for
         it (``_full``)."""
         self._check_room(identity, address)
         if identity.device is not None:
@@ -316,7 +317,9 @@ class Entrance:
             self._report_refusal(code, address, self._device(head))
 
     def _device(self, head: Head) -> str | None:
-        """The name of the token's device, to log a request that is refused anyway; None if it is not known."""
+        """The name of the token's device, for the log line about a request that is refused anyway; None if it is not
+        known.
+        """
         try:
             identity = self._access.shown(head)
         except ClientError as error:
@@ -341,7 +344,7 @@ class Entrance:
         # A connection with a valid token is not counted: a neighbor must not lock a device out.
         if identity is None:
             return self._over(self._handshakes, "handshakes", head)
-        # Room for a client that sends its token in its first message is checked when that arrives.
+        # For a client that sends its token in its first message, room is checked when that message arrives.
         full = self._full(identity, self.address(head))
         if full is None:
             return None
@@ -350,9 +353,9 @@ class Entrance:
 
     @contextlib.contextmanager
     def _counted(self, address: str, *, short: bool = False) -> Iterator[None]:
-        """Counts a failure if the block raises ``ClientError``. A valid token is accepted however often others at the
-        address have failed: 256 bits can't be guessed, and a neighbor must not lock a device out. After too many
-        failures, a pairing code or a signature (``short``) is not even checked.
+        """Counts a failure if the block raises ``ClientError``. A valid token is accepted no matter how often others at
+        the address have failed, because 256 bits can't be guessed, and a neighbor must not lock a device out. After too
+        many failures, a pairing code or a signature (``short``) is not even checked.
         """
         key = network_of(address)
         refused = self._failures.peek(key, now())
@@ -407,7 +410,8 @@ class Entrance:
 
     def published(self, announced: Announced) -> None:
         """The event bus's "audit" receiver: writes to the audit log which runs were continued automatically, and what
-        people have done in editors. ``Dispatch`` audits commands."""
+        users did in editors. ``Dispatch`` audits commands.
+        """
         event = announced.event
         if isinstance(event, RunContinued):
             self.note("continued", by=event.by, project_id=announced.project_id, run_id=event.run_id)

@@ -7,8 +7,9 @@ from typing import Final
 from msgspec import Struct
 
 TABLE: Final = 10_000
-"""The maximum number of keys in the table: about 2 MB. Beyond that, all unknown keys share a bucket, so that nobody can
-displace others."""
+"""The maximum number of keys in the table: about 2 MB. Beyond that, all unknown keys share a bucket, so that no key can
+displace others.
+"""
 
 SHARED: Final = ""
 
@@ -76,7 +77,7 @@ class Buckets:
         return min(self._burst, bucket.tokens + max(0.0, now - bucket.at) * self._rate)
 
     def _forget(self, now: float) -> None:
-        """Removes keys whose bucket is full again: they are treated like unknown ones."""
+        """Removes keys whose bucket is full again, because they are treated like unknown keys."""
         self._swept = now
         full = [key for key, bucket in self._buckets.items() if self._filled(bucket, now) >= self._burst]
         for key in full:

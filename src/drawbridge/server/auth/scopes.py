@@ -27,9 +27,10 @@ DECIDES: Final[Scope] = "approve"
 """The scope that is needed to decide on approval requests."""
 
 RUNS: Final[Scope] = "run"
-"""The scope that is needed to decide on an approval request without restrictions: to change more of the input than
-``approve`` may, or to allow more than one call, which amounts to starting a run. It is also needed to change the
-queue."""
+"""The scope that is needed to decide on an approval request without restrictions: to change more of the input than the
+``approve`` scope allows, or to allow more than one call, which amounts to starting a run. It is also needed to change
+the queue.
+"""
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -78,7 +79,7 @@ def owner(name: str) -> Identity:
 
 def check_only(identity: Identity, command: commands.Command, what: str) -> None:
     """Raises ``ClientError`` (OUT_OF_SCOPE) if the token is for one approval request and the command is not a plain
-    decision on it: a notification shows nothing but this request, so its token allows nothing else.
+    decision on it: a notification shows only this request, so its token allows nothing else.
     """
     if identity.only is None:
         return
@@ -116,7 +117,7 @@ def check_answer(
             for name in {*before, *updated}
             if name not in before or name not in updated or not _same(before[name], updated[name])
         }
-    except RecursionError:  # too deep to compare
+    except RecursionError:  # nested too deeply to be compared
         changed = {""}
     if not changed <= may:
         raise out_of_scope(identity, RUNS, "permission_response with a different input", "data.updated_input")

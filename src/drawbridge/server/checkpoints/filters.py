@@ -57,8 +57,8 @@ def filtered_since(
     read for the last one; no other file had a filter then. ``known``: the entries of the files that have a filter now.
     ``earlier``: the entries of the last index, as in ``git_index.Index``.
 
-    If a file got its filter after the last checkpoint and its entry is unchanged, the entry may contain the filter's
-    output, so the file counts as unread.
+    If a file acquired its filter after the last checkpoint and its entry is unchanged, the entry may contain the
+    filter's output, so the file counts as unread.
     """
     new = known.keys() - read
     unread = frozenset(path for path in new if path in earlier and known[path] == _entry(*earlier[path]))

@@ -79,7 +79,7 @@ def make(folder: Path, repository: Repository, format: str) -> None:
     (git / "config").write_text(f"[core]\n\tbare = false\n\trepositoryFormatVersion = {version}\n")
     for name in ("objects", "refs", "packed-refs", "info/exclude", "info/attributes"):
         (git / name).symlink_to(repository.common / name)
-    for shared in repository.own.glob("sharedindex.*"):  # the larger part of an index that git has split
+    for shared in repository.own.glob("sharedindex.*"):  # the larger part of an index that git split
         (git / shared.name).symlink_to(shared)
 
 

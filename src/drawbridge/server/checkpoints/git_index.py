@@ -33,7 +33,7 @@ _STAT_BYTES: Final = 40
 
 class Index(Struct, frozen=True):
     """A parsed index. ``entries``: path → mode and object id. ``digest`` does not depend on the file times in the
-    index: it is the same after a ``git status`` that has refreshed the index."""
+    index: it does not change when ``git status`` refreshes the index."""
 
     entries: dict[str, tuple[int, bytes]]
     digest: bytes
@@ -85,8 +85,8 @@ def _parsed(data: bytes, id_bytes: int) -> Index:
         raise ValueError("not an index of a known version")
     entries: dict[str, tuple[int, bytes]] = {}
     digest = hashlib.blake2b()
-    # One call for the fixed part of an entry: this loop takes most of the Python time of a checkpoint of a large
-    # repository.
+    # One call for the fixed part of an entry, because this loop takes most of the Python time of a checkpoint of a
+    # large repository.
     fixed = struct.Struct(f">24xI12x{id_bytes}sH").unpack_from
     at, name, room = 12, b"", LARGEST_INDEX
     for _ in range(int.from_bytes(data[8:12], "big")):
@@ -106,7 +106,7 @@ def _parsed(data: bytes, id_bytes: int) -> Index:
             raise ValueError("the paths are too long")
         name = name[:kept] + data[at:end]
         at = end + 1 if version == 4 else start + (end - start + 8) // 8 * 8
-        # The low bits of the flags are the length of the path.
+        # The low bits of the flags contain the length of the path.
         digest.update(b"%d %b%b\0" % (mode, data[start + _STAT_BYTES : flags_end], name))
         entries[name.decode("utf-8", "surrogateescape")] = (mode, object_id)
     _check_extensions(data, at, id_bytes)

@@ -1,5 +1,5 @@
 """The part of the user's and the repository's configuration that also applies to Drawbridge's git: line endings,
-ignored files, what the file system can do, and the object format. None of it can name a program.
+ignored files, the capabilities of the file system, and the object format. None of it can name a program.
 
 Nothing here starts git: the configuration is given as ``git config --list`` prints it.
 """

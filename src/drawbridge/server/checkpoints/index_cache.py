@@ -39,14 +39,15 @@ class CachedIndex(Struct, frozen=True):
     read: frozenset[str]
 
     def is_usable(self, git: Git, digest: bytes | None) -> bool:
-        """Whether the index is a correct beginning for an operation of ``git``, if the user's index has ``digest`` and
-        the ``.gitignore`` files are unchanged."""
+        """Whether the index is a correct starting point for an operation of ``git``, if the user's index has ``digest``
+        and the ``.gitignore`` files are unchanged."""
         return (self.repository, self.settings, self.digest) == (git.repository, git.settings, digest)
 
 
 class IndexCache:
-    """The cache of one project. ``folder``: where the index is kept, unless the repository is private; None keeps
-    none."""
+    """The cache of one project. ``folder``: where the index is kept, unless the repository is private; None to keep no
+    index.
+    """
 
     def __init__(self, folder: Path | None, directory: Path) -> None:
         self._folder = folder
@@ -95,12 +96,12 @@ class IndexCache:
             inside = await asyncio.to_thread(self._below, git, git.index)
             if inside is None:
                 return
-            # Otherwise, git would check whether nested repositories have changed, and read their configuration for
-            # that.
+            # Otherwise, git would check whether nested repositories have changed, and read their configuration to do
+            # so.
             await git.update(
                 "--force-remove", [path for path, (mode, _) in inside.items() if mode == git_index.GITLINK]
             )
-        with contextlib.suppress(OSError):  # without it the next checkpoint begins with the user's index
+        with contextlib.suppress(OSError):  # without it, the next checkpoint begins with the user's index
             await asyncio.to_thread(_replace, self._file(git), git.index)
             self._cached = cached
 

@@ -31,7 +31,8 @@ NO_GIT: Final = (
 
 class Operations:
     """git in ``directory``. ``private``: the directory's private repository; None if it can't have one. ``folder``: the
-    server's folder about the directory, if there is one; when it no longer exists, the project was removed."""
+    server's folder for the directory, if there is one; if it no longer exists, the project was removed.
+    """
 
     def __init__(
         self,
@@ -51,13 +52,14 @@ class Operations:
         or no git."""
         self._lock = UrgentLock()
         """A client may request the changes of a run whose last checkpoint is still being created. A run does not wait
-        for what clients have requested, except for the operation that is under way."""
+        for requests from clients, except for the operation that is in progress.
+        """
         self._endings = BackgroundTasks(logger)
         """These tasks are not canceled: each waits until the processes of one operation have ended."""
 
     @contextlib.asynccontextmanager
     async def exclusive(self) -> AsyncIterator[Git]:
-        """git for one operation; no checkpoint is created meanwhile. Raises ``NoCheckpoint``, ``GitFailed`` or
+        """git for one operation, during which no checkpoint is created. Raises ``NoCheckpoint``, ``GitFailed`` or
         OSError."""
         async with self._lock.held():
             try:
@@ -73,16 +75,18 @@ class Operations:
 
     @contextlib.asynccontextmanager
     async def concurrent(self) -> AsyncIterator[Git]:
-        """git for an operation that may take minutes and neither reads nor writes files or checkpoints: other
-        operations continue meanwhile. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """git for an operation that may take minutes and neither reads nor writes files or checkpoints, so that other
+        operations can continue. Raises ``NoCheckpoint``, ``GitFailed`` or OSError.
+        """
         async with self.opened() as git:
             if git is None:
                 raise await _missing()
             yield git
 
     def held(self, *, urgent: bool = False) -> contextlib.AbstractAsyncContextManager[None]:
-        """Waits until no other operation is under way, and keeps others waiting. ``urgent``: before those that are
-        already waiting."""
+        """Waits until no other operation is in progress, and then makes others wait. ``urgent``: goes before those that
+        are already waiting.
+        """
         return self._lock.held(urgent=urgent)
 
     def opened(self, known: Settings | None = None) -> contextlib.AbstractAsyncContextManager[Git | None]:

@@ -39,24 +39,25 @@ IGNORED: Final = (
     # caches
     *(".cache/", ".parcel-cache/", ".turbo/", ".mypy_cache/", ".pytest_cache/", ".ruff_cache/", ".hypothesis/"),
     *(".tox/", ".nox/", ".nyc_output/", ".ipynb_checkpoints/", "htmlcov/"),
-    # other version control, and what desktops and editors leave
+    # other version control systems, and files left behind by desktops and editors
     *(".hg/", ".svn/", ".jj/", ".bzr/", ".DS_Store", "Thumbs.db", "*.swp", "*.swo"),
 )
 """What is left out, as in a ``.gitignore``; the directory's own ``.gitignore`` files can include some of it again
 (``!build/``)."""
 
 CONFIGURATION: Final = "[core]\n\tbare = false\n\trepositoryFormatVersion = 0\n\tsharedRepository = 0600\n"
-"""Because of the last line, no other user can read what git writes there."""
+"""Its last line prevents other users from reading what git writes there."""
 
 ATTRIBUTES: Final = "* -text -ident -filter -working-tree-encoding !eol !crlf !diff !merge !whitespace\n"
-"""No file is converted, whatever ``.gitattributes`` says."""
+"""No file is converted, regardless of ``.gitattributes``."""
 
 LARGEST_FILE: Final = 10 * MB
 """The maximum size of a file, in bytes. A larger file is left out, unless the previous checkpoint contains it."""
 
 MOST_LARGE: Final = 1_000
-"""The maximum number of large files and nested repositories that are left out one by one. A directory with more is too
-large."""
+"""The maximum number of large files and nested repositories that are left out one by one. A directory with more of
+these is too large.
+"""
 
 MOST_FILES: Final = 20_000
 MOST_BYTES: Final = 300 * MB
@@ -86,10 +87,10 @@ NOTICE: Final = (
     "This directory is not in a git repository, so the server stores the versions of its files; the review leaves out "
     f"dependencies, build output, caches and files over {LARGEST_FILE // MB} MB."
 )
-"""What a user has to know about a review in a private repository, in one sentence."""
+"""The notice about a review in a private repository, in one sentence."""
 
 NARROWER: Final = "Work in a directory below it, or make the directory a git repository (git init)."
-"""The advice if the directory is refused whatever it contains: a ``.gitignore`` file would not help."""
+"""The advice if the directory is refused regardless of its contents, so that a ``.gitignore`` file would not help."""
 
 
 class TooLarge(NoCheckpoint):
@@ -169,8 +170,8 @@ class PrivateRepository:
             raise self._too_large[1]
 
     async def check_size(self, git: Git) -> None:
-        """If git works in the private repository, and the directory was too large, checks it again. Raises ``TooLarge``
-        if it is still too large, and the errors of ``Git.read``."""
+        """If git works in the private repository and the directory was too large, checks the directory again. Raises
+        ``TooLarge`` if it is still too large, and the errors of ``Git.read``."""
         if git.repository.private and self._too_large is not None:
             await self.selection(git)
 
@@ -231,7 +232,7 @@ class PrivateRepository:
         if not now and not await asyncio.to_thread(self._is_due):
             return
         try:
-            # Without a search for similar contents, which could take minutes.
+            # Does not search for similar contents, which could take minutes.
             await git.read("repack", "-a", "-d", "-q", "--window=0", "--depth=0")
             await git.read("prune", "--expire=now")
             await asyncio.to_thread((self._git_directory / "collected").touch, PRIVATE_FILE)

@@ -19,7 +19,7 @@ KEPT_RUNS: Final = 50
 later (in a private repository, ``PrivateRepository.collect`` removes them)."""
 
 REVIEW: Final = "review"
-"""What the refs of a project's review contain in place of a run's id (``refs/drawbridge/<project>/review/…``). These
+"""What the refs of a project's review contain instead of a run's id (``refs/drawbridge/<project>/review/…``). These
 refs are not dropped when the checkpoints of older runs are."""
 
 

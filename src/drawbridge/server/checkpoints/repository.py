@@ -37,8 +37,9 @@ LONGEST_POINTER: Final = 8192
 """The maximum number of bytes that are read from a file with one line: HEAD, or a file that names a git directory."""
 
 _waited_for: dict[Path, Path] = {}
-"""The root of a work tree → a file that git has waited for. As long as git would wait for it again, operations are
-refused."""
+"""The root of a work tree → a file that git waited for. As long as git would wait for it again, operations are
+refused.
+"""
 
 
 class Repository(Struct, frozen=True):
@@ -71,7 +72,7 @@ def find(directory: Path) -> Repository | None:
             if own is not None:
                 common = line_of(own / "commondir")
                 return Repository(root, own, (own / common).resolve() if common else own)
-    except (OSError, ValueError, RuntimeError):  # a name that no file can have; a loop of links
+    except (OSError, ValueError, RuntimeError):  # a name that no file can have, or a loop of links
         return None
     return None
 

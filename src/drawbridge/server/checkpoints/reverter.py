@@ -1,4 +1,4 @@
-"""Reverting what one run changed, and nothing else: what was changed after it is kept, and merged line by line."""
+"""Reverts what one run changed, and nothing else: later changes are kept, and merged line by line."""
 
 from __future__ import annotations
 

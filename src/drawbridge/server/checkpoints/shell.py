@@ -1,9 +1,9 @@
 """The shell that runs the git commands of one operation.
 
-One shell under one supervisor (``agents/supervisor.py``) runs all of them, since starting a supervisor takes 15 ms. So
-git has no more permissions than an agent, ends with the server and leaves no process behind. git writes files while a
-run is reverted. The shell and git therefore ignore SIGTERM: if the server dies, git has 3 seconds to finish before the
-supervisor kills it.
+One shell under one supervisor (``agents/supervisor.py``) runs all of them, because starting a supervisor takes 15 ms.
+Therefore, git has no more permissions than an agent, ends with the server and leaves no process behind. git writes
+files while a run is reverted. The shell and git therefore ignore SIGTERM: if the server dies, git has 3 seconds to
+finish before the supervisor kills it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Shell:
     """A running shell."""
 
     def __init__(self, process: asyncio.subprocess.Process, signal: Callable[[int], None]) -> None:
-        """``signal``: sends a signal to the shell's process group, or SIGKILL to everything that the shell has started;
+        """``signal``: sends a signal to the shell's process group, or SIGKILL to everything that the shell started;
         the shell itself ignores SIGTERM."""
         assert process.stdin is not None
         assert process.stdout is not None
@@ -77,7 +77,7 @@ async def started(
     if the operation is canceled; these tasks must not be canceled. ``mark``: identifies its processes in their
     environment.
 
-    When the context ends, everything that was started has ended, unless the wait for that was canceled.
+    When the context ends, every process that was started in it has ended, unless the wait for that was canceled.
     """
     with contextlib.closing(SupervisorPipe()) as pipe:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}

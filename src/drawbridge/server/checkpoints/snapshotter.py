@@ -53,7 +53,7 @@ class _Collected(Struct, frozen=True):
 
 class Snapshotter:
     """Creates the checkpoints of one project. ``private``: its private repository; None if it can't have one.
-    ``on_stored`` is called in the operation that has stored the checkpoint, and may use its git, but not its index."""
+    ``on_stored`` is called in the operation that stored the checkpoint, and may use its git, but not its index."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Snapshotter:
         self._on_stored = on_stored
         self._begun = _Begun("", None, NOTHING)
         self._storing = BackgroundTasks(logger)
-        """The task that completes what ``begin`` has started."""
+        """The task that completes what ``begin`` started."""
 
     async def create(self, run_id: str, when: When) -> bool:
         """Creates a checkpoint of a run. Returns False if there is no repository for it, or git is not installed.
@@ -100,11 +100,11 @@ class Snapshotter:
         return collected.result()
 
     async def stored(self) -> None:
-        """Returns once everything that ``begin`` has started is completed."""
+        """Returns once everything that ``begin`` started is completed."""
         await self._storing.wait()
 
     async def close(self) -> None:
-        """Cancels what ``begin`` has started."""
+        """Cancels what ``begin`` started."""
         await self._storing.close()
 
     async def _complete(self, run_id: str, collected: asyncio.Future[bool]) -> None:

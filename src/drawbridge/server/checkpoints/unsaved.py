@@ -8,8 +8,8 @@ from typing import TypeAlias
 from drawbridge.server.protocol.client_errors import ClientError
 
 FindUnsaved: TypeAlias = Callable[[Sequence[str]], Mapping[str, str]]
-"""Receives absolute paths. Returns the files with unsaved changes in an editor → the editor's name. An editor that does
-not answer is ignored. Blocking."""
+"""Receives absolute paths. Returns the files with unsaved changes in an editor, each with the editor's name. An editor
+that does not answer is ignored. Blocking."""
 
 
 def no_editors(paths: Sequence[str]) -> Mapping[str, str]:
@@ -18,7 +18,7 @@ def no_editors(paths: Sequence[str]) -> Mapping[str, str]:
 
 
 class UnsavedChanges(Exception):
-    """Files that were to be written have unsaved changes in an editor. Nothing was written. ``found``: path,
+    """Some of the files that had to be written have unsaved changes in an editor. Nothing was written. ``found``: path,
     relative to the project → the editor's name."""
 
     def __init__(self, found: Mapping[str, str]) -> None:

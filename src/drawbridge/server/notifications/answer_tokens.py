@@ -1,7 +1,7 @@
 """Tokens in notifications: each lets the browser that was notified decide on one approval request, and do nothing else.
 
 The browser receives the token in the encrypted push, so its service worker does not need the device's token. The server
-keeps only a hash of the token, in memory: no token is valid after a restart.
+keeps only a hash of the token, in memory: no token remains valid after a restart.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class AnswerTokens:
     def find(self, token: str) -> Answerable | None:
         """What the token is for; None if it is not valid.
 
-        A token stays valid after the decision, so that a second attempt receives the decision that was made.
+        A token stays valid after the decision, so that a second attempt gets the decision that was made.
         """
         with self._lock:
             until, answerable = self._issued.get(hashed(token), (0.0, None))

@@ -32,7 +32,7 @@ LONGEST_NAME: Final = 60
 """The maximum number of characters that are shown of a project's or a tool's name."""
 
 OUTCOMES: Final = {"completed": "Run finished", "failed": "Run failed", "timeout": "Run timed out"}
-"""The text for each outcome. Interrupted and killed runs are left out, because usually a user has ended them."""
+"""The text for each outcome. Interrupted and killed runs are left out, because usually a user ended them."""
 
 
 LONGEST_COMMAND: Final = 120
@@ -87,7 +87,7 @@ def notice(event: Event, project_id: str, directory: Path, review: ReviewChanged
 
 
 def closed(event: Event) -> str | None:
-    """The id of the approval request that this event has resolved or withdrawn; None for any other event."""
+    """The id of the approval request that this event resolves or withdraws; None for any other event."""
     match event:
         case ApprovalResolved() | PermissionWithdrawn():
             return event.approval_id
@@ -150,6 +150,6 @@ def webhook_request(notice: Notice) -> tuple[dict[str, str], bytes]:
 
 
 def _name(text: str) -> str:
-    """The name with a replacement for each character that could do harm in a header, shortened for a small screen."""
+    """The name, shortened for a small screen, with each character replaced that could do harm in a header."""
     shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
     return shown if len(shown) <= LONGEST_NAME else f"{shown[: LONGEST_NAME - 1]}…"

@@ -176,7 +176,7 @@ class ClientError(Exception):
     """Why a client's request was refused or failed. ``text``: what failed, why, and what to do next.
 
     The server puts an absolute path neither into the text nor into ``details``, unless the client gave the path. There
-    are two exceptions: what git and its hooks printed (``details.output``), and the path that the owner has set for an
+    are two exceptions: what git and its hooks printed (``details.output``), and the path that the owner set for an
     agent's program, if the program is not found there. ``field`` is a path in the message, such as
     ``data.options.add_dirs[0]``.
     """

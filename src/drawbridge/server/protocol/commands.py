@@ -34,13 +34,13 @@ on a decision, and the error of a run."""
 
 
 class Command(Struct, kw_only=True):
-    """``request_id``: the id of the request, which is in the message beside ``data``."""
+    """``request_id``: the id of the request, which is next to ``data`` in the message."""
 
     request_id: str | None = None
 
 
 class InProjects(Command, kw_only=True):
-    """``project_id`` is in the message beside ``data``, or in ``data``; empty: all projects that the client sees."""
+    """``project_id`` is next to ``data`` in the message, or in ``data``; empty: all projects that the client sees."""
 
     project_id: str = ""
 
@@ -83,7 +83,7 @@ class SshAuth(Command, kw_only=True):
     """``signature``: the signature of the text that ``ssh_keys.challenge`` returns, in the format of ``ssh-keygen -Y
     sign -n drawbridge``.
 
-    ``host``: the host name, with the port if there is one, that the client has connected to; ``certificate``: the
+    ``host``: the host name, with the port if there is one, that the client connected to; ``certificate``: the
     SHA-256, in hexadecimal, of the server's certificate as the client sees it ("-" without TLS), for a clearer error if
     it differs.
     """
@@ -138,8 +138,9 @@ class ProjectLeave(ProjectCommand):
 
 
 class GetMessages(ProjectCommand, kw_only=True):
-    """If no field but ``since`` is set, the reply is the specification's bare array, unless there are too many records
-    for one message. Otherwise the reply is a page."""
+    """If only ``since`` or no field is set, the reply is the bare array that the specification defines, unless there
+    are too many records for one message. Otherwise, the reply is a page.
+    """
 
     since: Instant | None = None
     after_seq: Count | None = None
@@ -162,7 +163,7 @@ class AttachmentOf(Struct, frozen=True):
 
 
 class Options(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The options of a run. For an option that is not set or empty, the agent's default applies. Without
+    """The options of a run. The agent's default applies to an option that is not set or is empty. Without
     ``permission_mode`` and ``dangerously_skip_permissions``, the agent runs in its equivalent of the "default" mode, if
     it has one."""
 
@@ -255,7 +256,7 @@ class RunRevert(ProjectCommand, kw_only=True):
 
 
 class ReviewGet(ProjectCommand):
-    """Requests the open review: the changes that runs have made and nobody has decided on, in the current files."""
+    """Requests the open review: the changes by runs that nobody has decided on yet, in the current files."""
 
 
 class ReviewDecide(ProjectCommand, kw_only=True):
@@ -297,8 +298,8 @@ class ReviewComment(ProjectCommand, kw_only=True):
 
 class ReviewSubmit(ProjectCommand, kw_only=True):
     """Sends all drafts to the agent, as one prompt. ``drafts``: the version of the drafts that the user has seen.
-    ``text``: the beginning of the prompt. ``steer``: sends the prompt to the agent during the active run, with the same
-    conditions and errors as the ``steer`` of ``execute``.
+    ``text``: the beginning of the prompt. ``steer``: sends the prompt to the agent during the active run, under the
+    same conditions and with the same errors as the ``steer`` of ``execute``.
     """
 
     drafts: Identifier
@@ -345,7 +346,7 @@ class SetModel(ProjectCommand, kw_only=True):
 
 
 class SetEffort(ProjectCommand, kw_only=True):
-    """``effort``: one of the levels that the agent has reported."""
+    """``effort``: one of the levels that the agent reported."""
 
     effort: Identifier
 
@@ -355,7 +356,7 @@ class SessionList(ProjectCommand, kw_only=True):
 
 
 class SessionResume(ProjectCommand, kw_only=True):
-    """The next run continues this conversation, even if it was begun in a terminal."""
+    """The next run continues this conversation, even if it was started in a terminal."""
 
     session_id: Identifier
 
@@ -518,7 +519,7 @@ class DeviceRevoke(Command, kw_only=True):
 class PairCreate(Command, kw_only=True):
     """Creates a pairing code for one device. ``name``: the device's name; null lets the device choose one. ``origin``:
     the address at which the device will open the web UI, such as ``https://agents.example``; null: the address that
-    this client has connected to. The server replaces a loopback address with another of its addresses, if it has any.
+    this client connected to. The server replaces a loopback address with another of its addresses, if it has any.
     """
 
     scope: Literal["view", "approve", "run", "admin"]
@@ -531,7 +532,7 @@ class AgentList(Command):
 
 
 class Usage(Command, kw_only=True):
-    """Requests what the runs of the last ``days`` days have used, including today."""
+    """Requests what the runs of the last ``days`` days, including today, have used."""
 
     days: Annotated[int, Meta(ge=1, le=90)] = 30
 

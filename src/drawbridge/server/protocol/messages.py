@@ -173,7 +173,7 @@ TERMINAL_NAME: Final = "desk"
 
 
 class DeskInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """An agent that a person has started in a terminal on the server's machine.
+    """An agent that a person started in a terminal on the server's machine.
 
     ``state`` "waiting": it waits for a decision; "finished": it waits for the next prompt; "ended": its program has
     ended. ``permission_mode`` is the agent's name for its mode; ``asks`` is false in modes in which it asks neither
@@ -463,7 +463,7 @@ class SessionChanged(Struct, frozen=True, omit_defaults=True):
 
 
 class SessionRenamed(Struct, frozen=True):
-    """A user has named the session; an empty ``name`` removes its name."""
+    """A user named the session; an empty ``name`` removes its name."""
 
     session_id: str
     name: str
@@ -512,7 +512,7 @@ class RunFinished(Struct, frozen=True, omit_defaults=True, kw_only=True):
     connection."""
     client_id: str | None = None
     input_tokens: int | None = None
-    """The number of tokens that the models have read, including those from a cache, if the agent reports this."""
+    """The number of tokens that the models read, including tokens from a cache, if the agent reports it."""
     output_tokens: int | None = None
     directory: str | None = None
     """The directory in which the agent worked, if it is outside the project or in another git work tree inside it: the
@@ -535,10 +535,10 @@ class RunReverted(Struct, frozen=True):
 
 
 class ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A user has decided on hunks of the review. ``hunks``: the number of hunks; ``files``: the number of files with
-    these hunks; ``left``: the number of hunks that still wait for a decision. ``by`` null: nobody has decided anything
-    in Drawbridge, but nothing is left to decide. ``interrupted``: the server was killed before it could record or
-    finish this, and has done so after its restart.
+    """A user decided on hunks of the review. ``hunks``: the number of hunks; ``files``: the number of files with
+    these hunks; ``left``: the number of hunks that still wait for a decision. ``by`` null: nobody decided anything in
+    Drawbridge, but nothing is left to decide. ``interrupted``: the server was killed before it could record or finish
+    this, and has done so after its restart.
     """
 
     files: int
@@ -567,8 +567,8 @@ class ReviewInterrupted(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 class ReviewChanged(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """How much there is to decide in the review: the numbers of ``files``, ``hunks``, and lines ``added`` and
-    ``removed``. ``by``, ``client_id``: the client that decided on something; null if nobody has decided, for example
-    if a run has changed files.
+    ``removed``. ``by``, ``client_id``: the client that decided on something; null if nobody decided anything, for
+    example if a run changed files.
     """
 
     state: Literal["open", "decided"]
@@ -585,7 +585,7 @@ class ReviewComment(Struct, frozen=True, omit_defaults=True, kw_only=True):
     ``old`` one, before the agent's changes.
 
     ``quote``: these lines, as they were shown; ``blob``: git's id of the text that they are from. ``suggestion``: a
-    text that the agent is to replace them with. ``state``: a ``draft`` until it is submitted; ``waiting`` until the
+    text with which the agent should replace them. ``state``: a ``draft`` until it is submitted; ``waiting`` until the
     agent of a terminal session gets it; ``sent`` with the run ``run_id``; ``resolved`` by ``resolved_by``.
     ``outdated``: the lines have changed since, so ``line`` and ``end_line`` are their previous numbers.
     """
@@ -618,7 +618,7 @@ class ReviewCommented(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ReviewCommitted(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A user has committed what was kept in the review. ``commit``: the id of the commit; ``branch``: the commit's
+    """A user committed what was kept in the review. ``commit``: the id of the commit; ``branch``: the commit's
     branch (``created``: the branch is new); ``files``: the paths of the committed files, at most 500. ``output``: the
     end of what git and its hooks printed.
     """
@@ -633,7 +633,7 @@ class ReviewCommitted(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ReviewPushed(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A user has pushed ``commit``, the last commit of the current branch, to the ``branch`` of the ``remote``.
+    """A user pushed ``commit``, the last commit of the current branch, to the ``branch`` of the ``remote``.
     ``output``: the end of what git, its hooks and the program for pull requests printed. ``pull_request``: the address
     of the pull request that was created or existed already, if it is known; ``problem``: reports that none was created,
     as human-readable text (``output`` contains the reason); empty if one was created, or none was requested.
@@ -688,7 +688,7 @@ class DiskWarning(Struct, frozen=True):
 
 class Stats(Struct, frozen=True):
     """``active_sessions``: the number of connected clients. ``memory_mb`` and ``cpu_percent`` (of one core) include the
-    server and all processes that it has started."""
+    server and all processes that it started."""
 
     projects: int
     active_sessions: int
@@ -895,7 +895,8 @@ class Subscriber(Protocol):
 
     name: str
     """The client's name, for other clients and the history: the name of its device or SSH key, the name that the
-    owner's client has chosen, or its address."""
+    owner's client chose, or its address.
+    """
 
     @property
     def decides(self) -> bool:
@@ -923,7 +924,9 @@ class Subscriber(Protocol):
         ...
 
     def send(self, frame: Frame) -> None:
-        """Queues a frame. Never waits and never raises. The client receives frames in the order of the calls."""
+        """Queues a frame. Never waits, and never raises an error. The client receives frames in the order of the
+        calls.
+        """
         ...
 
     async def room(self) -> None:

@@ -1,4 +1,4 @@
-"""Users' comments on a review: drafts that are written and changed, and then sent together as one prompt."""
+"""Users' comments on a review: drafts, which can be changed and are then sent together as one prompt."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class KeptComments(Protocol):
         ...
 
     def write(self, event: ReviewCommented, session: str, asker: Subscriber) -> int | None:
-        """Stores and publishes a change that a client has requested in ``session``. Returns the number of its record in
+        """Stores and publishes a change that a client requested in ``session``. Returns the number of its record in
         the session's history; None if the record could not be written, or if ``asker`` is catching up and is sent the
         record in its turn. Raises ``ClientError`` or ``DrawbridgeError`` without changing anything."""
         ...
@@ -118,7 +118,7 @@ class Commenting:
         if command.comment_id is None:
             id = _new_id(command, asker)
             comment = None if id in self._comments else await self._new(command, id, asker)
-            if comment is None or id in self._comments:  # the same request was received before, or meanwhile
+            if comment is None or id in self._comments:  # the same request was received before, or in the meantime
                 return _answer(id, self._comments[id].comment, session, asker, None)
         else:
             id, comment = command.comment_id, self._changed(command, command.comment_id, asker)
@@ -160,7 +160,7 @@ class Commenting:
                     text=text,
                     suggestion=suggestion,
                 )
-                self._check_room(comment)  # before git keeps the text of a comment that is refused
+                self._check_room(comment)  # before git stores the text of a comment that might be refused
                 kept = [one.comment.blob for one in self._comments.values()]
                 await self._review.keep_texts(git, [*kept, version.blob])
         except HunkGone as error:

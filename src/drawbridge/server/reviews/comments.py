@@ -2,7 +2,7 @@
 comments. Pure.
 
 A comment is anchored to one version of its file. Lines that have changed, or that may no longer be the same code, are
-not found: an outdated comment is better than one in the wrong place.
+not found, because an outdated comment is better than one in the wrong place.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Range(Struct, frozen=True):
 
 def followed(old: Sequence[str], changes: Sequence[Span], lines: Range) -> Range | None:
     """Where ``lines`` of ``old`` are after these changes. None if they have changed. Also None if fewer than
-    ``SELF_EVIDENT`` of them contain words and no unchanged line around them does: other code may have the same lines.
+    ``SELF_EVIDENT`` of them contain words and no unchanged line around them does, because other code may have the same
+    lines.
     """
     if not changes:
         return lines

@@ -1,8 +1,8 @@
-"""Commits what was kept in a review: the commit adds the kept changes to HEAD, and nothing else.
+"""Commits what was kept in a review: the commit adds only the kept changes to HEAD.
 
-The commit is made by the user's own git, with a separate index: whatever the user has staged or changed stays as it is.
-The user's index gets the same changes, so that they do not appear as staged in reverse. It is locked, as git locks it,
-from before HEAD is read until the commit is made or refused, so no other commit comes in between. A failure changes
+The commit is made by the user's own git, with a separate index: whatever the user has staged or changed is left as it
+is. The user's index gets the same changes, so that they do not appear as staged in reverse. It is locked, as git locks
+it, from before HEAD is read until the commit is made or refused, so no other commit comes in between. A failure changes
 neither the index nor a branch nor a file, except for what a hook itself has changed.
 """
 
@@ -263,7 +263,7 @@ async def _locked(git: Git, index: Path) -> AsyncIterator[Path]:
         text = "another git command is running in the repository, or was killed (index.lock exists)"
         raise Blocked("locked", text) from None
     try:
-        await git.remove_at_end(lock)  # even if the server is killed
+        await git.remove_at_end(lock)  # it is removed even if the server is killed
         yield lock
         await git.remove_at_end(None)
     finally:

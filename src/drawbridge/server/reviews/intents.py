@@ -1,10 +1,8 @@
-"""What the server is about to do to files, written down before it does it, and what has become of that after the server
-was killed meanwhile. Pure.
-
-git writes the files of a decision one after the other, and may be killed in between, too. An ``Intent`` has enough to
-find out what happened: each file is as before, as decided, torn (git was writing it), or changed by somebody else. A
-decision of which only a part was written is completed. If that is not possible because somebody else has changed one
-of its files, the part is undone.
+"""What the server is about to do to files, recorded before it does it, and the result if the server is killed in the
+meantime. Pure. git writes the files of a decision one after the other, and may also be killed in between. An ``Intent``
+contains enough to determine what happened: each file is as before, as decided, torn (git was writing it), or changed by
+somebody else. A decision of which only a part was written is completed. If that is not possible because somebody else
+has changed one of its files, the part is undone.
 """
 
 from __future__ import annotations
@@ -42,8 +40,9 @@ class Intent(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """What has become of a decision, once the files in ``write`` have the versions from before (``to`` is "before") or
-    after the decision. ``changed``: the files that somebody else has changed."""
+    """The result of a decision, once the files in ``write`` have the versions from before (``to`` is "before") or after
+    the decision. ``changed``: the files that somebody else changed.
+    """
 
     result: Result
     to: Literal["before", "after"] = "after"
@@ -73,7 +72,7 @@ def verdict(states: Mapping[str, State], *, is_in_review: bool) -> Verdict:
     found = {state: tuple(path for path, one in states.items() if one == state) for state in set(states.values())}
     before, after, torn, changed = (found.get(state, ()) for state in ("before", "after", "torn", "changed"))
     if is_in_review:
-        return Verdict("done", "after", torn, changed)  # a file that is as before was restored by somebody
+        return Verdict("done", "after", torn, changed)  # somebody restored the files that are as before
     if not after and not torn:
         return Verdict("unknown" if changed and not before else "not_done", changed=changed)
     if not before and not torn:

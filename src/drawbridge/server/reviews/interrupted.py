@@ -1,5 +1,6 @@
-"""Compares the files with those before and after a decision that was interrupted, because the server was killed or git
-failed, and completes the decision or undoes the part that was done."""
+"""Compares the current files with those before and after a decision that was interrupted because the server was killed
+or git failed. Completes the decision, or undoes the part that was done.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ async def recovered(
     without changing anything, and ``GitFailed``; in each case, a later call can finish the work."""
     old, new = intent.heads
     if not await tree_of(git, old) or not await tree_of(git, new):
-        return Verdict("unknown")  # somebody has removed the review's commits from the repository
+        return Verdict("unknown")  # somebody removed the review's commits from the repository
     files = await differences(git, old, new)
     tree, _ = await work_tree.current(git, old)
     since = await differences(git, old, tree)
@@ -41,8 +42,9 @@ async def recovered(
 
 
 async def _is_part(git: Git, now: str, after: str) -> bool:
-    """Whether the content of a file is the beginning of the decided content, because git was killed while it wrote the
-    file, or because a power failure has left only a part of it."""
+    """Whether the content of a file is the beginning of the decided content, because git was killed while it was
+    writing the file, or because only a part of it survived a power failure.
+    """
     modes, blobs = zip(*(entry.split(" ") for entry in (now, after)), strict=True)
     if now == after or not exists(now) or not {*modes} <= REGULAR:
         return False

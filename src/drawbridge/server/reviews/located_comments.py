@@ -1,5 +1,6 @@
-"""Where the comments in a review are now, and which hunks have changed the commented lines since the agent has the
-comments."""
+"""Where the comments in a review are now, and which hunks have changed the commented lines since the agent received the
+comments.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +23,10 @@ from drawbridge.text.hunks import Hunk as Span
 Side: TypeAlias = Literal["new", "old"]
 
 Since: TypeAlias = Literal["run", "comment"]
-"""The moment since which a hunk that changes the lines of a comment answers the comment: the beginning of the run that
-the comment was sent with or, for a comment that was sent into an active run, the time when it was written."""
+"""The moment from which on a hunk that changes the lines of a comment counts as an answer to the comment: the beginning
+of the run that the comment was sent with or, for a comment that was sent into an active run, the time when it was
+written.
+"""
 
 LITERAL: Final = {"GIT_LITERAL_PATHSPECS": "1"}
 """With this environment, git does not interpret a file's name as a pattern."""
@@ -55,7 +58,8 @@ async def located(
     begun: Mapping[str, Since],
 ) -> LocatedComments:
     """Finds the comments in the files. ``begun``: the ids of the comments whose run has begun, each with the moment
-    since which hunks answer it. Raises ``GitFailed``."""
+    from which on hunks count as answers to it. Raises ``GitFailed``.
+    """
     paths = sorted({comment.path for comment in comments})
     names = {shown_path(file.path): file.path for file in files}
     old_names = {shown_path(file.path): file.path_before for file in files}
@@ -157,7 +161,7 @@ class _Comparing:
             return [hunk for hunk in hunks if any(_meet(hunk.span, change) for change in changes)]
         if lines is None:
             return []
-        # The removed lines may have been added again next to the lines of the hunk.
+        # The removed lines may have been added back next to the lines of the hunk.
         hunks = [hunk for hunk in hunks if meet(hunk.span.old_start, hunk.span.old_end, lines.start, lines.last)]
         return [hunk for hunk in hunks if any(_meet(hunk.span, change, around=1) for change in changes)]
 

@@ -170,7 +170,7 @@ def push_offer(found: Target | CannotPush) -> replies.PushOffer | None:
 
 
 def record_of(wish: Wish, outcome: Outcome, asker: Subscriber) -> ReviewDecided:
-    """The record of a decision that has changed the review."""
+    """The record of a decision that changed the review."""
     return ReviewDecided(
         by=asker.name,
         decision=wish.decision,
@@ -184,7 +184,7 @@ def record_of(wish: Wish, outcome: Outcome, asker: Subscriber) -> ReviewDecided:
 def recovered_record(
     intent: Intent, found: Verdict, review: Open, *, interrupted: bool
 ) -> ReviewDecided | ReviewInterrupted:
-    """The record of what has become of a decision. ``interrupted``: whether the server was restarted meanwhile."""
+    """The record of the result of a decision. ``interrupted``: whether the server was restarted in the meantime."""
     if found.result == "done":
         return ReviewDecided(
             by=intent.by,
@@ -212,8 +212,9 @@ def counted(review: Open) -> ReviewNumbers:
 
 
 def numbers(review: Open, asker: Subscriber | None = None) -> ReviewChanged:
-    """The event that publishes the review's numbers. ``asker``: the client whose decision has changed them; None if they
-    have changed without a decision."""
+    """The event that publishes the review's numbers. ``asker``: the client whose decision changed them; None if they
+    changed without a decision.
+    """
     return ReviewChanged(
         state="open" if review.files else "decided",
         **msgspec.structs.asdict(counted(review)),
@@ -233,8 +234,10 @@ def commit_offer(message: str, author: str | Blocked, kept: Mapping[str, tuple[i
 
 
 class Shown(Struct, frozen=True):
-    """A file with all of its hunks, as it was built for a reply (which may have left the hunks out). ``made_of``: what
-    it was built from (the file is reused while this is unchanged); ``size``: its size as JSON, in bytes."""
+    """A file with all of its hunks, as it was built for a reply (from which the hunks may have been left out).
+    ``made_of``: what it was built from (the file is reused while this is unchanged); ``size``: its size as JSON, in
+    bytes.
+    """
 
     made_of: tuple[object, ...]
     file: replies.ReviewFile

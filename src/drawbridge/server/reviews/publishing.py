@@ -47,7 +47,7 @@ class Store(Protocol):
 
     @property
     def subject(self) -> str:
-        """What to propose as the subject of a commit message."""
+        """Returns the subject to propose for a commit message."""
         ...
 
     def check_there(self) -> None: ...

@@ -42,7 +42,8 @@ Program: TypeAlias = Literal["gh", "glab"]
 
 class CannotPush(Exception):
     """Nothing can be pushed here, a pull request can't be created, or the branch, its last commit or its remote is not
-    what the user has seen. The text is shown to the user."""
+    what the user saw. The text is shown to the user.
+    """
 
     def __init__(self, reason: Reason, text: str) -> None:
         super().__init__(text)
@@ -64,7 +65,7 @@ class Target(Struct, frozen=True, kw_only=True):
 
     ``version`` changes when the remote, its addresses, the branch or its last commit does. ``local``, ``branch``: the
     branch's name here and on the remote. ``ahead``: the number of commits that the remote's branch does not have; None
-    if the remote does not have such a branch, as far as is known here. ``program``: the program that creates a pull
+    if the remote, as far as is known here, has no such branch. ``program``: the program that creates a pull
     request; None if no pull request can be created. ``why_not``: the reason for that, which is shown to the user.
     ``subject``, ``body``: the two parts of the last commit's message.
     """
@@ -252,7 +253,7 @@ if [ -z "${GIT_SSH_COMMAND-}${GIT_SSH-}" ] && ! "$git" config --get core.sshComm
     export GIT_SSH_COMMAND='ssh -o BatchMode=yes'
 fi
 """
-"""A program that needs an answer fails instead of waiting for one: nobody is at the server's terminal or screen. The
+"""A program that needs input fails instead of waiting for it, because nobody is at the server's terminal or screen. The
 user's own ssh command is not changed; without a terminal, it can't ask either."""
 
 _PUSH: Final = f"""

@@ -1,8 +1,8 @@
-"""A decision survives the end of the server, however sudden: it is applied completely or not at all, and recorded once.
+"""A decision survives even a sudden end of the server: it is applied completely or not at all, and recorded once.
 
 Before a decision changes anything, its ``Intent`` is in a file on the disk. The file is removed once the decision is in
 the history. If the server or git is killed in between, the file is still there at the next start, or when the review is
-used next: then the files are compared with it (``interrupted``), and the history gets what is missing.
+used next. Then the files are compared with it (``interrupted``), and the missing record is added to the history.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ logger = logging.getLogger("drawbridge.server")
 NAME: Final = "decision.json"
 
 RECORDS_AT_ONCE: Final = 1_000
-"""The number of records of the history that are read at once."""
+"""The number of records of the history that are read at a time."""
 
 
 class Store(Protocol):
@@ -110,11 +110,12 @@ class Recovery:
                 raise
 
     async def run(self) -> Result | None:
-        """Finds out what has become of an interrupted decision, completes it or undoes the part that was done, and
-        records that. Returns None if no decision was interrupted. Raises ``ClientError``, ``HistoryUnreadable``,
+        """Determines the state of an interrupted decision, completes the decision or undoes the part that was done, and
+        records the result. Returns None if no decision was interrupted. Raises ``ClientError``, ``HistoryUnreadable``,
         ``NoCheckpoint``, ``GitFailed`` or OSError; the recovery is then tried again when the review is next read,
         decided on or submitted. ``ClientError`` (PROCESS_ACTIVE): files would have to be written while an agent is at
-        work."""
+        work.
+        """
         if not self._may_be_due:
             return None
         async with self._applying:
@@ -156,7 +157,7 @@ class Recovery:
 
 
 async def _is_recorded(store: Store, intent: Intent) -> bool:
-    """Whether the history already contains what has become of the decision. Only one decision on a review is applied at
+    """Whether the history already contains the result of the decision. Only one decision on a review is applied at
     a time, so it is the first one that is recorded after the intent."""
     after, more = intent.seq, True
     while more:

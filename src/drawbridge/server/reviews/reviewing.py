@@ -95,7 +95,7 @@ class Reviewing:
         return True
 
     async def refresh(self) -> None:
-        """Updates the review after something other than a run has changed files. A failure is logged."""
+        """Updates the review after files were changed by something other than a run. A failure is logged."""
         try:
             await self.recovery.run_at_rest()
             async with self._operations.exclusive() as git:
@@ -111,8 +111,9 @@ class Reviewing:
         self._publish(Open(), is_gone=True)
 
     def _publish(self, review: Open, *, is_gone: bool = False) -> None:
-        """Publishes how much is left to decide, if that has changed without a decision. A review with nothing left is
-        recorded, unless the directory is gone."""
+        """Publishes how much is left to decide, if that has changed without a decision. If nothing is left, that is
+        recorded, unless the directory no longer exists.
+        """
         known = (None, counted(review))
         if review.version == self._known_version and all(store.review in known for store in self._stores.values()):
             return
@@ -223,7 +224,7 @@ class Reviewing:
                 store.announce(numbers(review))
 
     async def located(self, drafts: str) -> LocatedComments:
-        """The comments at their current lines. ``drafts``: the version of the drafts that are to be sent. Raises
+        """The comments at their current lines. ``drafts``: the version of the drafts that will be sent. Raises
         ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         self.commenting.check_seen(drafts)
         await self.recovery.run_at_rest()

@@ -1,9 +1,9 @@
 """The open review of a managed session, or of a directory with terminal sessions: commits in its repository, and the
 operations on them.
 
-The diff from *base* to *head* is what the agent changed and nobody has decided on. The diff from *start* to *base* is
-what was kept but not committed. All three are commits with private refs
-(``refs/drawbridge/<project or directory>/review/base``, ``…/head`` and ``…/start``), so they outlive the server.
+The diff from *base* to *head* is what the agent changed and nobody has decided on yet. The diff from *start* to *base*
+is what was kept but not committed. All three are commits with private refs (``refs/drawbridge/<project or
+directory>/review/base``, ``…/head`` and ``…/start``), so they outlive the server.
 
 The title of head names the run that it is about: ``run_1 before`` and ``run_1 now`` during that run, ``run_1 after``
 once it has ended. What changes during a run counts as the agent's work; what changes at any other time counts as
@@ -83,7 +83,7 @@ class Wish(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """What a repeated request has in common with the first one; empty if its id is not known."""
+        """The key by which a repeated request is recognized; empty if the request has no id."""
         if not self.request_id:
             return ""
         return blake2b(repr(msgspec.structs.astuple(self)).encode(errors="replace"), digest_size=12).hexdigest()
@@ -178,8 +178,9 @@ class _Notes(Struct, frozen=True):
 
 
 class _Trees(NamedTuple):
-    """The commits of a review. ``run``: the last run whose changes head contains. ``is_running``: whether head was
-    recorded before the end of that run."""
+    """The commits of a review. ``run``: the last run whose changes are in head. ``is_running``: whether head was
+    recorded before the end of that run.
+    """
 
     start: str
     base: str
@@ -189,7 +190,7 @@ class _Trees(NamedTuple):
 
 
 class _Compared(Struct, frozen=True):
-    """The hunks between two versions, as decisions have left them: a new comparison could find different ones."""
+    """The hunks between two versions that decisions have left. A new comparison could find different ones."""
 
     old: tuple[str, str] | None
     new: tuple[str, str] | None
@@ -204,8 +205,9 @@ class Review:
     def __init__(self, project_id: str) -> None:
         self._refs = f"refs/drawbridge/{project_id}/{REVIEW}"
         self._run: str | None = ""
-        """The latest run whose beginning this server has recorded; empty if it has recorded none; None if any run that
-        has not ended counts as active."""
+        """The latest run whose beginning this server recorded; empty if it recorded none; None if any run that has not
+        ended counts as active.
+        """
         self._compared: dict[str, _Compared] = {}
         """The latest comparison of each file, by path."""
         self._sizes: dict[str, int] = {}
@@ -295,8 +297,9 @@ class Review:
     async def recover(
         self, git: Git, work_tree: WorkTree, intent: Intent, check_at_rest: Callable[[], None]
     ) -> Verdict:
-        """Determines what has become of an interrupted decision; completes it, or undoes the part that was done, if
-        only a part was. Raises the same errors as ``recovered``."""
+        """Determines the state of an interrupted decision, and completes it or undoes the part that was done. Raises
+        the same errors as ``recovered``.
+        """
         trees = await self._trees(git)
         now = (trees.base, trees.head) if trees else None
         before, after = zip(intent.bases, intent.heads, strict=True)
@@ -356,7 +359,7 @@ class Review:
         self, git: Git, review: Open, comments: Sequence[ReviewComment], begun: Mapping[str, Since]
     ) -> LocatedComments:
         """Where the comments are in the files of ``review``. ``begun``: the ids of the comments whose run has begun,
-        each with the moment since which hunks answer it. Raises ``GitFailed``."""
+        each with the moment from which on hunks count as answers to it. Raises ``GitFailed``."""
         trees = await self._trees(git) if comments else None
         if trees is None:
             return LocatedComments(tuple(comments))
@@ -364,8 +367,9 @@ class Review:
         return await located(git, Commits(trees.base, trees.head, runs), review.files, comments, begun)
 
     async def keep_texts(self, git: Git, blobs: Collection[str]) -> None:
-        """Makes git keep these contents of files with comments until the next call, or until the checkpoints are
-        removed. Raises ``GitFailed``."""
+        """Makes git keep these contents of files with comments until the next call or until the checkpoints are
+        removed. Raises ``GitFailed``.
+        """
         listed = await git.read("cat-file", "--batch-check", stdin="".join(f"{blob}\n" for blob in sorted(set(blobs))))
         there = [words[0] for words in map(str.split, listed.splitlines()) if words[1:2] == ["blob"]]
         tree = await git.read("mktree", stdin="".join(f"100644 blob {blob}\t{blob}\n" for blob in there))
@@ -403,7 +407,7 @@ class Review:
         words = (await git.read("for-each-ref", form, f"{self._refs}/")).split("\0")
         columns = [words[at :: len(names)] for at in range(len(names))]
         found: dict[str, str] = {}
-        for name, kind, id, tree, message in zip(*columns, strict=False):  # the last word is the end of a line
+        for name, kind, id, tree, message in zip(*columns, strict=False):  # the last word ends the line
             if kind == "commit":
                 found[name.removeprefix("\n")] = id
                 git.commits[id] = tree, message

@@ -52,7 +52,8 @@ def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path]) -> Path:
         real = path.resolve(strict=True)
     except (OSError, ValueError, RuntimeError):
         real = None
-    # The same error for a missing path and one that is not allowed: a client learns nothing about the rest of the disk.
+    # The error is the same for a missing path and for one that is not allowed, so that a client learns nothing about
+    # the rest of the disk.
     if real is None or not real.is_dir() or not allowed(real, roots):
         raise refusal("INVALID_PATH", NOT_HERE)
     if _is_strange(str(real)):  # a symbolic link in the path leads there
@@ -116,8 +117,8 @@ class AllowedDirectories:
     """The directories in which agents may run. ``roots``: the canonical directories that the owner allows; ``data``:
     the server's own data directory.
 
-    A disk may be slow or not respond at all, so the event loop never examines a directory: whoever is about to use one
-    calls ``examine``, and everything else uses what was found then.
+    A disk may be slow or not respond at all, so the event loop never examines a directory: code that is about to use
+    one calls ``examine``, and all other code uses the result of the last call.
     """
 
     def __init__(self, roots: Iterable[Path], data: Path) -> None:
@@ -135,7 +136,8 @@ class AllowedDirectories:
         """Examines a session's directory. Returns why agents may not run in it now, as a message for the user; None if
         they may. Blocking.
 
-        A project may have been created while the owner allowed more, and its directory may have become a link since.
+        A project may have been created when the owner allowed more directories, and its directory may have become a
+        link since.
         """
         real = Path(os.path.realpath(path))
         if not os.path.isdir(real):
@@ -209,8 +211,8 @@ class AllowedDirectories:
 
     def create(self, parent: str, name: str, taken: Iterable[Path], sees: Callable[[Path], bool]) -> Path:
         """Creates the directory ``name`` in ``parent``, which may begin with "~", for a new project. Returns its
-        canonical path. ``taken``: the directories of projects; ``sees`` returns whether the client may know of a
-        directory. Raises ``ClientError``. Blocking.
+        canonical path. ``taken``: the directories of projects; ``sees`` returns whether the client may know that a
+        directory exists. Raises ``ClientError``. Blocking.
         """
         real = resolve(expanded(parent), self.roots, ())
         if not _is_file_name(name):
@@ -278,7 +280,7 @@ def suggested(
     sees: Callable[[Path], bool],
 ) -> replies.Places:
     """Directories that can become projects: first the directories ``used`` before (each with the time of its last use),
-    latest first, then repositories. ``sees`` returns whether the client may know of a directory. Blocking.
+    latest first, then repositories. ``sees`` returns whether the client may know that a directory exists. Blocking.
     """
     home = Path.home()
 

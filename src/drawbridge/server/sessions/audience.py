@@ -106,10 +106,10 @@ class Audience:
     def published(self, announced: Announced) -> None:
         """The "clients" receiver of the event bus. Clients that have joined the session receive every event, except
         while they are catching up; clients that have not joined receive the events of the topics that they follow, but
-        no quiet ones. In both cases, they have to be allowed to see the session's directory. The client whose request
-        caused the event gets a reply instead."""
+        no quiet ones. In both cases, clients have to be allowed to see the session's directory. The client whose
+        request caused the event gets a reply instead."""
         event, project_id = announced.event, announced.project_id or ""
-        # Clients that are catching up receive this, too: a removed session has no more records to send.
+        # Clients that are catching up receive this, too, because a removed session has no more records to send.
         is_over = isinstance(event, ProjectGone)
         joined = self.all_joined(project_id) if is_over else self.joined(project_id)
         first = [client for id, client in joined.items() if id != announced.asker and client.sees(announced.path)]
@@ -137,8 +137,8 @@ def frame(announced: Announced) -> Frame:
 
 def replayed(project_id: str, record: bytes) -> Frame:
     """The frame that a client receives for a record that it has missed. A record of an unknown kind, such as one of a
-    newer version, is passed on as it is. Raises one of ``records.NOT_OURS`` if the record is damaged, or Drawbridge did
-    not write it."""
+    newer version, is passed on as it is. Raises one of ``records.NOT_OURS`` if the record is damaged or was not written
+    by Drawbridge."""
     found = records.parts(record)
     event = records.event_of(found)
     if event is not None:

@@ -47,7 +47,7 @@ HARMLESS: Final[Mapping[str, str]] = {
     "effort": "costs, which the budgets bound",
     "partial_messages": "what is reported, not what is done",
 }
-"""Options without a ceiling → why. A test requires each option to be either in ``COVERED`` or here."""
+"""Options without a ceiling → the reason. A test requires each option to be either in ``COVERED`` or here."""
 
 
 LEAST_USD: Final = 0.01
@@ -66,7 +66,7 @@ _LENIENCE: Final[Mapping[str, int]] = {
     "auto": 3,
     BYPASS: 4,
 }
-"""The modes → how much an agent does in each without asking; a higher number means more."""
+"""The modes, each with a number for how much an agent does in it without asking; a higher number means more."""
 
 
 class Ceilings(Struct, frozen=True):
@@ -103,7 +103,7 @@ class Ceilings(Struct, frozen=True):
 def within(
     ceilings: Ceilings, asked: Options, now: datetime, usable: Callable[[str], bool], *, own_modes: bool = False
 ) -> Options:
-    """Applies the ceilings to the options that a client has chosen. Returns the options to run with. ``usable`` returns
+    """Applies the ceilings to the options that a client chose. Returns the options to run with. ``usable`` returns
     whether an additional directory is allowed. ``own_modes``: whether the agent has its own modes.
 
     Raises ``ClientError``: PERMISSION_DENIED outside the hours in which runs may begin; otherwise an error that names
@@ -179,8 +179,9 @@ def check_allowed(ceilings: Ceilings, call: ToolCall, remember: bool, usable: Ca
 
 
 def _above(ceilings: Ceilings, grants: Iterable[Grant], usable: Callable[[str], bool]) -> Iterator[str]:
-    """Describes what an agent would remember although the owner does not allow it. What the server does not
-    understand is above any limit for tools or modes."""
+    """Describes what an agent would remember although the owner does not allow it. Anything that the server does not
+    understand exceeds every limit for tools and modes.
+    """
     for grant in grants:
         match grant:
             case Rules(effect="allow", rules=rules):
@@ -310,7 +311,7 @@ class Budgets:
         self._of_days: defaultdict[str, float] = defaultdict(float)
 
     def spent_before(self, directory: str, total: float, days: Mapping[str, float]) -> None:
-        """Adds what the runs of a stored project have cost. Called when the project is loaded or found in the trash."""
+        """Adds what the runs of a stored project cost. Called when the project is loaded or found in the trash."""
         self._of_projects[directory] += total
         for day, amount in days.items():
             self._of_days[day] += amount

@@ -31,7 +31,7 @@ class RunCheckpoints:
         await self._checkpoint(run_id, "before", self._last)
 
     def begin(self, run_id: str, when: Literal["before", "after"]) -> None:
-        """Takes a checkpoint in the background: after a run, or before a run that the agent has begun itself."""
+        """Takes a checkpoint in the background: after a run, or before a run that the agent began itself."""
         taken = self._checkpoint(run_id, when, self._last)
         self._last = self._tasks.start(taken, f"{self._session_id}: the checkpoint {when} a run")
 

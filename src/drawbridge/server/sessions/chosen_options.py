@@ -1,4 +1,4 @@
-"""The options of a managed session's runs: what people have chosen, and the mode that the agent is in.
+"""The options of a managed session's runs: what users chose, and the mode that the agent is in.
 
 An agent may change its mode on its own or because of a decision. A mode that the owner does not allow is reset.
 """
@@ -80,8 +80,9 @@ class ChosenOptions:
         }
 
     def usual(self, agent: str) -> base.Options:
-        """The options of a run with this agent if its prompt chooses none: the project's options. If the agent has
-        changed its mode in this conversation, they have that mode, provided that clients may choose it."""
+        """The options of a run with this agent if its prompt chooses none: the project's options. If the agent changed
+        its mode in this conversation, they contain that mode, provided that clients may choose it.
+        """
         options, changed = self._data.options, self._data.session_mode
         session_id = self._store.recorded.session_id
         if changed is None or changed.session_id != session_id or self._conversation.is_of_another(agent):
@@ -107,7 +108,7 @@ class ChosenOptions:
         self._store.save()
 
     def mode_reported(self, report: base.ModeChanged) -> None:
-        """Notes the mode that the agent has reported, and the modes that it offers."""
+        """Notes the mode that the agent reported, and the modes that it offers."""
         self._keep(report.mode)
         self._know(report.mode, report)
 
@@ -118,7 +119,7 @@ class ChosenOptions:
             self._resets = 0
 
     def _keep(self, mode: str) -> None:
-        """Keeps a mode that the agent has changed to: its next process continues this conversation in that mode, if
+        """Keeps a mode that the agent changed to: its next process continues this conversation in that mode, if
         clients may choose it; other conversations are not affected. The first mode that a process reports is the one
         that it was started in, perhaps for one prompt only, so it is not kept."""
         if self._mode is None or mode == self._mode or not self._grants.allows(mode, self.agent):
@@ -138,7 +139,7 @@ class ChosenOptions:
         if (self.permission_mode, offers.modes, offers.own_modes) != before:
             self._publish_state()
         if mode is not None and not self._grants.allows(mode, self.agent):
-            # After an unexpected error the agent may still be in that mode.
+            # After an unexpected error, the agent may still be in that mode.
             failure = ClientError("INTERNAL_ERROR", DEFECT)
             what = f"{self._data.id}: resetting the agent's mode"
             self._tasks.start(self._reset(mode), what, lambda _: self._controller.stop(failure))

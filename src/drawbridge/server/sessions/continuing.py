@@ -1,5 +1,5 @@
-"""Continues a run that was stopped by a limit of its agent's account, once the limit resets, if the owner has enabled
-that.
+"""Continues a run that was stopped by a limit of its agent's account once the limit resets, if the owner has enabled
+this.
 
 The plan is stored in the project's metadata, so that it outlives the server. It is canceled by a new prompt, by an
 interrupt, by a change to another session, and when its session is deleted.
@@ -38,8 +38,9 @@ same delay."""
 AGAIN: Final = "Send a prompt to continue."
 
 CHECK_SECONDS: Final = 60.0
-"""The maximum number of seconds between two checks of the time: the clock may be adjusted, and the machine may be
-suspended."""
+"""The maximum number of seconds between two checks of the time, because the clock may be adjusted and the machine may
+be suspended.
+"""
 
 REFUSED_SECONDS: Final = 600.0
 """Seconds until the next attempt after a refusal, for example because no disk space is left, a budget is used up, or no
@@ -108,8 +109,9 @@ class Continuing:
         return ""
 
     def forget(self) -> bool:
-        """Cancels the plan, because a prompt was accepted, or because a person has interrupted the waiting run, chosen
-        another conversation, or deleted this one. Returns whether a run was waiting to continue."""
+        """Cancels the plan, because a prompt was accepted, or because a user interrupted the waiting run, chose another
+        conversation, or deleted this one. Returns whether a run was waiting to continue.
+        """
         waited = self._data.waiting is not None
         self._data.waiting = None
         self.close()

@@ -1,7 +1,7 @@
 """The owner of a managed session's current run, of its slot and of the session's agent process.
 
-Only the ``RunController`` begins and ends runs. Each event about a run is a step in the table of ``run.py``; what has to
-be done then is done here.
+Only the ``RunController`` begins and ends runs. Each event about a run is a step in the table of ``run.py``; this class
+carries out the actions that the table requires.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class RunController:
             self._queue.add(run, first=True)
 
     def hold(self) -> None:
-        """Lets no run of the queue begin until ``resume``."""
+        """Prevents runs in the queue from beginning until ``resume`` is called."""
         self.is_held = True
 
     def resume(self) -> None:
@@ -165,7 +165,7 @@ class RunController:
             self._report(RunBegun(run))
 
     def refuse(self, run: Run, error: ClientError) -> None:
-        """Ends a run that may not begin."""
+        """Ends a run that is not allowed to begin."""
 
         async def end() -> None:
             self._over(run, Event.UNUSABLE, Ending("failed", error={"code": error.code, "message": error.text}))
@@ -181,7 +181,7 @@ class RunController:
 
     def adopt(self, order: Order) -> Run:
         """Makes the turn that the agent has just begun without a prompt the current run. It needs no slot, and precedes
-        a run that waits for one: the agent may ask for approval immediately.
+        a run that waits for one, because the agent may ask for approval immediately.
 
         The checkpoint before it is taken while the agent waits for the first answer of its model, which precedes its
         first change."""
@@ -214,7 +214,8 @@ class RunController:
                 if do is Do.LEAVE:
                     await self.process.leave()
         except base.AgentUnusable as error:
-            # A directory that may not be used may be a link to one that the server must not touch: no checkpoint there.
+            # A directory that may not be used may be a link to one that the server must not touch, so no checkpoint is
+            # taken there.
             failed = Ending("failed", error={"code": error.code, "message": str(error)})
             self._over(run, Event.UNUSABLE, failed, checkpoint=examined)
         except Exception as error:  # the run ends, the server continues
@@ -283,8 +284,9 @@ class RunController:
             self._check_limits(run)
 
     def _check_limits(self, run: Run) -> None:
-        """Gives the run up if it has been silent or active for too long; otherwise, checks again at the earliest time
-        when that can be the case. Checks nothing while a person is being asked, or if the run has ended."""
+        """Gives up the run if it has been silent or active for too long; otherwise, checks again at the earliest time
+        at which that can be the case. Checks nothing while a person is being asked, or if the run has ended.
+        """
         if self.run is not run or self._clock is None:
             return
         if self._limit_timer is not None:

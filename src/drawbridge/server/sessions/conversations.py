@@ -16,8 +16,9 @@ from drawbridge.server.protocol.replies import SessionInfo
 IN_USE: Final = (
     "This conversation is open in another process, such as a terminal. Close it there, or fork the conversation."
 )
-"""The error for a conversation that another process has open: both processes would write to the same file, and neither
-would see what the other does."""
+"""The error for a conversation that is open in another process: both processes would write to the same file, and
+neither would see what the other does.
+"""
 
 
 async def listed(agent: Agent | None, path: Path, current: str, limit: int) -> list[SessionInfo]:

@@ -1,6 +1,7 @@
 """The current conversation of a managed session: the one that its next run continues, and how it is replaced.
 
-Its id is part of the session's ``RecordedState``. What that does not contain is here: the conversation to fork.
+Its id is part of the session's ``RecordedState``. This class adds what that state does not contain: the conversation to
+fork.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class CurrentConversation:
         self._store.record(SessionChanged("", title=title))
 
     def identified(self, session_id: str, prompt: str) -> None:
-        """Records the id that the agent has reported for its conversation. ``prompt``: the active run's prompt, which
+        """Records the id that the agent reported for its conversation. ``prompt``: the active run's prompt, which
         precedes this record in the history."""
         self.fork_from = None
         before = self._recorded.session_id
@@ -75,7 +76,7 @@ class CurrentConversation:
             self._forget_state()
 
     async def is_lost(self, agent: str) -> bool:
-        """Whether the agent has ended without storing the conversation. ``agent``: the session's agent, for a
+        """Whether the agent ended without storing the conversation. ``agent``: the session's agent, for a
         conversation whose agent is not known."""
         recorded, session_id = self._recorded, self._recorded.session_id
         if not recorded.unproven or not await self._process.is_lost(recorded.agent or agent, recorded):
@@ -83,7 +84,7 @@ class CurrentConversation:
         return recorded.unproven and recorded.session_id == session_id
 
     def lose(self) -> None:
-        """Gives up the conversation, which the agent has not stored; the next prompt begins a new one."""
+        """Abandons the conversation, which the agent did not store; the next prompt begins a new one."""
         self._store.record(SessionChanged(""))
         self._forget_state()
 

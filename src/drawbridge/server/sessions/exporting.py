@@ -34,7 +34,7 @@ message."""
 READ_AT_ONCE: Final = 1024 * 1024
 
 OUTCOMES: Final = {"timeout": "timed out"}
-"""The outcomes of runs that are not written as in the protocol."""
+"""The outcomes of runs whose wording differs from the protocol's."""
 
 _FENCES: Final = re.compile(r"`{3,}")
 

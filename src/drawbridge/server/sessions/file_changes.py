@@ -3,7 +3,7 @@
 A client may have a scope that only allows reading, so the current text is read as in ``files``. The committed text
 comes from git, which runs confined and without the repository's configuration, as for checkpoints (``git``), and only
 for a path that clients may see. No filter program (such as Git LFS) runs, so the bytes of a file with a filter are
-compared with its bytes in the commit, which the filter has converted.
+compared with its bytes in the commit, which were converted by the filter.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Comparisons:
         await self._endings.wait()
 
     async def of(self, project: Project, given: str) -> FileChanges:
-        """How a file differs from the last commit. Raises ``ClientError``."""
+        """Returns how a file differs from the last commit. Raises ``ClientError``."""
         parts = await asyncio.to_thread(project.parts, given)
         new = await asyncio.to_thread(_present, project, parts)
         async with self._free:

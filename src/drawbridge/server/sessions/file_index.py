@@ -1,5 +1,5 @@
-"""The list of a project's files: which ones exist, which git ignores, and which have changed; and how that list is
-searched.
+"""The list of a project's files: which files exist, which are ignored by git, and which have changed. Also searches
+that list.
 
 In a git work tree, git makes the list; it runs confined and without the repository's configuration, as for checkpoints
 (``git``). Elsewhere the directories are walked, within limits. A list is kept for a short time, so that a user who
@@ -210,7 +210,7 @@ class _List:
             self.making = self._tasks.start(self._renew(), "listing the files of a project")
             self.making.add_done_callback(self._made)
         if self.making is not None and (self._index is None or age > KEPT_SECONDS):
-            # Others may wait for it too, so it is not canceled with this request.
+            # Others may also be waiting for it, so it is not canceled with this request.
             await asyncio.wait([self.making])
         if self._index is None:
             raise ClientError(

@@ -3,7 +3,7 @@ project.
 
 A client may have a scope that only allows reading, so a path is opened part by part, each relative to the directory
 before it, and no part may be a symbolic link. Links in a client's path are resolved beforehand: the target must be
-inside the project too. What the privacy list names is neither listed nor read, and neither are git's own files (a URL
+inside the project too. The following are neither listed nor read: what the privacy list names, git's own files (a URL
 in them may contain a password), hidden files and directories directly in the home directory, and the server's own data.
 
 The functions block; creating a ``Project`` is cheap.
@@ -85,7 +85,7 @@ class Project(Struct, frozen=True):
     privacy: Privacy
 
     def hides(self, parts: Sequence[str]) -> bool:
-        """Whether a path in the project, or a directory that it leads through, is hidden from clients."""
+        """Whether a path in the project, or a directory on the way to it, is hidden from clients."""
         return not all(self.shows("/".join(parts[:index]), part) for index, part in enumerate(parts))
 
     def shows(self, folder: str, name: str) -> bool:
@@ -97,7 +97,7 @@ class Project(Struct, frozen=True):
         return _is_text(name) and name.casefold() != GIT and not self.privacy.hides_in_any_case(path)
 
     def parts(self, given: str) -> tuple[str, ...]:
-        """The parts of the path that a client has sent, with symbolic links resolved. Raises ``ClientError``."""
+        """The parts of the path that a client sent, with symbolic links resolved. Raises ``ClientError``."""
         if "\0" in given or ".." in given.split("/"):
             raise _outside()
         if given.startswith("/"):
@@ -263,7 +263,7 @@ def _content(project: Project, parts: Sequence[str]) -> tuple[bytes | str, Sourc
             data = head + opened.read(limit + 1 - len(head))
         except OSError as error:
             raise _refusal(error) from None
-    if len(data) > limit:  # it has grown, or is a file that reports no size
+    if len(data) > limit:  # the file has grown, or does not report its size
         raise too_large(len(data), limit)
     return data, source
 
@@ -400,7 +400,7 @@ MOST_SOURCES: Final = 500
 
 
 class Sources:
-    """The files that clients have read and whose bytes they may request as blobs, by ids that can't be guessed."""
+    """The files that clients read and whose bytes they may request as blobs, by ids that can't be guessed."""
 
     def __init__(self) -> None:
         self._sources: dict[str, tuple[str, Source]] = {}

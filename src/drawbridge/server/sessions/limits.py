@@ -24,7 +24,7 @@ class Limits(Struct, frozen=True):
     """Whether a checkpoint is taken before and after each run."""
     warm_seconds: float = 1800.0
     memory_bytes: int | None = None
-    """The maximum resident memory of one agent process and everything that it has started, in bytes; None for no
+    """The maximum resident memory of one agent process and everything that it started, in bytes; None for no
     limit."""
     confinement: Confinement = Confinement()
     sizes: Sizes = Sizes()

@@ -1,9 +1,9 @@
-"""The session of a project, whose agent the server starts: its queue, its runs, its checkpoints, and what people do
-with it.
+"""The session of a project, whose agent the server starts: its queue, its runs, its checkpoints, and what users do with
+it.
 
 One thing happens at a time, on the event loop's thread. Events that belong to the history are written to it before they
-are published. Apart from writing to the history and the metadata, and examining a directory that the agent has changed
-to, only methods that are documented as blocking block: what takes time is done in tasks and threads.
+are published. Apart from writing to the history and the metadata, and examining a directory that the agent changed
+to, only methods that are documented as blocking block: whatever takes time is done in tasks and threads.
 """
 
 from __future__ import annotations
@@ -317,8 +317,8 @@ class ManagedSession(Session):
         return msgspec.structs.replace(answer, then=self.publish_state)
 
     def _forget_state(self) -> None:
-        """Forgets what the agent has reported, except for its model and its effort: another conversation has its own
-        context, to-do list and tasks."""
+        """Forgets what the agent reported, except for its model and its effort, because another conversation has its
+        own context, to-do list and tasks."""
         self._report_state(base.AgentState(model=self._agent_state.model, effort=self._agent_state.effort))
 
     async def revert(self, run_id: str, asker: Subscriber) -> Answer[messages.RunReverted]:
@@ -373,7 +373,7 @@ class ManagedSession(Session):
             return known
         prompt, submission = self._reviewing.commenting.submission(located, drafts, text)
         order = msgspec.structs.replace(order, prompt=prompt, review=submission)
-        # The asker receives the record, too: the reply does not contain the prompt.
+        # The asker receives the record, too, because the reply does not contain the prompt.
         sent = self.prompts.steer(order, None) if steer else self.prompts.send(order, None, queue=True)
         return msgspec.structs.replace(sent, seq=None)
 
@@ -407,7 +407,7 @@ class ManagedSession(Session):
         self.check_at_rest()
         key = parts[0].key
         if is_current:
-            self.controller.hold()  # the conversation must not be continued meanwhile
+            self.controller.hold()  # the conversation must not be continued in the meantime
         try:
             async with self._reverting:
                 await self._conversation.delete(parts, trash, is_current=is_current)
@@ -530,8 +530,9 @@ class ManagedSession(Session):
         return self.controller.launch(run, agent, options, continued)
 
     def _turn_begun(self) -> None:
-        """Begins a run for a turn that the agent has begun without a prompt, so that people can follow and stop it like
-        any other."""
+        """Begins a run for a turn that the agent began without a prompt, so that users can follow and stop it like any
+        other.
+        """
         agent = self.recorded.agent or self.data.agent
         run = self.controller.adopt(Order(f"run_{uuid.uuid4().hex[:16]}", "", by=agent, agent=agent, unprompted=True))
         self.store.record(events.RunStarted(run.id, self.recorded.session_id, agent, unprompted=True))
@@ -544,9 +545,9 @@ class ManagedSession(Session):
             self.controller.stop(error)
 
     def _run_ended(self, run: Run) -> None:
-        """Records the end of a run, which is no longer the current one."""
+        """Records the end of a run that is no longer the current one."""
         finished = _run_finished(run)
-        # Without an answer, an agent that still waits for one would hang, such as an agent that does not report its
+        # An agent that still waits for an answer would hang without one, for example an agent that does not report its
         # subagents.
         for approval in self.approvals:
             self._process.answer(approval.question_id, base.Decision(allow=False, message=NOBODY_ASKED))
@@ -580,7 +581,7 @@ class ManagedSession(Session):
         self.publish_state()
 
     async def settle(self) -> None:
-        """Gives up a conversation that its agent has not stored. If a conversation is being deleted, waits until that
+        """Abandons a conversation that its agent did not store. If a conversation is being deleted, waits until that
         is done. The next prompt is therefore not recorded in a lost or deleted conversation."""
         controller = self.controller
         is_lost = not controller.busy and await self._conversation.is_lost(self.data.agent)
@@ -616,7 +617,7 @@ class ManagedSession(Session):
         try:
             self.store.write(line)
         except DrawbridgeError as error:
-            # What can't be recorded is not shown either, and the agent must not continue unseen.
+            # What can't be recorded is not shown either, and the agent must not continue without being seen.
             logger.error("%s: a line from the agent can't be recorded: %s", self.id, error)
             self.controller.stop(not_written(error))
         return None
@@ -646,7 +647,7 @@ class ManagedSession(Session):
         await self.controller.close()
         await self.checkpoints.close()
         async with self._reverting:
-            pass  # git must not be ended while it writes files: some would be reverted and some not
+            pass  # git must not be ended while it writes files, because then only some files would be reverted
         for run in waiting:
             run.step(Event.DROP, Ending("interrupted"))
             self._run_ended(run)

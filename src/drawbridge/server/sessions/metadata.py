@@ -1,6 +1,6 @@
 """The ``metadata.json`` of a project or a terminal session: the specification's fields and what the server remembers.
 
-It is written atomically, with a copy of the previous version beside it.
+It is written atomically, and a copy of the previous version is kept next to it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from drawbridge.server.sessions.recorded_state import RecordedState
 NAME = "metadata.json"
 COPY = "metadata.json.bak"
 VERSION = 1
-"""The version of the file's format. A new field needs no new version as long as it may be missing and may be lost."""
+"""The version of the file's format. A new field does not require a new version as long as it may be missing and may be
+lost.
+"""
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -37,7 +39,7 @@ class Waiting(Struct):
 
 
 class SessionMode(Struct):
-    """The permission mode that the agent has changed to in one conversation, on its own or because of a decision."""
+    """The permission mode that the agent switched to in one conversation, on its own or because of a decision."""
 
     session_id: str
     mode: str
@@ -97,7 +99,7 @@ def deleted(directory: Path) -> Metadata | None:
 
 def load(directory: Path) -> Metadata:
     """The metadata in the file or, if that can't be used, in its copy. If neither can be used, raises ``Unreadable`` if
-    one of them can't be read now, and otherwise ``Damaged``. Raises ``Newer`` if a newer Drawbridge has written it.
+    one of them can't be read now, and otherwise ``Damaged``. Raises ``Newer`` if it was written by a newer Drawbridge.
     """
     problem, denied = "the file does not exist", ""
     for name in (NAME, COPY):

@@ -1,11 +1,11 @@
 """The agent processes of this server: how they are started, a record of all of them, and a pool of idle ones.
 
-When the server starts, it uses the record to end the processes that a crash has left behind.
+When the server starts, it uses the record to end processes that were left behind by a crash.
 
-A supervisor ends its agent when the server dies. The record is for cases in which the supervisor can't: it was killed
-together with the server, or it can't find detached descendants on its operating system. ``running.json`` identifies
-each agent by the mark that is in the environment of everything it starts, and by process id and start time. A process
-id alone proves nothing, since the operating system may have reused it.
+A supervisor ends its agent when the server dies. The record is for cases in which the supervisor can't do that, because
+it was killed together with the server, or because it can't find detached descendants on its operating system.
+``running.json`` identifies each agent by the mark that is in the environment of everything it starts, and by process id
+and start time. A process id alone proves nothing, since the operating system may have reused it.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ from drawbridge.server.sessions.limits import Limits
 FILE: Final = "running.json"
 
 SAME_START_SECONDS: Final = 1.0
-"""The tolerance for start times, in seconds: they are computed from the boot time, which clock corrections change
-slightly."""
+"""The tolerance for start times, in seconds. They are computed from the boot time, which changes slightly when the
+clock is corrected.
+"""
 
 LEAST_AVAILABLE: Final = 0.1
 """The share of the machine's memory that must be available. Below that, one idle process is ended at each check; an
@@ -99,7 +100,9 @@ class Running:
             logger.error("the list of running agents can't be saved for recovery after a crash: %s", error)
 
     def end_leftovers(self) -> None:
-        """Ends the processes that an earlier server has left behind. Blocking; called before any agent is started."""
+        """Ends the processes that were left behind by an earlier server. Blocking; called before any agent is
+        started.
+        """
         entries = self._load()
         if not entries:
             return
@@ -107,9 +110,11 @@ class Running:
         left = process_tree.end_all(lambda: _leftovers(entries))
         for pid, name in found.items():
             if pid not in left:
-                logger.warning("ended process %d (%s), which an agent of a crashed server had left behind", pid, name)
+                logger.warning(
+                    "ended process %d (%s), which was left behind by an agent of a crashed server", pid, name
+                )
         if left:
-            logger.error("could not stop processes %s, which an agent of a crashed server left behind", left)
+            logger.error("could not stop processes %s, which were left behind by an agent of a crashed server", left)
             self._entries = {entry.mark: entry for entry in entries}
         self._save()
 
@@ -129,7 +134,8 @@ class Running:
 
 def _leftovers(entries: list[Entry]) -> list[psutil.Process]:
     """The processes of these agents that still exist, with their descendants. This process and its ancestors are never
-    included: the server may have been started by an agent."""
+    included, because the server may have been started by an agent.
+    """
     marks = {entry.mark for entry in entries}
     times = {entry.pid: entry.started for entry in entries}
     own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
@@ -191,8 +197,8 @@ class IdlePool:
     """The idle processes that are kept for the next prompt: at most ``processes``, for at most ``seconds``, and only
     while the machine has free memory. The least recently used is ended first.
 
-    Processes whose agents have scheduled a turn are kept until that turn: at most ``MOST_SCHEDULED``. If memory is
-    short, they are ended after the others. A process that is working in the background is kept in any case.
+    Processes whose agents have scheduled a turn are kept until that turn: at most ``MOST_SCHEDULED`` of them. If memory
+    is short, they are ended after the others. A process that is working in the background is kept in any case.
     """
 
     def __init__(self, processes: int, seconds: float, available: Callable[[], float] = available) -> None:

@@ -106,7 +106,7 @@ class Projects:
         return session
 
     def load(self) -> None:
-        """Restores all projects in the idle state. Damaged projects are moved to quarantine; projects that can't be
+        """Restores all projects as idle. Damaged projects are moved to quarantine; projects that can't be
         read at present are retried later. Raises ``NotPrivate`` if a directory for projects can't be created or made
         private."""
         for name in ("projects", "trash", "quarantine"):
@@ -260,7 +260,7 @@ class Projects:
             logger.error("%s could not be moved to the trash: %s", session.id, error)
             raise ClientError(
                 "FILE_OPERATION",
-                "The project is closed, but its data could not be moved; it will reappear at the next start.",
+                "The project is closed, but its data could not be moved; it will reappear after a server restart.",
             ) from None
 
     def _to_trash(self, id: str) -> None:
@@ -337,7 +337,9 @@ class Projects:
 
 
 class Retention(Struct, frozen=True):
-    """How much of each session's history is kept; None for no limit. Whole files are deleted, but never the newest."""
+    """The limits for how much of each session's history is kept; None for no limit. Whole files are deleted, but never
+    the newest.
+    """
 
     days: int | None = None
     bytes: int | None = None
@@ -359,7 +361,8 @@ class Maintenance:
     async def round(self) -> None:
         """Does one round of maintenance. Called every ``MAINTENANCE_SECONDS``."""
         if time.monotonic() >= self._clean_at:
-            # Set before the cleanup: if it fails, the rounds until the next one must still measure the disk.
+            # Set before the cleanup, because even if the cleanup fails, the rounds until the next one must still
+            # measure the disk.
             self._clean_at = time.monotonic() + CLEANING_SECONDS
             await self.clean()
         await self.check()

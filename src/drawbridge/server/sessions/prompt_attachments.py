@@ -1,4 +1,4 @@
-"""The attachments of a session's prompts that are kept: images for clients, and files that the agent opens by their
+"""The attachments of a session's prompts that are stored: images for clients, and files that the agent opens by their
 paths.
 """
 
@@ -36,7 +36,7 @@ class PromptAttachments:
         return msgspec.structs.replace(order, attachments=attachments, files=files, images=images)
 
     def discard(self, order: Order) -> None:
-        """Removes what ``store`` has stored, because the prompt was not accepted. Blocking."""
+        """Removes what ``store`` stored, because the prompt was not accepted. Blocking."""
         self.images.remove(image.id for image in order.images)
         self.files.remove(file.id for file in order.files)
 

@@ -1,4 +1,4 @@
-"""The images that people have sent with prompts, as files beside the history: its records contain only their ids, media
+"""The images that users sent with prompts, as files next to the history: its records contain only their ids, media
 types, sizes and names.
 
 The images are removed with the records that name them, or earlier if they take up too much room. What is sent to an
@@ -27,7 +27,7 @@ TYPES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """The media types that every browser displays and that can't contain programs, unlike SVG."""
 
 LARGEST: Final = 10 * 1024 * 1024
-"""The maximum size of an image, in bytes; a larger one is only named in the history."""
+"""The maximum size of an image, in bytes; a larger one is only mentioned in the history."""
 
 ALTOGETHER: Final = 200 * 1024 * 1024
 """The maximum total size of one project's images, in bytes; the oldest ones are removed first."""
@@ -35,7 +35,7 @@ ALTOGETHER: Final = 200 * 1024 * 1024
 ID: Final = re.compile(r"img_[0-9a-f]{32}")
 
 CLOCK_SECONDS: Final = 60.0
-"""The longest time between storing an image and writing the record that names it, in seconds."""
+"""The maximum time between storing an image and writing the record that names it, in seconds."""
 
 
 class PromptImages:

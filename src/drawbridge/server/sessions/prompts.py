@@ -1,5 +1,4 @@
-"""The prompts of a managed session: how they are accepted, repeated requests are recognized, and waiting ones are
-changed.
+"""The prompts of a managed session: accepts prompts, recognizes repeated requests, and changes waiting prompts.
 
 A prompt is in the history before its sender gets a reply.
 """
@@ -181,7 +180,7 @@ class Prompts:
         return len(waiting)
 
     def _removed(self, run: Run, asker: Subscriber) -> None:
-        """Ends a run that has not started. All clients are notified, including ``asker``."""
+        """Ends a run that has not started yet. All clients are notified, including ``asker``."""
         run.step(Event.DROP, Ending("interrupted"))
         ended = events.RunFinished(
             run_id=run.id, outcome="interrupted", duration_ms=0, removed_by=asker.name, client_id=asker.id

@@ -62,7 +62,7 @@ def titled(prompt: str) -> str:
 
 
 class Day(Struct, frozen=True):
-    """The runs that ended on one day, and what the agents have reported about them."""
+    """The runs that ended on one day, and what the agents reported about them."""
 
     runs: int = 0
     cost_usd: float = 0.0
@@ -96,7 +96,7 @@ class RecordedState(Struct):
     approvals: dict[str, str] = {}
     """Open approval requests → their runs."""
     verdicts: dict[str, Verdict] = {}
-    """Approval requests that were resolved or withdrawn → how, newest last."""
+    """Approval requests that were resolved or withdrawn, each with its outcome; newest last."""
     unproven: bool = False
     """Whether the agent may have ended before storing the conversation: the agent began it, and no run has completed
     since."""
@@ -114,7 +114,7 @@ class RecordedState(Struct):
     begun: int = 0
     """The number of the first record of the conversation."""
     names: dict[str, str] = {}
-    """Sessions, by their ids → the names that people gave to them, newest last."""
+    """Sessions, by their ids → the names that users gave them, newest last."""
     days: dict[str, float] = {}
     """The cost in US dollars on each of the latest days, in local time."""
     usage: dict[str, Day] = {}
@@ -238,8 +238,9 @@ class RecordedState(Struct):
             forget_old(self.days)
 
     def _not_sent(self, run_id: str) -> None:
-        """Called when the run has ended or was removed. If it never started, the agent did not receive the comments
-        that were sent with it, so they become drafts again."""
+        """Called when the run ended or was removed. If it never started, the agent did not receive the comments that
+        were sent with it, so they become drafts again.
+        """
         for id in self._sent_with(run_id):
             if not self.comments[id].begun:
                 self.comments[id] = self.comments[id].now(state="draft", run_id=None)
@@ -262,5 +263,5 @@ class RecordedState(Struct):
 
     def _in_session(self, session_id: str, agent: str | None) -> None:
         self.session_id = session_id
-        self.unproven = bool(session_id) and agent is None  # a conversation that a person has chosen is known to exist
+        self.unproven = bool(session_id) and agent is None  # a conversation that a user chose is known to exist
         self.agent = agent or self.agent

@@ -84,13 +84,17 @@ class Event(Enum):
     INTERRUPT = "interrupt"
     """A person ends the turn."""
     STOP = "stop"
-    """The server ends the run: it may not continue. An agent that is ending its turn anyway is left to do so."""
+    """The server ends the run because it may not continue. An agent that is already ending its turn is allowed to
+    finish.
+    """
     GIVE_UP = "give up"
-    """The server ends the run: it has reached a time limit, or beginning it has failed unexpectedly."""
+    """The server ends the run because it has reached a time limit, or because an unexpected error occurred when it
+    began.
+    """
     KILL = "kill"
     """A person ends the run with its process."""
     PROCESS_ENDED = "process ended"
-    """The end of the process has been waited for, because the run is ENDING."""
+    """The process of a run that is ENDING has ended."""
     DROP = "drop"
     """The prompt was removed from the queue, or the session is being closed."""
 
@@ -158,7 +162,7 @@ class Order(Struct, frozen=True):
     """The names of the options that were chosen for this prompt alone."""
     attachments: tuple[Attachment, ...] = ()
     images: tuple[PromptImage, ...] = ()
-    """The attached images that are stored beside the history."""
+    """The attached images that are stored next to the history."""
     files: tuple[PromptFile, ...] = ()
     """The attachments that are stored for the agent."""
     review: Submission | None = None

@@ -1,4 +1,6 @@
-"""How long the agent may still be silent, and the run may still take. Pure; times are in seconds on the monotonic clock."""
+"""How much longer the agent may be silent, and how much longer the run may take. Pure; times are in seconds on the
+monotonic clock.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ class RunClock:
         self._asked_seconds = 0.0
 
     def prompted(self, now: float) -> None:
-        """The agent has got the prompt."""
+        """The agent has received the prompt."""
         self._silent_since = now
 
     def asking(self, now: float) -> None:
@@ -28,7 +30,7 @@ class RunClock:
             self._asked_since = now
 
     def answered(self, now: float) -> bool:
-        """No person is being asked anymore. Returns whether one was."""
+        """No person is being asked any longer. Returns whether one was."""
         if self._asked_since is None:
             return False
         self._asked_seconds += now - self._asked_since

@@ -45,7 +45,7 @@ class Runs:
         self._active: dict[str, Stoppable] = {}
 
     def request(self, slot: Slot) -> None:
-        """Calls ``slot.begin`` once a slot is free: now or later."""
+        """Calls ``slot.begin`` once a slot is free, which may be immediately."""
         if self._free:
             self._free -= 1
             slot.begin()

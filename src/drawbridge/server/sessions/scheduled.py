@@ -1,4 +1,4 @@
-"""The turns that an agent has scheduled, and how long its process is needed for them. Pure.
+"""The turns that an agent scheduled, and how long its process is needed for them. Pure.
 
 All times are in seconds since 1970.
 """
@@ -6,7 +6,7 @@ All times are in seconds since 1970.
 from __future__ import annotations
 
 LATE_SECONDS = 60.0
-"""The maximum delay of a scheduled turn, in seconds: a machine that was suspended needs a moment."""
+"""The maximum delay of a scheduled turn, in seconds, because a machine that was suspended needs a moment."""
 
 
 class Scheduled:
@@ -27,8 +27,9 @@ class Scheduled:
         return self._last if self._delayed_to is None else self._delayed_to
 
     def seconds_left(self, now: float) -> float | None:
-        """The number of seconds for which the process is still needed: 0 or less if it is not needed anymore, None if
-        nothing is scheduled."""
+        """The number of seconds for which the process is still needed: 0 or less if it is no longer needed, None if
+        nothing is scheduled.
+        """
         return None if self.until is None else self.until + LATE_SECONDS - now
 
     def changed(self, until: float | None) -> None:

@@ -57,7 +57,7 @@ class Searching:
                 began = time.monotonic()
                 if await self._update(session):
                     more.append(session)
-                # Decoding keeps the interpreter busy: the server's own work comes first.
+                # Decoding keeps the interpreter busy, and the server's own work comes first.
                 await asyncio.sleep(time.monotonic() - began)
             behind = more
 
@@ -84,7 +84,7 @@ class Searching:
                 await self._update(session)
 
     async def complete(self, session: Session) -> None:
-        """Returns when all records of the session are indexed, as far as they can be."""
+        """Returns when all records of the session that can be indexed have been indexed."""
         while session.index.behind and await self._update(session):
             pass
 
@@ -152,7 +152,7 @@ class Searching:
             for session in sessions:
                 found += [(hit, session) for hit in await self._hits(session, command, cursor, deadline)]
         finally:
-            deadline.end()  # stops a thread that still searches for a request that was canceled
+            deadline.end()  # stops a thread that is still searching for a request that was canceled
         best = heapq.nsmallest(command.limit + 1, found, key=_order)
         page = best[: command.limit]
         keys = {id(session): {part.first_seq: part.key for part in await self._read(session)} for _, session in page}

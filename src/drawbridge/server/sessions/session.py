@@ -66,7 +66,7 @@ LOOKED_BACK_BYTES: Final = 1024 * 1024
 """An agent's state is reconstructed from at most this many records, and bytes, at the end of the history."""
 
 SHOWN_PROMPT: Final = 500
-"""The maximum number of characters of a prompt that lists show; the history contains the whole prompt."""
+"""The maximum number of characters of a prompt that are shown in lists; the history contains the whole prompt."""
 
 COUNTED_AT_ONCE: Final = 1_000
 """The number of records of an older history that are read at once to count its runs."""
@@ -104,7 +104,7 @@ class Session(ABC):
         """Whether ``publish_state`` does nothing, because the state will be published after something that has to come
         first."""
         self._agent_state = AgentState()
-        """What the agent has reported about itself, including reports of a process that has ended since."""
+        """What the agent reported about itself, including reports from a process that has ended since."""
         self._is_restored = not history.count and data.options == Options()
         """Whether ``restore_agent_state`` has nothing left to read: it was called before, or there are neither records nor
         chosen options."""
@@ -195,7 +195,7 @@ class Session(ABC):
     @final
     async def restore_agent_state(self) -> None:
         """On the first call, restores what the agent reported about itself before the server was started, from the end
-        of the history, and what people have chosen since, from the metadata. What the agent has reported since the
+        of the history, and what users have chosen since then, from the metadata. What the agent reported after the
         server was started takes precedence."""
         if self._is_restored:
             return
@@ -219,7 +219,7 @@ class Session(ABC):
         return await asyncio.to_thread(self._last_state, lines, session_id)
 
     def _with_choices(self, state: AgentState) -> AgentState:
-        """``state`` with what people have chosen for the next run."""
+        """``state`` with what people chose for the next run."""
         return state
 
     @abstractmethod
@@ -343,7 +343,7 @@ class Session(ABC):
 
     @final
     def withdraw(self, approval: PendingApproval, reason: str) -> None:
-        """Withdraws the request for ``reason``, which clients see. A request that is not open stays as it is."""
+        """Withdraws the request for ``reason``, which clients see. Has no effect on a request that is not open."""
         if self.approvals.withdraw(approval, reason):
             self._approval_closed(approval)
 
@@ -387,7 +387,7 @@ class SessionStore:
 
     @property
     def subject(self) -> str:
-        """What to propose as the subject of a commit message."""
+        """Returns the subject to propose for a commit message."""
         return self.recorded.subject
 
     def has_room(self, more: int) -> bool:
@@ -407,7 +407,7 @@ class SessionStore:
         is_line = isinstance(event, AgentLine)
         record = self.history.append(direction, message, is_json=is_line)
         self._disk.set_size(self.data.id, self.data.path, self.history.size)
-        if is_line:  # most records are lines, which change nothing but the number
+        if is_line:  # most records are lines, which change only the number
             self.recorded.seq = record.seq
         else:
             self.recorded.apply(event, record.time, record.seq)
@@ -513,7 +513,8 @@ class SessionStore:
 
     def recover(self, still_open: Collection[str] = (), continues: str | None = None) -> None:
         """Like ``catch_up``, but also ends what was active, except for the approval requests ``still_open``, their
-        runs, and the run ``continues``. Nothing is published: no client has joined yet, and this may run in a thread.
+        runs, and the run ``continues``. Nothing is published, because no client has joined yet, and this may run in a
+        thread.
         """
         self.catch_up()
         still_active = {continues, *(self.recorded.approvals.get(approval_id) for approval_id in still_open)}

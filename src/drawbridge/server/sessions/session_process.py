@@ -44,7 +44,7 @@ class ModeSet(Struct, frozen=True):
 
 
 class AskerGone(Struct, frozen=True):
-    """Open questions need no answer anymore, for this reason, which clients see."""
+    """Open questions no longer need an answer. The event contains the reason, which clients see."""
 
     reason: str = "the agent was restarted before the request was answered"
 
@@ -106,7 +106,7 @@ class SessionProcess:
 
     - ``end``, ``end_soon``: the idle process, because its conversation is replaced, or a person or the owner wants it.
     - ``end_if_idle``: the idle process, because the pool needs room.
-    - ``leave``: the process that was prepared for a run that has ended meanwhile.
+    - ``leave``: the process that was prepared for a run that has ended in the meantime.
     - ``kill``: the process of a run, with its turn.
     - ``close``: all processes, because the session is closed.
     """
@@ -140,12 +140,15 @@ class SessionProcess:
         self.in_use = False
         """Whether a run uses the process, or the one that is being prepared for it."""
         self.changing = asyncio.Lock()
-        """Held while a run is begun or an idle process is ended: one of these at a time, however long it takes."""
+        """Held while a run is begun or an idle process is ended: one of these at a time, no matter how long it
+        takes.
+        """
         self._kind: tuple[str, base.Options] | None = None
         """The agent and the options of the process; None if no other run may be begun with it."""
         self._directory_identity: tuple[int, int] | None = None
-        """The identity of the directory that the process was started in: its path may lead to another directory by
-        now."""
+        """The identity of the directory that the process was started in, because its path may now lead to another
+        directory.
+        """
         self._had_files = False
         """Whether ``_files`` existed when the process was started: some agents can read there only if it did."""
         self._listener: _Listener | None = None
@@ -184,7 +187,7 @@ class SessionProcess:
     async def prepare(self, agent: str, options: base.Options, continued: Continued) -> None:
         """Makes the current process one that runs ``agent`` with these ``options`` in the conversation to continue:
         keeps it, or ends it and starts another. ``changing`` must be held. Raises ``AgentUnusable``."""
-        # Claude Code counts a budget from the start of its process (2.1.329): each run needs its own process.
+        # Claude Code counts a budget from the start of its process (2.1.329), so each run needs its own process.
         budgeted = options.max_budget_usd is not None
         found = await asyncio.to_thread(identity, self._directory)
         same = self._kind == (agent, options) and self._directory_identity == found
@@ -213,7 +216,7 @@ class SessionProcess:
     async def _start(self, agent: str, options: base.Options, continued: Continued) -> None:
         session_id = await self._conversation(agent, continued.recorded)
         resume = bool(session_id) and continued.fork_from is None
-        # What was in progress has ended with its process.
+        # Whatever was in progress has ended with its process.
         kept = msgspec.structs.replace(continued.state, tasks=(), retry=None, compacting=False)
         files, had_files = await asyncio.to_thread(lambda: (str(self._files.resolve()), self._files.is_dir()))
         launch = base.Launch(
@@ -295,8 +298,8 @@ class SessionProcess:
         self, *, permission_mode: str | None = None, model: str | None = None, effort: str | None = None
     ) -> None:
         """Sets the mode, the model and the effort of the current process, if there is one; None for those that do not
-        change. The mode is sent even if it has not changed: an agent may have left it on its own or because of a
-        decision. Raises ``AgentRefused``.
+        change. The mode is sent even if it has not changed, since an agent may have left it on its own or because of
+        a decision. Raises ``AgentRefused``.
         """
         async with self.changing:
             process, kind = self._process, self._kind
@@ -391,8 +394,8 @@ class SessionProcess:
         self._tasks.start(self._end(self._detach()), f"{self.id}: ending an idle process")
 
     def end_if_idle(self) -> None:
-        """Ends the process for the pool, unless a run has begun in the meantime. A process that is working in the
-        background is kept."""
+        """Ends the process on behalf of the pool, unless a run has begun in the meantime. A process that is working in
+        the background is kept."""
         if self._process is not None and self._process.busy:
             self._processes.idle.retain(self)
             return
@@ -429,7 +432,7 @@ class SessionProcess:
                 await self._stop(process)
 
     def _detach(self) -> base.AgentProcess | None:
-        """Makes the current process, if there is one, a process that is being ended: the caller has to call ``_stop``.
+        """Marks the current process, if there is one, as being ended. The caller has to call ``_stop``.
         Its events are ignored from now on."""
         process = self._process
         if process is not None:

@@ -1,13 +1,13 @@
 """The index of a history's files: which records each file contains, and where.
 
-It is built by reading the files, whose torn ends are repaired if possible, and it is saved beside them, so that a
+It is built by reading the files, whose torn ends are repaired if possible, and it is saved next to them, so that a
 history can be opened without reading its files.
 
 The files are named ``messages_<UTC time of the first record>.jsonl``, with ``_2`` and so on for further files that were
 begun in the same second. The order of the files follows from the numbers of their records, not from the names.
 
 The saved index only saves time: it has a checksum, is compared with the files, and is rebuilt if it does not match
-them. Only the last number that was assigned can't be learned from the files, if its record is lost.
+them. Only the last number that was assigned can't be derived from the files if its record is lost.
 """
 
 from __future__ import annotations
@@ -373,7 +373,7 @@ class Catalogue:
 
     def refresh(self, distrusted: str | None = None) -> None:
         """Compares the index with the files again. ``distrusted``: the name of a file to read from its start in any
-        case; None to read files only as far as they have changed. No file may be written meanwhile.
+        case; None to read files only as far as they have changed. No file may be written in the meantime.
 
         ``Segment`` objects that are in use elsewhere are not changed.
         """
@@ -424,7 +424,8 @@ class Catalogue:
 
     def _files(self) -> dict[str, int]:
         """The names of the files that contain records, and their sizes in bytes. Removes the empty and temporary files
-        that a crash of the server has left behind."""
+        that a crash of the server left behind.
+        """
         found = {}
         with os.scandir(self.directory) as entries:
             for entry in entries:
@@ -442,7 +443,7 @@ class Catalogue:
 
     def _in_order(self, segments: list[Segment]) -> list[Segment]:
         """The segments, sorted by the number of their first record. A file that repeats the records of another one,
-        such as a copy that a user has made, is left out and reported as damage."""
+        such as a copy that a user made, is left out and reported as damage."""
         ordered: list[Segment] = []
         last_seq = 0
         for segment in sorted(segments, key=lambda segment: (segment.first_seq, segment.name)):

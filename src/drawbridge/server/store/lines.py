@@ -1,4 +1,5 @@
-"""The lines of a history: how they are made and parsed, and which lines of a damaged file can be trusted. No I/O.
+"""The lines of a history: composes and parses them, and determines which lines of a damaged file can be trusted. No
+I/O.
 
 ::
 
@@ -87,7 +88,7 @@ def compose(seq: int, moment: datetime, direction: Direction, message: bytes, *,
 
 
 def timestamp(record: Record) -> str:
-    """The timestamp in the line of a record that ``compose`` has made. It is copied from there, since formatting it
+    """The timestamp in the line of a record that was made by ``compose``. It is copied from there, since formatting it
     again takes longer."""
     begin = len(b'{"seq":,"timestamp":"') + len(str(record.seq))
     return record.line[begin : begin + len("2026-11-21T07:00:00.123456Z")].decode()
@@ -139,7 +140,7 @@ class Head(NamedTuple):
 
 
 def believed(heads: Sequence[Head], before: int | None, start: int, sure: int | None = None) -> list[Head]:
-    """The heads whose ``seq`` makes sense, in ascending order. ``before``: the number of the line that ends at the
+    """The heads whose ``seq`` is plausible, in ascending order. ``before``: the number of the line that ends at the
     offset ``start``; None if it is not known. ``sure``: the number that the last head is known to have; None if it
     is not known.
 

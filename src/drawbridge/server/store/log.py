@@ -7,8 +7,8 @@ contains 10,000 records, if records were removed, or if the newest file can't be
 so far, or another program has damaged its end or given it a second name. ``latest.jsonl`` is a symbolic link to the
 newest file; on file systems without links, ``latest.txt`` contains its name.
 
-A record's number (``seq``) is one more than the last number that was assigned, and is never used again while the
-directory exists. Only one process writes: the server locks its data directory.
+A record's number (``seq``) is one more than the last number that was assigned, and is never reused while the directory
+exists. Only one process writes: the server locks its data directory.
 
 ``syncing`` decides when records reach the disk.
 """
@@ -65,7 +65,7 @@ _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 BLANK: Final = b'{"type":"system","subtype":"record_removed","message":{}}'
-"""The message of a record that was removed: its number is not used again."""
+"""The message of a record that was removed: its number is not reused."""
 
 NEVER: Final = 2**63
 """Greater than the number of any record."""
@@ -233,7 +233,7 @@ class History:
         """The name of a file to which no more records are added, although it may be the newest; empty if there is no
         such file."""
         self._rewritten = 0
-        """How often a file was replaced. Pages that were being read meanwhile have to be read again."""
+        """How often a file was replaced. Pages that were being read in the meantime have to be read again."""
 
     @classmethod
     def open(
@@ -505,7 +505,9 @@ class History:
             segment = Segment(name)
             scan(temporary, segment, lambda offset, length: damage.append((offset, length)))
             with self._changing:
-                if any(known.name == name for known in self._catalogue.segments):  # otherwise, it was dropped meanwhile
+                if any(
+                    known.name == name for known in self._catalogue.segments
+                ):  # otherwise, it was dropped in the meantime
                     os.replace(temporary, path)
                     self._catalogue.rewritten(segment, damage)
                     self._rewritten += 1
@@ -668,11 +670,11 @@ async def rebuild(histories: Iterable[History]) -> None:
             began = time.monotonic()
             while await asyncio.to_thread(history.scan_next):
                 files += 1
-                # Reading a file keeps the interpreter busy: the server's own work comes first.
+                # Reading a file keeps the interpreter busy, and the server's own work comes first.
                 await asyncio.sleep(time.monotonic() - began)
                 began = time.monotonic()
         except HistoryUnreadable as error:
-            if not history.closed:  # otherwise, its project was deleted meanwhile
+            if not history.closed:  # otherwise, its project was deleted in the meantime
                 logger.error("an index could not be built: %s", error)
     if files:
         logger.info("rebuilt the indexes of the histories from %s", counted(files, "file"))

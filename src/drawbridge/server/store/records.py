@@ -42,7 +42,7 @@ class Written(Struct):
 
 
 class OfServer(Struct):
-    """The ``message`` of a record that the server has written."""
+    """The ``message`` of a record that the server wrote."""
 
     subtype: str
     message: Raw

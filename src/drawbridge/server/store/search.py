@@ -1,6 +1,6 @@
 """The search index of one history: the texts of its records, and the agent's conversations in it.
 
-It is an SQLite file beside the history's files, with a full-text index if SQLite was built with FTS5. It is derived
+It is an SQLite file next to the history's files, with a full-text index if SQLite was built with FTS5. It is derived
 from the records: filled after they are written, rebuilt if it is missing, damaged or not the index of this history, and
 removed with the history.
 
@@ -125,8 +125,8 @@ class Deadline:
         self._until = time.monotonic() + SEARCH_SECONDS
 
     def end(self) -> None:
-        """Ends the time immediately, so that a search that is still running for the request stops. May be called from
-        any thread."""
+        """Lets the time run out immediately, so that a search that is still running for the request stops. May be
+        called from any thread."""
         self._until = 0.0
 
     @property
@@ -404,7 +404,7 @@ class Index:
     def _opened(self) -> Iterator[sqlite3.Connection]:
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE_FILE))
         with contextlib.closing(sqlite3.connect(self._path, isolation_level=None)) as db:
-            # The index can be rebuilt, so it is not worth waiting for the disk.
+            # Since the index can be rebuilt, it is not worth waiting for the disk.
             db.execute("PRAGMA synchronous = OFF")
             if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'state'").fetchone():
                 self._done = -1
@@ -467,7 +467,7 @@ class Index:
         return bool(page.records) and zlib.crc32(page.records[-1].line) == mark
 
     def _shrink(self, db: sqlite3.Connection) -> None:
-        """Drops the oldest texts if the file has become too large. Their space is reused."""
+        """Drops the oldest texts if the file is too large. Their space is reused."""
         while _used(db) > MOST_BYTES:
             low, high = db.execute("SELECT min(id), max(id) FROM texts").fetchone()
             if low is None or low == high:

@@ -1,7 +1,5 @@
-"""When the records of histories reach the disk itself, and not only the kernel.
-
-What the kernel has accepted survives even if the server is killed with ``kill -9``. The policies matter for a power
-failure or a kernel crash:
+"""When the records of histories reach the disk itself, not just the kernel. What the kernel has accepted survives even
+if the server is killed with ``kill -9``. The policies matter for a power failure or a kernel crash:
 
 - ``always``: a record is on the disk before ``append`` returns. The event loop waits for the disk.
 - ``second`` (default): a record is on the disk at most about a second later, synced by a thread. A power failure loses

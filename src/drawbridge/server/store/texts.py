@@ -72,7 +72,7 @@ _line: Final = msgspec.json.Decoder(_Line)
 
 class Content(Struct):
     """What one record contains. ``named``: the id of the session that was renamed. ``continues``: the id of the
-    conversation in which a run has started, if it is known. ``edited``: the run whose queued prompt was replaced by the
+    conversation in which a run started, if it is known. ``edited``: the run whose queued prompt was replaced by the
     text in this record; ``dropped``: the run whose prompt was removed from the queue, so that the run never began.
     ``removed_record``: the record was deleted with its session. ``added`` and ``removed``: numbers of lines in files,
     as far as the agent reports them."""
@@ -112,8 +112,8 @@ class Content(Struct):
                 self.marker = Marker("", True)
             case "session_changed":
                 id, fork, title = (_string(given, name) for name in ("session_id", "fork_from", "title"))
-                # A user has chosen the conversation, or the next run begins a new one. Otherwise, the agent has
-                # reported the conversation's id.
+                # A user chose the conversation, or the next run begins a new one. Otherwise, the agent reported the
+                # conversation's id.
                 self.marker = Marker(id, bool(_get(given, "agent")) or not id, fork, clean(title))
             case "session_renamed":
                 self.named = _string(given, "session_id")

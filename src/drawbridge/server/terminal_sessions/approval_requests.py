@@ -85,7 +85,7 @@ class ApprovalRequests:
         return approval
 
     def carry_out(self, steps: Iterable[Step]) -> None:
-        """Does what ``Questions`` has returned."""
+        """Carries out what ``Questions`` returned."""
         session = self._session
         for step in steps:
             match step:
@@ -100,7 +100,7 @@ class ApprovalRequests:
                     self._held[approval.id] = later
 
     def _not_answered(self, approval: PendingApproval) -> None:
-        """Leaves a question to the terminal, because no client has answered in time."""
+        """Leaves a question to the terminal, because no client answered in time."""
         surface = self._session.approvals.surfaces(approval)[0]
         self._session.questions.not_answered(approval, surface.pid)
         self._hand_over(approval)

@@ -58,7 +58,7 @@ class _Message(Struct):
 
 
 class _Line(Struct):
-    """A line in the form in which the lines of all agents are stored."""
+    """A line in the form in which all agents' lines are stored."""
 
     message: _Message = msgspec.field(default_factory=_Message)
 
@@ -98,7 +98,7 @@ class Continuation(Struct):
 def continuation(
     history: History, recorded: RecordedState, processes: Processes, works: int | None, *, ended: bool
 ) -> Continuation:
-    """Finds out what continues after a restart: the turn and the approval requests, if their agent is alive. If no
+    """Determines what continues after a restart: the turn and the approval requests, if their agent is alive. If no
     process is known, only the agent's next report shows that it is alive. ``works`` and ``ended``: as in ``Facts``.
     Raises ``HistoryUnreadable``."""
     is_open = not ended and (processes.latest.pid is None or bool(processes.alive))
@@ -132,7 +132,7 @@ def age_of_run(history: History, run_id: str) -> float:
 
 
 def finished_runs(history: History) -> list[str]:
-    """The ids of the runs that ended in the last ``PAGE`` records, oldest first. Raises ``HistoryUnreadable``."""
+    """The ids of the runs that ended within the last ``PAGE`` records, oldest first. Raises ``HistoryUnreadable``."""
     found = []
     for record in history.read(before_seq=history.last_seq + 1, limit=PAGE, max_bytes=PAGE_BYTES).records:
         if record.direction == "server" and b'"run_finished"' in record.line:

@@ -1,5 +1,5 @@
-"""What an agent's own files contain about a conversation in a terminal: its transcript, its title, and the state of the
-processes that have it open.
+"""The contents of an agent's own files about a conversation in a terminal: its transcript, its title, and the state of
+the processes that have it open.
 
 The agent's program may move the transcript at any time: Claude Code does when the agent enters a worktree (2.1.329).
 """
@@ -63,7 +63,8 @@ class ConversationFile:
     @property
     def has_moved(self) -> bool:
         """Whether an agent's process has reported another path since the transcript was opened, or the process that had
-        it open has left."""
+        it open has ended or closed the conversation.
+        """
         return self._path != self._processes.latest.transcript
 
     def open(self) -> None:

@@ -1,7 +1,7 @@
 """The agent's own dialog in its terminal, which is open at the same time as most approval requests.
 
 This module tracks the questions that can be answered only in the dialog, and what the agent did with a client's
-decision: the user may have answered in the dialog at the same moment.
+decision, because the user may have answered in the dialog at the same moment.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Value = TypeVar("Value")
 
 
 class Latest(OrderedDict[Key, Value]):
-    """A dictionary that keeps at most ``REMEMBERED`` keys: those that were added last."""
+    """A dictionary that keeps only the last ``REMEMBERED`` keys that were added."""
 
     def __setitem__(self, key: Key, value: Value) -> None:
         super().__setitem__(key, value)
@@ -82,7 +82,7 @@ class TerminalOnly:
         self._asked.append(approval)
 
     def noticed(self) -> None:
-        """Notes that the CLI has notified the user of a dialog for which no approval request is known."""
+        """Notes that the CLI notified the user of a dialog for which no approval request is known."""
         self._noticed = True
 
     def called(self) -> None:
@@ -162,7 +162,9 @@ class ClientDecisions:
         self._decisions.pop(approval.id, None)
 
     def main_stopped(self) -> None:
-        """Forgets the decisions on the main agent's questions: its turn is over, so their outcome will not be seen."""
+        """Forgets the decisions on the main agent's questions, because its turn is over, so their outcome will not be
+        seen.
+        """
         for id, given in list(self._decisions.items()):
             if given.approval.request.agent_id is None:
                 del self._decisions[id]

@@ -60,7 +60,7 @@ PATH: Final = "path"
 
 
 class ReviewedDirectory:
-    """One directory, ``path``. ``folder`` contains the server's files about it.
+    """One directory, ``path``. ``folder`` contains the server's files for it.
 
     A session has at most one run at a time. The active runs are set immediately; a task takes the checkpoints that are
     due. A run that has ended before the task gets to it, such as one that is read from an old transcript, gets no
@@ -100,7 +100,7 @@ class ReviewedDirectory:
         self._runs: dict[str, str] = {}
         """The active run of each session that has one, by session id."""
         self._expected: dict[str, str] = {}
-        """The runs, by session id, that a hook has reported and the session has not processed yet."""
+        """The runs, by session id, that a hook reported and the session has not processed yet."""
         self._begun: dict[str, bool] = {}
         """The runs for which a checkpoint was begun. The value is False if that failed; the run then gets a checkpoint
         at its end only if the review contains the beginning of another run."""
@@ -164,7 +164,7 @@ class ReviewedDirectory:
         return session in self._runs
 
     def expect(self, session: str, run: str) -> None:
-        """Notes that a hook has reported the beginning of ``run``, and starts the checkpoint before it."""
+        """Notes that a hook reported the beginning of ``run``, and starts the checkpoint before it."""
         self._expected[session] = run
         self._update()
 
@@ -272,7 +272,7 @@ class ReviewedDirectory:
 
     async def _extend_review(self, git: Git, run_id: str, when: When, commit: str) -> None:
         """Extends the review to a stored checkpoint, unless the checkpoint was taken after a run while another run is
-        active: what changes from then on is still an agent's work."""
+        active: changes after that point are still an agent's work."""
         if when == "after" and self.busy:
             return
         if await self._reviewing.extend(git, run_id, when, commit):
@@ -361,7 +361,7 @@ class ReviewedDirectory:
         return await self._reviewing.get(session)
 
     def submitted(self, review: Submission, run: str, by: str) -> None:
-        """Notes that an agent has started on a prompt with these comments."""
+        """Notes that an agent started on a prompt with these comments."""
         self.comments.send(review, run, by)
 
     # Closing and removing.
@@ -379,8 +379,9 @@ class ReviewedDirectory:
             pass
 
     async def remove(self) -> None:
-        """Closes the directory, and removes its checkpoints and its review. A failure is logged: the repository may be
-        gone."""
+        """Closes the directory, and removes its checkpoints and its review. A failure is logged, because the repository
+        may be gone.
+        """
         await self.close()
         if self._removing is not None:
             await asyncio.wait([self._removing])

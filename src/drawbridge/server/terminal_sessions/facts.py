@@ -9,7 +9,7 @@ from drawbridge.server.terminal_sessions.prompts import Sent
 
 
 class ProcessFacts(Struct):
-    """What an agent's process has reported about itself. ``pid``: None if no process is known. ``config`` and
+    """What an agent's process reported about itself. ``pid``: None if no process is known. ``config`` and
     ``background``: as in ``Process``."""
 
     pid: int | None = None
@@ -27,7 +27,7 @@ class Facts(ProcessFacts):
     ``others``: the other processes that have the conversation open. ``ended``: whether no process has it open; one may
     still be alive, with another conversation. ``continued_in``: the id of the session that continues this one.
     ``works``: the PID of the process whose run is active, if it is known. ``rests``: whether that process has stopped
-    working, and only what it has left running in the background keeps the run open. ``tasks``: what it has left
+    working, so that the run is kept open only by what it left running in the background. ``tasks``: what it left
     running. ``turns``: the agent's ids of the turns that belong to the active run, except the run's own id, in
     alphabetical order. ``past``: the ids of the latest runs that are over, oldest first. ``is_unattended``: whether a
     question was left to the terminal because no client had answered in time, and no client has answered a question

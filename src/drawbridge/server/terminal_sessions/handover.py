@@ -1,7 +1,7 @@
 """Comments left with a terminal session: its agent receives them when it stops, or with the user's next prompt.
 
 One of the agent's hooks hands them over, as context in its answer (measured on 2.1.329). They are stored as handed over
-before the hook receives them, and the hook confirms that it has received them; without this confirmation, they wait for
+before the hook receives them, and the hook confirms that it received them; without this confirmation, they wait for
 the next hook. The agent's transcript confirms that they have arrived.
 """
 
@@ -113,9 +113,10 @@ class Handover:
 
     def give(self, event: HookEvent) -> Left | None:
         """Returns the comments that this event's hook must hand over, and stores them as given. Returns None if none
-        wait any longer, the agent must not get them, or they can't be stored. If comments are returned, the caller must
-        report to ``received`` whether the hook has received them. To be called only if ``prepare`` has returned
-        true."""
+        are waiting any longer, the agent must not get them, or they can't be stored. If comments are returned, the
+        caller must report to ``received`` whether the hook has received them. To be called only if ``prepare`` has
+        returned true.
+        """
         left = self._left
         if left is None or left.state != "waiting":
             return None
@@ -166,8 +167,8 @@ class Handover:
         return PromptAccepted(left.run, left.text, left.by, left.request_id, uuid=entry.uuid, review=left.review)
 
     def settle(self) -> None:
-        """Turns comments that were given to a hook back into drafts: they may not have arrived. To be called if they
-        are not in the transcript, although it was read to its end and the agent has continued."""
+        """Turns comments that were given to a hook back into drafts, because they may not have arrived. To be called if
+        they are not in the transcript, although it was read to its end and the agent has continued."""
         left = self._left
         if left is not None and left.state == "given":
             self._release("unsure")

@@ -130,7 +130,7 @@ class Processes:
 
 
 def _process(pid: int, began: float | None = None) -> psutil.Process | None:
-    """The process ``pid``; None if it is gone, or if another program has its PID. ``began``: when it was started, if
+    """The process ``pid``; None if it has ended, or if another program has its PID. ``began``: when it was started, if
     that is known."""
     try:
         return psutil.Process(pid) if is_same_process(pid, began) else None

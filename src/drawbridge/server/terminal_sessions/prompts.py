@@ -3,7 +3,7 @@ possible if the terminal belongs to an editor with a bridge.
 
 Bridges identify a terminal by the process that was started in it: the agent itself, or one of its ancestors.
 
-A prompt is accepted when the agent itself reports that it has started on it. A prompt is stored before it is typed, so
+A prompt is accepted when the agent itself reports that it started on it. A prompt is stored before it is typed, so
 that even after a restart its request id is recognized and the history names its sender.
 """
 
@@ -156,7 +156,7 @@ class Receiver(Protocol):
         ...
 
     def submitted(self, review: Submission, turn: str, by: str) -> None:
-        """Notes that the agent has started on a prompt with these comments."""
+        """Notes that the agent started on a prompt with these comments."""
         ...
 
 
@@ -276,7 +276,7 @@ class Prompts:
             sending.set_exception(error)
 
     async def _type(self, sent: Sent, pid: int | None) -> str:
-        """Types a prompt. Returns the turn that the agent has started with it. Raises ``ClientError``."""
+        """Types a prompt. Returns the turn that the agent started with it. Raises ``ClientError``."""
         self._begun = asyncio.get_running_loop().create_future()
         self._keep(sent)
         try:
@@ -295,13 +295,13 @@ class Prompts:
         self._save()
 
     def as_sent(self, prompt: str) -> str:
-        """A reported prompt as the client has sent it; unchanged if it is not the prompt that a client has sent last."""
+        """A reported prompt as it was sent by the client; unchanged if it is not the last prompt that a client sent."""
         sent = self.sent
         is_sent = sent is not None and same_words(self._session.agent, sent.text, prompt)
         return sent.text if sent is not None and is_sent else prompt
 
     def begun(self, turn: str, prompt: str) -> None:
-        """Notes that the agent has started on ``prompt``."""
+        """Notes that the agent started on ``prompt``."""
         sent = self.sent
         if sent is None or not same_words(self._session.agent, sent.text, prompt):
             return
@@ -333,7 +333,7 @@ class Prompts:
 
 
 def check_not_steered(command: commands.Execute | commands.ReviewSubmit) -> None:
-    """Raises ``ClientError`` if the command is to send its prompt into the active run."""
+    """Raises ``ClientError`` if the command asks for its prompt to be sent into the active run."""
     if command.steer:
         text = "A message can't be added to the current run in a terminal. Try again when the run has finished."
         raise ClientError("NOT_SUPPORTED", text, field="data.steer")
@@ -362,7 +362,8 @@ def _chosen(options: commands.Options) -> bool:
 
 
 def _retrieve_error(sending: asyncio.Future[str]) -> None:
-    """Retrieves the error: otherwise the event loop would report it if the client were gone before its prompt
-    failed."""
+    """Retrieves the error. Otherwise, the event loop would report it if the client disconnected before its prompt
+    failed.
+    """
     if not sending.cancelled():
         sending.exception()

@@ -41,8 +41,9 @@ NOT_DELIVERED = "overruled: the answer did not reach the agent, which is still a
 NO_LONGER_WAITED = "overruled: the agent no longer waited for the answer"
 
 HOLD_SECONDS = 45.0
-"""Seconds that a question whose dialog is hidden waits for an answer from a client: enough to take out a phone and read
-the question. Meanwhile, the terminal shows no dialog, so the user there should not have to wait longer."""
+"""Seconds that a question whose dialog is hidden waits for an answer from a client: long enough to take out a phone and
+read the question. Meanwhile, the terminal shows no dialog, so the user there should not have to wait longer.
+"""
 
 HOLD_AGAIN_SECONDS = 5.0
 """Seconds that such a question waits if no client answered an earlier one in time. This limit applies until a client
@@ -211,7 +212,7 @@ class Questions:
         return HandOverLater(approval, max(0.0, seconds - age))
 
     def not_answered(self, approval: PendingApproval, pid: int | None) -> None:
-        """Notes that a question is left to the terminal, because no client has answered in time."""
+        """Notes that a question is left to the terminal, because no client answered in time."""
         self.is_unattended = True
         self._of(pid).terminal_only.handed_over(approval)
 
@@ -231,8 +232,8 @@ class Questions:
 
     def stop_waiting(self, open: Sequence[OpenQuestion]) -> list[Step]:
         """Withdraws the questions whose hook or bridge has not reconnected since the restart. Decisions that were made
-        in the meantime but not delivered are overruled. If a hook or bridge reports one of these questions later after
-        all, it counts as new."""
+        in the meantime but not delivered are overruled. If a hook or bridge still reports one of these questions later,
+        it counts as new."""
         steps: list[Step] = []
         for approval in self._undelivered.values():
             if approval.overrule():
@@ -254,8 +255,8 @@ class Questions:
 
     def closed(self, approval: PendingApproval, asked_by: Surface | None) -> bool:
         """Notes that an approval request was resolved or withdrawn. ``asked_by``: the surface that delivers the
-        decision to the agent; None if the request was withdrawn. Returns whether there is a decision, whose effect is
-        then awaited."""
+        decision to the agent; None if the request was withdrawn. Returns whether there is a decision. If so, its effect
+        is awaited."""
         if asked_by is None or approval.decision is None:
             return False
         self._of(asked_by.pid).decisions.add(approval, approval.decision)
@@ -285,7 +286,7 @@ class Questions:
         self, pid: int | None, open: Sequence[OpenQuestion], others: Collection[int], *, is_only: bool
     ) -> list[Step]:
         """Withdraws the approval requests of the main agent in the process: since the agent has stopped, they were
-        answered, or the user has interrupted the run. Questions from subagents stay open, and so do those of the agent in
+        answered, or the user interrupted the run. Questions from subagents stay open, and so do those of the agent in
         another terminal that has the same conversation open. ``others``: the PIDs of the other processes that are alive.
         ``is_only``: whether only one process has the conversation open.
         """

@@ -22,11 +22,11 @@ RESTING_SECONDS: Final = 3.0
 """Seconds between two checks of a conversation's file and of the agent's process while no hook reports anything: the
 first during a run or while an approval request is open, the second otherwise. An ended session is not checked.
 
-A check takes 0.4 ms of processor time. No event can replace it. No hook reports the agent's texts between two tool calls,
-that the user has withdrawn a prompt, or that a process was moved to the background or killed: only the agent's files, and
-its process, show that. Python can't watch files; the interfaces of the operating systems differ, and report nothing on
-network disks. Linux alone has an event for the end of any process (``pidfd_open``), and the files would still be
-checked."""
+A check takes 0.4 ms of processor time. No event can replace it: no hook reports the agent's texts between two tool
+calls, a prompt that the user withdrew, or a process that was moved to the background or killed. Only the agent's files
+and its process show that. Python can't watch files; the interfaces of the operating systems differ, and report nothing
+on network disks. Only Linux has an event for the end of any process (``pidfd_open``), and the files would still have to
+be checked."""
 
 
 class ReportQueue:
@@ -56,7 +56,7 @@ class ReportQueue:
         self._reports.put_nowait(report)
 
     def set_process(self, process: Process, path: str) -> None:
-        """Sets the agent's process and the path of its transcript, as a hook has reported them. If the transcript has
+        """Sets the agent's process and the path of its transcript, as reported by a hook. If the transcript has
         moved, lines that have not been read yet are read from the new path."""
         if self.session.processes.reported(process, path, is_ended=self.session.ended):
             if not self._file.is_open:  # otherwise it is opened once the read in progress has ended
@@ -110,7 +110,7 @@ class ReportQueue:
                 self._finding = self._tasks.start(
                     self._find_mode(report.pid), f"{self.session.id}: finding its permission mode"
                 )
-        except Exception:  # this session may be shown wrongly; the others are not affected
+        except Exception:  # this session may be shown incorrectly; the others are not affected
             logger.exception("%s: internal error", self.session.id)
 
     async def _find_mode(self, pid: int) -> None:
@@ -119,7 +119,7 @@ class ReportQueue:
         self.session.started_in(pid, await self._file.start_mode(pid, self.session.path))
 
     async def _read_until(self, condition: Condition | None) -> None:
-        """Reads all new lines. The CLI writes lines a moment after it has shown them, so this waits for ``condition`` as
+        """Reads all new lines. The CLI writes lines a moment after it shows them, so this waits for ``condition`` as
         long as its report may wait. No event reports that the file has changed."""
         seconds = condition.seconds if condition is not None else 0.0
         until = time.monotonic() + seconds
@@ -156,7 +156,7 @@ class ReportQueue:
             session.read(portion)
             has_more = portion.has_more
         if not file.is_up_to_date:
-            session.publish_reports()  # with the tasks from before a restart
+            session.publish_reports()  # including the tasks from before a restart
         file.was_read()
 
     def process_all(self) -> None:

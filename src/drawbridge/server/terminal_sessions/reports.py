@@ -1,4 +1,4 @@
-"""What is reported about a terminal session, as values that wait in a queue until it is their turn."""
+"""Reports about a terminal session, which wait in a queue until it is their turn."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class AfterText(Struct, frozen=True):
 
     @property
     def seconds(self) -> float:
-        """How long the report waits for the text at most."""
+        """The maximum number of seconds that the report waits for the text."""
         return RECORD_SECONDS
 
 
@@ -37,7 +37,7 @@ class AfterPrompt(Struct, frozen=True):
 
     @property
     def seconds(self) -> float:
-        """How long the report waits for the prompt at most."""
+        """The maximum number of seconds that the report waits for the prompt."""
         return PROMPT_SECONDS
 
 
@@ -45,7 +45,7 @@ Condition: TypeAlias = AfterText | AfterPrompt
 
 
 class HookReport(Struct, frozen=True):
-    """A hook's event. ``pid``: the PID of the agent's process. ``handed``: the comments that the hook has handed over to
+    """A hook's event. ``pid``: the PID of the agent's process. ``handed``: the comments that the hook handed over to
     the agent, if any."""
 
     event: HookEvent
@@ -102,9 +102,9 @@ class Barrier(_Unconditional, frozen=True):
 
 
 class ProcessCheck(_Unconditional, frozen=True):
-    """Nothing was reported for a while, so the agent's processes were checked. ``states``: what the agent's own files
-    contain about the process that is working and the process that reported last, by PID. Empty while an approval request
-    is open, or if no transcript is read."""
+    """The agent's processes were checked because nothing had been reported for a while. ``states``: what the agent's
+    own files contain about the process that is working and the process that reported last, by PID. Empty while an
+    approval request is open, or if no transcript is read."""
 
     states: Mapping[int, ProcessState]
 

@@ -138,8 +138,9 @@ class TerminalSession(Session):
         self._shown = shown
         self._beginning_with = beginning_with
         self._moved = ("", 0)
-        """The beginning of the id of the session that the conversation was moved to, and the number of checks that have
-        found it."""
+        """The beginning of the id of the session to which the conversation was moved, and the number of checks that
+        found that.
+        """
         self.terminal_agent = terminal_agent
         """The agent with its hooks and its transcript; None if it is known only from its proposals."""
         self.agent: AskingAgent = ONLY_IN_EDITOR if terminal_agent is None else terminal_agent
@@ -282,7 +283,7 @@ class TerminalSession(Session):
 
     def within_limits(self, mode: str | None = None) -> bool:
         """Whether a client could have started a run in this agent's mode. ``mode``: the mode that the agent reports
-        now; None for the last one that it has reported. If a client could not have started one, returns False or raises
+        now; None for the last one that it reported. If a client could not have started one, returns False or raises
         ``ClientError`` with the reason."""
         mode = mode or self.permission_mode
         if mode is None and not self._grants.ceilings.skip_permissions:
@@ -357,8 +358,8 @@ class TerminalSession(Session):
 
     def _follow_to_background(self, pid: int, prefix: str) -> None:
         """Ends the part of the process ``pid`` in this session, because the user has moved the conversation to the
-        background. Waits for the session that continues it, whose id begins with ``prefix``, for ``MOVE_CHECKS`` checks
-        at most."""
+        background. Waits for the session that continues it, whose id begins with ``prefix``, for at most
+        ``MOVE_CHECKS`` checks."""
         former, checks = self._moved
         if prefix == former and checks > MOVE_CHECKS:
             return
@@ -371,7 +372,7 @@ class TerminalSession(Session):
     # What the agent's hooks report.
 
     def expect(self, event: HookEvent) -> None:
-        """Begins the checkpoint before a run if this event, which a hook has reported, may begin a run. To be called
+        """Begins the checkpoint before a run if this event, which a hook reported, may begin a run. To be called
         before earlier reports are processed, because the checkpoint can't wait for them."""
         may_begin = event.name in MAY_BEGIN and event.turn and (event.name != "UserPromptSubmit" or not event.agent_id)
         follows = event.continues or event.name != "UserPromptSubmit"
@@ -424,7 +425,9 @@ class TerminalSession(Session):
         return self.requests.ask(question, surface)
 
     def _note_hook(self, event: HookEvent, pid: int | None, handed: Left | None = None) -> None:
-        """Notes what every hook of a process shows: its permission mode, and that it has the conversation open."""
+        """Notes what every hook of a process reveals: the process's permission mode, and that it has the conversation
+        open.
+        """
         if event.is_new_process and not event.permission_mode and self.processes.forget_mode(pid):
             # The conversation's file still contains the mode of the previous process.
             self.save()
@@ -483,7 +486,7 @@ class TerminalSession(Session):
     # What follows.
 
     def _record(self, changes: Iterable[Change]) -> None:
-        """Records what has changed about the turns, and closes the questions that nobody waits for any longer."""
+        """Records what has changed about the turns, and closes the questions that nobody is waiting for any longer."""
         for change in changes:
             match change:
                 case RunBegun(run):
@@ -627,7 +630,7 @@ class TerminalSession(Session):
         self._record(self.turns.entry(entry, pid, prompt=prompt, quiet=quiet, late=late))
 
     def _handed(self, entry: Context, pid: int | None) -> None:
-        """Records the comments that a hook has handed over to the agent, if this entry of the transcript contains
+        """Records the comments that a hook handed over to the agent, if this entry of the transcript contains
         them."""
         left = self.handover.confirmed(entry)
         if left is None:

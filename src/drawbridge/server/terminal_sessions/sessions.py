@@ -1,5 +1,4 @@
-"""The terminal sessions on this machine: agents that people have started, as far as their hooks and bridges report
-them.
+"""The terminal sessions on this machine: agents that people started and whose hooks or bridges report them.
 
 The files of each session, such as its history, are in ``<data>/desk/<id>``.
 """
@@ -105,8 +104,7 @@ class TerminalSessions:
         return session if isinstance(session, TerminalSession) else None
 
     def open_in_terminal(self, session_id: str) -> bool:
-        """Whether an agent that a person has started has this conversation open now, in a terminal or in the
-        background."""
+        """Whether an agent that a person started has this conversation open now, in a terminal or in the background."""
         session = self.find(TERMINAL_PREFIX + session_id)
         return session is not None and session.is_open
 
@@ -147,9 +145,9 @@ class TerminalSessions:
             await self._reports[session].processed()
 
     def load(self) -> None:
-        """Restores the sessions from before a restart. Damaged ones are removed: the agent has its own transcript.
-        Sessions that can't be read now are kept, and are restored when their agent reports something or the server
-        starts again. Blocking. Raises ``NotPrivate`` or OSError."""
+        """Restores the sessions from before a restart. Damaged ones are removed, because the agent has its own
+        transcript. Sessions that can't be read now are kept, and are restored when their agent reports something or the
+        server starts again. Blocking. Raises ``NotPrivate`` or OSError."""
         make_private_directory(str(self._directory))
         for directory in sorted(self._directory.iterdir(), key=_changed_at):
             if directory.name.startswith(FORGOTTEN):
@@ -221,7 +219,7 @@ class TerminalSessions:
 
     def report(self, agent: str, event: HookEvent, process: Process) -> ReportQueue | None:
         """Returns the ``ReportQueue`` of the event's session, which is added if it is not known and the event contains its
-        directory; None if the session is not shown. ``agent``: the agent whose hook has sent the event. ``process``:
+        directory; None if the session is not shown. ``agent``: the agent whose hook sent the event. ``process``:
         that agent's process.
 
         The CLI's daemon starts background sessions in advance; they are not shown until they are used.

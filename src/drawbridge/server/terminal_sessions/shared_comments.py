@@ -160,8 +160,9 @@ class SharedComments:
         return recorded
 
     def send(self, review: Submission, run_id: str, by: str) -> None:
-        """Marks these comments as sent, unless they already are: the agent has started on the prompt that contains
-        them. A failure is only logged, because the agent has them."""
+        """Marks these comments as sent, unless they already are. The agent has started on the prompt that contains
+        them. A failure is only logged, because the agent has them.
+        """
         try:
             file = self._copy()
         except OSError as error:

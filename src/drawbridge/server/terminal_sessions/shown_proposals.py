@@ -31,7 +31,7 @@ class BridgeSurface:
         self.session: Session | None = None
         self.approval: PendingApproval | None = None
         self.was_decided = False
-        """Whether the user decided on it in the editor before a hook reported its question."""
+        """Whether the user decided on it in the editor before its question was reported by a hook."""
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
         text: str | None = None

@@ -1,4 +1,4 @@
-"""An agent's transcript of a conversation, read as it grows."""
+"""Reads an agent's transcript of a conversation as it grows."""
 
 from __future__ import annotations
 

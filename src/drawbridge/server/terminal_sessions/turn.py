@@ -1,4 +1,4 @@
-"""One turn of an agent in a terminal, and what it has left running in the background. Pure.
+"""One turn of an agent in a terminal, and what it left running in the background. Pure.
 
 The CLI identifies a turn by the id of a prompt. When a background task ends, the CLI sends the agent a prompt with a
 new id. That prompt belongs to the turn that began the task: the turn is over when the agent has stopped and no task is
@@ -30,7 +30,7 @@ MOST_TASKS: Final = 100
 
 
 Clock: TypeAlias = Callable[[], float]
-"""Returns the time in seconds since some moment, as ``time.monotonic`` does."""
+"""Returns the time in seconds since an arbitrary moment, as ``time.monotonic`` does."""
 
 
 class Turn:

@@ -1,5 +1,5 @@
-"""The turns of an agent in a terminal, and what it has left running in the background: what a hook's event or an entry
-of the transcript changes about them. Pure: what follows from a change is returned as values, in order.
+"""The turns of an agent in a terminal, what it left running in the background, and how hooks' events and entries of the
+transcript change both. Pure: what follows from a change is returned as values, in order.
 
 Hooks and the transcript report the same turns, each at its own time, and each may miss some. A turn is shown as a run:
 each run begins once and ends once. If the agent continues a turn that was over, a new run begins.
@@ -32,7 +32,7 @@ reported: a hook or the conversation's file would have reported it sooner."""
 
 
 class PromptBegun(Struct, frozen=True):
-    """A hook has reported that the agent has started on ``prompt`` in its turn ``turn``."""
+    """A hook reported that the agent started on ``prompt`` in its turn ``turn``."""
 
     turn: str
     prompt: str
@@ -46,7 +46,7 @@ class PromptFound(Struct, frozen=True):
 
 
 class EarlierPromptFound(Struct, frozen=True):
-    """The transcript contains a prompt of the run ``run``, which was over before this server knew of it."""
+    """The transcript contains a prompt of the run ``run``, which was over before this server knew about it."""
 
     entry: Prompt
     run: str
@@ -90,7 +90,7 @@ class OnlyRunning(Struct, frozen=True):
 
 
 class EverythingEnded(Struct, frozen=True):
-    """Nothing that the session's processes were running still runs."""
+    """Nothing that the session's processes were running is still running."""
 
 
 Change: TypeAlias = (
@@ -275,7 +275,7 @@ class Turns:
     def expect_prompt(self, entries: Iterable[Entry]) -> None:
         """Finds the first new prompt of a copy among the entries that are passed to ``entry`` next: the last one with the
         same words as the current turn's prompt, because an earlier prompt may have the same words. A copy's file is
-        written in one go, and the first read reaches its end."""
+        written all at once, and the first read reaches its end."""
         if self._is_copy:
             prompts = [one for one in entries if isinstance(one, Prompt) and not one.foreign]
             same = [prompt.uuid for prompt in prompts if self._is_same(prompt)]
@@ -387,7 +387,7 @@ class Turns:
         return [EverythingEnded(), *self._finish(outcome, pid, quiet=quiet)]
 
     def interrupt(self, pid: int | None) -> list[Change]:
-        """Ends the current run, because nothing shows any longer that its agent is running."""
+        """Ends the current run, because there is no longer any sign that its agent is running."""
         return self._finish("interrupted", pid)
 
     def close(self) -> None:
@@ -435,7 +435,7 @@ class Turns:
         return [*over, RunBegun(id)]
 
     def _complete_or_rest(self, pid: int | None, *, quiet: bool = False) -> list[Change]:
-        """Ends the main agent's turn, or lets it rest until what it has left running has ended. ``quiet``: as in
+        """Ends the main agent's turn, or lets it rest until what it left running has ended. ``quiet``: as in
         ``RunFinished``."""
         if self.current is None or not self._of(pid):
             return self._finish("completed", pid, quiet=quiet)

@@ -407,7 +407,6 @@ class SessionStore:
         direction, message = records.written(event)
         is_line = isinstance(event, AgentLine)
         record = self.history.append(direction, message, is_json=is_line)
-        self._disk.set_size(self.data.id, self.data.path, self.history.size)
         if is_line:  # most records are lines, which change nothing but the number
             self.recorded.seq = record.seq
         else:
@@ -443,8 +442,10 @@ class SessionStore:
         return self.publish(stored)
 
     def publish(self, stored: Stored) -> int | None:
-        """Publishes an event that ``append`` has written. Returns what ``write`` returns."""
+        """Publishes an event that ``append`` has written, and then the warnings about the disk that follow from its
+        size. Returns what ``write`` returns."""
         self._surfaces.publish(stored)
+        self._disk.set_size(self.data.id, self.data.path, self.history.size)
         asker = stored.asker
         return None if asker and self._surfaces.audience.is_catching_up(self.data.id, asker) else stored.seq
 

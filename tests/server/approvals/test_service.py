@@ -12,7 +12,7 @@ from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.approvals.editors import Editors, Person
 from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.approvals.service import Approvals
-from drawbridge.server.events import ApprovalRequested, ApprovalResolved, PermissionWithdrawn, Recorded
+from drawbridge.server.events import ApprovalRequested, ApprovalResolved, PermissionWithdrawn, Recorded, Stored
 from drawbridge.server.protocol.client_errors import ClientError
 
 ALLOW, DENY = Decision(allow=True), Decision(allow=False, message="not now")
@@ -38,14 +38,15 @@ class Surface:
 
 class Service:
     """The approval requests of one session. ``recorded`` is its history, to which nothing can be written while ``full``
-    is set.
+    is set; ``published`` contains what the agent's surface had been sent whenever a decision was published.
     """
 
     def __init__(self) -> None:
         self.recorded: list[Recorded] = []
+        self.published: list[list[str]] = []
         self.full = False
         self.approvals = Approvals(
-            "p1", "/p", lambda event, by: self.record(event), self.record, {}, Editors(Path), self.decided_in_an_editor
+            "p1", "/p", self.append, self.publish, self.record, {}, Editors(Path), self.decided_in_an_editor
         )
         self.asking, self.other = Surface(), Surface()
 
@@ -57,6 +58,13 @@ class Service:
             raise HistoryNotWritten("The disk is full.", disk_full=True)
         self.recorded.append(event)
         return len(self.recorded)
+
+    def append(self, event: ApprovalResolved, by: str) -> Stored:
+        return Stored("p1", Path("/p"), event, by, seq=self.record(event), timestamp="2026-11-28T12:00:00.000000Z")
+
+    def publish(self, stored: Stored) -> int:
+        self.published.append([*self.asking.told])
+        return stored.seq
 
     def requested(self) -> PendingApproval:
         """Adds a request from the agent that is open on two surfaces, and returns it."""
@@ -77,6 +85,25 @@ def test_only_the_asking_surface_receives_the_decision(service: Service) -> None
     assert (service.asking.told, service.other.told) == (["allow by phone"], ["closed"])
     assert (approval.decided_by, approval.is_open, len(service.approvals)) == ("phone", False, 0)
     assert [type(event) for event in service.recorded] == [ApprovalRequested, ApprovalResolved]
+
+
+def test_the_agent_receives_a_decision_before_it_is_published(service: Service) -> None:
+    service.requested()
+    service.approvals.decide("appr_1", ALLOW, PHONE)
+    assert service.published == [["allow by phone"]]
+
+
+def test_a_decision_is_published_although_the_agent_cannot_be_reached(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def decided(approval: PendingApproval, decision: Decision, by: str) -> None:
+        raise OSError("its process has ended")
+
+    service.requested()
+    monkeypatch.setattr(service.asking, "decided", decided)
+    with pytest.raises(OSError, match="has ended"):
+        service.approvals.decide("appr_1", ALLOW, PHONE)
+    assert service.published == [[]]
 
 
 def test_a_surface_that_decides_is_not_notified(service: Service) -> None:

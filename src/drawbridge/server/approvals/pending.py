@@ -124,17 +124,17 @@ class Surface(Protocol):
 
 
 class AgentSurface:
-    """The agent's own process, run by the server; ``answer`` sends it the decision."""
+    """The agent's own process, run by the server; ``answer`` sends it the decision on the question with this id."""
 
     pid: int | None = None
     in_editor = False
     known_as = ""
 
-    def __init__(self, answer: Callable[[PendingApproval, Decision], None]) -> None:
+    def __init__(self, answer: Callable[[str, Decision], None]) -> None:
         self._answer = answer
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
-        self._answer(approval, decision)
+        self._answer(approval.question_id, decision)
 
     def closed(self) -> None:
         """Does nothing, because the process is stopped or interrupted by other means, or no longer waits."""

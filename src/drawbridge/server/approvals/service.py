@@ -25,6 +25,7 @@ from drawbridge.server.events import (
     ApprovalResolved,
     OpenApproval,
     PermissionWithdrawn,
+    Stored,
 )
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
@@ -44,17 +45,18 @@ class Approvals:
     """The approval requests of one session. Iterating yields the open ones, oldest first. Each has at least one surface
     through which the agent sent it.
 
-    ``root``: the project's directory. ``write`` records a decision, and raises ``DrawbridgeError`` if that fails;
-    ``record`` records other events, and only logs a failure (both as in ``SessionStore``). ``verdicts``: how the
-    latest requests ended according to the history, including requests of earlier server processes. ``decide`` handles a
-    decision from an editor like one from a client.
+    ``root``: the project's directory. ``append`` records a decision, and raises ``DrawbridgeError`` if that fails;
+    ``publish`` then reports it on the surfaces; ``record`` does both for other events, and only logs a failure (all as
+    in ``SessionStore``). ``verdicts``: how the latest requests ended according to the history, including requests of
+    earlier server processes. ``decide`` handles a decision from an editor like one from a client.
     """
 
     def __init__(
         self,
         project_id: str,
         root: str,
-        write: Callable[[ApprovalResolved, Subscriber], int | None],
+        append: Callable[[ApprovalResolved, str], Stored],
+        publish: Callable[[Stored], int | None],
         record: Callable[[ApprovalRequested | PermissionWithdrawn], int | None],
         verdicts: Mapping[str, Verdict],
         editors: Editors,
@@ -62,7 +64,8 @@ class Approvals:
     ) -> None:
         self._project_id = project_id
         self._root = root
-        self._write = write
+        self._append = append
+        self._publish = publish
         self._record = record
         self._before = verdicts
         self._editors = editors
@@ -143,9 +146,9 @@ class Approvals:
     def decide(
         self, approval_id: str, decision: Decision, by: Subscriber, at: Surface | None = None
     ) -> tuple[PendingApproval, Answer[messages.PermissionResolved], Surface]:
-        """Accepts the first decision: it is recorded, the agent receives it through the first surface, and the other
-        surfaces are closed. ``at``: the surface that delivers the decision itself, instead of the first one. Returns
-        the request, the reply for the client, and the surface that delivers the decision.
+        """Accepts the first decision: it is recorded, the agent receives it through the first surface, and then it is
+        published and the other surfaces are closed. ``at``: the surface that delivers the decision itself, instead of
+        the first one. Returns the request, the reply for the client, and the surface that delivers the decision.
 
         Raises ``ClientError`` for an unknown request, for a later decision, for one that does not fit the request, and
         for one that can't be written, since an agent must not receive a decision that is not in the history. In the
@@ -165,7 +168,7 @@ class Approvals:
             **_edited(approval, decision, instead),
         )
         try:
-            seq = self._write(resolved, by)
+            stored = self._append(resolved, by.id)
         except DrawbridgeError as error:
             logger.error("%s: the decision on %s could not be written: %s", self._project_id, approval_id, error)
             refused = not_written(error)
@@ -174,8 +177,11 @@ class Approvals:
         approval.decide(by.name, decision)
         surfaces = self._close(approval, by.id)
         asking = at or surfaces[0]
-        if at is None:
-            asking.decided(approval, decision, by.name)
+        try:
+            if at is None:
+                asking.decided(approval, decision, by.name)
+        finally:  # the decision is in the history: clients see it even if the agent can't be reached
+            seq = self._publish(stored)
         for surface in surfaces:
             if surface is not asking:
                 surface.closed()

@@ -160,9 +160,7 @@ class ManagedSession(Session):
             self._reported,
         )
         self._process = self.controller.process
-        self._agent_surface = AgentSurface(
-            lambda approval, decision: self._process.answer(approval.question_id, decision)
-        )
+        self._agent_surface = AgentSurface(self._process.answer)
         self._elsewhere: str | None = None
         """The directory in which the agent works, if changes in it are not changes to the project."""
         self._known_problem = grants.directories.last_problem(self.path)

@@ -93,7 +93,8 @@ class Session(ABC):
         self.approvals = Approvals(
             self.id,
             data.path,
-            self.store.write,
+            self.store.append,
+            self.store.publish,
             self.store.record,
             data.recorded.verdicts,
             surfaces.editors,
@@ -406,7 +407,6 @@ class SessionStore:
         direction, message = records.written(event)
         is_line = isinstance(event, AgentLine)
         record = self.history.append(direction, message, is_json=is_line)
-        self._disk.set_size(self.data.id, self.data.path, self.history.size)
         if is_line:  # most records are lines, which change only the number
             self.recorded.seq = record.seq
         else:
@@ -426,7 +426,7 @@ class SessionStore:
         event; None if ``asker`` is catching up and is sent the record in its turn. Raises the same errors as
         ``append``.
         """
-        return self._publish(self.append(event, asker.id if asker is not None else ""))
+        return self.publish(self.append(event, asker.id if asker is not None else ""))
 
     def record(self, event: Recorded, asker: Subscriber | None = None, *, quiet: bool = False) -> int | None:
         """Like ``write``, but if the history can't be written, that is only logged: the event is published without a
@@ -439,10 +439,13 @@ class SessionStore:
             self.recorded.apply(event, moment)
             self.announce(event, asker, quiet=quiet, moment=moment)
             return None
-        return self._publish(stored)
+        return self.publish(stored)
 
-    def _publish(self, stored: Stored) -> int | None:
+    def publish(self, stored: Stored) -> int | None:
+        """Publishes an event that ``append`` has written, and then the warnings about the disk that follow from its
+        size. Returns what ``write`` returns."""
         self._surfaces.publish(stored)
+        self._disk.set_size(self.data.id, self.data.path, self.history.size)
         asker = stored.asker
         return None if asker and self._surfaces.audience.is_catching_up(self.data.id, asker) else stored.seq
 

@@ -18,6 +18,7 @@ from tests.server.processes import Server
 from .conftest import project_in, serving
 from .rig import Browser, Person
 from .test_frame import WIDER
+from .test_looks import box
 from .test_reviewing import (
     CURRENT,
     HUNK,
@@ -102,6 +103,13 @@ async def test_comments_are_added_to_the_current_run(browser: Browser, server: S
             assert not person("visible", css=".review-bar button:has-text('Add to the current run')")
             run = (await owner.ask("execute", {"prompt": f"/emit {json.dumps(WORKING)}"}, project))["data"]["run_id"]
             person.sees(".review-bar button", "Queue 1 comment")
+            summary, decisions, hint, sends = (
+                box(person, f".review-bar {css}") for css in ("> p", "> .acts:has(.no)", "> .about-all", ".sends .acts")
+            )
+            assert decisions["top"] < summary["bottom"] <= hint["top"], "the decisions are in the first line"
+            assert sends["top"] < (hint["top"] + hint["bottom"]) / 2 < sends["bottom"], (
+                "the two buttons are beside the hint"
+            )
             person.clicks(".review-bar button:has-text('Add to the current run')")
             person.sees(".review .news", "Added 1 comment to the current run.")
             person.sees(f"{REMARK}.sent", "Why capitals?")

@@ -138,3 +138,29 @@ def test_keys_after_a_click_draw_no_frame(browser: Browser, address: str) -> Non
         outline, bar = person.runs(style)
         assert outline == "rgba(0, 0, 0, 0)"
         assert bar.endswith("3px 0px 0px 0px inset")
+
+
+TOUCHED = "button:not(.skip, .comment), .back, select, input:not([type=checkbox], [type=radio])"
+"""All but the buttons for comments, which are as tall as a line, and what a label makes larger."""
+
+SMALL = f"""[...document.querySelectorAll({json.dumps(TOUCHED)})]
+  .filter((one) => one.checkVisibility({{ visibilityProperty: true }}))
+  .map((one) => [one.getBoundingClientRect(), one.ariaLabel || one.textContent || one.placeholder])
+  .filter(([{{ width, height }}]) => width && (width < 43.5 || height < 43.5))
+  .map(([{{ width, height }}, name]) => `${{name}}: ${{width}} x ${{height}}`)"""
+
+
+def test_what_is_touched_is_large_enough_for_a_finger(browser: Browser, address: str) -> None:
+    """Some buttons were 40 pixels wide, and some fields and buttons only 33 to 41 pixels tall."""
+    with browser.person(address, width=375, height=812) as person:
+        person.fills("#prompt", "Something")
+        person.clicks(".composer .yes")
+        person.sees(".approval .diff")
+        assert person.runs(SMALL) == []
+        person.clicks(".approval footer .yes")
+        person.sees(".finished button:has-text('View changes')")
+        assert person.runs(SMALL) == []
+        for place, shown in (("new", ".start .examples"), ("search?q=Something", ".results mark"), ("", ".filter")):
+            person.goes_to(f"#/{place}")
+            person.sees(shown)
+            assert person.runs(SMALL) == [], place

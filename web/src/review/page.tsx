@@ -219,6 +219,9 @@ function Empty({ project, review, board }: Shared) {
         </a>
       </p>
       <Beside review={review} board={board} />
+      <div class="acts beside">
+        <Sending review={review} board={board} />
+      </div>
     </div>
   );
 }
@@ -228,7 +231,6 @@ function Beside({ review, board }: Pick<Shared, 'review' | 'board'>) {
   return (
     <div class="acts beside">
       <CommentsButton review={review} board={board} />
-      <Sending review={review} board={board} />
       <CommitButton review={review} />
       <PushButton review={review} />
     </div>
@@ -301,6 +303,10 @@ function Bar({ review, board, rights, parts }: Shared & { parts: readonly Part[]
           {!rights.whyNot && closed && <Button label="Go to it" class="quiet" onClick={() => board.goTo(closed.key)} />}
         </p>
       )}
+      {/* After the hint, so that the buttons share its line and leave the decisions in the first one. */}
+      <div class="acts beside sends">
+        <Sending review={review} board={board} />
+      </div>
       {note.value && (
         <p class="notice" role="alert">
           <Text>{note.value}</Text>

@@ -176,3 +176,6 @@ async def one_hunk_race(
         if name != winner:
             assert replies[name]["data"]["code"] == "HUNK_GONE", replies[name]
             assert replies[name]["data"]["details"] == {"gone": hunk, "by": winner, "decision": wishes[winner]}
+    page, phone, terminal = [(await client.ask("review_get", project))["data"] for client in people.values()]
+    assert (page["state"], page) == ("none", phone)
+    assert page == terminal

@@ -3,6 +3,7 @@ what it is sent."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator
@@ -14,8 +15,11 @@ import pytest
 from drawbridge.core.errors import DrawbridgeError, NotPrivate
 from drawbridge.core.review_memory import ReviewMemory
 from drawbridge.server.checkpoints.errors import GitFailed
+from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.reviews.commenting import Commenting
 from drawbridge.server.sessions.limits import Limits
+from tests.chaos.rig import seeded
+from tests.server.core_rig import Client
 from tests.server.reviews.rig import POEM, make_repository
 
 from .socket_rig import Line, Message, SocketRig, in_editors, socket_rig
@@ -125,6 +129,73 @@ async def test_the_first_decision_counts_and_names_its_author(rig: SocketRig) ->
         late = await asks(second, "review_decide", project=project, decision="keep", hunk=hunk)
         assert (late["code"], late["details"]["by"], late["details"]["decision"]) == ("HUNK_GONE", "Neovim", "undo")
         assert in_editors(rig) == [("review_decided", "Neovim", {"decision": "undo", "hunks": 1})]
+
+
+class Race:
+    """The web UI, a phone and an editor decide on the same hunk."""
+
+    def __init__(self, rig: SocketRig, at: At, line: Line) -> None:
+        self.rig = rig
+        self.project = at.session.project
+        self.line = line
+        self.clients = {name: Client(name) for name in ("page", "phone")}
+        self.names = (*self.clients, "Neovim")
+
+    async def decide(self, name: str, hunk: str, decision: str) -> Message:
+        """Returns the code and the details of the error; empty if the decision was accepted."""
+        if name == "Neovim":
+            wish = {"project": self.project, "hunk": hunk, "decision": decision}
+            answer = await asks(self.line, "review_decide", **wish)
+            return {"code": answer["code"], **answer["details"]} if answer["code"] else {}
+        try:
+            wish = {"hunks": [hunk], "decision": decision}
+            await self.rig.server.does(self.clients[name], "review_decide", self.project, **wish)
+        except ClientError as error:
+            return {"code": error.code, **error.details}
+        return {}
+
+    async def reviews(self) -> list[Message]:
+        """What each of them is then shown."""
+        of_clients = [
+            (await self.rig.server.does(client, "review_get", self.project))["data"] for client in self.clients.values()
+        ]
+        return [*of_clients, (await asks(self.line, project=self.project))["review"]]
+
+    async def decisions(self) -> list[tuple[str, str]]:
+        """Who has decided, and how, as recorded in the history."""
+        answer = await self.rig.does("get_messages", self.project, after_seq=0, limit=1_000)
+        records = [one["message"] for one in answer["data"]["messages"]]
+        decided = [one["message"] for one in records if one.get("subtype") == "review_decided"]
+        return [(one["by"], one["decision"]) for one in decided]
+
+
+@pytest.mark.parametrize("rounds", [3, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])])
+async def test_one_of_three_simultaneous_decisions_counts(rounds: int, rig: SocketRig) -> None:
+    """The others are informed of the decision that counts, and then all are shown the same review."""
+    make_repository(rig.folder / "one")
+    at = At(rig, rig.folder / "one")
+    poem, expected = at.place / "poem.txt", list[tuple[str, str]]()
+    with seeded() as random:
+        async with bridge() as line:
+            race = Race(rig, at, line)
+            for number in range(rounds):
+                before, after = poem.read_text(), POEM.replace("line 1\n", f"by the agent {number}\n")
+                await at.begins()
+                poem.write_text(after)
+                await at.stops()
+                hunk = hunk_of(await asks(line, project=race.project))
+                wishes = {name: random.choice(["keep", "undo"]) for name in race.names}
+                order = random.sample(race.names, 3)
+                errors = await asyncio.gather(*(race.decide(name, hunk, wishes[name]) for name in order))
+                [winner] = [name for name, error in zip(order, errors, strict=True) if not error]
+                gone = {"code": "HUNK_GONE", "gone": hunk, "by": winner, "decision": wishes[winner]}
+                assert [error for error in errors if error] == [gone, gone]
+                assert poem.read_text() == {"keep": after, "undo": before}[wishes[winner]]
+                page, phone, neovim = await race.reviews()
+                assert (page["state"], page) == ("none", phone)
+                assert page == neovim
+                expected.append((winner, wishes[winner]))
+                assert await race.decisions() == expected
 
 
 async def test_an_internal_error_is_reported_to_the_editor(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:

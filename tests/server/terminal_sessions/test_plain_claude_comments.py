@@ -8,7 +8,7 @@ import pytest
 
 from tests.rigs.messages_stub import HOLD, edit, read, text
 from tests.server.processes import Server
-from tests.server.reviews.rig import hunks
+from tests.server.reviews.rig import POEM, hunks, id_of
 
 from .rig import Message, Phone, ServedWorkstation, following
 from .test_plain_claude_reviews import begin, finished, project, review
@@ -21,6 +21,12 @@ async def comment(phone: Phone) -> str:
     given = {"path": "poem.txt", "line": 3, "quote": "LINE 3\n", "text": "Why?"}
     answer = await phone.client.ask("review_comment", given, phone.project)
     return str(answer["data"]["data"]["comment_id"])
+
+
+async def undo(phone: Phone, part: str) -> None:
+    """Undoes the hunk that contains ``part``."""
+    wish = {"hunks": [id_of(await review(phone), part)], "decision": "undo"}
+    assert (await phone.client.ask("review_decide", wish, phone.project))["type"] == "review"
 
 
 async def send(phone: Phone) -> Message:
@@ -94,17 +100,20 @@ async def test_a_comment_reaches_the_agent_when_it_stops(rig: ServedWorkstation,
 
 
 async def test_a_comment_reaches_the_agent_with_the_next_prompt(rig: ServedWorkstation, server: Server) -> None:
+    """One hunk is undone, and a comment on another one is sent. The next run changes the lines of the comment."""
     project(rig, "git")
     poem = rig.project / "poem.txt"
-    rig.model.will_say(read(poem), edit(poem, "line 3\n", "LINE 3\n"), text("Done."))
+    changes = (edit(poem, "line 3\n", "LINE 3\n"), edit(poem, "line 17\n", "LINE 17\n"))
+    rig.model.will_say(read(poem), *changes, text("Done."))
     async with following(server) as phone:
         claude = begin(rig)
         await phone.session()
         claude.prompt("Do it")
         await finished(phone)
+        await undo(phone, "LINE 17\n")
         id = await comment(phone)
         await send(phone)
-        rig.model.will_say(edit(poem, "LINE 3\n", "Line three\n"), text("Changed."))
+        rig.model.will_say(read(poem), edit(poem, "LINE 3\n", "Line three\n"), text("Changed."))
         claude.prompt("Continue")
         await finished(phone)
         assert heard(rig) == 1
@@ -112,3 +121,4 @@ async def test_a_comment_reaches_the_agent_with_the_next_prompt(rig: ServedWorks
         assert [one["message"]["prompt"] for one in await prompts(phone)][:2] == ["Do it", "Continue"]
         assert [one["review"]["comments"] for one in await prompts(phone) if "review" in one] == [[id]]
         assert hunks(await review(phone)) == [("poem.txt", "line 3\n", "Line three\n")]
+    assert poem.read_text() == POEM.replace("line 3\n", "Line three\n")

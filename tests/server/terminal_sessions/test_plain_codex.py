@@ -24,7 +24,7 @@ from tests.waiting import PATIENCE
 
 from .rig import Phone, following
 from .test_plain_claude import kind
-from .test_plain_claude_comments import answers, comment, prompts, send
+from .test_plain_claude_comments import answers, comment, prompts, send, undo
 from .test_plain_claude_restarts import killed, started_again
 
 PATCH = """\
@@ -256,20 +256,30 @@ async def test_a_comment_reaches_codex_when_it_stops(rig: Workstation, server: S
 
 @pytest.mark.thorough
 async def test_a_comment_reaches_codex_with_the_next_prompt(rig: Workstation, server: Server) -> None:
+    """One change is undone, and a comment on another one is sent. The next run changes the lines of the comment."""
     rig.poem.write_text(POEM)
     change = PATCH.replace("-two\n+TWO", "-line 3\n+LINE 3")
-    async with asked(rig, server, apply_patch(change), text("Done."), text("I see.")) as (codex, phone):
+    again = "*** Begin Patch\n*** Update File: poem.txt\n@@\n-LINE 3\n+Line three\n*** End Patch\n"
+    turns = [apply_patch(change), text("Done."), apply_patch(again), text("Changed.")]
+    async with asked(rig, server, *turns) as (codex, phone):
         await phone.answer(await phone.question("apply_patch"), "allow")
         await finished(phone, "completed")
         await phone.client.receive("update", "review_changed")
+        await undo(phone, "new.txt")
         id = await comment(phone)
         assert (await send(phone))["waiting"]
         codex.prompt("Go on")
+        await phone.answer(await phone.question("apply_patch"), "allow")
         await finished(phone, "completed")
         await phone.state("finished")
         sent = [one for one in await prompts(phone) if one.get("review")]
+        assert await answers(phone) == {"Line three\n": [id]}
     assert [one["review"]["comments"] for one in sent] == [[id]]
     assert sum(str(item).count("I have reviewed") for item in rig.model.requests[-1]["input"]) == 1
+    assert (rig.poem.read_text(), (rig.project / "new.txt").exists()) == (
+        POEM.replace("line 3\n", "Line three\n"),
+        False,
+    )
 
 
 @pytest.mark.thorough

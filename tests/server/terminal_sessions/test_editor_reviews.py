@@ -148,10 +148,11 @@ class Race:
             answer = await asks(self.line, "review_decide", **wish)
             return {"code": answer["code"], **answer["details"]} if answer["code"] else {}
         try:
-            wish = {"hunks": [hunk], "decision": decision}
-            await self.rig.server.does(self.clients[name], "review_decide", self.project, **wish)
+            await self.rig.server.does(
+                self.clients[name], "review_decide", self.project, hunks=[hunk], decision=decision
+            )
         except ClientError as error:
-            return {"code": error.code, **error.details}
+            return {"code": error.code, **(error.details or {})}
         return {}
 
     async def reviews(self) -> list[Message]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from textual.app import App, ComposeResult
 from textual.pilot import OutOfBounds
+from textual.widgets import Input
 
 from drawbridge.tui import approval_view
 from drawbridge.tui.approval_view import ApprovalView
@@ -811,6 +812,35 @@ async def test_a_long_question_is_shown_from_its_top() -> None:
     app = Alone({"tool_name": "AskUserQuestion", "input": {"questions": [asked]}})
     async with alone(app, 40, 16):
         assert "Which wood?" in app.text
+
+
+async def test_the_user_sees_the_answer_they_type() -> None:
+    app = Alone({"tool_name": "AskUserQuestion", "input": {"questions": [CHOICE[0] | {"question": "wood " * 120}]}})
+    async with alone(app, 40, 16) as pilot:
+        app.query_one(".own", Input).focus()
+        await pilot.pause()
+        await pilot.press("pageup", "pageup")
+        assert "Other…" not in app.text
+        await pilot.press(*"ash")
+        await until(lambda: "ash" in app.text)
+
+
+async def test_an_answer_that_was_typed_out_of_sight_is_not_given() -> None:
+    app = Alone({"tool_name": "AskUserQuestion", "input": {"questions": [CHOICE[0] | {"question": "wood " * 120}]}})
+    async with alone(app, 40, 16) as pilot:
+        await pilot.press(*["pagedown"] * 6)
+        form, own = app.query_one(QuestionForm), app.query_one(".own", Input)
+        await until(lambda: form.unseen == 0)
+        form.scroll_home(animate=False)
+        await until(lambda: "Other…" not in app.text)
+        with own.prevent(Input.Changed):  # the key for the answer can arrive before the form scrolls to the field
+            own.value = "ash"
+        await pilot.press("ctrl+s")
+        assert app.given == []
+        await pilot.press("pagedown")
+        await until(lambda: "ash" in app.text)
+        await pilot.press("ctrl+s")
+        assert [answer.input["answers"] for answer in app.given if answer.input] == [{"wood " * 120: "ash"}]
 
 
 async def test_the_option_that_the_arrow_keys_reach_is_on_the_screen() -> None:

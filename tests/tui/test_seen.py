@@ -7,6 +7,7 @@ that is drawn while nothing is animated, and the lines on the screen after each 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections import Counter
@@ -22,6 +23,7 @@ from textual.pilot import OutOfBounds, Pilot
 from drawbridge.tui import approval_view
 from drawbridge.tui.approval_view import Answer
 from drawbridge.tui.fields import PlainTextArea
+from tests.waiting import PATIENCE
 
 from .rig import Alone, alone
 
@@ -246,6 +248,7 @@ async def acts(random: Random, app: Alone, pilot: Pilot[None], words: Words, man
         if did == "TYPE":
             did = random.choice([words.word(), f" {words.word()} ", f"{words.word()}\n{words.word()}\n"])
             app.post_message(Paste(did))
+            await drawn(app)  # the user looks at what they type
         elif did.startswith(".") or did[0].isupper():
             with suppress(OutOfBounds, NoMatches):
                 await pilot.click(did)
@@ -253,6 +256,13 @@ async def acts(random: Random, app: Alone, pilot: Pilot[None], words: Words, man
             await pilot.press(*did.split())
     await pilot.pause()
     return did
+
+
+async def drawn(app: Alone) -> None:
+    """Waits until the messages so far have been processed and the screen has been drawn."""
+    is_drawn = asyncio.Event()
+    app.call_later(app.call_after_refresh, is_drawn.set)
+    await asyncio.wait_for(is_drawn.wait(), PATIENCE)
 
 
 def ways(app: Alone, manner: Manner) -> list[str]:

@@ -81,18 +81,23 @@ class QuestionForm(VerticalScroll):
 
     @property
     def unseen(self) -> int:
-        """How many lines of the question that is shown, of the text above it and of the chosen options have not been on
-        the screen yet."""
+        """How many lines of the question that is shown, of the text above it and of the answer have not been on the
+        screen yet."""
         return sum(self._left(widget) for widget in self._needed())
 
     def _needed(self) -> list[Widget]:
         """The widgets that must have been on the screen before the question that is shown can be answered."""
         group = self._groups[self._step]
-        return [*self._above, *group.texts, *group.pressed()]
+        return [*self._above, *group.texts, *group.pressed(), *group.typed()]
 
     def _left(self, widget: Widget) -> int:
-        rows = self._rows.get(widget)
+        rows = self._rows_of(widget)
         return max(1, widget.outer_size.height) if rows is None else rows.left
+
+    def _rows_of(self, widget: Widget) -> _Rows | None:
+        """The lines of a widget that count as seen; None if it was not seen with its current text."""
+        rows = self._rows.get(widget)
+        return None if rows is None or rows.typed != _typed(widget) else rows
 
     def look(self) -> None:
         """Records which lines are on the screen now."""
@@ -113,11 +118,11 @@ class QuestionForm(VerticalScroll):
         shown = on_screen(widget, region)
         if shown is None or not region.height or shown.width < region.width:
             return False
-        rows = self._rows.get(widget)
+        rows = self._rows_of(widget)
         if rows is None or rows.size != region.size:
             # At another width, the lines are wrapped differently: they count as unseen unless all of them were seen.
             rows = self._rows[widget] = _Rows(
-                region.size, set(range(region.height)) if rows and not rows.left else set()
+                region.size, _typed(widget), set(range(region.height)) if rows and not rows.left else set()
             )
         top = shown.y - region.y
         free = {top + row for row in range(shown.height) if not is_covered(self, shown, row)}
@@ -137,8 +142,9 @@ class QuestionForm(VerticalScroll):
     def on_checkbox_changed(self) -> None:
         self.look()
 
-    def on_input_changed(self) -> None:
-        self.look()
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.input.scroll_visible(animate=False)  # the user sees what they type
+        self.call_after_refresh(self.look)
 
     def page(self, by: int) -> None:
         """Scrolls by a page, down (1) or up (-1). While lines are unseen, 1 scrolls to the first of them instead."""
@@ -150,7 +156,7 @@ class QuestionForm(VerticalScroll):
 
     def _places(self, widget: Widget) -> Iterator[int]:
         """The rows of a widget's unseen lines, in the coordinates of the screen; they may be outside it."""
-        rows = self._rows.get(widget)
+        rows = self._rows_of(widget)
         for row in range(widget.region.height):
             if rows is None or row not in rows.seen:
                 yield widget.region.y + row
@@ -181,15 +187,21 @@ class QuestionForm(VerticalScroll):
 
 
 class _Rows:
-    """The lines of a widget that count as seen, as long as the widget has this ``size``."""
+    """The lines of a widget that count as seen, as long as the widget has this ``size`` and contains what the user had
+    ``typed`` then."""
 
-    def __init__(self, size: Size, seen: set[int]) -> None:
+    def __init__(self, size: Size, typed: str, seen: set[int]) -> None:
         self.size = size
+        self.typed = typed
         self.seen = seen
 
     @property
     def left(self) -> int:
         return self.size.height - len(self.seen)
+
+
+def _typed(widget: Widget) -> str:
+    return widget.value if isinstance(widget, Input) else ""
 
 
 def _words(text: str) -> Static:
@@ -308,6 +320,10 @@ class _Group(Vertical):
     def pressed(self) -> list[_Option]:
         """The selected options that are part of the answer. If only one can be selected, a free answer replaces it."""
         return [button for button in self.buttons if button.value and (self._many or not self._free)]
+
+    def typed(self) -> list[Input]:
+        """The line for a free answer, if it contains one."""
+        return [self._own] if self._free else []
 
     @property
     def _free(self) -> str:

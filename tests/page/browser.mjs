@@ -49,6 +49,8 @@ async function open({
     person.complaints.push(`dialog: ${dialog.message()}`);
     return dialog.dismiss();
   });
+  // The browser hands its dialogs for files over from the first listener on, but only some time after that has been added.
+  page.on('filechooser', () => {});
   page.on('request', (request) => person.requests.push(request.url()));
   people.set(name, person);
   if (held) await page.route(`**/${held}`, (route) => (person.held = route));

@@ -153,6 +153,8 @@ async def test_an_unexpected_error_is_reported_once_and_the_bridge_connects_agai
         return real()
 
     monkeypatch.setattr(private_socket, "addresses", fails_three_times)
+    # A search that began before the replacement finds no server as long as none is listening.
+    await until(lambda: bool(bridge.failures), "the first failure")
     async with Server().listening() as server:
         assert await server.hears(wire.Bridge) == ABOUT
     assert [str(error) for error in bridge.failures] == ["out of order"]

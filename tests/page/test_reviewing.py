@@ -22,6 +22,7 @@ from tests.server.processes import Server
 from .conftest import page_of, project_in, serving
 from .rig import Browser, Person
 from .test_frame import WIDER
+from .test_looks import box
 
 HUNK = ".hunk:not([data-gone])"
 CURRENT = ".hunk.current"
@@ -132,6 +133,17 @@ async def test_the_notice_about_a_directory_without_git_can_be_dismissed(
         person("reload")
         person.sees(HUNK)
         assert not person("visible", css=".about-all:has-text('not in a git repository')")
+
+
+@pytest.mark.thorough
+async def test_a_notice_does_not_cover_the_controls_in_landscape(
+    browser: Browser, server: Server, directory: Path
+) -> None:
+    project = await project_in(server, directory)
+    await runs(server, project, {"notes.md": "# Notes\n\nThe bridge is down.\n"})
+    with browser.person(address_of(server, project), width=812, height=375) as person:
+        opens(person, project)
+        assert box(person, ".pager")["bottom"] <= box(person, ".about-all")["top"]
 
 
 @pytest.mark.thorough

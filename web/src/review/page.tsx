@@ -156,6 +156,7 @@ function Opened({ project }: { project: string }) {
   );
   return (
     <section class={`review${isPaged ? ' paged' : ''}`} aria-label="Review">
+      {parts.length > 0 && isPaged && <Pager review={review} board={board} parts={parts} />}
       {review.problem.value && (
         <p class="notice" role="alert">
           <Text>{review.problem.value}</Text>{' '}
@@ -174,7 +175,6 @@ function Opened({ project }: { project: string }) {
         </p>
       )}
       {isEmpty && <Empty {...shared} />}
-      {parts.length > 0 && isPaged && <Pager review={review} board={board} parts={parts} />}
       {parts.length > 0 && (!isPaged || showsList) && <Bar {...shared} parts={parts} />}
       {parts.length > 0 && isPaged && !showsList && (rights.whyNot || !mayDecide) && (
         <p class="hint about-all">{mayDecide ? rights.whyNot : VIEW_ONLY}</p>

@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.geometry import Offset
 from textual.message import Message
 from textual.widgets import TextArea
 
@@ -41,6 +42,13 @@ class PlainTextArea(TextArea):
     async def _on_key(self, event: events.Key) -> None:
         if event.key == "escape":
             event.prevent_default()  # the screen handles this key
+
+    def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
+        # In the middle of an undo or redo, Textual 8 calls this while the cursor is still below the new end of the
+        # text, and then raises ValueError. It calls it again when it has moved the cursor.
+        if self.cursor_location[0] >= self.document.line_count:
+            return Offset(0, 0)
+        return super().scroll_cursor_visible(center, animate)
 
 
 class PromptBox(PlainTextArea):

@@ -86,14 +86,15 @@ WATCH = r"""(() => {
   // The words in a text field, each with its rectangles relative to the field: a copy of the text is laid out like it.
   const fields = new WeakMap();
   const wordsOf = (field) => {
-    const { value, offsetWidth } = field;
+    const { value } = field;
+    const { width } = field.getBoundingClientRect(); // not rounded: lines wrap at fractions of a pixel
     const { font } = getComputedStyle(field);
     const known = fields.get(field);
-    if (known?.value === value && known.offsetWidth === offsetWidth && known.font === font) return known.found;
+    if (known?.value === value && known.width === width && known.font === font) return known.found;
     const copy = document.createElement('div');
     for (const name of STYLES) copy.style[name] = getComputedStyle(field)[name];
     Object.assign(copy.style, { position: 'fixed', visibility: 'hidden', top: 0, left: 0, boxSizing: 'border-box' });
-    copy.style.width = `${offsetWidth}px`;
+    copy.style.width = `${width}px`;
     copy.textContent = `${value} `;
     document.body.append(copy);
     const { top, left } = copy.getBoundingClientRect();
@@ -102,7 +103,7 @@ WATCH = r"""(() => {
       return { word, rects: rects.map((rect) => [rect.left - left, rect.top - top, rect.right - left, rect.bottom - top]) };
     });
     copy.remove();
-    fields.set(field, { value, offsetWidth, font, found });
+    fields.set(field, { value, width, font, found });
     return found;
   };
   const STYLES = ['font', 'padding', 'border', 'whiteSpace', 'overflowWrap', 'wordBreak', 'letterSpacing', 'tabSize'];

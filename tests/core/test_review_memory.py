@@ -41,9 +41,9 @@ def test_a_notice_is_new_only_once_for_each_directory(tmp_path: Path) -> None:
     assert memory.of("/a") == Remembered(("h", "h2"), notice=True)
 
 
-@pytest.mark.parametrize("text", ["", "[1]", "{", '{"/a": {"seen": 1}}'])
-def test_a_damaged_file_counts_as_nothing_seen(tmp_path: Path, text: str) -> None:
-    (tmp_path / "reviews.json").write_text(text)
+@pytest.mark.parametrize("data", [b"", b"[1]", b"{", b'{"/a": {"seen": 1}}', b'{"/a": {"seen": ["\xff"]}}'])
+def test_a_damaged_file_counts_as_nothing_seen(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "reviews.json").write_bytes(data)
     memory = ReviewMemory(str(tmp_path / "reviews.json"))
     assert memory.of("/a") == Remembered()
     memory.saw("/a", ["h"], ["h"])

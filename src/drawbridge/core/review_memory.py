@@ -70,7 +70,7 @@ class ReviewMemory:
                 return msgspec.json.decode(file.read(), type=dict[str, Remembered])
         except FileNotFoundError:
             return {}
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             logger.info("could not read what was seen in reviews: %s", error)
             return {}
 

@@ -13,6 +13,7 @@ from drawbridge.agents.base import EarlierMessage
 from drawbridge.agents.gemini.earlier import messages, page
 
 EVER = (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+LATER = "2026-11-27T09:00:01.000Z"
 CALL = {"id": "c1", "name": "replace", "args": {"file_path": "/p/poem.txt", "old_string": "two"}, "status": "success"}
 
 
@@ -86,6 +87,7 @@ def test_thoughts_and_other_results_are_shown(tmp_path: Path) -> None:
         ({"$rewindTo": "b"}, ["one"]),
         ({"$rewindTo": "unknown"}, []),
         ({"$set": {"messages": [line("z", "user", "other"), {"id": 3}, 7]}}, ["other"]),
+        ({"$set": {"messages": [line("z", "user", "other"), {"id": "y", "timestamp": LATER}]}}, ["other"]),
         ("{not json", ["one", "two", "three"]),
         ("7", ["one", "two", "three"]),
     ],

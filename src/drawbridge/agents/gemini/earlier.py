@@ -68,10 +68,17 @@ def _last_versions(data: bytes) -> Iterator[dict[str, Any]]:
                 for one in ids[ids.index(id) if id in known else 0 :]:
                     del known[one]
             case {"$set": {"messages": list(replaced)}}:
-                known = {one["id"]: one for one in replaced if isinstance(one, dict) and isinstance(one.get("id"), str)}
-            case {"id": str(id), "type": str()}:
+                known = {one["id"]: one for one in replaced if _is_message(one)}
+            case {"id": str(id)} if _is_message(found):
                 known[id] = found
     yield from known.values()
+
+
+def _is_message(value: object) -> bool:
+    match value:
+        case {"id": str(), "type": str()}:
+            return True
+    return False
 
 
 def _read(message: dict[str, Any], session_id: str, moment: datetime) -> Iterator[EarlierMessage]:

@@ -147,7 +147,7 @@ class Reports:
         return None
 
 class Heron(TerminalAgent):
-    accepts_changed_input, accepts_typing, reports_tasks, names_turns = True, False, False, True
+    accepts_changed_input, accepts_typing, reports_tasks, names_turns, reports_mode = True, False, False, True, False
 
     def event(self, payload):
         found = msgspec.json.decode(payload, type=Payload)

@@ -54,10 +54,11 @@ local function file_of(buffer)
   return buffers.is_file(buffer) and by_path[buffers.canonical(vim.api.nvim_buf_get_name(buffer))] or nil
 end
 
---- Whether a change is shown. The changes that are not new may be hidden, including a file without hunks.
+--- Whether a change is shown. The changes that are not new may be hidden, but never a file without hunks, because it is
+--- not known what in it is new.
 ---@param hunk? drawbridge.Hunk
 local function is_shown(hunk)
-  return not (review and review.only_new) or (hunk ~= nil and hunk.is_new)
+  return not (review and review.only_new) or hunk == nil or hunk.is_new
 end
 
 local function is_current()

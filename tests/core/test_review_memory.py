@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import threading
 from pathlib import Path
 
 import pytest
 
-from drawbridge.core import review_memory
+from drawbridge.core import private_files, review_memory
 from drawbridge.core.review_memory import Remembered, ReviewMemory
 
 
@@ -16,6 +19,38 @@ def test_programs_share_what_was_seen(tmp_path: Path) -> None:
     ReviewMemory(path).saw("/a", ["h2"], ["h1", "h2"])
     assert ReviewMemory(path).of("/a").seen == ("h1", "h2")
     assert (tmp_path / "state" / "reviews.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_programs_that_store_at_the_same_time_keep_what_the_others_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "reviews.json")
+    both_have_read = threading.Barrier(2)
+
+    def write_late(path: str, data: bytes) -> None:
+        # Without a lock, both threads have read the file before one of them writes it.
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both_have_read.wait(0.2)
+        private_files.write_private(path, data)
+
+    monkeypatch.setattr(review_memory, "write_private", write_late)
+    threads = [threading.Thread(target=ReviewMemory(path).saw, args=(one, ["h"], ["h"])) for one in ("/a", "/b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [ReviewMemory(path).of(one).seen for one in ("/a", "/b")] == [("h",), ("h",)]
+
+
+def test_a_program_that_hangs_while_it_stores_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(review_memory, "LOCK_SECONDS", 0.05)
+    memory = ReviewMemory(str(tmp_path / "reviews.json"))
+    with open(tmp_path / "reviews.json.lock", "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        memory.saw("/a", ["h"], ["h"])
+    assert memory.of("/a").seen == ("h",)
 
 
 def test_hunks_that_have_left_the_review_are_forgotten(tmp_path: Path) -> None:
@@ -41,9 +76,9 @@ def test_a_notice_is_new_only_once_for_each_directory(tmp_path: Path) -> None:
     assert memory.of("/a") == Remembered(("h", "h2"), notice=True)
 
 
-@pytest.mark.parametrize("text", ["", "[1]", "{", '{"/a": {"seen": 1}}'])
-def test_a_damaged_file_counts_as_nothing_seen(tmp_path: Path, text: str) -> None:
-    (tmp_path / "reviews.json").write_text(text)
+@pytest.mark.parametrize("data", [b"", b"[1]", b"{", b'{"/a": {"seen": 1}}', b'{"/a": {"seen": ["\xff"]}}'])
+def test_a_damaged_file_counts_as_nothing_seen(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "reviews.json").write_bytes(data)
     memory = ReviewMemory(str(tmp_path / "reviews.json"))
     assert memory.of("/a") == Remembered()
     memory.saw("/a", ["h"], ["h"])

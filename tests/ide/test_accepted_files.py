@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from drawbridge.ide import accepted_files
-from drawbridge.ide.accepted_files import AcceptedFile, AcceptedFiles
+from drawbridge.ide.accepted_files import AcceptedFile, AcceptedFiles, after_write
 
 POEM = "".join(f"line {number}\n" for number in range(1, 13))
 WRITTEN = POEM.replace("line 3\n", "LINE 3\n").replace("line 11\n", "line 11\nline 11b\n")
@@ -20,7 +20,7 @@ def sides(file: AcceptedFile) -> list[tuple[str, str]]:
 
 
 def write(files: AcceptedFiles, before: str | None, written: str, path: str = "/ws/poem.txt") -> None:
-    files.wrote(files.after(path, before, written))
+    files.wrote(after_write(files.find(path), path, before, written))
 
 
 def test_a_hunk_can_be_kept_or_undone_alone() -> None:
@@ -117,7 +117,7 @@ def test_large_texts_are_forgotten_except_the_last(monkeypatch: pytest.MonkeyPat
 def test_only_a_written_proposal_is_announced() -> None:
     files, announced = AcceptedFiles(), list[str]()
     files.watch(lambda: announced.append("written"))
-    found = files.after("/a", None, "text\n")
+    found = after_write(files.find("/a"), "/a", None, "text\n")
     assert announced == []
     files.wrote(found)
     files.store(found)

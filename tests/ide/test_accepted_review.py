@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -24,8 +25,9 @@ from drawbridge.editors.port import (
     ReviewWanted,
 )
 from drawbridge.ide import accepted_review, review, server_link
+from drawbridge.ide.accepted_files import AcceptedFile, after_write
 from drawbridge.protocols import local_ipc as wire
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from .test_changes import FILE, ReviewRig, Served, answer
 
@@ -160,6 +162,31 @@ async def test_a_kept_change_is_not_shown_again(rig: AcceptedRig) -> None:
     assert rig.poem.read_text() == WRITTEN
     rig.want()
     await rig.told(NO_SERVER)
+
+
+async def test_a_decision_is_not_lost_while_another_write_is_noticed(
+    rig: AcceptedRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Comparing the texts takes a while. Until then, the user can decide on the changes that are shown."""
+    await rig.accept(rig.poem, WRITTEN)
+    file = await rig.wanted(*CHANGES)
+    compared, decided = threading.Event(), threading.Event()
+
+    def slowly(known: AcceptedFile | None, path: str, before: str | None, written: str) -> AcceptedFile:
+        found = after_write(known, path, before, written)
+        compared.set()
+        assert decided.wait(PATIENCE)
+        return found
+
+    monkeypatch.setattr(review, "after_write", slowly)
+    second = WRITTEN.replace("line 6\n", "LINE 6\n")
+    await rig.decide(rig.poem, second, accept=True)
+    rig.poem.write_text(second)
+    await until(compared.is_set, "the comparison")
+    rig.editor.report(ReviewDecided("keep", "", hunk=file.hunks[0].id))
+    await rig.told("Kept: 1 change in poem.txt. 1 change left.")
+    decided.set()
+    await rig.shows_texts("+1 −1  LINE 6", CHANGES[1])
 
 
 @pytest.mark.parametrize("accept", [True, False])

@@ -464,6 +464,27 @@ async def test_only_the_changes_since_the_last_visit_are_shown(rig: ReviewRig) -
     rig.shows_list(*old, "poem.txt:3: Draft by Neovim: Why?")
 
 
+async def test_a_file_that_is_too_large_to_show_is_never_hidden(newest: ReviewRig) -> None:
+    """It is not known what in it is new."""
+    rig = newest
+    (rig.directory / "large.txt").write_text("old\n" * 80_000)
+
+    def work(directory: Path) -> None:
+        change_poem(directory)
+        (directory / "large.txt").write_text("new\n" * 80_000)
+
+    large = "large.txt:1: The changes to this file are too large to show here."
+    old = "poem.txt:3: +1 −1  LINE 3", "poem.txt:7: +0 −1  line 7", "poem.txt:11: +1 −0  line 11b"
+    await rig.run(work)
+    rig.asks()
+    rig.shows_list(large, *old)
+    await rig.has_seen("LINE 3", "line 7", "line 11b")
+    await rig.run(write_later)
+    rig.shows_list(large, "later.txt:1: since your last visit  +1 −0  This is a new file.", *old)
+    rig.editor.command("DrawbridgeChanges!")
+    rig.shows_list(large, "later.txt:1: +1 −0  This is a new file.")
+
+
 async def test_a_change_was_seen_once_both_ends_were_in_a_window(rig: ReviewRig) -> None:
     """A change without lines in a buffer was seen once it was in the list."""
 

@@ -11,6 +11,9 @@ FAILED, NOT_LOGGED_IN, NO_SESSION = "EXECUTION_FAILED", "AGENT_NOT_LOGGED_IN", "
 RATE_LIMITED: Final = "AGENT_RATE_LIMITED"
 """Error codes of the client protocol."""
 
+MOST_USD: Final = 1_000_000.0
+"""The largest plausible cost of a turn, in US dollars. A history's records can't contain more."""
+
 
 class Failure(Struct, frozen=True):
     """Why a turn failed. ``text``: a message for the user; ``retry_at``: when to try again, in seconds since 1970, if
@@ -49,10 +52,11 @@ class Costs:
             self._total = total
 
     def since_last_call(self) -> float | None:
-        """The cost since the last call; None if it is unknown."""
+        """The cost since the last call; None if it is unknown or not plausible."""
         costs, self._turn = self._turn, []
         known = [cost for cost in costs if cost is not None]
-        return round(sum(known), 9) if known and len(known) == len(costs) else None
+        cost = round(sum(known), 9) if known and len(known) == len(costs) else None
+        return cost if cost is not None and cost <= MOST_USD else None
 
     def _difference(self, total: float | None, since: float | None) -> float | None:
         if total is None or self._total is None:

@@ -247,6 +247,9 @@ class AskingAgent(Protocol):
     """Whether its transcript names the turn that a prompt begins. If not, the hook that reports the prompt runs before
     the prompt is in the transcript, and begins the turn."""
 
+    reports_mode: bool
+    """Whether its hooks or its transcript report its permission mode."""
+
     def hides_dialog(self, asked_by: AskedBy | None) -> bool:
         """Whether the dialog about a question of the subagent ``asked_by`` (None for the main agent) appears only after
         the hook has ended."""
@@ -348,7 +351,7 @@ class _OnlyInEditor(AskingAgent):
     """An agent that is known only from the proposals that it sends to an editor: without hooks and a transcript."""
 
     accepts_changed_input = reports_tasks = names_turns = True
-    accepts_typing = False
+    accepts_typing = reports_mode = False
 
     def hides_dialog(self, asked_by: AskedBy | None) -> bool:
         return False

@@ -117,16 +117,8 @@ class AcceptedFiles:
     def find(self, path: str) -> AcceptedFile | None:
         return self._files.get(path)
 
-    def after(self, path: str, before: str | None, written: str) -> AcceptedFile:
-        """The file after an agent has written an accepted proposal. ``before``: the user's text that the proposal was
-        made for; None if the file did not exist. Compares the texts, which may take a while."""
-        known = self._files.get(path)
-        if known is None or before is None:
-            return AcceptedFile(path, before, written)
-        return replace(known.at(before), written=written)
-
     def wrote(self, file: AcceptedFile) -> None:
-        """Stores what ``after`` has returned."""
+        """Stores a file after an agent has written an accepted proposal (``after_write``)."""
         self.forget(file.path)  # it becomes the last one
         self.store(file)
         self._forget_oldest()
@@ -147,6 +139,15 @@ class AcceptedFiles:
         size = sum(file.size for file in self._files.values())
         while len(self._files) > MOST_FILES or (size > MOST_BYTES and len(self._files) > 1):
             size -= self._files.pop(next(iter(self._files))).size
+
+
+def after_write(known: AcceptedFile | None, path: str, before: str | None, written: str) -> AcceptedFile:
+    """The file after an agent has written an accepted proposal. ``known``: what was remembered of it. ``before``: the
+    user's text that the proposal was made for; None if the file did not exist. Compares the texts, which may take a
+    while."""
+    if known is None or before is None:
+        return AcceptedFile(path, before, written)
+    return replace(known.at(before), written=written)
 
 
 def lines_of(text: str) -> list[str]:

@@ -22,7 +22,7 @@ from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.core.terminal_text import harmless
 from drawbridge.editors import files
 from drawbridge.editors.port import Accepted, Decided, Decision, Editor, Proposal, Rejected, Withdrawn
-from drawbridge.ide.accepted_files import AcceptedFiles
+from drawbridge.ide.accepted_files import AcceptedFiles, after_write
 from drawbridge.ide.draft import Draft, check_text, draft, drafted
 
 FOLLOW_SECONDS: Final = 30.0
@@ -368,7 +368,11 @@ class Reviews:
         """Remembers what the agent has written, so that the user can still undo it."""
         path = await asyncio.to_thread(os.path.realpath, review.path)
         before = None if review.before is None and not review.old_text else review.old_text
-        file = await asyncio.to_thread(self.accepted.after, path, before, written)
+        while True:
+            known = self.accepted.find(path)
+            file = await asyncio.to_thread(after_write, known, path, before, written)
+            if self.accepted.find(path) is known:  # otherwise, the user has decided on a change in the meantime
+                break
         self.accepted.wrote(file)
 
 

@@ -11,8 +11,10 @@ import pytest
 
 from drawbridge.agents.base import EarlierMessage
 from drawbridge.agents.gemini.earlier import messages, page
+from drawbridge.agents.gemini.sessions import GeminiSessionFiles
 
 EVER = (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+LATER = "2026-11-27T09:00:01.000Z"
 CALL = {"id": "c1", "name": "replace", "args": {"file_path": "/p/poem.txt", "old_string": "two"}, "status": "success"}
 
 
@@ -59,6 +61,44 @@ def test_a_later_line_of_a_message_replaces_the_earlier_one(tmp_path: Path) -> N
     assert words.uuid == call.uuid == "g1"
 
 
+@pytest.mark.parametrize(
+    ("content", "prompts"),
+    [
+        ([{"text": "Translate it"}, {"text": "<hook_context>The file is open.</hook_context>"}], ["Translate it"]),
+        ([{"text": "<hook_context>The file is open.</hook_context>"}], []),
+        (["Translate ", {"text": "it"}, 7], ["Translate it"]),
+        (
+            [{"text": "Look at @a"}, {"text": "\n--- Content from referenced files ---"}, {"text": "one"}],
+            ["Look at @a"],
+        ),
+        ([{"text": "[System: You successfully executed a tool but said nothing.]"}], []),
+        ([{"text": "<review_comments>\nShorter, please.\n</review_comments>"}], ["Shorter, please."]),
+        (None, []),
+    ],
+)
+def test_only_what_the_user_said_is_a_prompt(tmp_path: Path, content: Any, prompts: list[str]) -> None:
+    assert told(messages(written(tmp_path, line("u1", "user", content)), "s1", *EVER)) == prompts
+
+
+@pytest.mark.parametrize(
+    ("contents", "title"),
+    [
+        (["Translate\n it", "Go on"], "Translate it"),
+        (["<session_context>", [{"text": "Go"}, {"text": "<hook_context>Open</hook_context>"}]], "Go"),
+        ([[{"inlineData": {"mimeType": "image/png", "data": ""}}]], None),
+    ],
+)
+def test_the_title_is_the_first_prompt(tmp_path: Path, contents: list[Any], title: str | None) -> None:
+    id = "6a6a6a6a-0000-4000-8000-000000000001"
+    chats = tmp_path / "tmp" / "poems" / "chats"
+    chats.mkdir(parents=True)
+    (chats.parent / ".project_root").write_text(str(tmp_path))
+    lines = [line(f"u{number}", "user", content) for number, content in enumerate(contents)]
+    written(chats, {"sessionId": id, "kind": "main"}, *lines).rename(chats / f"session-2026-11-27T09-00-{id[:8]}.jsonl")
+    [found] = GeminiSessionFiles(tmp_path).listed(tmp_path, 10)
+    assert (found.session_id, found.title) == (id, title)
+
+
 def test_thoughts_and_other_results_are_shown(tmp_path: Path) -> None:
     answer = [{"functionResponse": {"response": {"error": "no such file"}}}]
     calls = [
@@ -86,6 +126,7 @@ def test_thoughts_and_other_results_are_shown(tmp_path: Path) -> None:
         ({"$rewindTo": "b"}, ["one"]),
         ({"$rewindTo": "unknown"}, []),
         ({"$set": {"messages": [line("z", "user", "other"), {"id": 3}, 7]}}, ["other"]),
+        ({"$set": {"messages": [line("z", "user", "other"), {"id": "y", "timestamp": LATER}]}}, ["other"]),
         ("{not json", ["one", "two", "three"]),
         ("7", ["one", "two", "three"]),
     ],

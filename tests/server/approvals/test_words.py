@@ -247,6 +247,8 @@ MODE = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
         ),
         ({"type": "removeRules", "rules": []}, 'Always apply {"type": "removeRules", "rules": []}', ""),
         ({**RULE, "rules": ["odd"], "destination": "moon"}, 'Always allow "odd" ("moon")', ""),
+        ({**RULE, "rules": ["odd"], "destination": "project"}, 'Always allow "odd" ("project")', ""),
+        ({**RULE, "rules": ["odd"], "destination": ""}, 'Always allow "odd" ("")', ""),
     ],
 )
 def test_always_is_in_words_with_its_place(suggestion: dict[str, Any], text: str, saved_in: str) -> None:

@@ -58,7 +58,7 @@ def listed(*items: tuple[str, str]) -> str:
     return "".join(f"{origin}\0{setting}\0" for origin, setting in items)
 
 
-OWN = "file:/work/.git/config"
+OWN = "file:/home/ada/poems/.git/config"
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from drawbridge.agents.base import AgentLine
+from drawbridge.agents.results import MOST_USD
 from drawbridge.server.events import Recorded, RunFinished, RunStarted, SessionChanged, SessionReset
 from drawbridge.server.store import records
 from drawbridge.server.store.lines import compose
@@ -70,6 +71,11 @@ def test_records_of_older_versions_can_be_read() -> None:
     found = records.read(compose(1, NOON, "server", finished).line).event
     assert isinstance(found, RunFinished)
     assert (found.run_id, found.cost_usd) == ("r", 1.0)
+
+
+def test_the_largest_cost_that_an_agent_can_report_is_read_back() -> None:
+    finished = RunFinished(run_id="r", outcome="completed", duration_ms=0, cost_usd=MOST_USD)
+    assert records.read(compose(1, NOON, *records.written(finished)).line).event == finished
 
 
 @pytest.mark.parametrize("cost", ["-1", "1e300", '"1"'])

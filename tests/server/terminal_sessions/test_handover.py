@@ -16,10 +16,12 @@ from drawbridge.core.errors import NotPrivate
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.terminal_sessions import handover, shared_comments
 from drawbridge.server.terminal_sessions import prompts as prompts_module
+from drawbridge.server.terminal_sessions.session import NO_MODE
 from drawbridge.transport import private_socket
 
 from .socket_rig import Line, SocketRig
 from .test_codex import Codex
+from .test_gemini import Gemini
 from .test_prompts import CLAUDE, neovim
 from .test_review_comments import OTHER, TWO_COMMENTS, Commented, beside, changed, serving
 from .test_sessions import prompt, said
@@ -313,6 +315,18 @@ async def test_an_agent_above_the_ceiling_gets_no_comments(tmp_path: Path) -> No
         assert (await at.submit())["data"]["waiting"]
         assert await takes(at, "Stop", permission_mode="bypassPermissions") == ""
         assert (set((await at.states()).values()), await state(at)) == ({"draft"}, "refused")
+
+
+async def test_an_agent_that_never_reports_its_mode_gets_no_comments(tmp_path: Path, home: Path) -> None:
+    """The reason is not that its mode is not known yet, so another prompt would not help."""
+    async with serving(tmp_path) as rig:
+        at = await changed(rig)
+        gemini = at.session = Gemini(rig, at.session.cwd, OTHER)
+        await gemini.starts()
+        await at.write(3, "LINE 3\n")
+        error = await at.not_sent()
+        assert (error.code, error.text) == ("PERMISSION_DENIED", NO_MODE)
+        assert set((await at.states()).values()) == {"draft"}
 
 
 @pytest.mark.parametrize(

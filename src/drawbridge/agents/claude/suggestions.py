@@ -80,7 +80,7 @@ def _adds(suggestion: object) -> bool:
 
 def _grant(number: int, one: dict[str, Any]) -> Grant:
     destination = one.get("destination", "session")
-    where, saved_in = PLACES.get(destination, (destination, "")) if isinstance(destination, str) else ("", "")
+    where, saved_in = PLACES.get(destination, (as_json(destination), "")) if isinstance(destination, str) else ("", "")
     match one:
         case {"type": "setMode", "mode": str(mode)}:
             return Mode(suggestion=number, where=where, saved_in=saved_in, mode=mode)

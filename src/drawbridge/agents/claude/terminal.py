@@ -70,7 +70,7 @@ _decoder: Final = msgspec.json.Decoder(_Payload)
 
 
 class ClaudeInTerminal(TerminalAgent):
-    accepts_changed_input = accepts_typing = reports_tasks = names_turns = True
+    accepts_changed_input = accepts_typing = reports_tasks = names_turns = reports_mode = True
 
     def event(self, payload: Raw) -> HookEvent:
         found = _decoder.decode(payload)

@@ -51,7 +51,7 @@ _decoder: Final = msgspec.json.Decoder(_Payload)
 
 class CodexInTerminal(TerminalAgent):
     accepts_changed_input = accepts_typing = reports_tasks = False
-    names_turns = True
+    names_turns = reports_mode = True
 
     def event(self, payload: Raw) -> HookEvent:
         found = _decoder.decode(payload)

@@ -16,8 +16,10 @@ from typing import Any, Final
 import msgspec
 
 from drawbridge.agents.base import Earlier, EarlierMessage
-from drawbridge.agents.gemini.messages import CONTEXT, calls, said, words_of
+from drawbridge.agents.gemini.messages import calls, said
+from drawbridge.agents.gemini.transcript import of_user
 from drawbridge.agents.reported import moment_of
+from drawbridge.agents.terminal import Context, Prompt
 
 LARGEST: Final = 64 * 1024 * 1024
 """The maximum size of a file that is read, in bytes. A larger one is ignored."""
@@ -68,17 +70,26 @@ def _last_versions(data: bytes) -> Iterator[dict[str, Any]]:
                 for one in ids[ids.index(id) if id in known else 0 :]:
                     del known[one]
             case {"$set": {"messages": list(replaced)}}:
-                known = {one["id"]: one for one in replaced if isinstance(one, dict) and isinstance(one.get("id"), str)}
-            case {"id": str(id), "type": str()}:
+                known = {one["id"]: one for one in replaced if _is_message(one)}
+            case {"id": str(id)} if _is_message(found):
                 known[id] = found
     yield from known.values()
 
 
+def _is_message(value: object) -> bool:
+    match value:
+        case {"id": str(), "type": str()}:
+            return True
+    return False
+
+
 def _read(message: dict[str, Any], session_id: str, moment: datetime) -> Iterator[EarlierMessage]:
-    id, words = message["id"], words_of(message.get("content"))
+    id = message["id"]
     if message["type"] == "user":
-        if words and not words.startswith(CONTEXT):
-            yield EarlierMessage(moment, id, prompt=words, turn=id)
+        for entry in of_user(id, message.get("content")):
+            match entry:
+                case Prompt(text=words) | Context(event="Stop", texts=(words,)):  # a prompt, or comments on a review
+                    yield EarlierMessage(moment, id, prompt=words, turn=id)
         return
     if message["type"] != "gemini":
         return

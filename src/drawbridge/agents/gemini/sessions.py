@@ -19,6 +19,8 @@ from msgspec import Struct
 
 from drawbridge.agents.base import Earlier, EarlierMessage, Remembered
 from drawbridge.agents.gemini import earlier
+from drawbridge.agents.gemini.transcript import of_user
+from drawbridge.agents.terminal import Prompt
 
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 HEAD_BYTES = 65_536
@@ -124,15 +126,15 @@ class _Line(Struct):
 
 
 def _read(path: Path, time: float) -> Remembered | None:
-    """The conversation in a file, with ``time`` as the time of its last activity. None if the beginning of the file
-    contains no prompt (a conversation without one can't be resumed), if the conversation is not a main agent's, or if
-    the file can't be read."""
+    """The conversation in a file, with ``time`` as the time of its last activity. Its title is the first prompt that has
+    a text. None if the beginning of the file contains no prompt (a conversation without one can't be resumed), if the
+    conversation is not a main agent's, or if the file can't be read."""
     try:
         with path.open("rb") as opened:
             head = opened.read(HEAD_BYTES)
     except OSError:
         return None
-    session_id = ""
+    session_id, has_prompt = "", False
     for raw in head.split(b"\n"):
         try:
             line = msgspec.json.decode(raw, type=_Line)
@@ -141,14 +143,13 @@ def _read(path: Path, time: float) -> Remembered | None:
         if isinstance(line.sessionId, str) and ID.fullmatch(line.sessionId) and line.kind == "main":
             session_id = line.sessionId
         elif session_id and line.type == "user":
-            return Remembered(session_id, time, _title(line.content))
-    return None
+            has_prompt = True
+            if title := _title(line.content):
+                return Remembered(session_id, time, title)
+    return Remembered(session_id, time, None) if has_prompt else None
 
 
-def _title(content: object) -> str | None:
-    """The title of a conversation whose first prompt has this ``content``: the prompt's text, shortened. None if it
-    contains no text."""
-    parts = content if isinstance(content, list) else [{"text": content}]
-    texts = [part.get("text") for part in parts if isinstance(part, dict)]
-    words = " ".join(text for text in texts if isinstance(text, str)).split()
-    return " ".join(words)[:LONGEST_TITLE] or None
+def _title(content: object) -> str:
+    """The text of the user's prompt in a message with this ``content``, shortened; empty if it contains none."""
+    words = next((entry.text for entry in of_user("", content) if isinstance(entry, Prompt)), "")
+    return " ".join(words.split())[:LONGEST_TITLE]

@@ -66,7 +66,7 @@ class GeminiInTerminal(TerminalAgent):
     """Its questions are the proposals that it sends to an editor. An answer to one may change the proposed text."""
 
     accepts_changed_input = True
-    accepts_typing = reports_tasks = names_turns = False
+    accepts_typing = reports_tasks = names_turns = reports_mode = False
 
     def event(self, payload: Raw) -> HookEvent:
         found = _decoder.decode(payload)

@@ -62,7 +62,7 @@ def entries(line: bytes, session_id: str) -> Sequence[Entry]:
         case {"$set": {"messages": list(left)}}:
             return () if _calls_a_tool(left) else (TurnOver("", "interrupted"),)
         case {"id": str(id), "type": "user", "content": content} if ID.fullmatch(id):
-            return _of_user(id, content)
+            return of_user(id, content)
         case {"id": str(id), "type": "gemini"} if ID.fullmatch(id) and read is not None:
             return _of_model(id, read[0], session_id)
     return ()
@@ -92,8 +92,11 @@ def _calls_a_tool(messages: list[Any]) -> bool:
     return isinstance(last, dict) and any("functionCall" in part for part in objects_in(last.get("content")))
 
 
-def _of_user(id: str, content: object) -> Sequence[Entry]:
-    parts = objects_in(content) if isinstance(content, list) else [{"text": content}]
+def of_user(id: str, content: object) -> Sequence[Prompt | Context]:
+    """What the user and hooks have said in a message of the type ``user``. Empty if it is a result of a call, or if the
+    CLI itself has sent it."""
+    given = content if isinstance(content, list) else [content]
+    parts = [one if isinstance(one, dict) else {"text": one} for one in given]
     if any("functionResponse" in part for part in parts):
         return ()
     texts = [text_in(part.get("text")) for part in parts]
@@ -101,7 +104,7 @@ def _of_user(id: str, content: object) -> Sequence[Entry]:
     words = prompt_words("".join(text for text in texts if not HOOK_CONTEXT.fullmatch(text)))
     if words.startswith(COMMENTS[0]):
         return (Context(id, "Stop", (words.removeprefix(COMMENTS[0]).removesuffix(COMMENTS[1]).strip(),)),)
-    found: list[Entry] = [Prompt(id, "", words)] if words and not words.startswith(NOT_SAID) else []
+    found: list[Prompt | Context] = [Prompt(id, "", words)] if words and not words.startswith(NOT_SAID) else []
     return [*found, Context(id, "UserPromptSubmit", added)] if added else found
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from drawbridge.agents import catalog
-from drawbridge.agents.tool_calls import Directories, Grant, Kind, Mode, Option, Other, Rule, Rules, ToolCall, as_json
+from drawbridge.agents.tool_calls import Directories, Grant, Kind, Mode, Option, Other, Rule, Rules, ToolCall
 from drawbridge.server.approvals import risks
 from drawbridge.server.approvals.risks import Resolve
 from drawbridge.server.events import Always, ApprovalRequested, Risk, Title
@@ -62,7 +62,7 @@ PLACES: Final[Mapping[str, str]] = {
     "everywhere": "in all projects",
     "": "",
 }
-"""``Grant.where`` → the wording for the user."""
+"""``Grant.where`` → the wording for the user. The agent's own words are shown as they are."""
 
 EFFECTS: Final[Mapping[str, str]] = {"allow": "Always allow", "deny": "Always reject", "ask": "Always ask about"}
 
@@ -188,7 +188,7 @@ def _are_known(paths: Iterable[str], root: str, resolve: Resolve) -> bool:
 
 
 def _change(grant: Rules | Directories | Mode | Other) -> str:
-    where = PLACES.get(grant.where, f"({as_json(grant.where)})")
+    where = PLACES.get(grant.where, f"({grant.where})")
     match grant:
         case Mode(mode="acceptEdits"):
             return f"Accept all edits {where}".rstrip()

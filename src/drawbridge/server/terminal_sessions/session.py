@@ -99,8 +99,13 @@ from drawbridge.server.terminal_sessions.turns import (
 logger = logging.getLogger("drawbridge.server")
 
 UNKNOWN_MODE: Final = (
-    "The prompt was not typed: the agent's permission mode is not known yet, and may be one that the owner does not allow. "
+    "This was not sent: the agent's permission mode is not known yet, and may be one that the owner does not allow. "
     "Send the next prompt in the terminal, or fork the session."
+)
+
+NO_MODE: Final = (
+    "The comments can't be passed to this agent: it does not report its permission mode, which may be one that the owner "
+    "does not allow. Copy them into its terminal, or let the owner start the server with --allow-skip-permissions."
 )
 
 MAY_BEGIN: Final = ("UserPromptSubmit", "PreToolUse")
@@ -287,7 +292,7 @@ class TerminalSession(Session):
         ``ClientError`` with the reason."""
         mode = mode or self.permission_mode
         if mode is None and not self._grants.ceilings.skip_permissions:
-            raise ClientError("PERMISSION_DENIED", UNKNOWN_MODE)
+            raise ClientError("PERMISSION_DENIED", UNKNOWN_MODE if self.agent.reports_mode else NO_MODE)
         asked = Options(permission_mode=mode or BYPASS)
         is_usable = self._grants.directories.last_problem(self.path) is None
         granted = self._grants.granted(str(self.path), asked)

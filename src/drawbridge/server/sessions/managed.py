@@ -61,7 +61,7 @@ from drawbridge.server.sessions.prompts import Prompts
 from drawbridge.server.sessions.recorded_state import titled
 from drawbridge.server.sessions.run import Ending, Event, Order, Run
 from drawbridge.server.sessions.runs import Runs
-from drawbridge.server.sessions.session import Session, SessionStore
+from drawbridge.server.sessions.session import Session, SessionStore, working_here
 from drawbridge.server.sessions.session_process import AskerGone, Continued, ModeSet
 from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.sessions.work_trees import is_elsewhere
@@ -115,8 +115,10 @@ class ManagedSession(Session):
         runs: Runs,
         processes: AgentProcesses,
         open_in_terminal: Callable[[str], bool],
+        works_in_terminal: Callable[[], bool],
     ) -> None:
-        """``open_in_terminal`` returns whether a terminal session has a conversation open now."""
+        """``open_in_terminal`` returns whether a terminal session has a conversation open now; ``works_in_terminal``,
+        whether an agent in a terminal is working in the project's directory."""
         super().__init__(directory, data, history, surfaces, disk)
         self._grants = grants
         self._runs = runs
@@ -143,8 +145,9 @@ class ManagedSession(Session):
             {data.id: self.store},
             lambda: grants.ceilings,
             directory,
-            self._check_idle,
+            self._check_files_at_rest,
         )
+        self._works_in_terminal = works_in_terminal
         self.recovery = self._reviewing.recovery
         self.attachments = PromptAttachments(directory, data.id, self.tasks)
         self.controller = RunController(
@@ -324,6 +327,7 @@ class ManagedSession(Session):
         Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         self.check_at_rest()
         async with self._reverting:
+            self._check_files_at_rest()
             try:
                 changes = await self.checkpoints.reverter.revert(run_id)
             except Changed as error:
@@ -384,12 +388,19 @@ class ManagedSession(Session):
         if self.controller.busy:
             raise self._at_work()
 
+    def _check_files_at_rest(self) -> None:
+        """Like ``_check_idle``, and also raises ``ClientError`` while an agent in a terminal is working in the
+        project's directory."""
+        self._check_idle()
+        if self._works_in_terminal():
+            raise working_here()
+
     async def commit_review(
         self, command: commands.ReviewCommit, asker: Subscriber
     ) -> Answer[messages.ReviewCommitted]:
         self.check_at_rest()
         async with self._reverting:
-            return await self._reviewing.publishing.commit(command, self.id, asker, self._check_idle)
+            return await self._reviewing.publishing.commit(command, self.id, asker, self._check_files_at_rest)
 
     async def push_review(self, command: commands.ReviewPush, asker: Subscriber) -> Answer[messages.ReviewPushed]:
         return await self._reviewing.publishing.push(command, self.id, asker)

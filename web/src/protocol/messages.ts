@@ -221,8 +221,8 @@ export type ReviewHunk = { id: string; kind: "file" | "lines" | "mode" | "name";
 /** One version of an image. `blob_get` of `blob_id` returns it. `media_type`: derived from the file's name. */
 export type ReviewImage = { blob_id: string; media_type: string };
 
-/** The server was killed while it applied a user's decision on `hunks` hunks in `files` files. `result`: the decision is `not_done`, and everything is as before; or `unknown`, because somebody else has changed its files since. `changed`: the paths of these files, at most 20. A decision that is done is recorded as `ReviewDecided`. */
-export type ReviewInterrupted = { by: string; decision: "edit" | "keep" | "undo"; files: number; hunks: number; result: "not_done" | "unknown"; changed?: string[]; client_id?: string | null };
+/** The server was killed while it applied a user's decision on `hunks` hunks in `files` files, reverted the changes of a run to `files` files, or committed kept changes to them (`hunks` is then 0). `result`: this is `not_done`, and everything is as before; or `unknown`, because somebody else has changed its files or its branch since. `changed`: the paths of these files, at most 20. What is done is recorded as `ReviewDecided`, `RunReverted` or `ReviewCommitted`. */
+export type ReviewInterrupted = { by: string; decision: "commit" | "edit" | "keep" | "revert" | "undo"; files: number; hunks: number; result: "not_done" | "unknown"; changed?: string[]; client_id?: string | null };
 
 /** How much there is to decide in a review. `added`, `removed`: numbers of lines. */
 export type ReviewNumbers = { files: number; hunks: number; added: number; removed: number };

@@ -24,10 +24,8 @@ from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server import events
 from drawbridge.server.approvals.pending import AgentSurface, PendingApproval, Surface
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.errors import Changed
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.refs import When
-from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
 from drawbridge.server.protocol.messages import Answer, Subscriber
@@ -35,6 +33,7 @@ from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.protocol.replies import Review as ReviewReply
 from drawbridge.server.reviews.commenting import submission_key
 from drawbridge.server.reviews.remembered import Remembered
+from drawbridge.server.reviews.reverting import Reverting
 from drawbridge.server.reviews.reviewing import Reviewing
 from drawbridge.server.reviews.reviews import Review, Wish
 from drawbridge.server.sessions import metadata
@@ -149,6 +148,7 @@ class ManagedSession(Session):
         )
         self._works_in_terminal = works_in_terminal
         self.recovery = self._reviewing.recovery
+        self._reverter = Reverting(self.checkpoints.reverter, self.recovery, data.id, self.store)
         self.attachments = PromptAttachments(directory, data.id, self.tasks)
         self.controller = RunController(
             data.id,
@@ -328,18 +328,9 @@ class ManagedSession(Session):
         self.check_at_rest()
         async with self._reverting:
             self._check_files_at_rest()
-            try:
-                changes = await self.checkpoints.reverter.revert(run_id)
-            except Changed as error:
-                text = f"The same lines have changed since the run, in {error}. Nothing was undone."
-                details = {"paths": error.paths, "lines": error.lines}
-                raise ClientError("CHANGED_SINCE", text, details=details) from None
-            except UnsavedChanges as error:
-                raise not_written_over(error) from None
-            reverted = events.RunReverted(run_id, asker.name, changes.files)
-            seq = self.store.record(reverted, asker)
+            answer = await self._reverter.revert(run_id, asker)
             await self._reviewing.refresh()
-        return answered(reverted, messages.RunReverted, self.id, seq)
+        return answer
 
     async def _extend_review(self, git: Git, run_id: str, when: When, commit: str) -> None:
         """Extends the review with a checkpoint that was just stored before or after a run."""

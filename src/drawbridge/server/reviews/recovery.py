@@ -80,6 +80,9 @@ class Recovery:
         """Held while a decision is applied or recovered."""
         self._may_be_due = True
         """Whether the file may exist. Before the first recovery, that is not known."""
+        self.latest: Recovered | None = None
+        """The record of a decision that was interrupted before the server was started; None once another one is
+        made."""
         self._is_restarted = True
         """Whether the intent in the file, if it exists, is from before the server was started."""
 
@@ -97,7 +100,7 @@ class Recovery:
 
     async def begin(self, intent: Intent) -> None:
         """Returns once the intent is on the disk. Raises ``NotPrivate``, for example if the disk is full."""
-        self._may_be_due = True
+        self._may_be_due, self.latest = True, None
         await asyncio.to_thread(write_private, str(self._path), msgspec.json.encode(intent), synced=True)
 
     async def end(self) -> None:
@@ -146,6 +149,7 @@ class Recovery:
         event = recovered_record(intent, found, review, interrupted=self._is_restarted)
         if store is not None and is_news and not await _is_recorded(store, intent):
             store.record(event)
+        self.latest = event if self._is_restarted else None
         logger.warning("%s: an interrupted decision by %s is %s", intent.session, intent.by, found.result)
         self._recovered(review)
         return found.result, event

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 from pathlib import Path
 from random import Random
 
@@ -15,12 +14,11 @@ import psutil
 import pytest
 from websockets.exceptions import WebSocketException
 
-from tests import programs
 from tests.page.agent import COMMAND
 from tests.server.checkpoints.rig import git
 from tests.waiting import until
 
-from .rig import Client, Message, Mortal, connected, mortal, on_disk, seeded
+from .rig import Client, Message, Mortal, StoppingGit, connected, mortal, on_disk, seeded
 
 FILES = 12
 LINES = "".join(f"line {number}\n" for number in range(2_000))
@@ -141,26 +139,6 @@ STEPS = {
 }
 """For each step: the git command at which the server is killed, what a shell does then in place of it, and whether the
 decision is done."""
-
-
-class StoppingGit:
-    """A program that behaves like git until ``armed`` exists. The next time that it gets ``command``, it creates
-    ``reached`` and executes ``does``, the lines of a shell, in place of that. ``path``: a PATH that leads to it."""
-
-    def __init__(self, folder: Path, command: str, does: str) -> None:
-        self.reached, self.armed = folder / "reached", folder / "armed"
-        bin = folder / "bin"
-        bin.mkdir()
-        starts = f"rm {self.armed}; : >{self.reached}; {does}; exit"
-        lines = (
-            "#!/bin/sh",
-            f"real={programs.git()}",
-            f'case " $* " in *" {command} "*) if [ -e {self.armed} ]; then {starts}; fi ;; esac',
-            'exec "$real" "$@"',
-        )
-        (bin / "git").write_text("\n".join(lines) + "\n")
-        (bin / "git").chmod(0o755)
-        self.path = f"{bin}:{os.environ['PATH']}"
 
 
 @pytest.mark.thorough

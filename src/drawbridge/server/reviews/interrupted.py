@@ -25,9 +25,8 @@ async def recovered(
 ) -> Verdict:
     """Compares the files with those before and after a decision or a revert, which are in the commits ``heads``.
     Completes it, or undoes the part that was done, if only a part was; ``check_at_rest`` is called before files are
-    written. ``is_in_review``: as in ``verdict``. Raises
-    what ``check_at_rest`` raises, ``Changed``, ``UnsavedChanges`` or ``NoCheckpoint``
-    without changing anything, and ``GitFailed``; in each case, a later call can finish the work."""
+    written. ``is_in_review``: as in ``verdict``. Raises what ``check_at_rest`` raises, ``Changed``, ``UnsavedChanges`` or
+    ``NoCheckpoint`` without changing anything, and ``GitFailed``; in each case, a later call can finish the work."""
     old, new = heads
     if not await tree_of(git, old) or not await tree_of(git, new):
         return Verdict("unknown")  # somebody removed the review's commits from the repository

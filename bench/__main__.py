@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-PARTS = ("bridge", "history", "agents", "server", "reviews", "page")
+PARTS = ("bridge", "history", "agents", "server", "checkpoints", "reviews", "page")
 
 
 def main(named: list[str]) -> int:

@@ -44,7 +44,7 @@ from drawbridge.agents.one_shot import OneShot, Turn
 ROW = catalog.AGENTS["pelican"]
 
 class Pelican:
-    name, asks, own_modes, sees = ROW.name, ROW.asks, ROW.own_modes, ROW.sees
+    name, asks, own_modes, sees, forks = ROW.name, ROW.asks, ROW.own_modes, ROW.sees, ROW.forks
     sessions = None
     embeds = staticmethod(is_text)
 

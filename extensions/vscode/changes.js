@@ -73,6 +73,8 @@ class Changes {
     this._visited = new Set();
     /** @type {Set<string>} the directories whose notice was shown here */
     this._noticed = new Set();
+    /** @type {Set<string>} the server's notices about interrupted decisions that were shown here */
+    this._interrupted = new Set();
     this._isLost = false;
     /** @type {Node[]} */
     this._nodes = [];
@@ -207,9 +209,12 @@ class Changes {
     this._deciders = new Map();
     const { projects } = await this._link.request({ type: 'review_list' });
     const found = [];
+    const answers = [];
     for (const project of projects) {
       try {
-        found.push(placed(await this._link.request({ type: 'review_get', project })));
+        const answer = await this._link.request({ type: 'review_get', project });
+        answers.push(answer);
+        found.push(placed(answer));
       } catch (error) {
         if (!this._link.isConnected || !(error instanceof Refused)) throw error;
         this._around.log(`the review of ${project} is not shown: ${error.message}`);
@@ -225,6 +230,7 @@ class Changes {
       if (isFirst || isAfterRun) await this._begin(one);
     }
     this._set(found);
+    for (const notice of model.newNotices(answers, this._interrupted)) this._warn(harmless(notice));
     const left = model.keysOf(found);
     const deciders = new Set([...changes.values()].flatMap((names) => [...names]));
     deciders.delete(this._about().editor); // a decision here already has its message

@@ -344,6 +344,18 @@ function hunkAt(file, row) {
   );
 }
 
+/**
+ * The server's notices about interrupted decisions that are not in `shown`, to which they are added.
+ *
+ * @param {{notice?: string}[]} answers
+ * @param {Set<string>} shown
+ */
+function newNotices(answers, shown) {
+  const notices = new Set(answers.flatMap(({ notice }) => (notice && !shown.has(notice) ? [notice] : [])));
+  for (const notice of notices) shown.add(notice);
+  return [...notices];
+}
+
 module.exports = {
   before,
   changesIn,
@@ -352,6 +364,7 @@ module.exports = {
   isDecidedWhole,
   keepAllQuestion,
   keysOf,
+  newNotices,
   only,
   onlyListed,
   rowOf,

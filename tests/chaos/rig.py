@@ -18,6 +18,7 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
+from tests import programs
 from tests.rigs.written import written
 from tests.server.processes import COMMAND, start
 from tests.waiting import PATIENCE
@@ -156,6 +157,26 @@ class Follower:
                     if "seq" in message and message.get("project_id") == self.project:
                         assert message["seq"] == len(self.seen) + 1
                         self.seen.append(message)
+
+
+class StoppingGit:
+    """A program that behaves like git until ``armed`` exists. The next time that it gets ``command``, it creates
+    ``reached`` and executes ``does``, the lines of a shell, in place of that. ``path``: a PATH that leads to it."""
+
+    def __init__(self, folder: Path, command: str, does: str) -> None:
+        self.reached, self.armed = folder / "reached", folder / "armed"
+        bin = folder / "bin"
+        bin.mkdir()
+        starts = f"rm {self.armed}; : >{self.reached}; {does}; exit"
+        lines = (
+            "#!/bin/sh",
+            f"real={programs.git()}",
+            f'case " $* " in *" {command} "*) if [ -e {self.armed} ]; then {starts}; fi ;; esac',
+            'exec "$real" "$@"',
+        )
+        (bin / "git").write_text("\n".join(lines) + "\n")
+        (bin / "git").chmod(0o755)
+        self.path = f"{bin}:{os.environ['PATH']}"
 
 
 def on_disk(data: Path, project: str) -> list[Message]:

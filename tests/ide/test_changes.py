@@ -331,6 +331,24 @@ async def test_the_next_server_is_asked_for_the_review_again(rig: ReviewRig) -> 
         await rig.shows("h9")
 
 
+async def test_an_interrupted_decision_of_somebody_else_is_shown_once(rig: ReviewRig) -> None:
+    """After a restart of the server, the review is the same: nothing was changed."""
+    notice = "phone wanted to undo 1 change in 1 file, but the server was restarted. Nothing was changed."
+    server = Served()
+    server.answers = [answer(FILE)]
+    async with server.listening():
+        rig.editor.report(WANTED)
+        await rig.shows("h1")
+    other = Served()
+    other.answers = [msgspec.structs.replace(answer(FILE), notice=notice)]
+    async with other.listening():
+        await rig.told(notice)
+        other.answers = [msgspec.structs.replace(answer(version="v2"), notice=notice)]
+        other.says(wire.ReviewChanged("p1", "tablet"))
+        await rig.told("tablet made decisions in this review.")
+        assert [one for one, _ in rig.editor.told].count(notice) == 1
+
+
 async def test_a_late_decision_shows_who_decided_first(rig: ReviewRig) -> None:
     server = Served()
     details = Raw(b'{"gone": "h1", "by": "phone", "decision": "undo"}')

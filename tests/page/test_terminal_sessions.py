@@ -224,6 +224,8 @@ async def test_geminis_proposals_are_decided_in_neovim_or_the_web_ui(
             person.sees(".settled-line", "Accepted by Neovim")
             person.loses(".approval")
             gemini.pane.wait_for("It is done")
+            person.sees(".rights", "Send messages from the terminal.")
+            assert not person.reads("button:has-text('Continue here')"), "Gemini CLI can't fork a conversation"
     assert poem.read_text() == "one\ndeux\nthree\n"
 
 

@@ -171,7 +171,7 @@ class Agent:
     name = "claude"
     asks = True
     own_modes = False
-    sees = True
+    sees = forks = True
     embeds = staticmethod(prompts.embeds)
     sessions: base.StoredConversations | None = None
     says_sessions = True

@@ -28,14 +28,15 @@ class AgentServer:
         self._allowed = vscode.directory
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
+    def start(self, **variables: str) -> None:
+        """Starts the server, with these environment variables."""
         flags = ["--json", "--port", "0", "--no-tls", "--data-dir", str(self._data), "--allow", str(self._allowed)]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "drawbridge", "serve", *flags],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=self._environment,
+            env=self._environment | variables,
         )
         assert self._process.stdout is not None
         assert self._process.stdout.readline(), "drawbridge serve has ended"
@@ -91,6 +92,16 @@ class AgentServer:
             found = self._asks(lines, type="review_get", folder=str(directory))
             about = {"project": found["project"], "version": found["review"]["version"], "all": True}
             self._asks(lines, type="review_decide", **about, **decision)
+
+    @contextmanager
+    def deciding_elsewhere(self, directory: Path, **decision: Any) -> Iterator[None]:
+        """In the context, another editor waits for the answer to a decision on all changes in this directory."""
+        with self.connects() as lines:
+            lines.ask(type="bridge", editor="Neovim", folders=[], reviews=True)
+            found = self._asks(lines, type="review_get", folder=str(directory))
+            about = {"project": found["project"], "version": found["review"]["version"], "all": True}
+            lines.send(json.dumps({"type": "review_decide", "id": "2", **about, **decision}).encode() + b"\n")
+            yield
 
     def hunks(self, directory: Path) -> list[str]:
         """The ids of all changes in the review of this directory."""

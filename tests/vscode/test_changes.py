@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.core.review_memory import ReviewMemory
+from tests.chaos.rig import StoppingGit
 from tests.server.reviews.rig import POEM, make_repository
 
 from .agent_server import AgentServer, agent_server
@@ -300,6 +301,20 @@ def test_a_decision_is_carried_out_after_the_server_was_killed(changes: Changes)
     changes.shows("old.txt", "poem.txt", "Lines 17–18")
     assert changes.poem.read_text() == CHANGED.replace("LINE 3\n", "line 3\n")
     assert changes.rig.notices() == []
+
+
+def test_somebody_elses_interrupted_decision_is_shown(changes: Changes, tmp_path: Path) -> None:
+    git = StoppingGit(tmp_path, "apply", "sleep 600")
+    changes.server.end()
+    changes.server.start(PATH=git.path)
+    git.armed.touch()
+    with changes.server.deciding_elsewhere(changes.directory, decision="undo"):
+        wait_until(git.reached.exists, "git")
+        changes.server.kill()
+    changes.server.start()
+    changes.warns("Neovim wanted to undo 3 changes in 2 files, but the server was restarted. Nothing was changed.")
+    changes.shows(*ALL)
+    assert changes.poem.read_text() == CHANGED
 
 
 def test_the_list_reconnects_to_a_restarted_server(changes: Changes) -> None:

@@ -591,6 +591,8 @@ class Agent(Protocol):
     """Whether it may have permission modes that only this agent has."""
     sees: bool
     """Whether a prompt may contain images."""
+    forks: bool
+    """Whether a copy of a conversation can be continued, as far as that is known before the agent runs."""
 
     def embeds(self, attachment: Attachment) -> bool:
         """Whether the file can certainly be sent as part of the prompt. Any other file needs a ``path``."""

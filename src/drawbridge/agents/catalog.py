@@ -32,6 +32,7 @@ class Row:
         "asks",
         "bridge",
         "environment",
+        "forks",
         "hooks",
         "label",
         "login",
@@ -59,6 +60,7 @@ class Row:
         asks: bool = True,
         own_modes: bool = False,
         sees: bool = True,
+        forks: bool = True,
         hooks: bool = False,
         terminal: bool = False,
         ask_mode: bool = False,
@@ -87,6 +89,8 @@ class Row:
         """Whether it may have permission modes that the client protocol does not define."""
         self.sees = sees
         """Whether a prompt may contain images."""
+        self.forks = forks
+        """Whether a copy of one of its conversations can be continued."""
         self.hooks = hooks
         """Whether it calls hooks, so that the guard can be set up for it."""
         self.terminal = terminal
@@ -149,6 +153,7 @@ ROWS: Final = (
         "Gemini",
         program="gemini",
         own_modes=True,
+        forks=False,
         hooks=True,
         terminal=True,
         bridge=HTTP,

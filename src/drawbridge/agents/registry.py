@@ -81,6 +81,11 @@ def with_image_input(known: Mapping[str, Agent]) -> list[str]:
     return [name for name, agent in known.items() if agent.sees]
 
 
+def with_forks(known: Mapping[str, Agent]) -> list[str]:
+    """The names of the agents whose conversations can be forked, as far as that is known before they are started."""
+    return [name for name, agent in known.items() if agent.forks]
+
+
 def missing(named: Named) -> dict[str, str]:
     """Agent → the name or path of its program, for agents whose program is not installed. The result may change
     while the server runs, since programs can be installed at any time."""

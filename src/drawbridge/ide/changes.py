@@ -90,6 +90,8 @@ class Changes:
         self._deciders = set[str]()
         """The names of the users who have made decisions since the review was read; contains "" if the review has
         changed in another way."""
+        self._notice = ""
+        """The latest notice of the server about a decision that was interrupted. It is shown once."""
         link.on_review_changed = self._changed
         accepted.watch(self._accepted_changed)
 
@@ -175,10 +177,16 @@ class Changes:
             self._shown = None
         self._project, self._deciders, self._without_server = answer.project, set(), None
         await self._show(review, is_wanted=is_wanted)
+        await self._show_notice(answer)
         await self._editor.notify(" ".join(filter(None, (self._summary(review, event), more))))
         if review.files and not self._has_noted_private and _is_private(answer):
             self._has_noted_private = True
             await self._editor.notify(PRIVATE)
+
+    async def _show_notice(self, answer: wire.ReviewAnswer) -> None:
+        if answer.notice and answer.notice != self._notice:
+            self._notice = answer.notice
+            await self._editor.notify(harmless(answer.notice), "warn")
 
     async def _visit(self, directory: str, *, only_new: bool) -> None:
         """Begins a visit to the review of the directory, unless the user is only hiding the other changes or showing
@@ -219,6 +227,7 @@ class Changes:
         except DrawbridgeError as error:
             logger.info("the review could not be updated and is shown as it was: %s", error)
             return
+        await self._show_notice(answer)
         before = self._shown
         review, _ = read(answer)
         if review == before:

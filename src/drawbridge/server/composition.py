@@ -13,7 +13,7 @@ from importlib.metadata import version
 from typing import Final
 
 from drawbridge.agents.base import Agent
-from drawbridge.agents.registry import agents, programs, terminal_agents, with_image_input
+from drawbridge.agents.registry import agents, programs, terminal_agents, with_forks, with_image_input
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.app.blobs import Blobs
 from drawbridge.server.app.clients import CHECK_SECONDS, Clients
@@ -124,6 +124,7 @@ class Server:
             push=self.notifier.subscriptions,
             push_test=self.notifier.test,
             with_image_input=with_image_input(known),
+            with_forks=with_forks(known),
             devices=devices,
             addresses=lambda: pages(plan, port),
             machine=host,

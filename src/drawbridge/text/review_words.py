@@ -177,11 +177,15 @@ def decided_words(decided: Mapping[str, Any]) -> str:
 
 
 def interrupted_words(decided: Mapping[str, Any]) -> str:
-    """The result of a decision that was interrupted and not done. The text follows the name of whoever decided.
-    ``decided``: a ``ReviewInterrupted`` of the protocol."""
-    words = f"wanted to {decided.get('decision') or 'decide on'} {_about(decided)}, but the server was restarted"
+    """The result of a decision, a revert or a commit that was interrupted and not done. The text follows the name of
+    whoever decided. ``decided``: a ``ReviewInterrupted`` of the protocol."""
+    decision, files = decided.get("decision") or "decide on", counted(decided["files"], "file")
+    what = {"revert": f"undo the changes to {files}", "commit": f"commit {files}"}.get(decision)
+    words = f"wanted to {what or f'{decision} {_about(decided)}'}, but the server was restarted"
     if decided.get("result") == "not_done":
         return f"{words}. Nothing was changed."
+    if decision == "commit":
+        return f"{words} in the meantime, and the branch changed. Check its commits."
     changed = ", ".join(map(str, decided.get("changed") or ())) or "the files"
     return f"{words} in the meantime, and {changed} changed. Check the review."
 

@@ -561,6 +561,22 @@ async function returns(records, queue = []) {
 }
 const told = ({ removed }) => removed.map(({ by, prompt, project }) => ({ by, prompt, project }));
 
+test('a terminal session is continued here only if its agent can fork a conversation', async () => {
+  const hello = { ...HELLO, features: ['session_fork', 'project_create'], agents: ['codex', 'gemini'], forks: ['codex'] };
+  const { client } = world({
+    ...server(
+      () => [],
+      () => 0,
+    ),
+    hello: () => ({ type: 'hello', data: hello }),
+  });
+  client.start('secret');
+  await rest();
+  await rest();
+  const of = (agent) => project({ id: `desk_${agent}`, agent, session_id: 's', desk: { state: 'finished' } });
+  assert.deepEqual(['codex', 'gemini'].map((agent) => client.canFork(of(agent))), [true, false]);
+});
+
 test('the removal of a prompt while the web UI was closed is shown until it is dismissed', async () => {
   const { accepts } = await queues();
   await accepts();

@@ -64,12 +64,17 @@ test('what has become of an interrupted decision is shown', () => {
   conversation.take(event(1, 'review_decided', { ...about, left: 0, interrupted: true }));
   conversation.take(event(2, 'review_interrupted', { ...about, result: 'not_done' }));
   conversation.take(event(3, 'review_interrupted', { ...about, result: 'unknown', changed: ['a.py', 'b.py'] }));
+  const operation = { by: 'Ada', files: 2, hunks: 0 };
+  conversation.take(event(4, 'review_interrupted', { ...operation, decision: 'revert', result: 'not_done' }));
+  conversation.take(event(5, 'review_interrupted', { ...operation, decision: 'commit', result: 'unknown' }));
   assert.deepEqual(
     conversation.items.map(({ text }) => text),
     [
       'undid 2 changes in 1 file (the server was restarted in the meantime)',
       'wanted to undo 2 changes in 1 file, but the server was restarted. Nothing was changed.',
       'wanted to undo 2 changes in 1 file, but the server was restarted in the meantime, and a.py, b.py changed. Check the review.',
+      'wanted to undo the changes to 2 files, but the server was restarted. Nothing was changed.',
+      'wanted to commit 2 files, but the server was restarted in the meantime, and the branch changed. Check its commits.',
     ],
   );
 });

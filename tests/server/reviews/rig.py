@@ -169,7 +169,7 @@ class Killed(Exception):
 
 
 @contextlib.contextmanager
-def killed(owner: type, name: str, first: Callable[..., object] = lambda *_: None) -> Iterator[None]:
+def killed(owner: object, name: str, first: Callable[..., object] = lambda *_: None) -> Iterator[None]:
     """The server is killed where ``owner.name`` would be called, after ``first`` was called with its arguments."""
 
     async def stops(*given: object) -> None:

@@ -4,9 +4,9 @@ in seconds.
 Two agents work in terminals in the same directory, so they share its review. The third one is the agent of a project in
 this directory, which has its own review of the same file. Their runs overlap, and each review is read at any time.
 
-``test_any_order`` uses the real git and the whole review, for a few hundred sequences with one agent and
-without reverted runs. Here the operations on two versions of a file are combined as the review combines them. A simple
-model predicts the file and its hunks: slots between lines that nobody changes, each with its own texts.
+``test_any_order`` uses the real git and the whole review, for a few hundred sequences. Here the operations on two
+versions of a file are combined as the review combines them. A simple model predicts the file and its hunks: slots
+between lines that nobody changes, each with its own texts.
 """
 
 from __future__ import annotations

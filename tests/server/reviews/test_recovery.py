@@ -1,8 +1,9 @@
-"""Decisions that were interrupted are completed or not done, and are recorded once. ``tests/chaos`` kills real
-servers."""
+"""Decisions, reverts and commits that were interrupted are completed or not done, and are recorded once.
+``tests/chaos`` kills real servers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,16 @@ import pytest
 from drawbridge.core.errors import DrawbridgeError, NotPrivate
 from drawbridge.server.app.core import Core
 from drawbridge.server.checkpoints.work_tree import WorkTree
-from drawbridge.server.reviews import recovery
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.reviews import committing, recovery
 from drawbridge.server.reviews.recovery import Recovery
 from drawbridge.server.reviews.reviewing import Reviewing
 from drawbridge.server.reviews.reviews import Review
 from tests import programs
+from tests.server.checkpoints.rig import git
 from tests.server.core_rig import Client, records
 from tests.server.reviews.rig import POEM, Reviewed, hunks, id_of, killed, reviewing
+from tests.server.reviews.test_committing import committing_to, hook
 
 FILES = ("a.txt", "b.txt", "c.txt")
 LONG = "".join(f"{number:06}\n" for number in range(1000))
@@ -33,17 +37,18 @@ def three_files(directory: Path) -> None:
 
 
 def of_review(one: Reviewed) -> list[dict[str, Any]]:
-    """What the history contains about decisions."""
+    """What the history contains about decisions, reverts and commits."""
     found = [record["message"] for record in records(one.server, one.project)]
-    kinds = ("review_decided", "review_interrupted")
-    return [{"kind": one["subtype"], **one["message"]} for one in found if one.get("subtype") in kinds]
+    kinds = ("review_decided", "review_interrupted", "review_committed", "run_reverted")
+    about = [{"kind": one["subtype"], **one["message"]} for one in found if one.get("subtype") in kinds]
+    return [one for one in about if one.get("by")]
 
 
 def intent_of(one: Reviewed) -> Path:
     return one.server.folder / "data" / "projects" / one.project / recovery.NAME
 
 
-async def before_and_kill(folder: Path, point: tuple[type, str], decision: str = "undo") -> None:
+async def before_and_kill(folder: Path, point: tuple[object, str], decision: str = "undo") -> None:
     async with reviewing(folder) as one:
         await one.run(work)
         review = await one.get()
@@ -76,7 +81,7 @@ WRITE, SET, RECORD, END = (
     ],
 )
 async def test_it_is_done_once_or_not_at_all_and_recorded(
-    tmp_path: Path, point: tuple[type, str], decision: str, result: str
+    tmp_path: Path, point: tuple[object, str], decision: str, result: str
 ) -> None:
     await before_and_kill(tmp_path, point, decision)
     async with reviewing(tmp_path) as one:
@@ -100,7 +105,7 @@ async def test_it_is_done_once_or_not_at_all_and_recorded(
 
 
 @pytest.mark.parametrize("point", [WRITE, SET])
-async def test_a_recovery_that_is_killed_is_recorded_once(tmp_path: Path, point: tuple[type, str]) -> None:
+async def test_a_recovery_that_is_killed_is_recorded_once(tmp_path: Path, point: tuple[object, str]) -> None:
     await before_and_kill(tmp_path, point)
     with killed(*END):
         async with reviewing(tmp_path) as one:
@@ -315,4 +320,147 @@ async def test_what_a_killed_git_has_left_is_completed_at_once(
             ).code == "CHECKPOINT_NOT_FOUND"
             assert hunks(await one.get()) == hunks(review)
             assert of_review(one) == [], "whoever has decided gets the error"
+        assert not intent_of(one).exists()
+
+
+# Reverts and commits.
+
+
+async def revert_and_kill(folder: Path, point: tuple[object, str], written: int = 0) -> str:
+    """Kills the server while it reverts a run that has changed all ``FILES``. ``written``: how many of them the server
+    has restored by then. Returns the run's id."""
+    async with reviewing(folder) as one:
+        for name in FILES:
+            (one.directory / name).write_text(LONG)
+        run = await one.run(three_files)
+        await one.get()
+
+        def restore(*_: object) -> None:
+            for name in FILES[:written]:
+                (one.directory / name).write_text(LONG)
+
+        with killed(*point, restore):
+            await one.server.does(one.phone, "run_revert", one.project, run_id=run)
+        assert intent_of(one).exists()
+    return run
+
+
+@pytest.mark.parametrize(
+    ("point", "written", "done"), [(WRITE, 0, False), (WRITE, 1, True), (WRITE, 3, True), (END, 3, True)]
+)
+async def test_a_run_is_reverted_once_or_not_at_all(
+    tmp_path: Path, point: tuple[object, str], written: int, done: bool
+) -> None:
+    run = await revert_and_kill(tmp_path, point, written)
+    async with reviewing(tmp_path) as one:
+        assert not intent_of(one).exists()
+        [found] = of_review(one)
+        if done:
+            assert (found["kind"], found["by"], found["run_id"]) == ("run_reverted", "phone", run)
+            assert [file["path"] for file in found["files"]] == list(FILES)
+        else:
+            assert (found["kind"], found["by"], found["decision"]) == ("review_interrupted", "phone", "revert")
+            assert (found["files"], found["result"]) == (3, "not_done")
+        assert [one.text(name) for name in FILES] == [LONG if done else LONG + "by the agent\n"] * 3
+        assert len(hunks(await one.get())) == (0 if done else 3)
+    async with reviewing(tmp_path) as one:
+        assert len(of_review(one)) == 1, "it is recorded only once"
+
+
+async def test_a_half_reverted_run_is_restored_if_a_file_was_changed(tmp_path: Path) -> None:
+    await revert_and_kill(tmp_path, WRITE, 1)
+    [c] = tmp_path.rglob("c.txt")
+    c.write_text("by a person\n")
+    async with reviewing(tmp_path) as one:
+        assert [one.text(name) for name in FILES] == [LONG + "by the agent\n"] * 2 + ["by a person\n"]
+        [found] = of_review(one)
+        assert (found["kind"], found["result"], found["changed"]) == ("review_interrupted", "not_done", ["c.txt"])
+
+
+async def test_nothing_is_left_after_a_revert(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        run = await one.run(work)
+        await one.server.does(one.phone, "run_revert", one.project, run_id=run)
+        assert not intent_of(one).exists()
+        again = await one.run(work)
+        one.replace("LINE 3\n", "by a person\n")
+        with pytest.raises(ClientError, match="Nothing was undone"):
+            await one.server.does(one.phone, "run_revert", one.project, run_id=again)
+        assert not intent_of(one).exists()
+        assert [found["kind"] for found in of_review(one)] == ["run_reverted"]
+
+
+COMMITTED = (Review, "_are_committed")
+UNCOMMITTED = (committing, "_run")
+
+
+async def commit_and_kill(
+    folder: Path, point: tuple[object, str], first: Callable[[Path], object] = lambda _: None, branch: str | None = None
+) -> str:
+    """Kills the server while it commits a change that was kept. ``first`` is called with the directory before that.
+    Returns the id of the last commit before it."""
+    async with committing_to(folder) as one:
+        await one.run(work)
+        await one.decide(hunks=[id_of(await one.get(), "LINE 3\n")], decision="keep")
+        before = git(one.directory, "rev-parse", "HEAD").strip()
+        with killed(*point, lambda *_: first(one.directory)):
+            await one.commit("Shout", branch=branch)
+        assert intent_of(one).exists()
+    return before
+
+
+@pytest.mark.parametrize(("point", "done"), [(UNCOMMITTED, False), (COMMITTED, True), (END, True)])
+async def test_a_commit_is_made_once_or_not_at_all(tmp_path: Path, point: tuple[object, str], done: bool) -> None:
+    before = await commit_and_kill(tmp_path, point)
+    async with reviewing(tmp_path) as one:
+        assert not intent_of(one).exists()
+        _, found = of_review(one)
+        commits = git(one.directory, "rev-list", f"{before}..HEAD").split()
+        if done:
+            assert (found["kind"], found["by"], found["branch"]) == ("review_committed", "phone", "main")
+            assert (found["files"], commits) == (["poem.txt"], [found["commit"]])
+        else:
+            assert (found["kind"], found["by"], found["decision"]) == ("review_interrupted", "phone", "commit")
+            assert (found["files"], found["result"], commits) == (1, "not_done", [])
+        assert (await one.get())["kept"] == ([] if done else ["poem.txt"])
+    async with reviewing(tmp_path) as one:
+        assert len(of_review(one)) == 2, "it is recorded only once"
+
+
+@pytest.mark.parametrize(("point", "result"), [(UNCOMMITTED, "unknown"), (COMMITTED, "done")])
+async def test_a_commit_is_found_among_those_that_followed(
+    tmp_path: Path, point: tuple[object, str], result: str
+) -> None:
+    await commit_and_kill(tmp_path, point)
+    [own] = tmp_path.rglob(".git")
+    made = git(own.parent, "rev-parse", "HEAD").strip()
+    git(own.parent, "commit", "-q", "--allow-empty", "-m", "By hand")
+    async with reviewing(tmp_path) as one:
+        _, found = of_review(one)
+        if result == "done":
+            assert (found["kind"], found["commit"]) == ("review_committed", made)
+        else:
+            assert (found["kind"], found["result"]) == ("review_interrupted", "unknown")
+
+
+async def test_the_new_branch_of_a_commit_that_was_not_made_is_removed(tmp_path: Path) -> None:
+    """As after a power failure, which the script that makes the commit does not survive either."""
+
+    def create(directory: Path) -> None:
+        git(directory, "branch", "topic")
+        git(directory, "symbolic-ref", "HEAD", "refs/heads/topic")
+
+    await commit_and_kill(tmp_path, UNCOMMITTED, create, "topic")
+    async with reviewing(tmp_path) as one:
+        assert git(one.directory, "symbolic-ref", "HEAD").strip() == "refs/heads/main"
+        assert "topic" not in git(one.directory, "for-each-ref", "refs/heads")
+        assert of_review(one)[-1]["result"] == "not_done"
+
+
+async def test_a_refused_commit_leaves_nothing_to_recover(tmp_path: Path) -> None:
+    async with committing_to(tmp_path) as one:
+        await one.run(work)
+        await one.decide(hunks=[id_of(await one.get(), "LINE 3\n")], decision="keep")
+        hook(one.directory, "pre-commit", "exit 1\n")
+        assert (await one.not_committed("Shout")).code == "COMMIT_FAILED"
         assert not intent_of(one).exists()

@@ -337,6 +337,22 @@ async def test_another_session_can_be_resumed_or_forked(tmp_path: Path) -> None:
         assert page.seqs == list(range(1, len(records(server, project)) + 1))
 
 
+async def test_an_agent_that_cannot_fork_is_not_asked_to(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        server.agent.forks = False
+        project = await server.project(phone)
+        first = await server.running(phone, project)
+        first.ends()
+        await settled()
+        with pytest.raises(ClientError, match=r"Claude Code can't fork a conversation\. Resume") as refused:
+            await server.does(phone, "session_fork", project)
+        assert refused.value.code == "NOT_SUPPORTED"
+        again = await server.running(phone, project)
+        assert (again.launch.fork_from, again.launch.session_id) == (None, first.launch.session_id)
+        again.ends()
+
+
 async def test_an_agents_own_modes_have_their_titles(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:

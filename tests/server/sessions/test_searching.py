@@ -534,6 +534,15 @@ async def test_an_export_of_records_equals_the_history(tmp_path: Path, monkeypat
             "Ada wanted to undo 2 changes in 1 file, but the server was restarted. Nothing was changed.",
         ),
         (
+            ReviewInterrupted(files=3, hunks=0, by="Ada", decision="revert", result="not_done"),
+            "Ada wanted to undo the changes to 3 files, but the server was restarted. Nothing was changed.",
+        ),
+        (
+            ReviewInterrupted(files=1, hunks=0, by="Ada", decision="commit", result="unknown"),
+            "Ada wanted to commit 1 file, but the server was restarted in the meantime, and the branch changed. Check its "
+            "commits.",
+        ),
+        (
             ReviewInterrupted(files=1, hunks=2, by="Ada", decision="edit", result="unknown", changed=("a.py",)),
             "Ada wanted to edit 2 changes in 1 file, but the server was restarted in the meantime, and a.py changed. "
             "Check the review.",

@@ -15,12 +15,14 @@ import pytest
 from drawbridge.core.errors import DrawbridgeError, NotPrivate
 from drawbridge.core.review_memory import ReviewMemory
 from drawbridge.server.checkpoints.errors import GitFailed
+from drawbridge.server.checkpoints.work_tree import WorkTree
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.reviews.commenting import Commenting
+from drawbridge.server.reviews.reviews import Review
 from drawbridge.server.sessions.limits import Limits
 from tests.chaos.rig import seeded
 from tests.server.core_rig import Client
-from tests.server.reviews.rig import POEM, make_repository
+from tests.server.reviews.rig import POEM, killed, make_repository
 
 from .socket_rig import Line, Message, SocketRig, in_editors, socket_rig
 from .test_reviewed_directories import At
@@ -90,6 +92,37 @@ async def test_an_editor_is_shown_the_review_of_its_file_or_directory(rig: Socke
             assert answer["review"]["files"][0]["path"] == "poem.txt"
         (rig.folder / "link").symlink_to(two.place)
         assert (await asks(line, folder=str(rig.folder / "link")))["directory"] == str(two.place)
+
+
+@pytest.mark.parametrize(
+    ("point", "words"),
+    [
+        ((WorkTree, "write"), "wanted to undo 1 change in 1 file, but the server was restarted. Nothing was changed."),
+        ((Review, "_set"), "undid 1 change in 1 file (the server was restarted in the meantime)."),
+    ],
+)
+async def test_an_editor_is_notified_of_a_decision_that_was_interrupted(
+    tmp_path: Path, point: tuple[type, str], words: str
+) -> None:
+    """Until somebody makes another decision. The editor that made it gets the answer to its repeated request instead."""
+    async with socket_rig(tmp_path, Limits()) as rig:
+        at = await changed(rig, "one")
+        [hunk] = [hunk["id"] for file in (await at.get())["files"] for hunk in file["hunks"]]
+        with killed(*point):
+            await at.decide(hunks=[hunk], decision="undo")
+    async with socket_rig(tmp_path, Limits()) as rig:
+        at.rig = rig
+        at.session.at(rig)
+        async with bridge() as line, bridge(editor=rig.client.name) as own:
+            given = {"folder": str(at.place)}
+            assert (await asks(line, **given))["notice"] == f"{rig.client.name} {words}"
+            assert (await asks(own, **given))["notice"] == ""
+            await at.begins()
+            at.replace("line 5\n", "LINE 5\n")
+            await at.stops()
+            [*_, last] = [hunk["id"] for file in (await at.get())["files"] for hunk in file["hunks"]]
+            await at.decide(hunks=[last], decision="keep")
+            assert (await asks(line, **given))["notice"] == ""
 
 
 async def test_an_open_review_is_chosen_before_an_empty_one(rig: SocketRig) -> None:

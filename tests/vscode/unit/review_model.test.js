@@ -155,3 +155,13 @@ test('the question before everything is kept has all that will be', () => {
   assert.equal(question, 'Keep 2 changes in 2 files?');
   assert.equal(detail, 'The files stay as they are. 1 more file not shown in the list is kept too.');
 });
+
+test('a notice about an interrupted decision is new once', () => {
+  const shown = new Set();
+  const answers = [{ notice: 'phone wanted to undo 1 change.' }, { notice: '' }, {}];
+  assert.deepEqual(model.newNotices(answers, shown), ['phone wanted to undo 1 change.']);
+  assert.deepEqual(model.newNotices(answers, shown), []);
+  assert.deepEqual(model.newNotices([{ notice: 'tablet wanted to keep 1 change.' }], shown), [
+    'tablet wanted to keep 1 change.',
+  ]);
+});

@@ -216,11 +216,17 @@ export class Client extends EventTarget {
     return [...this.projects.all.values()].find((one) => !one.desk && one.path === path);
   }
 
+  /** Whether conversations of an agent can be forked, as far as the server knows. */
+  forks(agent?: string) {
+    return agent === undefined || (this.hello?.forks?.includes(agent) ?? true);
+  }
+
   /** Whether a copy of a terminal session can be continued here. */
   canFork(project: any) {
     const beside = this._besides(project);
     return (
       Boolean(project.session_id) &&
+      this.forks(project.agent) &&
       this.may('session_fork') &&
       (beside ? beside.agent === project.agent : this.may('project_create'))
     );

@@ -517,10 +517,14 @@ export class Conversation {
 const aboutWords = ({ hunks, files }: { hunks: number; files: number }) =>
   `${counted(hunks, 'change')} in ${counted(files, 'file')}`;
 
-/** What has become of a decision that was interrupted and not done; it follows the name of whoever has decided. */
+/** What has become of a decision, a revert or a commit that was interrupted and not done; it follows the name of whoever
+ * has decided. */
 function interruptedWords(data: ReviewInterrupted): string {
-  const words = `wanted to ${data.decision} ${aboutWords(data)}, but the server was restarted`;
+  const files = counted(data.files, 'file');
+  const what: { [decision: string]: string } = { revert: `undo the changes to ${files}`, commit: `commit ${files}` };
+  const words = `wanted to ${what[data.decision] ?? `${data.decision} ${aboutWords(data)}`}, but the server was restarted`;
   if (data.result === 'not_done') return `${words}. Nothing was changed.`;
+  if (data.decision === 'commit') return `${words} in the meantime, and the branch changed. Check its commits.`;
   return `${words} in the meantime, and ${data.changed?.join(', ') || 'the files'} changed. Check the review.`;
 }
 

@@ -39,7 +39,7 @@ class Acp:
 
     asks = True
     own_modes = True
-    sees = True
+    sees = forks = True
     sessions: StoredConversations | None = None
     embeds = staticmethod(is_text)  # what else the agent can read is known only once it runs
     own: Mapping[str, str] = MappingProxyType({})

@@ -29,7 +29,7 @@ ANSWER_LIMIT: Final = 4096
 
 
 class Claude:
-    name, asks, own_modes, sees = ROW.name, ROW.asks, ROW.own_modes, ROW.sees
+    name, asks, own_modes, sees, forks = ROW.name, ROW.asks, ROW.own_modes, ROW.sees, ROW.forks
     sessions: StoredConversations = open_sessions.ClaudeSessions()
     embeds = staticmethod(prompts.embeds)
 

@@ -50,7 +50,7 @@ ITEMS: Final = ("item.started", "item.updated", "item.completed")
 
 
 class Codex:
-    name, asks, own_modes, sees = ROW.name, ROW.asks, ROW.own_modes, ROW.sees
+    name, asks, own_modes, sees, forks = ROW.name, ROW.asks, ROW.own_modes, ROW.sees, ROW.forks
     sessions = None
     embeds = staticmethod(is_text)
 

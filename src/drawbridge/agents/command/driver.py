@@ -24,7 +24,7 @@ LONGEST_TEXT: Final = 64 * 1024
 
 
 class Command:
-    asks = own_modes = sees = False
+    asks = own_modes = sees = forks = False
     sessions = None
     embeds = staticmethod(is_text)
 

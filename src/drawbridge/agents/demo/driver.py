@@ -24,7 +24,7 @@ class Demo:
     """The demo agent. ``command`` and ``name`` may specify another program that uses the same stream format and needs
     no installation, for example in a test."""
 
-    asks, own_modes, sees = ROW.asks, ROW.own_modes, ROW.sees
+    asks, own_modes, sees, forks = ROW.asks, ROW.own_modes, ROW.sees, ROW.forks
     sessions = None
     embeds = staticmethod(prompts.embeds)
 

@@ -23,7 +23,7 @@ OWN: Final = {"GEMINI_CLI_NO_RELAUNCH": "true"}
 
 
 class Gemini(Acp):
-    asks, own_modes, sees = ROW.asks, ROW.own_modes, ROW.sees
+    asks, own_modes, sees, forks = ROW.asks, ROW.own_modes, ROW.sees, ROW.forks
     own = OWN
 
     def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:

@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
+from drawbridge.agents import catalog
 from drawbridge.agents.base import Agent, AgentUnusable, Attachment, Decision, Options
 from drawbridge.agents.terminal import TerminalAgent
 from drawbridge.core.errors import DrawbridgeError
@@ -798,6 +799,9 @@ class Core:
     async def _continue(self, project_id: str, session_id: str, *, fork: bool) -> Answer[Nothing]:
         session = await self._usable_managed(project_id)
         agent = self.grants.agents.get(session.data.agent)
+        if fork and agent is not None and not agent.forks:
+            text = f"{catalog.title(agent.name)} can't fork a conversation. Resume it instead."
+            raise ClientError("NOT_SUPPORTED", text, field="data.session_id")
         self.terminal_sessions.check_agent(session_id, session.data.agent)
         if not await asyncio.to_thread(conversations.known, agent, session.path, session_id):
             raise ClientError("SESSION_NOT_FOUND", "The agent does not have this conversation for this directory.")

@@ -41,12 +41,12 @@ class ServerCommands:
     """One method for each command, which returns the reply for the client that sent the command, or raises
     ``ClientError``.
 
-    ``agents``: the names of the server's agents, installed or not; ``with_image_input``: those that accept images.
-    ``scopes``: the scope of each command. ``health`` returns the server's health. ``push``: None if the server does not
-    send notifications to browsers. ``push_test`` sends a test notification, and returns the problem if there is one.
-    ``machine``: the server's host name. ``devices``: None if the server does not accept devices. ``addresses`` returns
-    the web UI's addresses for other machines, the best one first, and ``programs`` the agents' programs; both may
-    block.
+    ``agents``: the names of the server's agents, installed or not; ``with_image_input``: those that accept images;
+    ``with_forks``: those whose conversations can be forked. ``scopes``: the scope of each command. ``health`` returns
+    the server's health. ``push``: None if the server does not send notifications to browsers. ``push_test`` sends a
+    test notification, and returns the problem if there is one. ``machine``: the server's host name. ``devices``: None
+    if the server does not accept devices. ``addresses`` returns the web UI's addresses for other machines, the best one
+    first, and ``programs`` the agents' programs; both may block.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class ServerCommands:
         push: Subscriptions | None = None,
         push_test: Callable[[Subscription], Awaitable[str | None]] | None = None,
         with_image_input: Sequence[str] = (),
+        with_forks: Sequence[str] = (),
         devices: Devices | None = None,
         addresses: Callable[[], Sequence[str]] = tuple,
         machine: str = "",
@@ -81,6 +82,7 @@ class ServerCommands:
         self._push = push
         self._push_test = push_test
         self._that_see = list(with_image_input)
+        self._that_fork = list(with_forks)
         self._devices = devices
         self._addresses = addresses
         self._machine = machine
@@ -147,6 +149,7 @@ class ServerCommands:
                 device=replies.DeviceOf(name=client.name, scope=identity.scope, projects=identity.projects),
                 agents=self._agents,
                 pictures=self._that_see,
+                forks=self._that_fork,
                 features=sorted(
                     type for type, scope in self._scopes.items() if identity.may(scope) and self._core.offers(type)
                 ),

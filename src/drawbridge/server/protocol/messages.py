@@ -551,13 +551,15 @@ class ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ReviewInterrupted(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The server was killed while it applied a user's decision on ``hunks`` hunks in ``files`` files. ``result``: the
-    decision is ``not_done``, and everything is as before; or ``unknown``, because somebody else has changed its files
-    since. ``changed``: the paths of these files, at most 20. A decision that is done is recorded as ``ReviewDecided``.
+    """The server was killed while it applied a user's decision on ``hunks`` hunks in ``files`` files, reverted the
+    changes of a run to ``files`` files, or committed kept changes to them (``hunks`` is then 0). ``result``: this is
+    ``not_done``, and everything is as before; or ``unknown``, because somebody else has changed its files or its branch
+    since. ``changed``: the paths of these files, at most 20. What is done is recorded as ``ReviewDecided``,
+    ``RunReverted`` or ``ReviewCommitted``.
     """
 
     by: str
-    decision: Literal["keep", "undo", "edit"]
+    decision: Literal["keep", "undo", "edit", "revert", "commit"]
     files: int
     hunks: int
     result: Literal["not_done", "unknown"]

@@ -615,11 +615,12 @@ class AgentWords(Struct, frozen=True):
 
 class Hello(Struct, frozen=True, kw_only=True):
     """``machine``: the server's host name. ``client_id``: as in the server's log and in correlation ids. ``agents``:
-    the agents of this server, installed or not; ``pictures``: the agents that accept images with a prompt.
-    ``features``: the message types that this server accepts from this client. ``modes``: the permission modes that
-    ``set_mode`` accepts here, in addition to an agent's own modes (``modes`` of a project). ``mode_offers``: the
-    protocol's modes as clients show them, including modes that ``set_mode`` does not accept here. ``agent_words``: the
-    texts about these agents and all built-in ones; ``effort_offers``: the levels of effort as clients show them.
+    the agents of this server, installed or not; ``pictures``: the agents that accept images with a prompt; ``forks``:
+    the agents whose conversations can be forked. ``features``: the message types that this server accepts from this
+    client. ``modes``: the permission modes that ``set_mode`` accepts here, in addition to an agent's own modes
+    (``modes`` of a project). ``mode_offers``: the protocol's modes as clients show them, including modes that
+    ``set_mode`` does not accept here. ``agent_words``: the texts about these agents and all built-in ones;
+    ``effort_offers``: the levels of effort as clients show them.
     """
 
     server: str
@@ -629,6 +630,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     device: DeviceOf
     agents: list[str]
     pictures: list[str]
+    forks: list[str]
     features: list[str]
     limits: Limits
     modes: list[str]

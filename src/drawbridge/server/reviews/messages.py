@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -13,13 +13,20 @@ from msgspec import Struct
 from drawbridge.server.checkpoints.commits import shown_path
 from drawbridge.server.checkpoints.errors import Changed
 from drawbridge.server.checkpoints.private import NOTICE
-from drawbridge.server.events import ReviewChanged, ReviewDecided, ReviewInterrupted, ReviewNumbers
+from drawbridge.server.events import (
+    ReviewChanged,
+    ReviewCommitted,
+    ReviewDecided,
+    ReviewInterrupted,
+    ReviewNumbers,
+    RunReverted,
+)
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import FRAME_BYTES, ROOM, Subscriber
 from drawbridge.server.reviews.change_set import REGULAR, FileChange, NotEditable, Part, Version
 from drawbridge.server.reviews.committing import BadBranch, Blocked, NothingToCommit, Refused
-from drawbridge.server.reviews.intents import Intent, Verdict
+from drawbridge.server.reviews.intents import CommitIntent, DecisionIntent, Intent, Operation, RevertIntent, Verdict
 from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.pushing import CannotPush, NotPushed, Target
 from drawbridge.server.reviews.reviews import Decided, HunkGone, Open, Outcome, ReviewMoved, Wish
@@ -42,6 +49,12 @@ LONGEST_BODY: Final = 10_000
 
 LISTED_CHANGED: Final = 20
 """The maximum number of paths in the record of an interrupted decision."""
+
+LISTED_FILES: Final = 500
+"""The maximum number of paths in the record of a commit."""
+
+Recovered: TypeAlias = ReviewDecided | RunReverted | ReviewCommitted | ReviewInterrupted
+"""The record of the result of a decision, a revert or a commit."""
 
 LARGEST_FILE: Final = FRAME_BYTES // 4
 """The maximum size of one file with its hunks in a message, as JSON, in bytes."""
@@ -181,29 +194,58 @@ def record_of(wish: Wish, outcome: Outcome, asker: Subscriber) -> ReviewDecided:
     )
 
 
-def recovered_record(
-    intent: Intent, found: Verdict, review: Open, *, interrupted: bool
-) -> ReviewDecided | ReviewInterrupted:
-    """The record of the result of a decision. ``interrupted``: whether the server was restarted in the meantime."""
+def recovered_record(intent: Intent, found: Verdict, review: Open, *, interrupted: bool) -> Recovered:
+    """The record of the result of a decision, a revert or a commit. ``interrupted``: whether the server was restarted
+    in the meantime."""
     if found.result == "done":
-        return ReviewDecided(
-            by=intent.by,
-            decision=intent.decision,
-            files=intent.files,
-            hunks=intent.hunks,
-            left=review.hunks,
-            client_id=intent.client_id,
-            interrupted=interrupted,
-        )
+        return _done_record(intent, found.commit, review.hunks, interrupted=interrupted)
+    operation, files, hunks = _about(intent)
     return ReviewInterrupted(
         by=intent.by,
-        decision=intent.decision,
-        files=intent.files,
-        hunks=intent.hunks,
+        decision=operation,
+        files=files,
+        hunks=hunks,
         result=found.result,
         changed=tuple(map(shown_path, found.changed[:LISTED_CHANGED])),
         client_id=intent.client_id,
     )
+
+
+def _done_record(intent: Intent, commit: str, left: int, *, interrupted: bool) -> Recovered:
+    match intent:
+        case DecisionIntent():
+            return ReviewDecided(
+                by=intent.by,
+                decision=intent.decision,
+                files=intent.files,
+                hunks=intent.hunks,
+                left=left,
+                client_id=intent.client_id,
+                interrupted=interrupted,
+            )
+        case RevertIntent():
+            return RunReverted(intent.run_id, intent.by, intent.files)
+        case CommitIntent(attempt=attempt):
+            return ReviewCommitted(
+                commit=commit,
+                branch=attempt.ref.removeprefix("refs/heads/"),
+                files=attempt.files[:LISTED_FILES],
+                output="",
+                by=intent.by,
+                client_id=intent.client_id,
+                created=attempt.created,
+            )
+
+
+def _about(intent: Intent) -> tuple[Operation, int, int]:
+    """What was to be done, and the numbers of its files and hunks, as in ``ReviewInterrupted``."""
+    match intent:
+        case DecisionIntent():
+            return intent.decision, intent.files, intent.hunks
+        case RevertIntent():
+            return "revert", len(intent.files), 0
+        case CommitIntent():
+            return "commit", len(intent.attempt.files), 0
 
 
 def counted(review: Open) -> ReviewNumbers:

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
+from drawbridge.server.checkpoints.errors import GitFailed
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.events import Event, Recorded, ReviewCommitted, ReviewPushed
 from drawbridge.server.protocol import commands, messages
@@ -17,14 +18,20 @@ from drawbridge.server.protocol.client_errors import no_project
 from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import CommitOffer, PushOffer
 from drawbridge.server.reviews.committing import BadBranch, Blocked, NothingToCommit, Refused, author_of
-from drawbridge.server.reviews.messages import commit_offer, not_committed, not_pushed, push_offer, shown_output
+from drawbridge.server.reviews.intents import Attempt, CommitIntent
+from drawbridge.server.reviews.messages import (
+    LISTED_FILES,
+    commit_offer,
+    not_committed,
+    not_pushed,
+    push_offer,
+    shown_output,
+)
 from drawbridge.server.reviews.pushing import CannotPush, NotPushed, push, target_of
+from drawbridge.server.reviews.recovery import Recovery
 from drawbridge.server.reviews.reviews import Review
 from drawbridge.server.store.texts import clean
 from drawbridge.server.updates import answered
-
-LISTED_FILES: Final = 500
-"""The maximum number of paths in the record of a commit."""
 
 REMEMBERED_PUSHES: Final = 20
 
@@ -50,6 +57,9 @@ class Store(Protocol):
         """Returns the subject to propose for a commit message."""
         ...
 
+    @property
+    def last_seq(self) -> int: ...
+
     def check_there(self) -> None: ...
 
     def record(self, event: Recorded, asker: Subscriber | None = None) -> int | None: ...
@@ -70,7 +80,12 @@ class Publishing:
     """The commits and pushes of one review."""
 
     def __init__(
-        self, review: Review, checkpoints: Checkpoints, stores: Mapping[str, Store], owner: Callable[[], Owner]
+        self,
+        review: Review,
+        checkpoints: Checkpoints,
+        stores: Mapping[str, Store],
+        owner: Callable[[], Owner],
+        recovery: Recovery,
     ) -> None:
         """``stores``: the stores of the sessions that share the review, by session id. ``owner``: returns what the
         owner allows now."""
@@ -79,6 +94,7 @@ class Publishing:
         self._work_tree = checkpoints.work_tree
         self._stores = stores
         self._owner = owner
+        self._recovery = recovery
         self._pushing = asyncio.Lock()
         self._pushes: dict[tuple[str, str, str], Answer[messages.ReviewPushed]] = {}
         """The replies to the latest pushes, by request. They are not needed after a restart: git and the program for
@@ -111,22 +127,36 @@ class Publishing:
         same time. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError without changing anything, except
         for what a hook itself has changed."""
         store = self._store(session)
+
+        async def begin(attempt: Attempt) -> None:
+            await self._recovery.begin(CommitIntent(session, store.last_seq, asker.name, asker.id, attempt))
+
         try:
-            async with self._operations.exclusive() as git:
-                check_at_rest()
-                done = await self._review.commit(git, self._work_tree, command.message, command.branch, command.files)
-        except (NothingToCommit, Blocked, BadBranch, Refused) as error:
-            raise not_committed(error) from None
-        committed = ReviewCommitted(
-            commit=done.commit,
-            branch=done.branch,
-            files=done.files[:LISTED_FILES],
-            output=shown_output(done.output),
-            by=asker.name,
-            client_id=asker.id,
-            created=command.branch is not None,
-        )
-        seq = self._record(committed, store, asker)
+            async with self._recovery.applying():
+                try:
+                    async with self._operations.exclusive() as git:
+                        check_at_rest()
+                        wanted = command.message, command.branch, command.files
+                        done = await self._review.commit(git, self._work_tree, *wanted, begin)
+                except (NothingToCommit, Blocked, BadBranch, Refused) as error:
+                    await self._recovery.end()  # nothing was changed
+                    raise not_committed(error) from None
+                committed = ReviewCommitted(
+                    commit=done.commit,
+                    branch=done.branch,
+                    files=done.files[:LISTED_FILES],
+                    output=shown_output(done.output),
+                    by=asker.name,
+                    client_id=asker.id,
+                    created=command.branch is not None,
+                )
+                seq = self._record(committed, store, asker)
+                await self._recovery.end()
+        except GitFailed:
+            found = await self._recovery.run()
+            if found is None or found[0] != "done":
+                raise
+            return answered(found[1], messages.ReviewCommitted, session)
         return answered(committed, messages.ReviewCommitted, session, seq)
 
     async def push(

@@ -23,7 +23,7 @@ from drawbridge.server.protocol.replies import Review as ReviewReply
 from drawbridge.server.reviews import publishing, recovery
 from drawbridge.server.reviews.change_set import NotEditable
 from drawbridge.server.reviews.commenting import Commenting, KeptComments
-from drawbridge.server.reviews.intents import Intent
+from drawbridge.server.reviews.intents import DecisionIntent
 from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.messages import Shown, counted, images_of, numbers, record_of, refused, reply
 from drawbridge.server.reviews.publishing import Offers, Owner, Publishing
@@ -70,10 +70,10 @@ class Reviewing:
         self._work_tree = checkpoints.work_tree
         self._stores = stores
         self.commenting = Commenting(comments, review, checkpoints)
-        self.publishing = Publishing(review, checkpoints, stores, owner)
         self.recovery = Recovery(
             folder / recovery.NAME, review, checkpoints, stores, self._publish_recovered, check_at_rest
         )
+        self.publishing = Publishing(review, checkpoints, stores, owner, self.recovery)
         self._check_at_rest = check_at_rest
         self._known_version = NOTHING_TO_REVIEW
         """The version of the review that was last published to clients."""
@@ -175,7 +175,8 @@ class Reviewing:
         except UnsavedChanges as error:
             raise not_written_over(error) from None
         except GitFailed:
-            if await self.recovery.run() != "done":
+            found = await self.recovery.run()
+            if found is None or found[0] != "done":
                 raise
             return await self.get(session)
 
@@ -199,8 +200,8 @@ class Reviewing:
         """Stores the intent of a decision."""
         if plan.hunks:
             counts = plan.files, plan.hunks
-            intent = Intent(session, own.last_seq, asker.name, asker.id, wish.decision, *counts, plan.bases, plan.heads)
-            await self.recovery.begin(intent)
+            who = session, own.last_seq, asker.name, asker.id
+            await self.recovery.begin(DecisionIntent(*who, wish.decision, *counts, plan.bases, plan.heads))
 
     def _publish_decision(self, wish: Wish, outcome: Outcome, own: Store, asker: Subscriber) -> None:
         """Records a decision in the session in which it was made (``own``), and publishes what is left to decide."""

@@ -48,9 +48,16 @@ from drawbridge.server.reviews.change_set import (
     renames,
     same,
 )
-from drawbridge.server.reviews.committing import Committed, NothingToCommit, commit, counted_lines, kept_changes
+from drawbridge.server.reviews.committing import (
+    BeginCommit,
+    Committed,
+    NothingToCommit,
+    commit,
+    counted_lines,
+    kept_changes,
+)
 from drawbridge.server.reviews.contents import Entry, loaded_texts, tree_with, version_of, with_contents
-from drawbridge.server.reviews.intents import Intent, Verdict
+from drawbridge.server.reviews.intents import DecisionIntent, Verdict
 from drawbridge.server.reviews.interrupted import recovered
 from drawbridge.server.reviews.located_comments import Commits, LocatedComments, Side, Since, located
 
@@ -295,7 +302,7 @@ class Review:
         return Outcome(await self._between(git, trees, decided), *counts)
 
     async def recover(
-        self, git: Git, work_tree: WorkTree, intent: Intent, check_at_rest: Callable[[], None]
+        self, git: Git, work_tree: WorkTree, intent: DecisionIntent, check_at_rest: Callable[[], None]
     ) -> Verdict:
         """Determines the state of an interrupted decision, and completes it or undoes the part that was done. Raises
         the same errors as ``recovered``.
@@ -303,21 +310,27 @@ class Review:
         trees = await self._trees(git)
         now = (trees.base, trees.head) if trees else None
         before, after = zip(intent.bases, intent.heads, strict=True)
-        found = await recovered(git, work_tree, intent, check_at_rest, is_in_review=now == after)
+        found = await recovered(git, work_tree, intent.heads, check_at_rest, is_in_review=now == after)
         if trees is not None and now == before and found.result == "done":
             await self._set(git, trees._replace(base=intent.bases[1], head=intent.heads[1]))
         return found
 
     async def commit(
-        self, git: Git, work_tree: WorkTree, message: str, branch: str | None, files: Collection[str]
+        self,
+        git: Git,
+        work_tree: WorkTree,
+        message: str,
+        branch: str | None,
+        files: Collection[str],
+        begin: BeginCommit,
     ) -> Committed:
-        """Commits the changes to ``files`` that were kept; all that were kept if ``files`` is empty. Raises
-        ``NoCheckpoint`` or the errors of ``committing.commit``; in that case, nothing was changed except for what a
-        hook itself has changed."""
+        """Commits the changes to ``files`` that were kept; all that were kept if ``files`` is empty. ``begin`` is
+        called before anything is changed. Raises ``NoCheckpoint`` or the errors of ``committing.commit``; in that case,
+        nothing was changed except for what a hook itself has changed."""
         trees, _ = await self._refresh(git, work_tree)
         if trees is None:
             raise NothingToCommit
-        done = await commit(git, trees.start, trees.base, trees.head, message, branch, files)
+        done = await commit(git, trees.start, trees.base, trees.head, message, branch, files, begin)
         kept = await differences(git, trees.start, trees.base)
         await self._are_committed(git, trees, {path: kept[path] for path in done.kept})
         return done

@@ -24,10 +24,8 @@ from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server import events
 from drawbridge.server.approvals.pending import AgentSurface, PendingApproval, Surface
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.errors import Changed
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.refs import When
-from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
 from drawbridge.server.protocol.messages import Answer, Subscriber
@@ -35,6 +33,7 @@ from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.protocol.replies import Review as ReviewReply
 from drawbridge.server.reviews.commenting import submission_key
 from drawbridge.server.reviews.remembered import Remembered
+from drawbridge.server.reviews.reverting import Reverting
 from drawbridge.server.reviews.reviewing import Reviewing
 from drawbridge.server.reviews.reviews import Review, Wish
 from drawbridge.server.sessions import metadata
@@ -61,7 +60,7 @@ from drawbridge.server.sessions.prompts import Prompts
 from drawbridge.server.sessions.recorded_state import titled
 from drawbridge.server.sessions.run import Ending, Event, Order, Run
 from drawbridge.server.sessions.runs import Runs
-from drawbridge.server.sessions.session import Session, SessionStore
+from drawbridge.server.sessions.session import Session, SessionStore, working_here
 from drawbridge.server.sessions.session_process import AskerGone, Continued, ModeSet
 from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.sessions.work_trees import is_elsewhere
@@ -115,8 +114,10 @@ class ManagedSession(Session):
         runs: Runs,
         processes: AgentProcesses,
         open_in_terminal: Callable[[str], bool],
+        works_in_terminal: Callable[[], bool],
     ) -> None:
-        """``open_in_terminal`` returns whether a terminal session has a conversation open now."""
+        """``open_in_terminal`` returns whether a terminal session has a conversation open now; ``works_in_terminal``,
+        whether an agent in a terminal is working in the project's directory."""
         super().__init__(directory, data, history, surfaces, disk)
         self._grants = grants
         self._runs = runs
@@ -143,9 +144,11 @@ class ManagedSession(Session):
             {data.id: self.store},
             lambda: grants.ceilings,
             directory,
-            self._check_idle,
+            self._check_files_at_rest,
         )
+        self._works_in_terminal = works_in_terminal
         self.recovery = self._reviewing.recovery
+        self._reverter = Reverting(self.checkpoints.reverter, self.recovery, data.id, self.store)
         self.attachments = PromptAttachments(directory, data.id, self.tasks)
         self.controller = RunController(
             data.id,
@@ -324,18 +327,10 @@ class ManagedSession(Session):
         Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         self.check_at_rest()
         async with self._reverting:
-            try:
-                changes = await self.checkpoints.reverter.revert(run_id)
-            except Changed as error:
-                text = f"The same lines have changed since the run, in {error}. Nothing was undone."
-                details = {"paths": error.paths, "lines": error.lines}
-                raise ClientError("CHANGED_SINCE", text, details=details) from None
-            except UnsavedChanges as error:
-                raise not_written_over(error) from None
-            reverted = events.RunReverted(run_id, asker.name, changes.files)
-            seq = self.store.record(reverted, asker)
+            self._check_files_at_rest()
+            answer = await self._reverter.revert(run_id, asker)
             await self._reviewing.refresh()
-        return answered(reverted, messages.RunReverted, self.id, seq)
+        return answer
 
     async def _extend_review(self, git: Git, run_id: str, when: When, commit: str) -> None:
         """Extends the review with a checkpoint that was just stored before or after a run."""
@@ -384,12 +379,19 @@ class ManagedSession(Session):
         if self.controller.busy:
             raise self._at_work()
 
+    def _check_files_at_rest(self) -> None:
+        """Like ``_check_idle``, and also raises ``ClientError`` while an agent in a terminal is working in the
+        project's directory."""
+        self._check_idle()
+        if self._works_in_terminal():
+            raise working_here()
+
     async def commit_review(
         self, command: commands.ReviewCommit, asker: Subscriber
     ) -> Answer[messages.ReviewCommitted]:
         self.check_at_rest()
         async with self._reverting:
-            return await self._reviewing.publishing.commit(command, self.id, asker, self._check_idle)
+            return await self._reviewing.publishing.commit(command, self.id, asker, self._check_files_at_rest)
 
     async def push_review(self, command: commands.ReviewPush, asker: Subscriber) -> Answer[messages.ReviewPushed]:
         return await self._reviewing.publishing.push(command, self.id, asker)

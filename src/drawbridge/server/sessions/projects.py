@@ -196,6 +196,7 @@ class Projects:
     def _session(
         self, directory: Path, data: metadata.Metadata, history: History, known_offers: KnownOffers
     ) -> ManagedSession:
+        path, leads_to = Path(data.path), self._grants.directories.leads_to
         return ManagedSession(
             directory,
             data,
@@ -207,6 +208,7 @@ class Projects:
             self._runs,
             self._processes,
             self._open_in_terminal,
+            lambda: self._sessions.are_working(leads_to(path), leads_to, in_terminals=True),
         )
 
     def _add(self, session: ManagedSession) -> ManagedSession:

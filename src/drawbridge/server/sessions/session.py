@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, final
@@ -590,6 +590,15 @@ class Sessions:
         del self._sessions[session.id]
         self._disk.remove(session.id)
 
+    def are_working(self, directory: Path, leads_to: Callable[[Path], Path], *, in_terminals: bool) -> bool:
+        """Whether an agent is working in this directory, a canonical path: one that runs in a terminal, or one that the
+        server runs. ``leads_to``: see ``AllowedDirectories.leads_to``."""
+        return any(
+            session.state == "EXECUTING" and leads_to(session.path) == directory
+            for session in self
+            if session.id.startswith(TERMINAL_PREFIX) == in_terminals
+        )
+
     def rebuild(self) -> None:
         """Rebuilds the lost indexes of all histories in the background."""
         histories = [session.history for session in self]
@@ -598,6 +607,12 @@ class Sessions:
     async def close(self) -> None:
         """Stops the rebuilding of indexes. ``Projects`` and ``TerminalSessions`` close the sessions."""
         await self._tasks.close()
+
+
+def working_here() -> ClientError:
+    """The error for a command that would change files with which an agent is working."""
+    text = "An agent is working in this directory. Try again when it has finished."
+    return ClientError("PROCESS_ACTIVE", text, retryable=True)
 
 
 def in_terminal() -> ClientError:

@@ -190,7 +190,7 @@ class _ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 class _ReviewInterrupted(Struct, frozen=True, omit_defaults=True, kw_only=True):
     by: str
-    decision: Literal["keep", "undo", "edit"]
+    decision: Literal["keep", "undo", "edit", "revert", "commit"]
     files: int
     hunks: int
     result: Literal["not_done", "unknown"]

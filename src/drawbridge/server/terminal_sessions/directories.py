@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import logging
 import shutil
+from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -39,7 +40,7 @@ from drawbridge.server.reviews.reviewing import Reviewing
 from drawbridge.server.reviews.reviews import Review, Wish
 from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.limits import Limits
-from drawbridge.server.sessions.session import SessionStore
+from drawbridge.server.sessions.session import Sessions, SessionStore, working_here
 from drawbridge.server.terminal_sessions.shared_comments import NAME as COMMENTS
 from drawbridge.server.terminal_sessions.shared_comments import SharedComments
 
@@ -52,8 +53,6 @@ error, the agent continues without it."""
 CLOSE_SECONDS: Final = 3.0
 """The maximum number of seconds that the shutdown waits for checkpoints in progress. The review of a run begins with
 the checkpoint before the run, which can't be taken later because the agent continues in the meantime."""
-
-AT_WORK: Final = "An agent is working in this directory. Try again when it has finished."
 
 PATH: Final = "path"
 """The name of the file that contains the directory's path."""
@@ -75,14 +74,17 @@ class ReviewedDirectory:
         limits: Limits,
         memory: MemoryWatch,
         find_unsaved: FindUnsaved,
+        works_in_project: Callable[[], bool],
         removing: asyncio.Task[None] | None = None,
     ) -> None:
-        """``removing``: the task that removes what was in ``folder`` before, if any."""
+        """``works_in_project`` returns whether an agent that the server runs is working in the directory.
+        ``removing``: the task that removes what was in ``folder`` before, if any."""
         self.path = path
         self._removing = removing
         self.folder = folder
         self._grants = grants
         self._limits = limits
+        self._works_in_project = works_in_project
         self._review = Review(folder.name)
         kept = folder if limits.checkpoints else None
         self.checkpoints = Checkpoints(
@@ -315,8 +317,8 @@ class ReviewedDirectory:
         return await self._reviewing.publishing.push(command, session, asker)
 
     def _check_at_rest(self) -> None:
-        if self.busy:
-            raise ClientError("PROCESS_ACTIVE", AT_WORK, retryable=True)
+        if self.busy or self._works_in_project():
+            raise working_here()
 
     # The comments on the review.
 
@@ -399,13 +401,21 @@ class Directories:
     """The directories of all terminal sessions."""
 
     def __init__(
-        self, data: Path, grants: Grants, limits: Limits, memory: MemoryWatch, find_unsaved: FindUnsaved
+        self,
+        data: Path,
+        grants: Grants,
+        limits: Limits,
+        memory: MemoryWatch,
+        find_unsaved: FindUnsaved,
+        sessions: Sessions,
     ) -> None:
+        """``sessions``: all sessions of the server."""
         self._folder = data / "directories"
         self._grants = grants
         self._limits = limits
         self._memory = memory
         self._find_unsaved = find_unsaved
+        self._sessions = sessions
         self._directories: dict[Path, ReviewedDirectory] = {}
         self._removals = BackgroundTasks(logger)
         self._removing: dict[str, asyncio.Task[None]] = {}
@@ -423,7 +433,16 @@ class Directories:
         return found
 
     def _reviewed(self, path: Path, folder: Path, removing: asyncio.Task[None] | None = None) -> ReviewedDirectory:
-        return ReviewedDirectory(path, folder, self._grants, self._limits, self._memory, self._find_unsaved, removing)
+        return ReviewedDirectory(
+            path,
+            folder,
+            self._grants,
+            self._limits,
+            self._memory,
+            self._find_unsaved,
+            lambda: self._sessions.are_working(path, self._grants.directories.leads_to, in_terminals=False),
+            removing,
+        )
 
     def leave(self, directory: ReviewedDirectory, session: str) -> None:
         """Removes a session from its directory. With its last session, the directory's checkpoints and review are

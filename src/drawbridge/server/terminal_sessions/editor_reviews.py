@@ -17,12 +17,19 @@ from drawbridge.core.review_memory import ReviewMemory
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editor, Person
-from drawbridge.server.events import CommentedInEditor, DecidedInEditor, SubmittedInEditor
+from drawbridge.server.events import (
+    CommentedInEditor,
+    DecidedInEditor,
+    ReviewDecided,
+    ReviewInterrupted,
+    SubmittedInEditor,
+)
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError, not_written
 from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.reviews.messages import Recovered
 from drawbridge.server.sessions.session import Session, Sessions
-from drawbridge.text.review_words import no_session
+from drawbridge.text.review_words import decided_words, interrupted_words, no_session
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -123,7 +130,11 @@ class EditorReviews:
             review = Raw(msgspec.json.encode(found.data))
             editor.send(
                 wire.ReviewAnswer(
-                    id=line.id, project=session.id, directory=str(self._commands.leads_to(session.path)), review=review
+                    id=line.id,
+                    project=session.id,
+                    directory=str(self._commands.leads_to(session.path)),
+                    review=review,
+                    notice=_notice(session.recovery.latest, person),
                 )
             )
 
@@ -191,6 +202,19 @@ class EditorReviews:
                 if directory == path:
                     found.setdefault(id(session.checkpoints), session)
         return list(found.values())
+
+
+def _notice(latest: Recovered | None, person: Person) -> str:
+    """What has become of somebody else's decision that was interrupted; empty if none was."""
+    if latest is None or latest.by == person.name:  # the editor sends its own decision again
+        return ""
+    match latest:
+        case ReviewInterrupted():
+            return f"{latest.by} {interrupted_words(msgspec.to_builtins(latest))}"
+        case ReviewDecided():
+            return f"{latest.by} {decided_words(msgspec.to_builtins(latest))}."
+        case _:
+            return ""  # editors are not notified of reverted runs and of commits
 
 
 def _real(path: str | Path) -> Path:

@@ -86,7 +86,7 @@ class TerminalSessions:
         self._grants = grants
         self._fsync = fsync
         self._sessions = sessions
-        self._directories = Directories(data, grants, limits, memory, surfaces.find_unsaved)
+        self._directories = Directories(data, grants, limits, memory, surfaces.find_unsaved, sessions)
         self._reports: dict[TerminalSession, ReportQueue] = {}
         self._removals = BackgroundTasks(logger)
         self._unreadable: set[str] = set()

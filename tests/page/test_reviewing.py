@@ -623,11 +623,8 @@ async def test_the_title_of_a_hunk_is_visible_first(browser: Browser, server: Se
     """The buttons, which stay in view, do not cover the title of a hunk of which only the top is in view."""
     with browser.person(address_of(server, project), width=1280, height=640) as person:
         opens(person, project)
-        for _ in range(4):
-            person.presses("j")
+        person.clicks(in_hunk("open_bridge", "h4"))
         person.sees(f"{CURRENT} .line.added", "open_bridge")
-        person.until(f"document.activeElement.matches('{CURRENT}')")
-        person.presses("Shift")  # after a key, the web UI no longer keeps the hunk in view
         left, is_visible = person.runs(
             "(() => { const box = document.querySelector('.review-scroller');"
             f" const card = document.querySelector('{CURRENT}'); const title = card.querySelector('h4');"

@@ -178,6 +178,25 @@ async def test_a_user_sees_when_someone_else_removes_their_prompt(
         assert not any(told.startswith("You ") for told in person.reads(".divider")), "another device removed it"
 
 
+async def test_the_author_of_a_removed_prompt_is_reminded_of_its_file(
+    browser: Browser, server: Server, directory: Path, tmp_path: Path
+) -> None:
+    note = tmp_path / "note.txt"
+    note.write_text("Close the bridge at ten.\n")
+    project = await project_in(server, directory)
+    with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+        person.prompts("/slow 600")
+        person.sees(".live .markdown")
+        person("choose", css=".composer input[type=file]", files=[str(note)])
+        person.sees(".pictures .file", "note.txt")
+        person.prompts("a fine idea")
+        person.sees(".queued", "a fine idea")
+        async with server.client() as other:
+            [queued] = await queue_of(other, project)
+            await other.ask("queue_remove", {"run_id": queued["run_id"]}, project)
+        person.sees(".box-notice", "To resend it, attach its file again.")
+
+
 @pytest.mark.parametrize("is_closed", [True, False])
 async def test_a_user_who_returns_sees_that_their_prompt_was_removed(
     browser: Browser, server: Server, directory: Path, is_closed: bool

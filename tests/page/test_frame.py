@@ -450,14 +450,18 @@ def test_a_wrong_token_stays_in_its_field(browser: Browser, own_server: Server) 
         person.until("document.activeElement.id === 'token'")
 
 
-def test_an_old_browser_shows_that_it_is_too_old(browser: Browser, server: Server) -> None:
+@pytest.mark.parametrize(
+    "lacks",
+    ["window.WebSocket = undefined", "CSS.supports = (one, more) => more !== undefined || !one.includes(':has')"],
+)
+def test_an_old_browser_shows_that_it_is_too_old(browser: Browser, server: Server, lacks: str) -> None:
     """A script that old browsers can run checks for the features that the web UI needs."""
     with browser.person(page_of(server)) as person:
         person.sees("#token")
         person.runs(
             "fetch('old.js').then((file) => file.text()).then((text) => {"
             " document.documentElement.removeAttribute('data-started');"
-            " window.WebSocket = undefined; window.source = text; })"
+            f" {lacks}; window.source = text; }})"
         )
         old = (programs.page() / "old.js").read_text()
         person.runs(f"(() => {{ {old} }})()")

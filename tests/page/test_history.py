@@ -444,6 +444,22 @@ def test_nothing_covers_an_approval_that_is_partly_in_view(browser: Browser, add
         person.sees(".jump", "1 approval")
 
 
+def test_the_title_of_an_approval_is_visible_first(browser: Browser, address: str) -> None:
+    """The buttons, which stay in view, do not cover the title of a request of which only the top is in view."""
+    title = "document.querySelector('.approval h3')"
+    with browser.person(address) as person:
+        person.prompts("/lines 300")
+        person.sees(".finished")
+        person.prompts("Something")
+        person.sees(".approval.current .yes")
+        person.runs(f"{SCROLLER}.scrollTop -= {SCROLLER}.getBoundingClientRect().bottom - {CARD}.top - 50")
+        assert 45 < person.runs(f"{SCROLLER}.getBoundingClientRect().bottom - {CARD}.top") < 55
+        assert person.runs(
+            f"(() => {{ const {{ left, top }} = {title}.getBoundingClientRect();"
+            f" return {title}.contains(document.elementFromPoint(left + 5, top + 10)) }})()"
+        )
+
+
 def test_accepted_with_edits_shows_what_was_written(browser: Browser, address: str) -> None:
     """Finding S1-5: the history showed the proposal instead of the accepted version."""
     with browser.person(address) as person:

@@ -631,6 +631,24 @@ async def test_forced_colors_show_the_current_hunk(browser: Browser, server: Ser
 
 
 @pytest.mark.thorough
+async def test_the_title_of_a_hunk_is_visible_first(browser: Browser, server: Server, project: str) -> None:
+    """The buttons, which stay in view, do not cover the title of a hunk of which only the top is in view."""
+    with browser.person(address_of(server, project), width=1280, height=640) as person:
+        opens(person, project)
+        person.clicks(in_hunk("open_bridge", "h4"))
+        person.sees(f"{CURRENT} .line.added", "open_bridge")
+        left, is_visible = person.runs(
+            "(() => { const box = document.querySelector('.review-scroller');"
+            f" const card = document.querySelector('{CURRENT}'); const title = card.querySelector('h4');"
+            " const left = () => box.getBoundingClientRect().bottom - card.getBoundingClientRect().top;"
+            " box.scrollTop -= left() - 50; const place = title.getBoundingClientRect();"
+            " return [left(), title.contains(document.elementFromPoint(place.left + 5, place.top + 8))] })()"
+        )
+        assert 45 < left < 55
+        assert is_visible
+
+
+@pytest.mark.thorough
 async def test_the_scroll_position_in_a_review_is_kept(browser: Browser, server: Server, project: str) -> None:
     """When another device decides on a hunk above, the hunk that is being read stays in place."""
     with browser.person(address_of(server, project), width=1280, height=640) as person:

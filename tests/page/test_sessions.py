@@ -198,6 +198,7 @@ async def test_sessions_that_need_an_answer_come_first(browser: Browser, server:
             person.until("document.querySelectorAll('.group').length === 3")
             assert person.reads(".group h3")[0] == "blog"
             person.sees(".project.waiting .state", "Needs you")
+            person.sees(".project.waiting .last-line", "Edit a file")
             person.runs("document.activeElement.blur()")
             person.presses("n")
             person.sees(".approval")

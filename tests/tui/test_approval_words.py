@@ -134,7 +134,7 @@ def test_a_command_can_be_edited_by_a_device_that_may_run() -> None:
 
 def test_a_retry_and_a_compaction_are_reported() -> None:
     retry = {"attempt": 3, "attempts": 10, "reason": "authentication_failed", "status": 401}
-    assert wording.agent_words({"retry": retry}) == "Retrying 3 of 10: 401 authentication failed"
+    assert wording.agent_words({"retry": retry}) == "Retrying 3 of 10: 401 authentication"
     assert wording.agent_words({"compacting": True}) == "Compacting the conversation"
     assert wording.agent_words({"model": "opus"}) == ""
 

@@ -81,6 +81,27 @@ async def test_a_lost_connection_resumes_at_the_cursor(tmp_path: Path, directory
 
 
 @pytest.mark.thorough
+async def test_a_prompt_removed_during_a_disconnect_is_reported(tmp_path: Path, directory: Path) -> None:
+    async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
+        project = await make_project(server, directory)
+        async with attached(server, directory) as person, server.client() as other:
+            await person.prompts("/slow 600")
+            await person.sees("Working")
+            await person.prompts("a fine idea")
+            await person.sees("1 queued")
+            socket = person.app.client.connection._socket
+            assert socket is not None
+            socket.transport.abort()
+            await person.loses("Connected")
+            [queued] = (await other.ask("project_join", project_id=project))["data"]["data"]["queue"]
+            await other.ask("queue_remove", {"run_id": queued["run_id"]}, project)
+            person.app.client.connection.retry_now()
+            await person.sees("removed your prompt from the queue")
+            await other.ask("agent_interrupt", project_id=project)
+            await person.sees("Ready")
+
+
+@pytest.mark.thorough
 async def test_an_answer_in_flight_during_a_disconnect_counts_once(tmp_path: Path, directory: Path) -> None:
     async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
         await make_project(server, directory)

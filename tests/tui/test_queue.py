@@ -114,7 +114,7 @@ async def test_the_agents_state_is_shown_in_the_status_line(server: Server, dire
         told = {"type": "update", "project_id": project, "data": {"update_type": "agent_state", "data": state}}
         await person.sees("I keep talking")  # the agent's first reports have arrived by then
         person.app.client._received(told)
-        await person.sees("Retrying 3 of 10: 401 authentication failed", "25% context")
+        await person.sees("Retrying 3 of 10: 401 authentication", "25% context")
 
 
 async def test_a_waiting_prompt_is_on_the_screen_once(server: Server, directory: Path) -> None:

@@ -430,11 +430,12 @@ class PermissionWithdrawn(Struct, frozen=True):
 
 
 class OpenApproval(Struct, frozen=True):
-    """The summary of an open approval request, for lists."""
+    """An open approval request, for lists. ``summary``: as in ``ApprovalRequested``."""
 
     approval_id: str
     tool_name: str
     created_at: str
+    summary: str = ""
 
 
 # Sessions.

@@ -60,6 +60,8 @@ class Client:
         self.memory = ReviewMemory()
         self.conversation: Conversation | None = None
         self.unsent: list[Unsent] = []
+        self._sent: dict[str, str] = {}
+        """Run id → this client's prompt that waits for the run."""
         self.features: frozenset[str] | None = None
         """The message types that the server accepts from this client; None until it has reported them."""
         self.modes: frozenset[str] | None = None
@@ -311,6 +313,8 @@ class Client:
     def _received(self, message: Message) -> None:
         self.projects.take(message)
         self.reviews.take(message)
+        if message["type"] == "accepted":
+            self._note_sent(message)
         conversation = self.conversation
         if conversation is not None and message.get("project_id") == conversation.id:
             self._follow(message, conversation)
@@ -336,16 +340,26 @@ class Client:
         elif message["type"] == "update" and data["update_type"] == "project_deleted":
             self.on_project_removed()
 
+    def _note_sent(self, message: Message) -> None:
+        """Remembers a prompt of this client until its run begins or it is removed."""
+        one = next((one for one in self.unsent if one.id == message.get("request_id")), None)
+        if one is not None:
+            self._sent[message["data"]["run_id"]] = one.prompt
+
     def _note_removal(self, message: Message, conversation: Conversation) -> None:
-        """Warns if another client has removed one of this client's prompts from the queue."""
+        """Warns if another client has removed one of this client's prompts from the queue, also if that happened while
+        this client was not connected."""
         data = message["data"]
-        if message["type"] != "update" or data["update_type"] != "run_finished" or not data["data"].get("removed_by"):
+        if message["type"] != "update" or data["update_type"] not in ("run_started", "run_finished"):
             return
-        removed = data["data"]
-        prompt = next((one for one in conversation.queue if one["run_id"] == removed["run_id"]), None)
-        if prompt is not None and prompt.get("client_id") in self._ids and removed.get("client_id") not in self._ids:
-            by = self.called({"by": removed["removed_by"]})
-            self.on_warning(f"{by} removed your prompt from the queue: {prompt['prompt'][:LONGEST_SHOWN]}")
+        changed = data["data"]
+        prompt = self._sent.pop(changed["run_id"], None)
+        queued = next((one for one in conversation.queue if one["run_id"] == changed["run_id"]), None)
+        if prompt is None and queued is not None and queued.get("client_id") in self._ids:
+            prompt = str(queued["prompt"])  # comments that were sent as a prompt
+        if prompt is not None and changed.get("removed_by") and changed.get("client_id") not in self._ids:
+            by = self.called({"by": changed["removed_by"]})
+            self.on_warning(f"{by} removed your prompt from the queue: {prompt[:LONGEST_SHOWN]}")
 
     def _accepted(self, message: Message, conversation: Conversation) -> None:
         """Applies the answer to this client's own prompt: the server sends the prompt's record only to the other

@@ -4,6 +4,7 @@ I/O."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -193,7 +194,8 @@ def agent_words(agent: Mapping[str, Any]) -> str:
     """What the agent does instead of working, on one line: it retries a request to its API, or compacts its
     conversation. Empty if it does neither."""
     if retry := agent.get("retry"):
-        why = f"{retry.get('status') or ''} {str(retry['reason']).replace('_', ' ')}".strip()
+        reason = re.sub(" (failed|error)$", "", str(retry["reason"]).replace("_", " "))
+        why = f"{retry.get('status') or ''} {reason}".strip()
         return one_line(f"Retrying {retry['attempt']} of {retry['attempts']}: {why}")
     return "Compacting the conversation" if agent.get("compacting") else ""
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { Conversation, KEPT, recordOf } from '../../../web/src/state/conversation.ts';
-import { alwaysWords, editedInput, Projects } from '../../../web/src/state/projects.ts';
+import { editedInput, Projects } from '../../../web/src/state/projects.ts';
 
 const said = (seq, text = `m${seq}`) => ({
   seq,
@@ -216,31 +216,6 @@ test('an edited proposal is sent as the whole file, with its line endings', () =
     content: 'a\r\nd\r\n',
   });
   assert.equal(editedInput({ tool_name: 'NotebookEdit', input: {}, proposal }, 'x'), undefined);
-});
-
-test('“always” is described in words', () => {
-  assert.equal(
-    alwaysWords([{ type: 'setMode', mode: 'acceptEdits', destination: 'session' }]),
-    'accept all edits for this session',
-  );
-  const rule = {
-    type: 'addRules',
-    behavior: 'allow',
-    rules: [{ toolName: 'Bash', ruleContent: 'make:*' }],
-    destination: 'localSettings',
-  };
-  assert.equal(alwaysWords([rule]), 'allow Bash(make:*) from now on');
-  const mode = { type: 'setMode', mode: 'acceptEdits', destination: 'session' };
-  assert.equal(alwaysWords([mode, rule]), 'allow Bash(make:*) from now on', 'a mode beside a rule is not remembered');
-  const directory = { type: 'addDirectories', directories: ['/p'], destination: 'session' };
-  assert.equal(alwaysWords([directory, { ...mode, destination: 'localSettings' }]), 'allow /p for this session');
-  assert.equal(
-    alwaysWords([{ type: 'removeRules', rules: [] }]),
-    'apply {"type":"removeRules","rules":[]} for this session',
-  );
-  assert.equal(alwaysWords([{ optionId: 'once', kind: 'allow_once' }]), '');
-  assert.equal(alwaysWords(['odd', rule]), '', 'nothing of it is remembered');
-  assert.equal(alwaysWords(null), '');
 });
 
 test('records that only the agent has stored stay between their neighbors', () => {

@@ -6,15 +6,15 @@ import { problemOf } from '../../../web/src/run/problem.ts';
 import { duration } from '../../../web/src/ui/dom.ts';
 
 test('a running call is described by a verb', () => {
-  const words = (name, input) => doing({ name, input });
+  const words = (name, input) => doing({ name, input }, '/a');
   assert.equal(words('Bash', { command: 'cd web && npm test -- --watch' }), 'Running tests');
   assert.equal(words('Bash', { command: '.venv/bin/python -m pytest -q' }), 'Running tests');
   assert.equal(words('Bash', { command: 'git status\ngit log' }), 'Running git status');
   assert.equal(words('Edit', { file_path: '/a/notes.md' }), 'Editing notes.md');
   assert.equal(words('apply_patch', { patch: '*** Update File: /a/notes.md' }), 'Editing notes.md');
   assert.equal(words('apply_patch', {}), 'Editing files');
-  assert.equal(words('Grep', { pattern: 'is_open', path: 'src' }), 'Searching for is_open');
-  assert.equal(words('WebFetch', { url: 'https://example.org/a?b' }), 'Fetching example.org');
+  assert.equal(words('Grep', { pattern: 'is_open', path: 'src' }), 'Searching for is_open in src');
+  assert.equal(words('WebFetch', { url: 'https://example.org/a?b' }), 'Fetching https://example.org/a?b');
   assert.equal(words('mcp__tickets__create', {}), 'Using create (tickets)');
   assert.equal(words('Bash', { command: 7 }), 'Running a command');
   assert.equal(words('Read', null), 'Reading a file');

@@ -41,6 +41,7 @@ async def test_an_approval_request_shows_the_proposed_change(tmp_path: Path) -> 
         [listed] = (await server.does(Client(), "project_list"))["data"]["projects"]
         [waiting] = listed["approvals"]
         assert (waiting["approval_id"], waiting["tool_name"]) == (request["data"]["approval_id"], "Write")
+        assert waiting["summary"] == request["data"]["summary"] != ""
         assert listed["last_seq"] == request["seq"]
         joined = (await server.does(Client(), "project_join", project))["data"]["data"]
         [shown] = joined["open_approvals"]

@@ -164,6 +164,12 @@ def test_every_command_that_changes_something_is_audited() -> None:
     assert audited == {row.name for row in COMMANDS} - only_read - of_others
 
 
+def test_the_docs_list_the_event_of_each_command() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "access.md").read_text()
+    audited = {row.audit.event for row in COMMANDS if row.audit is not None}
+    assert {event for event in audited if f"`{event}`" not in page} == set()
+
+
 # the file
 
 

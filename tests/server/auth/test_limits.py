@@ -26,11 +26,15 @@ from websockets.exceptions import InvalidMessage, InvalidStatus
 
 from drawbridge.core.addresses import network_of, unmapped
 from drawbridge.protocols.gate import Head
+from drawbridge.server import serve
+from drawbridge.server.app import blobs
 from drawbridge.server.app import clients as clients_module
 from drawbridge.server.auth import devices, entrance
 from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.entrance import (
     ALL_WRONG_CODES,
+    CHANGES,
+    CONNECTS,
     FAILURES,
     HANDSHAKES,
     LEAST_PER_DEVICE,
@@ -43,13 +47,61 @@ from drawbridge.server.auth.rate_limits import Buckets
 from drawbridge.server.auth.ssh_keys import Keys
 from drawbridge.server.auth.tls import own_certificate
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.transport import tls_acceptor
+from drawbridge.transport import http_server, tls_acceptor
 from drawbridge.transport.tls_acceptor import HANDSHAKE_LIMIT, NETWORK_LIMIT, TlsAcceptor
 from tests.server.auth.rig import OWNER, Server, code_of, serving
 from tests.server.wire_client import connected
 from tests.waiting import PATIENCE, until
 
 SOMEWHERE, ELSEWHERE = "203.0.113.5", "203.0.113.6"
+
+DOCS = Path(__file__).parents[3] / "docs" / "access.md"
+
+
+def test_the_docs_list_the_current_limits() -> None:
+    page, limits = DOCS.read_text(), ClientLimits()
+    assert entrance.OWNERS_PART == entrance.DEVICES_PART == 8, "an eighth"
+    stored = {
+        share: f"{blobs.MOST * share:g} blobs and {blobs.ALTOGETHER * share / 2**20:g} MB" for share in (0.5, 0.75)
+    }
+    ways = {
+        "wrong tokens, codes and signatures from one address": at_once(FAILURES),
+        "wrong pairing codes from one address": at_once(WRONG_CODES),
+        "wrong pairing codes from all addresses": at_once(ALL_WRONG_CODES),
+        "handshakes from one address, without a valid token in their header": at_once(HANDSHAKES),
+        "clients from one address": f"{limits.per_address} (`--max-per-address`)",
+        "clients of one device": f"an eighth of `--max-clients` (at least {LEAST_PER_DEVICE}): {limits.per_device}",
+        "clients in total": f"{limits.clients} (`--max-clients`), an eighth of them reserved for the owner",
+        "plain requests from one address (the files of the web UI, `/health`)": at_once(REQUESTS),
+        "connections with an unfinished request, or without one": (
+            f"{serve.WAITING_CONNECTIONS}. In their first second there can be more: up to {http_server.GRACE_NETWORKS} from"
+            f" each address, while fewer than `--max-clients` + {serve.SPARE_CONNECTIONS} connections are open."
+        ),
+        "unfinished first message of a WebSocket without a token": f"{clients_module.UNFINISHED_BYTES // 1024} kB",
+        "first message of a WebSocket without a token": f"{clients_module.AUTH_BYTES // 1024} kB",
+        "TLS handshakes in progress": (
+            f"{HANDSHAKE_LIMIT}, and {NETWORK_LIMIT} from one address; {http_server.HANDSHAKE_SECONDS:g} seconds each"
+        ),
+        "WebSockets that have not signed in": (
+            f"{clients_module.STRANGERS}, and {clients_module.NETWORK_STRANGERS} from one address;"
+            f" {clients_module.AUTH_SECONDS:g} seconds each, or {clients_module.SIGNING_SECONDS:g} to sign a challenge"
+            " with an SSH key"
+        ),
+        "blobs (large input) from one device": (
+            f"{stored[blobs.DEVICE_PART]}; {stored[blobs.DEVICES_PART]} for all devices together"
+        ),
+        "other commands that are audited, from one device": at_once(CHANGES),
+        "connections of one device": at_once(CONNECTS),
+    }
+    assert [what for what, limit in ways.items() if f"| {what} | {limit} |" not in page] == []
+    assert f"| {limits.prompts} (`--max-prompts`) |" in page
+    assert f"at most {ALL_WRONG_CODES[0] + 600 * ALL_WRONG_CODES[1]:,.0f} of" in page
+
+
+def at_once(limit: tuple[int, float]) -> str:
+    """A limit in the words of the documentation, such as "60 at once, then 2 a second"."""
+    count, rate = limit
+    return f"{count:,} at once, then " + (f"{rate:g} a second" if rate >= 1 else f"one every {1 / rate:g} seconds")
 
 
 class Clock:

@@ -4,7 +4,7 @@
 import { useRef } from 'preact/hooks';
 
 import * as kept from '../state/kept.ts';
-import { alwaysWords, approvesMode } from '../state/projects.ts';
+import { approvesMode } from '../state/projects.ts';
 import { counted, single } from '../ui/dom.ts';
 import { Button, Text } from '../ui/elements.tsx';
 import { isComposing, isTouch } from '../ui/typing.ts';
@@ -214,16 +214,11 @@ export function LongAlways({ card }: CardProps) {
 }
 
 /** The label of the "Always" button; '' if the agent suggests nothing to remember. */
-function alwaysLabel({ always, suggestions, title }: any): string {
-  if (title !== undefined || Array.isArray(always)) {
-    return ((always ?? []) as Always[])
-      .map(({ text, saved_in: file }) => (file ? `${text} (${file})` : text))
-      .join(' · ')
-      .replaceAll('`', '');
-  }
-  const words = alwaysWords(suggestions);
-  return words && `Always: ${words}`;
-}
+const alwaysLabel = ({ always = [] }: { always?: Always[] }): string =>
+  always
+    .map(({ text, saved_in: file }) => (file ? `${text} (${file})` : text))
+    .join(' · ')
+    .replaceAll('`', '');
 
 function Rejection({ card }: CardProps) {
   const { request, world, isPlan, busy: disabled, comments } = card;

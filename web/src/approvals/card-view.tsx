@@ -125,7 +125,7 @@ function Content({ card, version }: CardProps) {
 
 function Head({ card, compared }: CardProps & { compared?: Difference }) {
   const { request, world, mode, place, answered } = card;
-  const [words, path] = titleOf(request, world.agent, world.root);
+  const [words, path] = titleOf(request, world.agent);
   const { asked_by: asker, reason, blocked_path: blocked } = request;
   const facts = [asker && `Asked by ${asker.agent_type ?? 'a subagent'}`, reason, blocked && 'Path: '].filter(Boolean);
   const differs = mode !== 'edit' && changesFiles(request);

@@ -1,7 +1,5 @@
 // What an approval request asks for. Pure.
 
-import { shownPath } from '../ui/dom.ts';
-
 /**
  * A part of the input that the user should check: `start` to `end` of `field`, in UTF-16 code units, or the whole field
  * if both are 0. Without a `field`, the part is not in a single field.
@@ -15,25 +13,6 @@ export type Risk = { code: string; text: string; field?: string; start?: number;
 export type Always = { text: string; suggestion: number; saved_in?: string };
 
 export type FileChange = { path: string; old_text: string; new_text: string };
-
-/** Words for titles, for servers that don't send titles. */
-const TITLES: Record<string, string> = {
-  Edit: 'wants to edit',
-  MultiEdit: 'wants to edit',
-  NotebookEdit: 'wants to edit',
-  Bash: 'wants to run a command',
-  WebFetch: 'wants to fetch a web page',
-  WebSearch: 'wants to search the web',
-};
-
-/** Words for titles, by the kind of an Agent Client Protocol (ACP) tool call. */
-const KINDS: Record<string, string> = {
-  edit: 'wants to edit',
-  delete: 'wants to delete',
-  move: 'wants to move',
-  execute: 'wants to run a command',
-  fetch: 'wants to fetch a web page',
-};
 
 /** Fields that change what a call may do or how it runs, in words. */
 const FLAGS: Record<string, string> = {
@@ -166,23 +145,14 @@ export const asksQuestions = ({ tool_name: tool, form, input, truncated }: any) 
   Array.isArray(input?.questions) &&
   input.questions.every(isObject);
 
-/** What the agent wants, and the path of the file; the path is undefined if the request is not about one file. */
-export function titleOf(request: any, agent: string, root: string): [string, string | undefined] {
-  const { tool_name: tool, proposal, input, title } = request;
-  // The server's title shortens a longer tool name.
-  if (typeof title?.text === 'string' && String(tool).length <= 200) return [title.text, title.path ?? undefined];
-  if (asksQuestions(request)) return [`${agent} has a question`, undefined];
-  if (planIn(request) !== undefined) return [`${agent}’s plan`, undefined];
-  const path = proposal?.path ?? input?.file_path ?? input?.notebook_path;
-  const files = proposal ? 0 : changesIn(request).length;
-  if (files > 1) return [`${agent} wants to edit ${files} files`, undefined];
-  const write = proposal && !proposal.old_text ? 'wants to create' : proposal ? 'wants to overwrite' : 'wants to write';
-  const words = isToolCall(request) ? KINDS : TITLES;
-  const what = tool === 'Write' ? write : Object.hasOwn(words, tool) ? words[tool] : undefined;
-  return [
-    `${agent} ${what ?? `wants to use ${String(tool)}`}`,
-    typeof path === 'string' ? shownPath(path, root) : undefined,
-  ];
+/**
+ * What the agent wants, and the path of the file; the path is undefined if the request is not about one file. A longer
+ * name of a tool is shortened in the server's title; a request that an older server has stored has no title.
+ */
+export function titleOf({ title, tool_name: tool }: any, agent: string): [string, string | undefined] {
+  const path = title?.path ?? undefined;
+  const isWhole = typeof title?.text === 'string' && String(tool).length <= 200;
+  return [isWhole ? title.text : `${agent} wants to use ${String(tool)}`, path];
 }
 
 /** Whether a field is set and changes what the call may do or how it runs. */

@@ -146,12 +146,13 @@ export function subject(call: Call, root: string): { words: string; code: boolea
     case 'search': {
       const where = text(input.path) ?? text(input.glob);
       const pattern = short(text(input.pattern) ?? '');
+      if (!pattern) return plain('text');
       return code(where ? `${pattern} in ${shownPath(where, root)}` : pattern);
     }
     case 'find':
-      return code(text(input.pattern) ?? (text(input.path) && shownPath(input.path, root)));
+      return code(text(input.pattern) ?? (text(input.path) ? shownPath(input.path, root) : 'files'));
     case 'command':
-      return code(text(input.command));
+      return text(input.command) ? code(input.command) : plain('a command');
     case 'fetch':
       return code(text(input.url));
     case 'web':
@@ -183,6 +184,7 @@ export function subject(call: Call, root: string): { words: string; code: boolea
     const files = patched(call).map((path) => shownPath(path, root));
     return files.length ? code(files.join(', ')) : plain('files');
   }
+  if (kind === 'read' || kind === 'edit' || kind === 'write') return plain('a file');
   const tool = /^mcp__(.+?)__(.+)$/.exec(name);
   const what = Object.values(input).find((value) => text(value)) as string | undefined;
   return plain(`${tool ? `${tool[2]} (${tool[1]})` : name}${what ? `: ${short(what)}` : ''}`);

@@ -2,7 +2,7 @@
 
 import type { SessionEntry } from '../state/sessions.ts';
 import { baseName } from '../ui/dom.ts';
-import { listed, plainLine, type Standing, wanted } from './words.ts';
+import { listed, plainLine, type Standing } from './words.ts';
 
 export type Row = Standing & {
   key: string;
@@ -50,8 +50,9 @@ function currentRow(project: any, session: SessionEntry | undefined): Row {
     title: titleOf(project, session),
     kind,
     words: silent ? `${words} · not asking` : words,
+    // Requests that an older server has stored have no summary.
     preview: asked
-      ? firstLine(asked.title ?? wanted(String(asked.tool_name ?? '')))
+      ? firstLine(asked.summary || `Use ${asked.tool_name}`)
       : plainLine(firstLine(session?.last_line ?? '')),
     added: session?.added ?? 0,
     removed: session?.removed ?? 0,

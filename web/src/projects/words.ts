@@ -44,32 +44,6 @@ const DESK: Record<string, Standing> = {
   ended: { kind: 'ended', words: 'Ended' },
 };
 
-const WANTED: Record<string, string> = {
-  Edit: 'Edit a file',
-  MultiEdit: 'Edit a file',
-  NotebookEdit: 'Edit a notebook',
-  Write: 'Write a file',
-  apply_patch: 'Edit files',
-  Bash: 'Run a command',
-  WebFetch: 'Fetch a web page',
-  WebSearch: 'Search the web',
-  ExitPlanMode: 'Approve its plan',
-  AskUserQuestion: 'Answer a question',
-  // Kinds of tool calls of the Agent Client Protocol.
-  edit: 'Edit files',
-  delete: 'Delete files',
-  move: 'Move files',
-  execute: 'Run a command',
-  fetch: 'Fetch a web page',
-};
-
-/** What an approval request is about, by its tool: "Run a command". */
-export function wanted(tool: string) {
-  if (Object.hasOwn(WANTED, tool)) return WANTED[tool];
-  const [, server, name] = /^mcp__(.+?)__(.+)$/.exec(tool) ?? [];
-  return server ? `Use ${name} (${server})` : `Use ${tool}`;
-}
-
 /** A line of Markdown without its markup. */
 export const plainLine = (text: string) =>
   text

@@ -45,7 +45,7 @@ export type Unsent = {
 };
 
 /** A prompt of this browser that another window or device has removed from the queue. */
-export type Removed = { run: string; project: string; by: string; prompt: string };
+export type Removed = { run: string; by: string } & kept.Sent;
 
 /** What can be sent with a prompt, besides its text. */
 type Extra = Pick<Unsent, 'agent' | 'options' | 'steer'>;
@@ -561,7 +561,9 @@ export class Client extends EventTarget {
   /** Remembers a prompt until its run begins, even if another project is opened or the page is reloaded. */
   _accepted({ data, seq, request_id: id }: any) {
     const one = this.unsent.find((one) => one.id === id);
-    if (one) this._keep(data.run_id, { project: one.project, prompt: one.prompt, seq });
+    if (!one) return;
+    const files = one.attachments?.length ? { files: one.attachments.length } : {};
+    this._keep(data.run_id, { project: one.project, prompt: one.prompt, seq, ...files });
   }
 
   _keep(run: string, one: kept.Sent | undefined) {

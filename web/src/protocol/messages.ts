@@ -310,8 +310,8 @@ export type Usage = { since: string; rows: UsageRow[]; complete: boolean };
 /** What the runs of one project have used on one `day` in the server's local time. `path`: the project's directory. Tokens and costs are counted as far as the agents report them. */
 export type UsageRow = { day: string; project_id: string; path: string; runs?: number; cost_usd?: number; input_tokens?: number; output_tokens?: number };
 
-/** The summary of an open approval request, for lists. */
-export type Waiting = { approval_id: string; tool_name: string; created_at: string };
+/** An open approval request, for lists. `summary`: as in `PermissionRequest`. */
+export type Waiting = { approval_id: string; tool_name: string; created_at: string; summary?: string };
 
 /** What a client requests: the `type` of a command and its `data`. */
 export type Commands = {

@@ -38,7 +38,7 @@ export function lineOf(conversation: Conversation, project: any, connected: bool
     const began = Date.parse(last.timestamp);
     return {
       kind,
-      words: doing(last) + others,
+      words: doing(last, project.path) + others,
       time: Number.isNaN(began) ? time : duration(Math.max(0, Date.now() - began)),
     };
   }

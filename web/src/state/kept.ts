@@ -154,8 +154,11 @@ export function prune(projects: readonly { id: string; approvals?: { approval_id
 export const unsent = (): import('../protocol/client.ts').Unsent[] => json('unsent', []);
 export const keepUnsent = (all: any[]) => set('unsent', all.length ? JSON.stringify(all) : '');
 
-/** A prompt of this browser that waits for its run. `seq`: the number of its record, if the server has reported it. */
-export type Sent = { project: string; prompt: string; seq?: number };
+/**
+ * A prompt of this browser that waits for its run. `seq`: the number of its record, if the server has reported it;
+ * `files`: how many files were attached, if any.
+ */
+export type Sent = { project: string; prompt: string; seq?: number; files?: number };
 
 /** This browser's prompts that wait for their runs, by run id. */
 export const sent = (): Record<string, Sent> => json('sent', {});

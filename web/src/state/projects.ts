@@ -78,9 +78,9 @@ export class Projects {
   }
 }
 
-function waits(project: Project, { approval_id, tool_name, created_at }: any) {
+function waits(project: Project, { approval_id, tool_name, created_at, summary }: any) {
   if (!project.approvals.some((one: any) => one.approval_id === approval_id)) {
-    project.approvals = [...project.approvals, { approval_id, tool_name, created_at }];
+    project.approvals = [...project.approvals, { approval_id, tool_name, created_at, summary }];
   }
 }
 
@@ -114,31 +114,3 @@ export const approvesMode = (suggestions: any, mode: string) =>
   Array.isArray(suggestions) &&
   suggestions.length > 0 &&
   suggestions.every((one) => one?.type === 'setMode' && one.mode === mode);
-
-/**
- * What "always" would mean, in words, from the agent's suggestions; empty if it has none. As on the server, a mode
- * counts only if nothing else is suggested, because it covers far more than this request.
- */
-export function alwaysWords(suggestions: any) {
-  if (!Array.isArray(suggestions) || suggestions.some((one) => typeof one !== 'object' || one === null)) return '';
-  const narrow = suggestions.filter((one) => one.type !== 'setMode');
-  const remembered = narrow.length ? narrow : suggestions;
-  const said = remembered.map((one) => {
-    if (one?.type === 'setMode')
-      return one.mode === 'acceptEdits' ? 'accept all edits' : `switch to the mode “${one.mode}”`;
-    if (one?.type === 'addRules') {
-      const rules = (one.rules ?? []).map((rule: any) =>
-        rule.ruleContent ? `${rule.toolName}(${rule.ruleContent})` : rule.toolName,
-      );
-      return `${one.behavior === 'deny' ? 'reject' : 'allow'} ${rules.join(', ')}`;
-    }
-    if (one?.type === 'addDirectories') return `allow ${(one.directories ?? []).join(', ')}`;
-    // An unknown suggestion is remembered as well, so it is shown as it is. Options of other agents have no type.
-    return typeof one?.type === 'string' ? `apply ${JSON.stringify(one)}` : '';
-  });
-  const place = remembered.every((one) => (one?.destination ?? 'session') === 'session')
-    ? 'for this session'
-    : 'from now on';
-  const words = said.filter(Boolean).join(' and ');
-  return words && `${words} ${place}`;
-}

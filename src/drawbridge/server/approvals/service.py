@@ -199,8 +199,11 @@ class Approvals:
         return True
 
     def waiting(self) -> tuple[OpenApproval, ...]:
-        """Summaries of the open requests, for lists."""
-        return tuple(OpenApproval(one.id, one.request.tool_name[:LONGEST_NAME], one.created_at) for one in self)
+        """The open requests, for lists."""
+        return tuple(
+            OpenApproval(one.id, one.request.tool_name[:LONGEST_NAME], one.created_at, one.request.summary)
+            for one in self
+        )
 
     def shown(self, room: int) -> list[messages.PermissionRequest]:
         """The open requests for a snapshot: at most ``room`` bytes in total, as previews if necessary."""

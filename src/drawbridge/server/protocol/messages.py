@@ -150,11 +150,12 @@ class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Waiting(Struct, frozen=True):
-    """The summary of an open approval request, for lists."""
+    """An open approval request, for lists. ``summary``: as in ``PermissionRequest``."""
 
     approval_id: str
     tool_name: str
     created_at: str
+    summary: str = ""
 
 
 DeskState = Literal["working", "waiting", "finished", "ended"]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Raw, Struct, field
 
@@ -109,11 +109,12 @@ class Attachment(Struct, frozen=True):
 
 class Decision(Struct, frozen=True):
     """A person's answer to a question. ``message``: what the person writes to the agent. ``updated_input``: the input
-    to run the tool with; None for the agent's own. ``remember``: whether to apply the agent's suggestions."""
+    to run the tool with, which can be encoded as JSON and must not be changed; None for the agent's own. ``remember``:
+    whether to apply the agent's suggestions."""
 
     allow: bool
     message: str | None = None
-    updated_input: Raw | None = None
+    updated_input: Mapping[str, Any] | None = None
     remember: bool = False
 
 
@@ -472,8 +473,7 @@ class AgentProcess(Protocol):
         ...
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Answers a question. Raises ``BadArgument`` without sending anything if ``updated_input`` is not a JSON
-        object; the question stays open."""
+        """Answers a question; does nothing if the question is no longer open."""
         ...
 
     def interrupt(self) -> None:

@@ -148,7 +148,8 @@ def permission_resolved(event: ApprovalResolved) -> messages.PermissionResolved:
     if encoded is not whole:
         message = msgspec.json.decode(encoded)
     room -= len(encoded)
-    given = event.updated_input if event.edited and event.new_text is None else None
+    instead = event.updated_input if event.edited and event.new_text is None else None
+    given = None if instead is None else Raw(_encode(instead))
     return messages.PermissionResolved(
         approval_id=event.approval_id,
         by=event.by,

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw
 
 from drawbridge.agents.base import Agent, AgentUnusable, Attachment, Decision, Options
 from drawbridge.agents.terminal import TerminalAgent
@@ -819,15 +818,14 @@ class Core:
             raise ClientError("SESSION_IN_USE", text, field="data.session_id")
 
     async def with_input(self, command: commands.PermissionResponse, client: Subscriber) -> commands.PermissionResponse:
-        """The decision with its whole ``updated_input``, checked, in place of the blob that contains it. Nobody can
-        replace it between the scope check and the decision. Raises ``ClientError``."""
-        if command.updated_input_blob is not None:
-            data, field = await self._blobs.read(command.updated_input_blob, client.device), "data.updated_input_blob"
-            updated = await asyncio.to_thread(json_object, data, field)
-        elif command.updated_input is not None:
-            updated = json_object(msgspec.json.encode(command.updated_input), "data.updated_input")
-        else:
+        """The decision with its ``updated_input``, checked, in place of the blob that contains it. Nobody can replace
+        it between the scope check and the decision. Raises ``ClientError``."""
+        if command.updated_input_blob is None:
+            if command.updated_input is not None:
+                commands.check_depth(command.updated_input, "data.updated_input")
             return command
+        data = await self._blobs.read(command.updated_input_blob, client.device)
+        updated = await asyncio.to_thread(json_object, data, "data.updated_input_blob")
         return msgspec.structs.replace(command, updated_input=updated, updated_input_blob=None)
 
     async def permission_response(
@@ -835,8 +833,7 @@ class Core:
     ) -> Answer[messages.PermissionResolved]:
         """``command`` is the result of ``with_input``."""
         assert command.updated_input_blob is None, "the agent would receive its own input"
-        updated = None if command.updated_input is None else Raw(msgspec.json.encode(command.updated_input))
-        decision = Decision(command.decision == "allow", command.message, updated, command.remember)
+        decision = Decision(command.decision == "allow", command.message, command.updated_input, command.remember)
         session = self.all_sessions.get(command.project_id)
         approval = session.approvals.find(command.approval_id)
         if approval is not None and decision.allow:

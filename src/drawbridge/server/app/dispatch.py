@@ -11,8 +11,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from drawbridge.core.errors import HistoryNotWritten, HistoryUnreadable, WorldError
 from drawbridge.server.app.clients import Client
@@ -181,12 +180,8 @@ class Dispatch:
         decision = await self._core.with_input(command, client)
         asked = self._core.approval_request(decision.project_id, decision.approval_id)
         if asked is not None and not identity.may(scopes.RUNS):
-            scopes.check_answer(identity, decision, asked, _decoded(decision.updated_input))
+            scopes.check_answer(identity, decision, asked)
         return decision, asked
-
-
-def _decoded(fields: Mapping[str, Raw] | None) -> Mapping[str, Any] | None:
-    return None if fields is None else {name: msgspec.json.decode(value) for name, value in fields.items()}
 
 
 async def _answered(row: AnyRow, owner: Any, command: Command, client: Client) -> Answer[Any]:

@@ -405,9 +405,8 @@ class SessionStore:
         the session is closed, without changing anything."""
         self.check_there()
         direction, message = records.written(event)
-        is_line = isinstance(event, AgentLine)
-        record = self.history.append(direction, message, is_json=is_line)
-        if is_line:  # most records are lines, which change only the number
+        record = self.history.append(direction, message, is_json=records.is_json(event))
+        if isinstance(event, AgentLine):  # most records are lines, which change only the number
             self.recorded.seq = record.seq
         else:
             self.recorded.apply(event, record.time, record.seq)

@@ -322,7 +322,7 @@ class _ApprovalResolved(Struct, frozen=True, omit_defaults=True):
     by: str
     decision: Literal["allow", "deny"]
     message: str | None = None
-    updated_input: Raw = events.NOTHING
+    updated_input: dict[str, Any] | None = None
     remember: bool = False
     client_id: str | None = None
     edited: bool = False
@@ -408,6 +408,11 @@ KINDS: Final[Mapping[type, _Kind]] = {kind.event: kind for kind in _KINDS}
 
 _SUBTYPES: Final = {kind.subtype: kind for kind in _KINDS}
 
+_VERBATIM: Final = frozenset(
+    kind.event for kind in _KINDS if any(field.type is Raw for field in msgspec.structs.fields(kind.written))
+)
+"""The events whose records contain an agent's own JSON, unchanged."""
+
 _encode: Final = msgspec.json.Encoder().encode
 _written: Final = msgspec.json.Decoder(Written)
 _of_server: Final = msgspec.json.Decoder(OfServer)
@@ -423,6 +428,13 @@ def written(event: Recorded) -> tuple[Direction, bytes]:
         return "client", _encode(_as(_Prompt, {"type": "user", **fields, "message": _Text(event.prompt)}))
     kind = KINDS[type(event)]
     return "server", _encode({"type": "system", "subtype": kind.subtype, "message": _as(kind.written, event)})
+
+
+def is_json(event: Recorded) -> bool:
+    """Whether the message of the event's record is certain to be JSON in valid UTF-8, so that it need not be decoded
+    before it is stored. Agents' lines were parsed by their drivers, and the other messages are encoded here. The
+    exceptions contain an agent's own JSON, unchanged."""
+    return type(event) not in _VERBATIM
 
 
 class Read(NamedTuple):

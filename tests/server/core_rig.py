@@ -20,8 +20,9 @@ from drawbridge.server import composition
 from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.app.dispatch import AnyRow
 from drawbridge.server.app.outbox import Writers
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.commands import PermissionResponse, parse
-from drawbridge.server.protocol.messages import Answer, Frame, Subscriber, encode
+from drawbridge.server.protocol.frames import Frame, Subscriber, encode
 from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.run import State
 from tests.server.plans import plan_of

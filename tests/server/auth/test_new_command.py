@@ -20,7 +20,7 @@ from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.auth.audited import AuditEntry
 from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.protocol import commands
-from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.replies import Reply
 from tests.server.auth.rig import OWNER, Server, serving
 from tests.server.auth.test_audit import events

@@ -32,9 +32,10 @@ from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
 from drawbridge.server.checkpoints.git_directory import remove_left_folders
 from drawbridge.server.checkpoints.unsaved import FindUnsaved, no_editors
 from drawbridge.server.events import Announced, ApprovalRequested, ProjectCreated, ProjectGone
-from drawbridge.server.protocol import commands, messages, replies
+from drawbridge.server.protocol import commands, frames, messages, replies
+from drawbridge.server.protocol.answers import Answer, updated
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import OK, Health, Nothing
 from drawbridge.server.reviews.messages import wish_of
 from drawbridge.server.sessions import allowed_directories, conversations, exporting, files, timeline
@@ -252,7 +253,7 @@ class Core:
         return approval.request if approval is not None else None
 
     async def record(self, project_id: str, seq: int) -> bytes:
-        """The complete line of one record in a history. Clients request it with the id from ``messages.history_blob``.
+        """The complete line of one record in a history. Clients request it with the id from ``frames.history_blob``.
         Raises ``ClientError``."""
         page = await self.all_sessions.get(project_id).store.read(after_seq=seq - 1, limit=1)
         if not page.records or page.records[0].seq != seq:
@@ -302,7 +303,7 @@ class Core:
         # Clients that follow all projects are notified; the client that creates the project gets its state in the reply
         # instead, as the specification shows.
         session.store.announce(ProjectCreated(session.summary()), client)
-        return messages.updated("project_state", session.shown(), session.id)
+        return updated("project_state", session.shown(), session.id)
 
     async def project_list(self, command: commands.ProjectList, client: Subscriber) -> Answer[replies.ProjectList]:
         await self.projects.examine()
@@ -332,7 +333,7 @@ class Core:
         await self.all_sessions.get(command.project_id).restore_agent_state()
         session = self.all_sessions.get(command.project_id)  # it may have been deleted in the meantime
         snapshot = self._joining.join(session, client, command.after_seq)
-        return messages.updated("project_joined", snapshot, session.id)
+        return updated("project_joined", snapshot, session.id)
 
     async def project_leave(self, command: commands.ProjectLeave, client: Subscriber) -> Answer[Nothing]:
         self._joining.leave(self.all_sessions.get(command.project_id), client)
@@ -351,7 +352,7 @@ class Core:
             limit=command.limit or 1_000,
             max_bytes=messages.FRAME_BYTES // 2,
         )
-        shown = tuple(messages.history_record(record.line, session.id, record.seq) for record in page.records)
+        shown = tuple(frames.history_record(record.line, session.id, record.seq) for record in page.records)
         if not paged and not page.has_more:
             return Answer(type="message_history", project_id=session.id, data=shown)
         backwards = command.before_seq is not None and command.after_seq is None
@@ -825,8 +826,8 @@ class Core:
                 commands.check_depth(command.updated_input, "data.updated_input")
             return command
         data = await self._blobs.read(command.updated_input_blob, client.device)
-        updated = await asyncio.to_thread(json_object, data, "data.updated_input_blob")
-        return msgspec.structs.replace(command, updated_input=updated, updated_input_blob=None)
+        edited = await asyncio.to_thread(json_object, data, "data.updated_input_blob")
+        return msgspec.structs.replace(command, updated_input=edited, updated_input_blob=None)
 
     async def permission_response(
         self, command: commands.PermissionResponse, client: Subscriber

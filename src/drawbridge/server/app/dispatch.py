@@ -23,9 +23,9 @@ from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.scopes import Identity, Scope
 from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.protocol import commands
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError, internal_error, not_written
 from drawbridge.server.protocol.commands import Command, parse
-from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.replies import Reply
 from drawbridge.server.sessions.allowed_directories import expanded
 

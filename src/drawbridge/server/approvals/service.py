@@ -27,8 +27,9 @@ from drawbridge.server.events import (
     Stored,
 )
 from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.answers import Answer, updated
 from drawbridge.server.protocol.client_errors import ClientError, not_written
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import ROOM, Subscriber
 from drawbridge.server.updates import permission_request, permission_resolved
 
 logger = logging.getLogger("drawbridge.server")
@@ -183,7 +184,7 @@ class Approvals:
         for surface in surfaces:
             if surface is not asking:
                 surface.closed()
-        answer = messages.updated("permission_resolved", permission_resolved(resolved), self._project_id, seq)
+        answer = updated("permission_resolved", permission_resolved(resolved), self._project_id, seq)
         return approval, answer, asking
 
     def withdraw(self, approval: PendingApproval, reason: str) -> bool:
@@ -202,7 +203,7 @@ class Approvals:
 
     def shown(self, room: int) -> list[messages.PermissionRequest]:
         """The open requests for a snapshot: at most ``room`` bytes in total, as previews if necessary."""
-        each = room // max(len(self), 1) - messages.ROOM
+        each = room // max(len(self), 1) - ROOM
         return [permission_request(self._project_id, one.request, one.created_at, one.seq, each) for one in self]
 
     def _decidable(self, approval_id: str, decision: Decision) -> PendingApproval:

@@ -13,8 +13,9 @@ from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.events import ReviewComment, ReviewCommented, Submission
 from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Handover
 from drawbridge.server.reviews.change_set import lines_of
 from drawbridge.server.reviews.comments import prompt_of

@@ -16,7 +16,8 @@ from drawbridge.server.checkpoints.private import NOTICE
 from drawbridge.server.events import ReviewChanged, ReviewDecided, ReviewInterrupted, ReviewNumbers
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import FRAME_BYTES, ROOM, Subscriber
+from drawbridge.server.protocol.frames import ROOM, Subscriber
+from drawbridge.server.protocol.messages import FRAME_BYTES
 from drawbridge.server.reviews.change_set import REGULAR, FileChange, NotEditable, Part, Version
 from drawbridge.server.reviews.committing import BadBranch, Blocked, NothingToCommit, Refused
 from drawbridge.server.reviews.intents import Intent, Verdict

@@ -13,8 +13,9 @@ from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.events import Event, Recorded, ReviewCommitted, ReviewPushed
 from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import no_project
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import CommitOffer, PushOffer
 from drawbridge.server.reviews.committing import BadBranch, Blocked, NothingToCommit, Refused, author_of
 from drawbridge.server.reviews.messages import commit_offer, not_committed, not_pushed, push_offer, shown_output

@@ -22,7 +22,7 @@ from drawbridge.server.checkpoints.errors import Changed
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.events import Recorded, ReviewDecided, ReviewInterrupted
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.reviews.intents import Intent, Result
 from drawbridge.server.reviews.messages import recovered_record, refused
 from drawbridge.server.reviews.reviews import Open, Review

@@ -17,8 +17,9 @@ from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.events import ReviewDecided, ReviewNumbers
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError, no_project
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Review as ReviewReply
 from drawbridge.server.reviews import publishing, recovery
 from drawbridge.server.reviews.change_set import NotEditable

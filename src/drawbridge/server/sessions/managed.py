@@ -29,8 +29,9 @@ from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError, not_written
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.protocol.replies import Review as ReviewReply
 from drawbridge.server.reviews.commenting import submission_key

@@ -41,8 +41,9 @@ from drawbridge.server.events import (
     Stored,
 )
 from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError, no_project
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import ROOM, Subscriber
 from drawbridge.server.protocol.replies import Review
 from drawbridge.server.reviews.recovery import Recovery
 from drawbridge.server.reviews.reviews import Wish
@@ -262,7 +263,7 @@ class Session(ABC):
         """
         run, queue = self._current_run(), self._waiting_runs()
         without = project_joined(self.summary(), run=run, queue=queue, open_approvals=[], **self._of_agent())
-        room = messages.FRAME_BYTES - messages.ROOM - len(msgspec.json.encode(without))
+        room = messages.FRAME_BYTES - ROOM - len(msgspec.json.encode(without))
         return msgspec.structs.replace(without, open_approvals=self.approvals.shown(room))
 
     @final

@@ -19,17 +19,17 @@ from msgspec import Raw, Struct
 from drawbridge.agents.base import Agent, AgentLine, Earlier, EarlierMessage
 from drawbridge.core.errors import BadMessage
 from drawbridge.server.events import PromptAccepted
-from drawbridge.server.protocol import messages
+from drawbridge.server.protocol import frames
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import TERMINAL_NAME
+from drawbridge.server.protocol.messages import FRAME_BYTES, TERMINAL_NAME
 from drawbridge.server.protocol.replies import SessionMessagesPage
 from drawbridge.server.sessions.session import Session
 from drawbridge.server.store.lines import Record, compose, from_microseconds
 from drawbridge.server.store.records import written
 from drawbridge.server.store.search import Part
 
-PAGE_BYTES: Final = messages.FRAME_BYTES // 3
-LARGEST: Final = messages.FRAME_BYTES // 2
+PAGE_BYTES: Final = FRAME_BYTES // 3
+LARGEST: Final = FRAME_BYTES // 2
 """The maximum size of a record, in bytes; a larger one is shortened to a preview."""
 
 MOST_FORKS: Final = 10
@@ -142,7 +142,7 @@ async def _recorded(
     end = min(before if before is not None else part.last_seq + 1, part.last_seq + 1)
     read = await session.store.read(before_seq=end, limit=limit, max_bytes=size)
     own = [record for record in read.records if record.seq >= part.first_seq]
-    shown = [messages.history_record(record.line, session.id, record.seq, LARGEST) for record in own]
+    shown = [frames.history_record(record.line, session.id, record.seq, LARGEST) for record in own]
     more = len(own) == len(read.records) and read.has_more and bool(own) and own[0].seq > part.first_seq
     return shown, own[0].seq if more else None
 
@@ -167,7 +167,7 @@ async def _earlier(
 
     found = await asyncio.to_thread(read)
     records = [record for one in found.messages if (record := record_of(one))]
-    return [Raw(messages.shortened(record.line, LARGEST)) for record in records], found.before
+    return [Raw(frames.shortened(record.line, LARGEST)) for record in records], found.before
 
 
 def record_of(message: EarlierMessage) -> Record | None:

@@ -31,8 +31,9 @@ from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.unsaved import FindUnsaved
 from drawbridge.server.events import Submission
 from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Review as ReviewReply
 from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.reviewing import Reviewing

@@ -19,8 +19,9 @@ from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editor, Person
 from drawbridge.server.events import CommentedInEditor, DecidedInEditor, SubmittedInEditor
 from drawbridge.server.protocol import commands, messages, replies
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError, not_written
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.sessions.session import Session, Sessions
 from drawbridge.text.review_words import no_session
 

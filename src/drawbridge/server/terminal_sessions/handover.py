@@ -17,8 +17,9 @@ import msgspec
 from drawbridge.agents.terminal import Context, HookEvent
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.server.events import PromptAccepted, Submission
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.terminal_sessions.prompt_text import letters
 from drawbridge.server.terminal_sessions.prompts import ABOVE

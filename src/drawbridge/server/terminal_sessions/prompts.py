@@ -26,8 +26,10 @@ from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editor
 from drawbridge.server.events import PromptAccepted, Submission, TerminalState
 from drawbridge.server.protocol import commands
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import TERMINAL_NAME, Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
+from drawbridge.server.protocol.messages import TERMINAL_NAME
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.sessions.recorded_state import RecordedState, request_key
 from drawbridge.server.terminal_sessions.prompt_text import same_words, typeable

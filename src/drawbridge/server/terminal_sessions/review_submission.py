@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from drawbridge.server.protocol import commands
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.reviews.commenting import submission_key
 from drawbridge.server.terminal_sessions.prompt_text import typeable

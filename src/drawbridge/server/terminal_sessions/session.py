@@ -36,13 +36,10 @@ from drawbridge.server import events
 from drawbridge.server.approvals.pending import PendingApproval, Surface
 from drawbridge.server.events import PromptAccepted
 from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import (
-    ASKS_NOTHING,
-    TERMINAL_NAME,
-    Answer,
-    Subscriber,
-)
+from drawbridge.server.protocol.frames import Subscriber
+from drawbridge.server.protocol.messages import ASKS_NOTHING, TERMINAL_NAME
 from drawbridge.server.protocol.replies import Review
 from drawbridge.server.reviews.reviews import Wish
 from drawbridge.server.sessions import metadata

@@ -20,7 +20,7 @@ from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import remove_quietly, write_private
 from drawbridge.server.events import ReviewCommented, Submission
 from drawbridge.server.protocol.client_errors import no_project
-from drawbridge.server.protocol.messages import Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Handover
 from drawbridge.server.reviews import remembered
 from drawbridge.server.reviews.remembered import Remembered

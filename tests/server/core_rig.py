@@ -20,6 +20,7 @@ from drawbridge.server import composition
 from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.app.dispatch import AnyRow
 from drawbridge.server.app.outbox import Writers
+from drawbridge.server.app.review_commands import ReviewCommands
 from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.commands import PermissionResponse, parse
 from drawbridge.server.protocol.frames import Frame, Subscriber, encode
@@ -283,7 +284,8 @@ class Server:
         asker: Any = client  # the core uses a client only as a subscriber
         if isinstance(command, PermissionResponse):
             command = await self.core.with_input(command, asker)
-        answered = row.handler(self.core, command, asker)
+        owner = self.built.reviews if row.owner is ReviewCommands else self.core
+        answered = row.handler(owner, command, asker)
         answer: Answer[Any] = answered if isinstance(answered, Answer) else await answered
         found: dict[str, Any] = json.loads(encode(answer, command.request_id))
         if "seq" in found:  # the reply replaces the record for the client that asked

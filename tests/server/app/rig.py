@@ -19,7 +19,6 @@ from drawbridge.server.app.blobs import Blobs
 from drawbridge.server.app.clients import Clients
 from drawbridge.server.app.command_table import COMMANDS, scopes_of
 from drawbridge.server.app.connection import Connection
-from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import AnyRow, Dispatch
 from drawbridge.server.app.outbox import Writers
 from drawbridge.server.app.server_commands import ServerCommands
@@ -209,8 +208,8 @@ class Server:
             scopes=scopes_of(COMMANDS),
             health=self.monitor.health,
         )
-        rows = [_done_by_fake(row) if row.owner is Core else row for row in COMMANDS]
-        self.dispatch = Dispatch(rows, core, own, entrance)
+        rows = [row if row.owner is ServerCommands else _done_by_fake(row) for row in COMMANDS]
+        self.dispatch = Dispatch(rows, core, (core, own), entrance)
         self.site = Site(entrance, self.clients, self.dispatch)
         self.door = HttpServer(self.site, self.listener, terms, tls)
 

@@ -1,4 +1,4 @@
-"""The commands that concern projects and their agents.
+"""The parts of a server that concern projects and their agents, and the commands on them, except those about reviews.
 
 Each method for a command returns the answer for the client that sent it, or raises ``ClientError``. Other clients
 receive the events that the command causes. The frame of an event is encoded once for all of them.
@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -37,7 +37,6 @@ from drawbridge.server.protocol.answers import Answer, updated
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import OK, Health, Nothing
-from drawbridge.server.reviews.messages import wish_of
 from drawbridge.server.sessions import allowed_directories, conversations, exporting, files, timeline
 from drawbridge.server.sessions.allowed_directories import AllowedDirectories
 from drawbridge.server.sessions.audience import Audience, Broadcast
@@ -61,7 +60,6 @@ from drawbridge.server.store.search import Part
 from drawbridge.server.store.syncing import FsyncPolicy
 from drawbridge.server.terminal_sessions.session import TerminalSession
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
-from drawbridge.server.updates import converted
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -165,7 +163,7 @@ class Core:
 
     async def _recover_one(self, session: Session) -> None:
         try:
-            await self._check_directory(session)
+            await self.check_directory(session)
             await session.recovery.run()
         except (ClientError, NoCheckpoint, GitFailed, OSError) as error:
             logger.warning("%s: a decision was interrupted, and can't be recovered now: %s", session.id, error)
@@ -271,20 +269,20 @@ class Core:
         """Whether the agent with this name can ask for approval."""
         return self.grants.asks(agent)
 
-    async def _usable_session(self, project_id: str) -> Session:
+    async def usable_session(self, project_id: str) -> Session:
         """Returns a session of either kind. Raises ``ClientError`` if it does not exist, or its directory may not be
         used now."""
         session = self.all_sessions.get(project_id)
-        await self._check_directory(session)
+        await self.check_directory(session)
         return session
 
-    async def _usable_managed(self, project_id: str) -> ManagedSession:
+    async def usable_managed(self, project_id: str) -> ManagedSession:
         """Returns a project. Raises ``ClientError`` if it does not exist, or its directory may not be used now."""
         session = self.projects.get(project_id)
-        await self._check_directory(session)
+        await self.check_directory(session)
         return session
 
-    async def _check_directory(self, session: Session) -> None:
+    async def check_directory(self, session: Session) -> None:
         """Raises ``ClientError`` if the session's directory may not be used now."""
         try:
             await self.grants.check_directory(session.path)
@@ -517,7 +515,7 @@ class Core:
 
     async def _files_of(self, project_id: str) -> files.Project:
         """The files of a session's directory. Raises ``ClientError`` if they may not be read now."""
-        session = await self._usable_session(project_id)
+        session = await self.usable_session(project_id)
         root, data = await asyncio.to_thread(lambda: (session.path.resolve(), self.grants.directories.data.resolve()))
         return files.Project(root, data, self._privacy)
 
@@ -531,7 +529,7 @@ class Core:
         known = managed.prompts.accepted_before(command.request_id, command.prompt)
         if known is not None:
             return known
-        await self._check_directory(managed)
+        await self.check_directory(managed)
         if command.steer and (command.agent is not None or command.options != commands.Options()):
             text = "A message to the active run can't change the agent or its options."
             raise ClientError("VALIDATION_FAILED", text, field="data.steer")
@@ -554,7 +552,7 @@ class Core:
             client_id=client.id,
             request_id=command.request_id,
             agent=command.agent,
-            options=await self._allowed(wishes, managed, command.agent or managed.data.agent),
+            options=await self.allowed_options(wishes, managed, command.agent or managed.data.agent),
             wishes=frozenset(wishes),
             attachments=tuple(attachments),
         )
@@ -581,7 +579,7 @@ class Core:
         await session.settle()  # from here on, nothing may be awaited until the prompt is accepted
         return session.prompts.send(order, client, queue=command.queue)
 
-    async def _allowed(self, wishes: Mapping[str, Any], session: ManagedSession, agent: str) -> Options:
+    async def allowed_options(self, wishes: Mapping[str, Any], session: ManagedSession, agent: str) -> Options:
         """The settings of a run: what the client requests, otherwise the project's defaults; always within the
         ceilings. Raises ``ClientError`` as ``ceilings.within`` does."""
         asked = msgspec.structs.replace(session.options.usual(agent), **wishes)
@@ -632,119 +630,15 @@ class Core:
     ) -> Answer[messages.SessionReset]:
         return await self.projects.get(command.project_id).new_session(client)
 
-    async def run_changes(self, command: commands.RunChanges, client: Subscriber) -> Answer[replies.RunChanges]:
-        session = await self._usable_session(command.project_id)
-        try:
-            changes = await session.checkpoints.changes.of(command.run_id)
-        except (NoCheckpoint, GitFailed, OSError) as error:
-            raise _no_checkpoint(error) from None
-        shown = msgspec.structs.replace(
-            converted(changes, replies.RunChanges), directory=session.recorded.elsewhere.get(command.run_id)
-        )
-        return Answer(type="run_changes", project_id=session.id, data=shown)
-
-    async def run_revert(self, command: commands.RunRevert, client: Subscriber) -> Answer[messages.RunReverted]:
-        session = await self._usable_managed(command.project_id)
-        try:
-            return await session.revert(command.run_id, client)
-        except (NoCheckpoint, GitFailed, OSError) as error:
-            raise _no_checkpoint(error) from None
-
-    async def review_get(self, command: commands.ReviewGet, client: Subscriber) -> Answer[replies.Review]:
-        session = self.all_sessions.get(command.project_id)
-        try:
-            await self._check_directory(session)
-        except ClientError:
-            if self.grants.directories.last_problem(session.path) != allowed_directories.SILENT:
-                session.review_is_gone()
-            raise
-        try:
-            return await session.review()
-        except (NoCheckpoint, GitFailed, OSError) as error:
-            raise _no_checkpoint(error, None) from None
-
     async def review_image(self, project_id: str, blob: str) -> bytes:
         """A version of an image that the review shows. Raises ``ClientError``."""
-        session = await self._usable_session(project_id)
-        try:
+        session = await self.usable_session(project_id)
+        with git_errors():
             data = await session.review_image(blob, files.LARGEST_IMAGE)
-        except (NoCheckpoint, GitFailed, OSError) as error:
-            raise _no_checkpoint(error, None) from None
         if files.image_type(data[:64]) is None:
             text = "The file can't be shown: it has an image's file extension but is not an image."
             raise ClientError("FILE_UNSUPPORTED", text, field="data.blob_id")
         return data
-
-    async def review_decide(self, command: commands.ReviewDecide, client: Subscriber) -> Answer[replies.Review]:
-        wish = wish_of(command, client.name)
-        session = await self._usable_session(command.project_id)
-        try:
-            return await session.decide_review(wish, client)
-        except (NoCheckpoint, GitFailed, OSError) as error:
-            raise _no_checkpoint(error, None) from None
-
-    async def review_comment(
-        self, command: commands.ReviewComment, client: Subscriber
-    ) -> Answer[messages.ReviewCommented]:
-        session = await self._usable_session(command.project_id)
-        try:
-            return await session.comment(command, client)
-        except (NoCheckpoint, GitFailed, OSError) as error:
-            raise _no_checkpoint(error, None) from None
-
-    async def review_submit(self, command: commands.ReviewSubmit, client: Subscriber) -> Answer[replies.Accepted]:
-        session = await self._usable_session(command.project_id)
-        try:
-            if isinstance(session, TerminalSession):
-                return await self.terminal_sessions.submit_review(session, command, client, session.within_limits)
-            managed = self.projects.get(session.id)
-            order = Order(
-                run_id=f"run_{uuid.uuid4().hex[:16]}",
-                prompt="",
-                by=client.name,
-                client_id=client.id,
-                request_id=command.request_id,
-                options=await self._allowed({}, managed, managed.data.agent),
-            )
-            return await managed.submit_review(order, command.drafts, command.text, steer=command.steer)
-        except (NoCheckpoint, GitFailed, OSError) as error:
-            raise _no_checkpoint(error, None) from None
-
-    async def review_withdraw(self, command: commands.ReviewWithdraw, client: Subscriber) -> Answer[replies.Review]:
-        session = await self._usable_session(command.project_id)
-        if not isinstance(session, TerminalSession):
-            raise ClientError("COMMENT_GONE", "No comments are waiting for the agent.")
-        try:
-            return await session.reviewed.withdraw_comments(client, session.id)
-        except (NoCheckpoint, GitFailed, OSError) as error:
-            raise _no_checkpoint(error, None) from None
-
-    async def review_commit(
-        self, command: commands.ReviewCommit, client: Subscriber
-    ) -> Answer[messages.ReviewCommitted]:
-        session = await self._usable_session(command.project_id)
-        if not self.grants.ceilings.commits:
-            text = "This server does not allow clients to commit. Its owner can allow it with --allow-commit."
-            raise ClientError("PERMISSION_DENIED", text)
-        if not command.message.strip():
-            raise ClientError("VALIDATION_FAILED", "data.message: it is empty.", "data.message")
-        try:
-            return await session.commit_review(command, client)
-        except (NoCheckpoint, GitFailed, OSError) as error:
-            raise _no_checkpoint(error, None) from None
-
-    async def review_push(self, command: commands.ReviewPush, client: Subscriber) -> Answer[messages.ReviewPushed]:
-        session = await self._usable_session(command.project_id)
-        if not self.grants.ceilings.pushes:
-            text = "This server does not allow clients to push. Its owner can allow it with --allow-push."
-            raise ClientError("PERMISSION_DENIED", text)
-        if command.pull_request is not None and not command.pull_request.title.strip():
-            text = "data.pull_request.title: it is empty."
-            raise ClientError("VALIDATION_FAILED", text, "data.pull_request.title")
-        try:
-            return await session.push_review(command, client)
-        except (NoCheckpoint, GitFailed, OSError) as error:
-            raise _no_checkpoint(error, None) from None
 
     def offers(self, type: str) -> bool:
         """Whether this server accepts messages of this type. Some types are accepted only if the owner allows
@@ -780,7 +674,7 @@ class Core:
     # Conversations.
 
     async def session_list(self, command: commands.SessionList, client: Subscriber) -> Answer[replies.SessionList]:
-        session = await self._usable_managed(command.project_id)
+        session = await self.usable_managed(command.project_id)
         agent, current = self.grants.agents.get(session.data.agent), session.recorded.session_id
         try:
             found = await conversations.listed(agent, session.path, current, command.limit)
@@ -796,7 +690,7 @@ class Core:
         return await self._continue(session.id, command.session_id or session.recorded.session_id, fork=True)
 
     async def _continue(self, project_id: str, session_id: str, *, fork: bool) -> Answer[Nothing]:
-        session = await self._usable_managed(project_id)
+        session = await self.usable_managed(project_id)
         agent = self.grants.agents.get(session.data.agent)
         self.terminal_sessions.check_agent(session_id, session.data.agent)
         if not await asyncio.to_thread(conversations.known, agent, session.path, session_id):
@@ -856,8 +750,14 @@ async def _count_usage(projects: Sequence[ManagedSession]) -> None:
             logger.warning("the runs of %s can't be counted: %s", session.id, error)
 
 
-def _no_checkpoint(error: NoCheckpoint | GitFailed | OSError, field: str | None = "data.run_id") -> ClientError:
-    if not isinstance(error, NoCheckpoint):
-        logger.error("%s", error)
-    text = str(error) if isinstance(error, NoCheckpoint) else "git failed. See the server's log for the reason."
-    return ClientError("CHECKPOINT_NOT_FOUND", text, field=field)
+@contextlib.contextmanager
+def git_errors(field: str | None = None) -> Iterator[None]:
+    """Turns an error of git or of the disk, and a missing checkpoint, into a ``ClientError``. ``field``: the field of
+    the command that names the checkpoint; None if it names none."""
+    try:
+        yield
+    except (NoCheckpoint, GitFailed, OSError) as error:
+        if not isinstance(error, NoCheckpoint):
+            logger.error("%s", error)
+        text = str(error) if isinstance(error, NoCheckpoint) else "git failed. See the server's log for the reason."
+        raise ClientError("CHECKPOINT_NOT_FOUND", text, field=field) from None

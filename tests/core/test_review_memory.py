@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.core import review_memory
-from drawbridge.core.review_memory import Remembered, ReviewMemory
+from drawbridge.core.review_memory import ReviewMemory, SeenReviews
 
 
 def test_programs_share_what_was_seen(tmp_path: Path) -> None:
@@ -22,7 +22,7 @@ def test_hunks_that_have_left_the_review_are_forgotten(tmp_path: Path) -> None:
     memory = ReviewMemory(str(tmp_path / "reviews.json"))
     memory.saw("/a", ["h1", "h2"], ["h1", "h2"])
     memory.saw("/a", [], ["h2"])
-    assert memory.of("/a") == Remembered(("h2",))
+    assert memory.of("/a") == SeenReviews(("h2",))
 
 
 def test_directories_that_were_used_last_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,14 +38,14 @@ def test_a_notice_is_new_only_once_for_each_directory(tmp_path: Path) -> None:
     memory.saw("/a", ["h"], ["h"])
     assert [memory.saw_notice("/a"), memory.saw_notice("/a"), memory.saw_notice("/b")] == [True, False, True]
     memory.saw("/a", ["h2"], ["h", "h2"])
-    assert memory.of("/a") == Remembered(("h", "h2"), notice=True)
+    assert memory.of("/a") == SeenReviews(("h", "h2"), notice=True)
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "{", '{"/a": {"seen": 1}}'])
 def test_a_damaged_file_counts_as_nothing_seen(tmp_path: Path, text: str) -> None:
     (tmp_path / "reviews.json").write_text(text)
     memory = ReviewMemory(str(tmp_path / "reviews.json"))
-    assert memory.of("/a") == Remembered()
+    assert memory.of("/a") == SeenReviews()
     memory.saw("/a", ["h"], ["h"])
     assert memory.of("/a").seen == ("h",)
 
@@ -54,4 +54,4 @@ def test_a_directory_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     memory = ReviewMemory(str(tmp_path / "file" / "reviews.json"))
     memory.saw("/a", ["h"], ["h"])
-    assert memory.of("/a") == Remembered()
+    assert memory.of("/a") == SeenReviews()

@@ -148,7 +148,7 @@ class StoredSessions:
     def directories(self, limit: int) -> list[tuple[Path, float]]:
         return []
 
-    def listed(self, path: Path, limit: int) -> list[base.Remembered]:
+    def listed(self, path: Path, limit: int) -> list[base.StoredConversation]:
         return []
 
     def known(self, path: Path, session_id: str) -> bool:
@@ -157,8 +157,8 @@ class StoredSessions:
     def title(self, path: Path, session_id: str) -> str | None:
         return None
 
-    def messages(self, path: Path, session_id: str, **where: Any) -> base.Earlier:
-        return base.Earlier((), None)
+    def messages(self, path: Path, session_id: str, **where: Any) -> base.EarlierMessages:
+        return base.EarlierMessages((), None)
 
     def messages_from(self, path: Path, session_id: str, **where: Any) -> Iterator[tuple[int, base.EarlierMessage]]:
         return iter(())

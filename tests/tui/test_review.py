@@ -13,7 +13,7 @@ from textual.app import App, ComposeResult
 from drawbridge.core.terminal_text import harmless
 from drawbridge.server.reviews.change_set import Version, changed
 from drawbridge.server.reviews.messages import reply
-from drawbridge.server.reviews.reviews import Open
+from drawbridge.server.reviews.reviews import OpenReview
 from drawbridge.text import review_words
 from drawbridge.tui import review_parts
 from drawbridge.tui.colors import DARK
@@ -41,7 +41,7 @@ def file(*hunks: dict[str, Any], **fields: Any) -> dict[str, Any]:
 def as_sent(old: str | None, new: str | None) -> dict[str, Any]:
     """A file with these texts as the server sends it in a review. None: the file does not exist."""
     before, after = (None if text is None else Version("100644", str(hash(text)), text) for text in (old, new))
-    data, _ = reply("project", Open((changed("a.py", before, after),)))
+    data, _ = reply("project", OpenReview((changed("a.py", before, after),)))
     [found] = msgspec.to_builtins(data)["files"]
     return dict(found)
 

@@ -512,7 +512,7 @@ class AgentProcess(Protocol):
         ...
 
 
-class Remembered(Struct, frozen=True):
+class StoredConversation(Struct, frozen=True):
     """A conversation that an agent stores. ``last_active``: seconds since 1970; ``title``: the agent's own title for
     it, or its first prompt; None if neither is known."""
 
@@ -532,7 +532,7 @@ class EarlierMessage(Struct, frozen=True):
     line: bytes = b""
 
 
-class Earlier(Struct, frozen=True):
+class EarlierMessages(Struct, frozen=True):
     """A page of earlier messages, in order. ``before``: the position where the previous page ends; None if there is no
     previous page."""
 
@@ -548,7 +548,7 @@ class StoredConversations(Protocol):
         last activity (seconds since 1970)."""
         ...
 
-    def listed(self, path: Path, limit: int) -> list[Remembered]:
+    def listed(self, path: Path, limit: int) -> list[StoredConversation]:
         """The conversations for this directory, at most ``limit``, newest first."""
         ...
 
@@ -560,10 +560,10 @@ class StoredConversations(Protocol):
 
     def messages(
         self, path: Path, session_id: str, *, after: datetime, before: datetime, end: int | None, limit: int, size: int
-    ) -> Earlier:
+    ) -> EarlierMessages:
         """The last ``limit`` messages, of at most ``size`` bytes in total (or one larger message), that were written
-        between ``after`` and ``before`` and are stored before the position ``end`` (from ``Earlier.before``; None for
-        the end). Empty if the directory has no such conversation or its file can't be read."""
+        between ``after`` and ``before`` and are stored before the position ``end`` (from ``EarlierMessages.before``;
+        None for the end). Empty if the directory has no such conversation or its file can't be read."""
         ...
 
     def messages_from(
@@ -610,10 +610,10 @@ class Agent(Protocol):
 
 
 @runtime_checkable
-class Remembers(Protocol):
+class ListsConversations(Protocol):
     """An agent that can be asked to list its conversations."""
 
-    async def remembered(self, path: Path, limit: int) -> list[Remembered]:
+    async def list_conversations(self, path: Path, limit: int) -> list[StoredConversation]:
         """The conversations for this directory, at most ``limit``, newest first; empty if this agent can't list them.
         Raises ``AgentUnusable`` if the agent can't be started."""
         ...

@@ -29,7 +29,7 @@ MOST_DIRECTORIES: Final = 200
 logger = logging.getLogger("drawbridge.review_memory")
 
 
-class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
+class SeenReviews(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the user has seen in the reviews of one directory. ``seen``: the ids of hunks. ``notice``: whether the user
     has seen the notice about the private repository of the directory."""
 
@@ -43,8 +43,8 @@ class ReviewMemory:
     def __init__(self, path: str | None = None) -> None:
         self._path = path or os.path.join(state_directory(), "reviews.json")
 
-    def of(self, directory: str) -> Remembered:
-        return self._read().get(directory, Remembered())
+    def of(self, directory: str) -> SeenReviews:
+        return self._read().get(directory, SeenReviews())
 
     def saw(self, directory: str, seen: Iterable[str], review: Collection[str]) -> None:
         """Adds hunks that the user has seen. ``review``: the ids of all hunks that are in the review now; the others
@@ -53,7 +53,7 @@ class ReviewMemory:
         known = self.of(directory)
         both = tuple(id for id in dict.fromkeys((*known.seen, *seen)) if id in now)[-MOST_HUNKS:]
         if both != known.seen:
-            self._keep(directory, Remembered(both, known.notice))
+            self._keep(directory, SeenReviews(both, known.notice))
 
     def saw_notice(self, directory: str) -> bool:
         """Records that the user is shown the notice about the private repository. Returns whether this is the first
@@ -61,20 +61,20 @@ class ReviewMemory:
         """
         known = self.of(directory)
         if not known.notice:
-            self._keep(directory, Remembered(known.seen, notice=True))
+            self._keep(directory, SeenReviews(known.seen, notice=True))
         return not known.notice
 
-    def _read(self) -> dict[str, Remembered]:
+    def _read(self) -> dict[str, SeenReviews]:
         try:
             with open(self._path, "rb") as file:
-                return msgspec.json.decode(file.read(), type=dict[str, Remembered])
+                return msgspec.json.decode(file.read(), type=dict[str, SeenReviews])
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.DecodeError) as error:
             logger.info("could not read what was seen in reviews: %s", error)
             return {}
 
-    def _keep(self, directory: str, remembered: Remembered) -> None:
+    def _keep(self, directory: str, remembered: SeenReviews) -> None:
         others = [(name, one) for name, one in self._read().items() if name != directory]
         all = dict([*others, (directory, remembered)][-MOST_DIRECTORIES:])
         try:

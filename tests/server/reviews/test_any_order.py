@@ -14,7 +14,7 @@ import pytest
 
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.reviews.change_set import NotEditable
-from drawbridge.server.reviews.reviews import HunkGone, Open, Review, Wish
+from drawbridge.server.reviews.reviews import HunkGone, OpenReview, RequestedDecision, Review
 from tests import programs
 from tests.server.checkpoints.rig import git
 
@@ -107,42 +107,44 @@ class World:
         some = self.chance.sample(sorted(ids), self.chance.randint(1, len(ids)))
         match self.chance.choice(["keep", "undo", "edit", "all", "file"]):
             case "keep":
-                await self.decide(Wish("me", "keep", tuple(ids[slot] for slot in some)))
+                await self.decide(RequestedDecision("me", "keep", tuple(ids[slot] for slot in some)))
                 self.base |= {slot: self.disk[slot] for slot in some}
             case "undo":
-                await self.decide(Wish("me", "undo", tuple(ids[slot] for slot in some)))
+                await self.decide(RequestedDecision("me", "undo", tuple(ids[slot] for slot in some)))
                 self.disk |= {slot: self.base[slot] for slot in some}
             case "edit" if some[0][1] == NAME:
                 with pytest.raises(NotEditable):
-                    await self.decide(Wish("me", "edit", (ids[some[0]],), text="name.txt"))
+                    await self.decide(RequestedDecision("me", "edit", (ids[some[0]],), text="name.txt"))
             case "edit":
                 text = self.value()
-                await self.decide(Wish("me", "edit", (ids[some[0]],), text=text))
+                await self.decide(RequestedDecision("me", "edit", (ids[some[0]],), text=text))
                 self.base[some[0]] = self.disk[some[0]] = text
             case "all":
-                await self.decide(Wish("me", "undo", all=True, version=review.version))
+                await self.decide(RequestedDecision("me", "undo", all=True, version=review.version))
                 self.disk = dict(self.base)
             case "file":
                 file = some[0][0]
-                await self.decide(Wish("me", "keep", files=(self.disk[file, NAME],), version=review.version))
+                await self.decide(
+                    RequestedDecision("me", "keep", files=(self.disk[file, NAME],), version=review.version)
+                )
                 self.base |= {slot: text for slot, text in self.disk.items() if slot[0] == file}
         for slot in some:
             if self.base[slot] == self.disk[slot]:
                 with pytest.raises(HunkGone):
-                    await self.decide(Wish("me", "undo", (ids[slot],)))
+                    await self.decide(RequestedDecision("me", "undo", (ids[slot],)))
 
-    async def decide(self, wish: Wish) -> None:
+    async def decide(self, wish: RequestedDecision) -> None:
         async with self.checkpoints.operations.exclusive() as running:
             await self.review.decide(running, self.checkpoints.work_tree, wish)
 
-    async def seen(self) -> Open:
+    async def seen(self) -> OpenReview:
         async with self.checkpoints.operations.exclusive() as running:
             return await self.review.current(running, self.checkpoints.work_tree)
 
     def open_slots(self) -> set[tuple[str, int]]:
         return {slot for slot, text in self.disk.items() if text != self.base[slot]}
 
-    def ids(self, review: Open) -> dict[tuple[str, int], str]:
+    def ids(self, review: OpenReview) -> dict[tuple[str, int], str]:
         """The hunk id of each slot that was changed; the review must not have other hunks."""
         found = {
             (file.path, "".join(part.removed), "".join(part.added)): part.hunk.id

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from drawbridge.agents.base import Earlier, EarlierMessage, Remembered
+from drawbridge.agents.base import EarlierMessage, EarlierMessages, StoredConversation
 from drawbridge.agents.gemini import earlier
 
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -59,13 +59,13 @@ class GeminiSessionFiles(Struct, frozen=True):
                     found.append((Path(root.read_text().strip()), max(times)))
         return sorted(found, key=lambda one: one[1], reverse=True)[:limit]
 
-    def listed(self, path: Path, limit: int) -> list[Remembered]:
+    def listed(self, path: Path, limit: int) -> list[StoredConversation]:
         """The conversations for this directory, at most ``limit``, most recently active first. Blocking."""
         found = []
         for file in _files(self.home, path):
             with contextlib.suppress(OSError):
                 found.append((file.stat().st_mtime, file))
-        sessions: dict[str, Remembered] = {}
+        sessions: dict[str, StoredConversation] = {}
         for time, file in sorted(found, reverse=True):
             session = _read(file, time)
             if session is not None:
@@ -83,7 +83,7 @@ class GeminiSessionFiles(Struct, frozen=True):
 
     def messages(
         self, path: Path, session_id: str, *, after: datetime, before: datetime, end: int | None, limit: int, size: int
-    ) -> Earlier:
+    ) -> EarlierMessages:
         found = self._messages(path, session_id, after, before)
         return earlier.page(found, end=end, limit=limit, size=size)
 
@@ -123,7 +123,7 @@ class _Line(Struct):
     content: Any = None
 
 
-def _read(path: Path, time: float) -> Remembered | None:
+def _read(path: Path, time: float) -> StoredConversation | None:
     """The conversation in a file, with ``time`` as the time of its last activity. None if the beginning of the file
     contains no prompt (a conversation without one can't be resumed), if the conversation is not a main agent's, or if
     the file can't be read."""
@@ -141,7 +141,7 @@ def _read(path: Path, time: float) -> Remembered | None:
         if isinstance(line.sessionId, str) and ID.fullmatch(line.sessionId) and line.kind == "main":
             session_id = line.sessionId
         elif session_id and line.type == "user":
-            return Remembered(session_id, time, _title(line.content))
+            return StoredConversation(session_id, time, _title(line.content))
     return None
 
 

@@ -14,7 +14,7 @@ from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.frames import Subscriber
-from drawbridge.server.reviews.messages import wish_of
+from drawbridge.server.reviews.messages import requested_decision
 from drawbridge.server.sessions import allowed_directories
 from drawbridge.server.sessions.run import Order
 from drawbridge.server.terminal_sessions.session import TerminalSession
@@ -51,10 +51,10 @@ class ReviewCommands:
             return await session.review()
 
     async def review_decide(self, command: commands.ReviewDecide, client: Subscriber) -> Answer[replies.Review]:
-        wish = wish_of(command, client.name)
+        wanted = requested_decision(command, client.name)
         session = await self._core.usable_session(command.project_id)
         with git_errors():
-            return await session.decide_review(wish, client)
+            return await session.decide_review(wanted, client)
 
     async def review_comment(
         self, command: commands.ReviewComment, client: Subscriber

@@ -25,7 +25,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.reviews.intents import Intent, Result
 from drawbridge.server.reviews.messages import recovered_record, refused
-from drawbridge.server.reviews.reviews import Open, Review
+from drawbridge.server.reviews.reviews import OpenReview, Review
 from drawbridge.server.store.log import Page
 from drawbridge.server.store.records import NOT_OURS, read
 
@@ -62,7 +62,7 @@ class Recovery:
         review: Review,
         checkpoints: Checkpoints,
         stores: Mapping[str, Store],
-        recovered: Callable[[Open], None],
+        recovered: Callable[[OpenReview], None],
         check_at_rest: Callable[[], None],
     ) -> None:
         self._path = path

@@ -35,9 +35,9 @@ from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.protocol.replies import Review as ReviewReply
 from drawbridge.server.reviews.commenting import submission_key
-from drawbridge.server.reviews.remembered import Remembered
+from drawbridge.server.reviews.remembered import RememberedComment
 from drawbridge.server.reviews.reviewing import Reviewing
-from drawbridge.server.reviews.reviews import Review, Wish
+from drawbridge.server.reviews.reviews import RequestedDecision, Review
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.checkpointing import RunCheckpoints
 from drawbridge.server.sessions.chosen_options import ChosenOptions
@@ -63,7 +63,7 @@ from drawbridge.server.sessions.recorded_state import titled
 from drawbridge.server.sessions.run import Ending, Event, Order, Run
 from drawbridge.server.sessions.runs import Runs
 from drawbridge.server.sessions.session import Session, SessionStore
-from drawbridge.server.sessions.session_process import AskerGone, Continued, ModeSet
+from drawbridge.server.sessions.session_process import AskerGone, ContinuedConversation, ModeSet
 from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.sessions.work_trees import is_elsewhere
 from drawbridge.server.store.log import History
@@ -84,7 +84,7 @@ class RecordedComments:
         self._store = store
 
     @property
-    def known(self) -> Mapping[str, Remembered]:
+    def known(self) -> Mapping[str, RememberedComment]:
         return self._store.recorded.comments
 
     @property
@@ -376,9 +376,9 @@ class ManagedSession(Session):
         sent = self.prompts.steer(order, None) if steer else self.prompts.send(order, None, queue=True)
         return msgspec.structs.replace(sent, seq=None)
 
-    async def decide_review(self, wish: Wish, asker: Subscriber) -> Answer[ReviewReply]:
+    async def decide_review(self, wanted: RequestedDecision, asker: Subscriber) -> Answer[ReviewReply]:
         async with self._reverting:
-            return await self._reviewing.decide(wish, self.id, asker)
+            return await self._reviewing.decide(wanted, self.id, asker)
 
     def _check_idle(self) -> None:
         """Raises ``ClientError`` while a run is active or queued."""
@@ -525,7 +525,7 @@ class ManagedSession(Session):
             # The run was allowed when its prompt was accepted, but it has waited since. A run that continues
             # automatically has the options that were allowed before, perhaps by an earlier server.
             return self.controller.refuse(run, error)
-        continued = Continued(self.recorded, self._conversation.fork_from, self._agent_state)
+        continued = ContinuedConversation(self.recorded, self._conversation.fork_from, self._agent_state)
         return self.controller.launch(run, agent, options, continued)
 
     def _turn_begun(self) -> None:

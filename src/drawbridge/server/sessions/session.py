@@ -46,7 +46,7 @@ from drawbridge.server.protocol.client_errors import ClientError, no_project
 from drawbridge.server.protocol.frames import ROOM, Subscriber
 from drawbridge.server.protocol.replies import Review
 from drawbridge.server.reviews.recovery import Recovery
-from drawbridge.server.reviews.reviews import Wish
+from drawbridge.server.reviews.reviews import RequestedDecision
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.ceilings import day_of
 from drawbridge.server.sessions.disk import Disk
@@ -157,7 +157,7 @@ class Session(ABC):
         size, in bytes. Raises the same errors as ``Reviewing.image``."""
 
     @abstractmethod
-    async def decide_review(self, wish: Wish, asker: Subscriber) -> Answer[Review]:
+    async def decide_review(self, wanted: RequestedDecision, asker: Subscriber) -> Answer[Review]:
         """Applies a decision to a part of the review; it is recorded and published like every event. During a run,
         changes can only be kept. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or
         OSError."""

@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec import Raw, Struct
 
-from drawbridge.agents.base import Agent, AgentLine, Earlier, EarlierMessage
+from drawbridge.agents.base import Agent, AgentLine, EarlierMessage, EarlierMessages
 from drawbridge.core.errors import BadMessage
 from drawbridge.server.events import PromptAccepted
 from drawbridge.server.protocol import frames
@@ -51,8 +51,8 @@ class Stretch(Struct, frozen=True):
 
 class _Position(Struct, frozen=True):
     """A position in a conversation. ``stretch``: the number of the stretch, from 0; ``before``: the number of the
-    record that follows the position or, in the agent's own transcript, an ``Earlier.before``; None for the end of the
-    stretch."""
+    record that follows the position or, in the agent's own transcript, an ``EarlierMessages.before``; None for the end
+    of the stretch."""
 
     stretch: int
     before: int | None = None
@@ -154,7 +154,7 @@ async def _earlier(
     if sessions is None:
         return [], None
 
-    def read() -> Earlier:
+    def read() -> EarlierMessages:
         return sessions.messages(
             session.path,
             stretch.session_id,

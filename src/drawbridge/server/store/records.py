@@ -32,7 +32,7 @@ NOT_OURS: Final = (msgspec.MsgspecError, AttributeError, KeyError, OverflowError
 """The exceptions that reading a record can raise if it is damaged, or Drawbridge did not write it."""
 
 
-class Written(Struct):
+class HistoryLine(Struct):
     """A line of a history."""
 
     seq: int
@@ -414,7 +414,7 @@ _VERBATIM: Final = frozenset(
 """The events whose records contain an agent's own JSON, unchanged."""
 
 _encode: Final = msgspec.json.Encoder().encode
-_written: Final = msgspec.json.Decoder(Written)
+_written: Final = msgspec.json.Decoder(HistoryLine)
 _of_server: Final = msgspec.json.Decoder(OfServer)
 _prompt: Final = msgspec.json.Decoder(_PromptRead)
 
@@ -437,7 +437,7 @@ def is_json(event: Recorded) -> bool:
     return type(event) not in _VERBATIM
 
 
-class Read(NamedTuple):
+class ReadRecord(NamedTuple):
     """A record that was read back. ``event``: None for an agent's line, and for a kind that is not known."""
 
     seq: int
@@ -445,12 +445,12 @@ class Read(NamedTuple):
     event: Recorded | None
 
 
-def parts(line: bytes) -> Written:
+def parts(line: bytes) -> HistoryLine:
     """Parses a line of a history. Raises one of ``NOT_OURS``."""
     return _written.decode(line)
 
 
-def event_of(record: Written) -> Recorded | None:
+def event_of(record: HistoryLine) -> Recorded | None:
     """The event that was recorded; None for an agent's line, and for a kind that is not known, such as one of a newer
     version. Raises one of ``NOT_OURS``."""
     if record.direction == "client":
@@ -469,10 +469,10 @@ def event_of(record: Written) -> Recorded | None:
     return event
 
 
-def read(line: bytes) -> Read:
+def read(line: bytes) -> ReadRecord:
     """Reads an event back from a line of a history. Raises one of ``NOT_OURS``."""
     found = _written.decode(line)
-    return Read(found.seq, datetime.fromisoformat(found.timestamp), event_of(found))
+    return ReadRecord(found.seq, datetime.fromisoformat(found.timestamp), event_of(found))
 
 
 def agent_lines(lines: Iterable[bytes]) -> list[bytes]:

@@ -37,7 +37,7 @@ from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Review as ReviewReply
 from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.reviewing import Reviewing
-from drawbridge.server.reviews.reviews import Review, Wish
+from drawbridge.server.reviews.reviews import RequestedDecision, Review
 from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.session import SessionStore
@@ -293,12 +293,12 @@ class ReviewedDirectory:
         """A version of an image that the review shows. Raises the same errors as ``Reviewing.image``."""
         return await self._reviewing.image(blob, largest)
 
-    async def decide(self, wish: Wish, asker: Subscriber, session: str) -> Answer[ReviewReply]:
+    async def decide(self, wanted: RequestedDecision, asker: Subscriber, session: str) -> Answer[ReviewReply]:
         """Applies a decision to the review or a part of it, and records it in ``session``. During a run, changes can
         only be kept. Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         async with self._deciding:
             await self._prepare()
-            return await self._reviewing.decide(wish, session, asker)
+            return await self._reviewing.decide(wanted, session, asker)
 
     async def commit(
         self, command: commands.ReviewCommit, asker: Subscriber, session: str

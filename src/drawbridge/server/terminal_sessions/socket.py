@@ -26,7 +26,7 @@ from drawbridge.server.terminal_sessions.processes import Process
 from drawbridge.server.terminal_sessions.report_queue import ReportQueue
 from drawbridge.server.terminal_sessions.reports import Disconnected, HookReport, QuestionReport
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
-from drawbridge.server.terminal_sessions.shared_comments import Left
+from drawbridge.server.terminal_sessions.shared_comments import LeftComments
 from drawbridge.transport.private_socket import listening
 
 logger = logging.getLogger("drawbridge.server")
@@ -130,7 +130,7 @@ class PrivateSocket:
 
     async def _hand_over(
         self, peer: Peer, reports: ReportQueue, event: HookEvent, reader: asyncio.StreamReader
-    ) -> Left | None:
+    ) -> LeftComments | None:
         """Hands over the comments that wait for the agent. Returns them if the hook has received them, otherwise None.
         After it has received them, the hook disconnects without waiting any longer."""
         handover = reports.session.handover

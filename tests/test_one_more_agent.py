@@ -296,10 +296,11 @@ async def test_the_server_lists_it_and_runs_it(tmp_path: Path) -> None:
 def test_its_program_can_be_set() -> None:
     problems = run(
         "-c",
-        "from drawbridge.agents.registry import Named, missing, problems\n"
-        "print(problems(Named(paths=['pelican=/bin/sh'])), missing(Named(paths=['pelican=/no/such'])).get('pelican'))",
+        "from drawbridge.agents.registry import AgentPrograms, missing, problems\n"
+        "print(problems(AgentPrograms(paths=['pelican=/bin/sh'])))\n"
+        "print(missing(AgentPrograms(paths=['pelican=/no/such'])).get('pelican'))",
     )
-    assert problems == "[] /no/such\n"
+    assert problems == "[]\n/no/such\n"
 
 
 def test_setup_offers_it_and_installs_its_hooks(home: Path) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
-from msgspec import Raw
 
 from drawbridge.agents import process
 from drawbridge.agents.base import Agent, AgentLine, Decision, Event, Exited, Launch, Options, Question, TurnEnded
@@ -135,7 +134,7 @@ async def eventually(condition: Callable[[], Any], what: str) -> None:
 def changed(question: Question, **fields: Any) -> Decision:
     """Returns a decision that allows the call with these fields of its input changed."""
     given = json.loads(bytes(question.input)) | fields
-    return Decision(allow=True, updated_input=Raw(json.dumps(given).encode()))
+    return Decision(allow=True, updated_input=given)
 
 
 def lives(pid: int) -> bool:

@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec import Raw
 
 from drawbridge.agents.base import (
     AgentLine,
@@ -122,7 +121,7 @@ async def test_a_change_is_shown_and_written_as_edited(agent: Session, tmp_path:
     assert (question.proposal.old_text, question.proposal.new_text) == ("one two\n", "one 2\n")
 
     given = json.loads(bytes(question.input)) | {"new_string": "zwei"}
-    agent.process.answer(question.question_id, Decision(allow=True, updated_input=Raw(json.dumps(given).encode())))
+    agent.process.answer(question.question_id, Decision(allow=True, updated_input=given))
 
     await agent.heard.next(TurnEnded)
     assert file.read_text() == "one zwei\n"

@@ -57,7 +57,7 @@ def test_hunks_that_have_left_the_review_are_forgotten(tmp_path: Path) -> None:
     memory = ReviewMemory(str(tmp_path / "reviews.json"))
     memory.saw("/a", ["h1", "h2"], ["h1", "h2"])
     memory.saw("/a", [], ["h2"])
-    assert memory.of("/a") == Remembered(("h2",))
+    assert memory.of("/a") == SeenReviews(("h2",))
 
 
 def test_directories_that_were_used_last_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,14 +73,14 @@ def test_a_notice_is_new_only_once_for_each_directory(tmp_path: Path) -> None:
     memory.saw("/a", ["h"], ["h"])
     assert [memory.saw_notice("/a"), memory.saw_notice("/a"), memory.saw_notice("/b")] == [True, False, True]
     memory.saw("/a", ["h2"], ["h", "h2"])
-    assert memory.of("/a") == Remembered(("h", "h2"), notice=True)
+    assert memory.of("/a") == SeenReviews(("h", "h2"), notice=True)
 
 
 @pytest.mark.parametrize("data", [b"", b"[1]", b"{", b'{"/a": {"seen": 1}}', b'{"/a": {"seen": ["\xff"]}}'])
 def test_a_damaged_file_counts_as_nothing_seen(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "reviews.json").write_bytes(data)
     memory = ReviewMemory(str(tmp_path / "reviews.json"))
-    assert memory.of("/a") == Remembered()
+    assert memory.of("/a") == SeenReviews()
     memory.saw("/a", ["h"], ["h"])
     assert memory.of("/a").seen == ("h",)
 
@@ -89,4 +89,4 @@ def test_a_directory_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     memory = ReviewMemory(str(tmp_path / "file" / "reviews.json"))
     memory.saw("/a", ["h"], ["h"])
-    assert memory.of("/a") == Remembered()
+    assert memory.of("/a") == SeenReviews()

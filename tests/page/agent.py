@@ -34,7 +34,7 @@ from msgspec import Raw
 
 from drawbridge.agents import registry
 from drawbridge.agents.acp import tools as acp
-from drawbridge.agents.base import Event, Form, Launch, Question, Remembered
+from drawbridge.agents.base import Event, Form, Launch, Question, StoredConversation
 from drawbridge.agents.claude import tools as claude
 from drawbridge.agents.demo import driver, script
 from drawbridge.agents.tool_calls import ToolCall
@@ -174,9 +174,9 @@ async def _starting(demo: driver.Demo, launch: Launch, emit: Callable[[Event], N
     return await _start(demo, launch, reported)
 
 
-async def _remembered(_: driver.Demo, path: Path, limit: int) -> list[Remembered]:
+async def _list_conversations(_: driver.Demo, path: Path, limit: int) -> list[StoredConversation]:
     file = path / ".sessions.json"
-    return msgspec.json.decode(file.read_bytes(), type=list[Remembered])[:limit] if file.exists() else []
+    return msgspec.json.decode(file.read_bytes(), type=list[StoredConversation])[:limit] if file.exists() else []
 
 
 class _Tools(claude.ClaudeTools):
@@ -192,7 +192,7 @@ def serve() -> int:
     """Runs the ``drawbridge`` command with this agent in place of the demo agent. Returns its exit status."""
     from drawbridge import cli
 
-    driver.Demo.remembered = _remembered  # type: ignore[attr-defined]
+    driver.Demo.list_conversations = _list_conversations  # type: ignore[attr-defined]
     registry._TOOLS["demo"] = _Tools()  # type: ignore[index]
     driver.Demo.start = _starting  # type: ignore[assignment, method-assign]
     driver.Demo.__init__.__defaults__ = (

@@ -20,8 +20,10 @@ from drawbridge.server import composition
 from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.app.dispatch import AnyRow
 from drawbridge.server.app.outbox import Writers
+from drawbridge.server.app.review_commands import ReviewCommands
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.commands import PermissionResponse, parse
-from drawbridge.server.protocol.messages import Answer, Frame, Subscriber, encode
+from drawbridge.server.protocol.frames import Frame, Subscriber, encode
 from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.run import State
 from tests.server.plans import plan_of
@@ -146,7 +148,7 @@ class StoredSessions:
     def directories(self, limit: int) -> list[tuple[Path, float]]:
         return []
 
-    def listed(self, path: Path, limit: int) -> list[base.Remembered]:
+    def listed(self, path: Path, limit: int) -> list[base.StoredConversation]:
         return []
 
     def known(self, path: Path, session_id: str) -> bool:
@@ -155,8 +157,8 @@ class StoredSessions:
     def title(self, path: Path, session_id: str) -> str | None:
         return None
 
-    def messages(self, path: Path, session_id: str, **where: Any) -> base.Earlier:
-        return base.Earlier((), None)
+    def messages(self, path: Path, session_id: str, **where: Any) -> base.EarlierMessages:
+        return base.EarlierMessages((), None)
 
     def messages_from(self, path: Path, session_id: str, **where: Any) -> Iterator[tuple[int, base.EarlierMessage]]:
         return iter(())
@@ -282,7 +284,8 @@ class Server:
         asker: Any = client  # the core uses a client only as a subscriber
         if isinstance(command, PermissionResponse):
             command = await self.core.with_input(command, asker)
-        answered = row.handler(self.core, command, asker)
+        owner = self.built.reviews if row.owner is ReviewCommands else self.core
+        answered = row.handler(owner, command, asker)
         answer: Answer[Any] = answered if isinstance(answered, Answer) else await answered
         found: dict[str, Any] = json.loads(encode(answer, command.request_id))
         if "seq" in found:  # the reply replaces the record for the client that asked

@@ -15,6 +15,7 @@ from msgspec import NODEFAULT, Struct, structs
 
 from drawbridge.server import updates
 from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.frames import Frame
 from tests.server.core_rig import Client, serving
 from tests.server.test_upgrade import OLD, OLD_1
 from tests.waiting import until
@@ -56,7 +57,7 @@ def change_the_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
 class Listener(Client):
     """A client that does not check what it is sent."""
 
-    def send(self, frame: messages.Frame) -> None:
+    def send(self, frame: Frame) -> None:
         self.frames.append(frame)
 
 

@@ -19,7 +19,7 @@ from drawbridge.agents.base import AgentLine
 from drawbridge.agents.claude.conversation import ClaudeConversation
 from drawbridge.agents.process import STDOUT, Process
 from drawbridge.server.app.outbox import Writers
-from drawbridge.server.protocol.messages import Frame, Subscriber
+from drawbridge.server.protocol.frames import Frame, Subscriber
 from tests.server.core_rig import Client, Server
 
 LINE = b'{"type":"assistant","message":{"content":[{"type":"text","text":"hi"}]},"session_id":"s","uuid":"u"}'

@@ -152,7 +152,7 @@ RECORDED: list[Recorded] = [
         form="acp",
     ),
     ApprovalResolved("appr_1", "phone", "deny", "no", client_id="c1"),
-    ApprovalResolved("appr_1", "phone", "allow", updated_input=Raw(b'{"a":1}'), edited=True),
+    ApprovalResolved("appr_1", "phone", "allow", updated_input={"a": 1}, edited=True),
     ApprovalResolved("appr_1", "phone", "allow", remember=True, edited=True, new_text="z"),
     PermissionWithdrawn("appr_1", "the run was stopped"),
     SessionChanged("s1"),

@@ -230,7 +230,7 @@ class Alone(App[None]):
 
     async def action_back(self) -> None:
         if not self.view.back():
-            self.view.look()
+            self.view.focus_first()
 
     @property
     def text(self) -> str:
@@ -242,7 +242,7 @@ async def alone(app: Alone, width: int = 80, height: int = 24) -> AsyncIterator[
     """Runs ``app`` on a screen of this size. The approval request has the focus, and may use the whole screen."""
     async with app.run_test(size=(width, height), notifications=True) as pilot:
         app.view.fit(height)
-        app.view.look()
+        app.view.focus_first()
         await pilot.pause()
         await pilot.pause()
         yield pilot

@@ -932,7 +932,7 @@ async def test_a_question_covered_by_a_notice_cannot_be_answered() -> None:
     async with app.run_test(size=(80, 20), notifications=True) as pilot:
         app.notify("word " * 60, timeout=3600)
         app.view.fit(20)
-        app.view.look()
+        app.view.focus_first()
         await until(lambda: "word word" in app.text and app.query("Toast"))
         await app.view.query_one(QuestionForm).recompose()
         await pilot.press("1", "a")

@@ -172,15 +172,15 @@ async def in_a_terminal(person: Person, directory: Path, told: dict[str, Any] | 
     projects = person.app.client.projects
     project = projects.named(str(directory), "")[0]
     desk = {"state": "finished", "prompts": False, "permission_mode": "default"} if told is None else told
-    take = projects.take
+    apply = projects.apply
 
-    def take_as_desk(message: Any) -> None:
-        take(message)
+    def apply_as_desk(message: Any) -> None:
+        apply(message)
         if project["id"] in projects.all:
             projects.all[project["id"]]["desk"] = desk
 
-    projects.take = take_as_desk  # type: ignore[method-assign]
-    take_as_desk({"type": "nothing", "data": {}})
+    projects.apply = apply_as_desk  # type: ignore[method-assign]
+    apply_as_desk({"type": "nothing", "data": {}})
     person.app.client.on_change()
     return str(project["id"])
 

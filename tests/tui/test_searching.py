@@ -67,5 +67,5 @@ def test_a_jump_keeps_the_history_without_a_gap(last: int) -> None:
     assert (conversation.first, conversation.last, conversation.at_end) == (1, last, last == 100)
     conversation.append(record(seq) for seq in range(last + 1, 101))
     assert [item.seq for item in conversation.items] == list(range(1, 101))
-    conversation.take(record(101))
+    conversation.apply(record(101))
     assert conversation.items[-1].seq == 101

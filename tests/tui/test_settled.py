@@ -120,7 +120,7 @@ def test_what_was_rejected_in_the_terminal_has_not_failed(told: Any, words: str,
     conversation = Conversation("p")
     conversation.join({"last_seq": 0, "run": None, "queue": [], "open_approvals": []}, restart=True)
     for seq, message in enumerate((call, result) if first == "call" else (result, call), start=1):
-        conversation.take(Record(seq, "", "claude", message))
+        conversation.apply(Record(seq, "", "claude", message))
     (item,) = conversation.items
     (line,) = Painter(DARK).item(item, 80, folded=True, whole=None)
     assert line.text.rstrip().endswith(words)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Raw, Struct, field
 
@@ -109,11 +109,12 @@ class Attachment(Struct, frozen=True):
 
 class Decision(Struct, frozen=True):
     """A person's answer to a question. ``message``: what the person writes to the agent. ``updated_input``: the input
-    to run the tool with; None for the agent's own. ``remember``: whether to apply the agent's suggestions."""
+    to run the tool with, which can be encoded as JSON and must not be changed; None for the agent's own. ``remember``:
+    whether to apply the agent's suggestions."""
 
     allow: bool
     message: str | None = None
-    updated_input: Raw | None = None
+    updated_input: Mapping[str, Any] | None = None
     remember: bool = False
 
 
@@ -472,8 +473,7 @@ class AgentProcess(Protocol):
         ...
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Answers a question. Raises ``BadArgument`` without sending anything if ``updated_input`` is not a JSON
-        object; the question stays open."""
+        """Answers a question; does nothing if the question is no longer open."""
         ...
 
     def interrupt(self) -> None:
@@ -512,7 +512,7 @@ class AgentProcess(Protocol):
         ...
 
 
-class Remembered(Struct, frozen=True):
+class StoredConversation(Struct, frozen=True):
     """A conversation that an agent stores. ``last_active``: seconds since 1970; ``title``: the agent's own title for
     it, or its first prompt; None if neither is known."""
 
@@ -532,7 +532,7 @@ class EarlierMessage(Struct, frozen=True):
     line: bytes = b""
 
 
-class Earlier(Struct, frozen=True):
+class EarlierMessages(Struct, frozen=True):
     """A page of earlier messages, in order. ``before``: the position where the previous page ends; None if there is no
     previous page."""
 
@@ -548,7 +548,7 @@ class StoredConversations(Protocol):
         last activity (seconds since 1970)."""
         ...
 
-    def listed(self, path: Path, limit: int) -> list[Remembered]:
+    def listed(self, path: Path, limit: int) -> list[StoredConversation]:
         """The conversations for this directory, at most ``limit``, newest first."""
         ...
 
@@ -560,10 +560,10 @@ class StoredConversations(Protocol):
 
     def messages(
         self, path: Path, session_id: str, *, after: datetime, before: datetime, end: int | None, limit: int, size: int
-    ) -> Earlier:
+    ) -> EarlierMessages:
         """The last ``limit`` messages, of at most ``size`` bytes in total (or one larger message), that were written
-        between ``after`` and ``before`` and are stored before the position ``end`` (from ``Earlier.before``; None for
-        the end). Empty if the directory has no such conversation or its file can't be read."""
+        between ``after`` and ``before`` and are stored before the position ``end`` (from ``EarlierMessages.before``;
+        None for the end). Empty if the directory has no such conversation or its file can't be read."""
         ...
 
     def messages_from(
@@ -612,10 +612,10 @@ class Agent(Protocol):
 
 
 @runtime_checkable
-class Remembers(Protocol):
+class ListsConversations(Protocol):
     """An agent that can be asked to list its conversations."""
 
-    async def remembered(self, path: Path, limit: int) -> list[Remembered]:
+    async def list_conversations(self, path: Path, limit: int) -> list[StoredConversation]:
         """The conversations for this directory, at most ``limit``, newest first; empty if this agent can't list them.
         Raises ``AgentUnusable`` if the agent can't be started."""
         ...

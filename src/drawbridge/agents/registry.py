@@ -40,7 +40,7 @@ _TOOLS: Final[Mapping[str, Tools]] = {
 _UNKNOWN: Final = UnknownTools()
 
 
-class Named(Struct, frozen=True):
+class AgentPrograms(Struct, frozen=True):
     """Values of the form ``NAME=…``: programs of built-in agents, and commands of additional agents."""
 
     paths: Sequence[str] = ()
@@ -48,7 +48,7 @@ class Named(Struct, frozen=True):
     commands: Sequence[str] = ()
 
 
-def agents(named: Named) -> dict[str, Agent]:
+def agents(named: AgentPrograms) -> dict[str, Agent]:
     """Name → agent, for all agents; the default agent is the first. ``named`` must have passed ``problems``."""
     paths = dict(_parts(given) for given in named.paths)
     found: list[Agent] = [built_in(row.name, paths.get(row.name)) for row in catalog.ROWS if row.program]
@@ -99,7 +99,7 @@ class Program(Struct, frozen=True):
     version: str | None = None
 
 
-def programs(named: Named) -> dict[str, Program]:
+def programs(named: AgentPrograms) -> dict[str, Program]:
     """Agent → its program, for all agents that have one. Blocking, but it starts none of the programs."""
     found = {}
     for name, program in _programs(named).items():
@@ -128,7 +128,7 @@ class _Package(Struct):
     version: str
 
 
-def _programs(named: Named) -> dict[str, str]:
+def _programs(named: AgentPrograms) -> dict[str, str]:
     """Agent → the name or path of its program."""
     paths = dict(_parts(given) for given in named.paths)
     found = {row.name: paths.get(row.name, row.program) for row in catalog.ROWS if row.program}
@@ -144,7 +144,7 @@ def _place(name: str, program: str) -> str | None:
     return shutil.which(program) or next(installed, None)
 
 
-def problems(named: Named) -> list[str]:
+def problems(named: AgentPrograms) -> list[str]:
     """The problems with the settings, as messages for the user, without a period at the end."""
     found = []
     with_a_program = [row.name for row in catalog.ROWS if row.program]

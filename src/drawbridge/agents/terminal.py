@@ -295,8 +295,8 @@ class TerminalAgent(AskingAgent, Protocol):
         ...
 
     def answer(self, decision: Decision, tool_name: str, given: Raw, suggestions: Raw) -> Mapping[str, Any]:
-        """The answer to a hook that asks about a tool call with the input ``given``. Raises ``BadArgument`` if the
-        changed input is not valid."""
+        """The answer to a hook that asks about a tool call with the input ``given``. Raises ``BadArgument`` for an
+        edited input, unless the agent ``accepts_changed_input``."""
         ...
 
     def proposal(self, tool: str, given: Mapping[str, Any], read: Reader) -> base.Proposal | None:

@@ -37,7 +37,7 @@ LOCK_SECONDS: Final = 1.0
 logger = logging.getLogger("drawbridge.review_memory")
 
 
-class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
+class SeenReviews(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the user has seen in the reviews of one directory. ``seen``: the ids of hunks. ``notice``: whether the user
     has seen the notice about the private repository of the directory."""
 
@@ -51,8 +51,8 @@ class ReviewMemory:
     def __init__(self, path: str | None = None) -> None:
         self._path = path or os.path.join(state_directory(), "reviews.json")
 
-    def of(self, directory: str) -> Remembered:
-        return self._read().get(directory, Remembered())
+    def of(self, directory: str) -> SeenReviews:
+        return self._read().get(directory, SeenReviews())
 
     def saw(self, directory: str, seen: Iterable[str], review: Collection[str]) -> None:
         """Adds hunks that the user has seen. ``review``: the ids of all hunks that are in the review now; the others
@@ -98,10 +98,10 @@ class ReviewMemory:
         finally:
             os.close(lock)
 
-    def _read(self) -> dict[str, Remembered]:
+    def _read(self) -> dict[str, SeenReviews]:
         try:
             with open(self._path, "rb") as file:
-                return msgspec.json.decode(file.read(), type=dict[str, Remembered])
+                return msgspec.json.decode(file.read(), type=dict[str, SeenReviews])
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:

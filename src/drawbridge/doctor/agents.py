@@ -24,7 +24,7 @@ VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
 def checks(directory: str) -> list[Check]:
     """A check for each installed agent, one for all agents that are not installed, and one for the agents' modes."""
-    found = {name: program.path for name, program in registry.programs(registry.Named()).items()}
+    found = {name: program.path for name, program in registry.programs(registry.AgentPrograms()).items()}
     installed = {name: path for name, path in found.items() if path is not None}
     missing = [name for name in found if name not in installed]
     versions = [

@@ -57,7 +57,7 @@ def _of_guard(agent: AgentHooks, guard: Guard) -> Iterator[Finding]:
     scope = " --scope project" if guard.scope == "project" else ""
     again = f"Run `{own_command()} setup {agent.name}{scope}`"
     if guard.state == "absent":
-        if registry.programs(registry.Named())[agent.name].path is not None:
+        if registry.programs(registry.AgentPrograms())[agent.name].path is not None:
             yield finding("hook-absent", f"{agent.title} does not call the guard.", UNPROTECTED, f"{again}.")
     elif guard.state == "unreadable":
         title = f"{guard.file} can't be read: {guard.problem}."

@@ -103,7 +103,7 @@ class Changes:
             case ReviewWanted():
                 self._start(lambda: self._wanted(event), "showing a review")
             case ReviewOutdated():
-                self._look()
+                self._reload()
             case ReviewSeen():
                 self._start(lambda: self._saw(event), "storing what was seen")
             case ReviewDecided():
@@ -120,13 +120,13 @@ class Changes:
         if change is not None and change.project == self._project:
             self._deciders.add(change.by)
         if change is None or change.project == self._project:
-            self._look()
+            self._reload()
 
     def _accepted_changed(self) -> None:
         if self._without_server is not None:
-            self._look()
+            self._reload()
 
-    def _look(self) -> None:
+    def _reload(self) -> None:
         """Reads the review again. Several calls in a row cause only one request, after the one that is in progress."""
         if (self._project or self._without_server) and not self._is_stale:
             self._is_stale = True
@@ -315,7 +315,7 @@ class Changes:
         else:
             if answer.done:
                 await self._editor.notify(done)
-                return self._look()  # reports the reason if the review still can't be read
+                return self._reload()  # reports the reason if the review still can't be read
             review, _ = read(answer)
             await self._show(review)
             await self._editor.notify(after(review))

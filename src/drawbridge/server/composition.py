@@ -21,6 +21,7 @@ from drawbridge.server.app.command_table import COMMANDS, scopes_of
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import AnyRow, Dispatch
 from drawbridge.server.app.outbox import Writers
+from drawbridge.server.app.review_commands import ReviewCommands
 from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.app.site import ServerSite
 from drawbridge.server.app.stats import EVERY_SECONDS, ServerMonitor
@@ -111,6 +112,7 @@ class Server:
             subscriptions=self.core.subscriptions,
             metrics=self.core.metrics.total,
         )
+        self.reviews = ReviewCommands(self.core)
         commands = ServerCommands(
             self.core,
             self.blobs,
@@ -130,7 +132,7 @@ class Server:
             machine=host,
             programs=lambda: programs(plan.agents),
         )
-        self.dispatch = Dispatch(rows, self.core, commands, self.entrance)
+        self.dispatch = Dispatch(rows, self.core, (self.core, self.reviews, commands), self.entrance)
         self.site = ServerSite(
             self.entrance,
             self.clients,

@@ -22,7 +22,6 @@ SHOWN_TEXT: Final = 150_000
 """The maximum length, in characters, of an edited text that clients get with a decision; as JSON it may be six times as
 long. Any other edited input may have at most this many bytes of JSON."""
 
-NOTHING: Final = Raw(b"null")
 
 State: TypeAlias = Literal["IDLE", "EXECUTING", "ERROR"]
 """The state of a managed session."""
@@ -406,16 +405,17 @@ class ApprovalRequested(Struct, frozen=True, dict=True):
 class ApprovalResolved(Struct, frozen=True):
     """The complete decision, from which an agent that has not received it yet can still be answered.
 
-    ``by`` is a name that several clients may have; ``client_id`` is the connection that decided. ``edited``: allowed
-    with a different input from the agent's. ``new_text``: the resulting text of the file (at most ``SHOWN_TEXT``
-    characters), if the request was about a change to a file.
+    ``by`` is a name that several clients may have; ``client_id`` is the connection that decided. ``updated_input``: the
+    input to run the tool with; None for the agent's own. ``edited``: allowed with a different input from the agent's.
+    ``new_text``: the resulting text of the file (at most ``SHOWN_TEXT`` characters), if the request was about a change
+    to a file.
     """
 
     approval_id: str
     by: str
     decision: Literal["allow", "deny"]
     message: str | None = None
-    updated_input: Raw = NOTHING
+    updated_input: Mapping[str, Any] | None = None
     remember: bool = False
     client_id: str | None = None
     edited: bool = False

@@ -143,8 +143,8 @@ def _certificate(settings: ServeSettings) -> list[str]:
     return []
 
 
-def _named(settings: ServeSettings) -> registry.Named:
-    return registry.Named(settings.agent_path, settings.acp_agent, settings.command_agent)
+def _named(settings: ServeSettings) -> registry.AgentPrograms:
+    return registry.AgentPrograms(settings.agent_path, settings.acp_agent, settings.command_agent)
 
 
 def _log_file(settings: ServeSettings) -> list[str]:

@@ -183,7 +183,7 @@ class ApprovalView(Vertical, can_focus=True):
         """Moves the focus to the request although the user did not ask for it, and restarts the wait of
         ``READING_SECONDS``."""
         self._shown_at = time.monotonic()
-        self.look()
+        self.focus_first()
 
     def decide(self, how: Literal["accept", "always", "edit", "reject"]) -> None:
         """Performs the action of a key, unless the request has only just appeared: then the key may have been meant for
@@ -196,9 +196,9 @@ class ApprovalView(Vertical, can_focus=True):
     def resume(self) -> None:
         """Restarts the wait of ``READING_SECONDS`` when the screen is in front again."""
         self._shown_at = time.monotonic()
-        self._body.look()
+        self._body.record_visible()
 
-    def look(self) -> None:
+    def focus_first(self) -> None:
         """Moves the focus to the request."""
         first = next(iter(self.query("RadioSet, Checkbox, .own, LinesView")), self)
         # Scrolling to a tall list of options would hide the beginning of the question.
@@ -277,7 +277,7 @@ class ApprovalView(Vertical, can_focus=True):
 
     def _is_seen(self) -> bool:
         """Whether the whole request has been on the screen: only then can it be accepted."""
-        self._body.look()
+        self._body.record_visible()
         self._note_seen()
         if not why_not_accepted(self.request, self._state):
             return True
@@ -357,7 +357,7 @@ class ApprovalView(Vertical, can_focus=True):
         elif self.is_begun:
             self._set_state(mode="read")
             self._redraw()
-            self.look()
+            self.focus_first()
         else:
             return False
         return True

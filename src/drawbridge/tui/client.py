@@ -210,7 +210,7 @@ class Client:
     async def add_project(self, path: str, agent: str) -> str:
         """Creates a project and returns its id. Raises ``RequestError``."""
         answer = await self._ask("project_create", {"path": path, "agent": agent})
-        self.projects.take(answer)
+        self.projects.apply(answer)
         return str(answer["project_id"])
 
     async def older(self) -> None:
@@ -326,7 +326,7 @@ class Client:
         record, data = record_of(message), message["data"]
         self._note_removal(message, conversation)
         if record is not None:
-            conversation.take(record)
+            conversation.apply(record)
         elif message["type"] == "accepted":
             self._accepted(message, conversation)
         elif message["type"] == "update" and data["update_type"] == "queue_changed":
@@ -336,7 +336,7 @@ class Client:
         elif message["type"] == "update" and data["update_type"] == "agent_offers":
             conversation.offers = data["data"]
         elif message["type"] == "agent_message":
-            conversation.take_partial(data["messages"][0])
+            conversation.apply_partial(data["messages"][0])
         elif message["type"] == "update" and data["update_type"] == "project_deleted":
             self.on_project_removed()
 
@@ -376,7 +376,7 @@ class Client:
         if message.get("seq") is not None:
             said = {"type": "user", "message": {"prompt": one.prompt}, "run_id": data["run_id"], "by": self.name}
             now = datetime.now(UTC).isoformat()
-            conversation.take(Record(message["seq"], now, "client", said))
+            conversation.apply(Record(message["seq"], now, "client", said))
 
     async def _join(self) -> None:
         conversation = self.conversation

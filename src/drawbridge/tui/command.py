@@ -96,7 +96,7 @@ async def begin_review(client: Client, directory: str) -> StartView:
     """
     is_known, problem = False, ""
     await client.connection.open()
-    client.projects.take(await client.connection.first("project_list"))
+    client.projects.apply(await client.connection.first("project_list"))
     for path in (directory, *map(str, Path(directory).parents)):
         # All terminal sessions of a directory share one review.
         there = (one for one in reversed(client.projects.sorted()) if one["path"] == path)
@@ -127,7 +127,7 @@ async def begin(client: Client, project: str | None, directory: str) -> StartVie
     await client.connection.open()
     if project is None:
         return StartView()
-    client.projects.take(await client.connection.first("project_list"))
+    client.projects.apply(await client.connection.first("project_list"))
     found = client.projects.named(project, directory)
     if len(found) == 1:
         return StartView(project=str(found[0]["id"]))

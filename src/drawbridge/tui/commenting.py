@@ -79,7 +79,7 @@ class Commenting:
         """All comments, by file and line."""
         return sorted(self.all, key=lambda one: (one["path"], one["line"]))
 
-    def take(self, review: Message) -> bool:
+    def update(self, review: Message) -> bool:
         """Stores the comments of a review that the server sent. Returns whether they have changed."""
         found = review.get("comments", []), review.get("drafts", "")
         handover = str((review.get("handover") or {}).get("state", ""))

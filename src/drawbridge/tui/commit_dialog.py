@@ -59,7 +59,7 @@ class Committing:
     def chosen(self) -> list[str]:
         return [path for path in self.kept if path not in self.state.without]
 
-    def take(self, review: Message) -> None:
+    def update(self, review: Message) -> None:
         self.kept = review.get("kept", [])
         self.offer = review.get("commit") or {}
 

@@ -141,14 +141,14 @@ class Conversation:
         self._accepted.clear()
         self._drain()
 
-    def take(self, record: Record) -> None:
+    def apply(self, record: Record) -> None:
         """Applies a live record. A repeated record changes nothing; an early record waits for the records before it."""
         if record.seq > self.cursor:
             self._early[record.seq] = record
             if self.joined:
                 self._drain()
 
-    def take_partial(self, line: Json) -> None:
+    def apply_partial(self, line: Json) -> None:
         """Applies a message that is not in the history: partial text."""
         if line.get("type") != "stream_event" or line.get("parent_tool_use_id"):
             return

@@ -68,7 +68,7 @@ class Pushing:
         """Drops the offer, since the commit in progress changes what there is to push."""
         self.offer = None
 
-    def take(self, review: Message) -> None:
+    def update(self, review: Message) -> None:
         self.offer = review.get("push")
 
     def begin(self) -> None:

@@ -24,7 +24,7 @@ from drawbridge.text import review_words
 from drawbridge.text.review_words import File
 from drawbridge.tui import review_cards, review_comments, review_parts
 from drawbridge.tui.code import DiffLines
-from drawbridge.tui.diff_view import LOOK_SECONDS, is_covered, on_screen
+from drawbridge.tui.diff_view import CHECK_SECONDS, is_covered, on_screen
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.review_comments import Choice, Remarks, Row
 from drawbridge.tui.review_parts import Part
@@ -205,7 +205,7 @@ class ReviewView(ScrollView, can_focus=True):
         Binding("space", "screen.page(1)", show=False),
     ]
 
-    class Looked(Message):
+    class Changed(Message):
         """The lines on the screen, the current change or the chosen lines may have changed."""
 
     def __init__(self, painter: Painter) -> None:
@@ -228,7 +228,9 @@ class ReviewView(ScrollView, can_focus=True):
         self._width = 0
 
     def on_mount(self) -> None:
-        self._again = self.set_interval(LOOK_SECONDS, partial(self.call_after_refresh, self.look), pause=True)
+        self._again = self.set_interval(
+            CHECK_SECONDS, partial(self.call_after_refresh, self.record_visible), pause=True
+        )
 
     # What is shown.
 
@@ -323,7 +325,7 @@ class ReviewView(ScrollView, can_focus=True):
         self.choice = choice
         self._go_to_choice()
         self.refresh()
-        self.post_message(self.Looked())
+        self.post_message(self.Changed())
 
     @property
     def _rows(self) -> Sequence[Row]:
@@ -370,7 +372,7 @@ class ReviewView(ScrollView, can_focus=True):
         self.virtual_size = Size(width + GUTTER, self._starts[-1])
         self._return(place)
         self.refresh()
-        self.call_after_refresh(self.look)
+        self.call_after_refresh(self.record_visible)
 
     def _lay_out_file(self, path: str, parts: Sequence[Part], known: Mapping[Hashable, _Block]) -> None:
         """Adds the blocks of a file. ``known``: the blocks of the previous layout, which are reused if they are
@@ -430,18 +432,18 @@ class ReviewView(ScrollView, can_focus=True):
 
     # What has been seen.
 
-    def look(self) -> None:
+    def record_visible(self) -> None:
         """Records which lines are on the screen now, without those that a notice covers. If the current part is off the
         screen, a part that is on it becomes the current one."""
         shown = on_screen(self, self.content_region)
         is_moving = self.app.animator.is_being_animated(self, "scroll_y")
-        self._look_again(is_moving)  # lines that an animation scrolls past do not count as seen
+        self._check_again(is_moving)  # lines that an animation scrolls past do not count as seen
         if shown is None or not shown.width or shown.width < self._width or is_moving:
             return
         top = self.scroll_offset.y + shown.y - self.content_region.y
         indices = self._indices(top, top + shown.height)
         covered = {top + row for row in range(shown.height) if is_covered(self, shown, row)}
-        self._look_again(bool(covered))
+        self._check_again(bool(covered))
         for at in indices:
             block = self._blocks[at]
             if block.part is not None:
@@ -456,16 +458,16 @@ class ReviewView(ScrollView, can_focus=True):
             self.current = next(iter(whole or [key for _, key in parts]), self.current)
             self._drop_choice()
             self.refresh()
-        self.post_message(self.Looked())
+        self.post_message(self.Changed())
 
-    def _look_again(self, is_needed: bool) -> None:
-        """Sets whether to look again soon, because an animation or a notice that covers lines will end."""
+    def _check_again(self, is_needed: bool) -> None:
+        """Sets whether to check again soon, because an animation or a notice that covers lines will end."""
         if self._again is not None:
             (self._again.resume if is_needed else self._again.pause)()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
-        self.call_after_refresh(self.look)
+        self.call_after_refresh(self.record_visible)
 
     # Keys and the mouse.
 
@@ -499,7 +501,7 @@ class ReviewView(ScrollView, can_focus=True):
             to = start if start < top or end - start >= height else end - height
             self.scroll_to(y=to, animate=False, immediate=True)
         self.refresh()
-        self.call_after_refresh(self.look)
+        self.call_after_refresh(self.record_visible)
 
     def on_click(self, event: events.Click) -> None:
         at = next(iter(self._indices(self.scroll_offset.y + event.y, self.scroll_offset.y + event.y + 1)), None)
@@ -507,7 +509,7 @@ class ReviewView(ScrollView, can_focus=True):
             self.current = part.key
             self._drop_choice()
             self.refresh()
-            self.post_message(self.Looked())
+            self.post_message(self.Changed())
 
     # Drawing.
 

@@ -84,7 +84,7 @@ class Reviews:
         self.connections += 1
         self._numbers.clear()
 
-    def take(self, message: Mapping[str, Any]) -> None:
+    def apply(self, message: Mapping[str, Any]) -> None:
         """Applies one message of any type."""
         id, data = str(message.get("project_id", "")), message["data"]
         if message["type"] == "review":

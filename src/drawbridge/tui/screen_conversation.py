@@ -176,9 +176,9 @@ class ConversationScreen(Screen[None]):
         if client.connection.state != "open" or not conversation.joined or not conversation.cursor:
             return
         if client.may("review_get") and client.reviews.expect(conversation.id):
-            self.run_worker(self._look_at_review(conversation.id))
+            self.run_worker(self._request_review(conversation.id))
 
-    async def _look_at_review(self, project: str) -> None:
+    async def _request_review(self, project: str) -> None:
         with contextlib.suppress(RequestError):  # without git, or if the directory is gone
             await self._client.review(project)
 
@@ -392,7 +392,7 @@ class ConversationScreen(Screen[None]):
         if not self._in_field:
             return
         if self.card is not None:
-            self.card.look()
+            self.card.focus_first()
         else:
             self.query_one(History).focus()
 

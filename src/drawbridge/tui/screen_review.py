@@ -136,7 +136,7 @@ class ReviewScreen(Screen[None]):
         """Restarts the wait of ``READING_SECONDS`` when this screen is in front again."""
         self._shown_at = time.monotonic()
         for view in self.query(ReviewView):
-            view.look()
+            view.record_visible()
 
     @property
     def _view(self) -> ReviewView:
@@ -286,7 +286,7 @@ class ReviewScreen(Screen[None]):
                         self._close(number)
                 else:
                     self._problem = ""
-                    self._take(number, found, is_mine=False)
+                    self._show_review(number, found, is_mine=False)
         finally:
             self._is_loading = False
         self._redraw()
@@ -297,12 +297,12 @@ class ReviewScreen(Screen[None]):
             return
         self._shown = number
         self._files, self._every, self._more, self._version = (), (), 0, None
-        self._committing.take({})
-        self._pushing.take({})
-        self._commenting.take({})
+        self._committing.update({})
+        self._pushing.update({})
+        self._commenting.update({})
         self._show_written()
 
-    def _take(self, number: int, found: Message, *, is_mine: bool) -> None:
+    def _show_review(self, number: int, found: Message, *, is_mine: bool) -> None:
         """Shows a review, unless a later one is already shown. ``is_mine``: whether it is the reply to the user's own
         decision."""
         if number <= self._shown or not self._is_there:
@@ -312,12 +312,12 @@ class ReviewScreen(Screen[None]):
         is_first = self._version is None
         if is_first and found.get("notice") and self._visiting.saw_notice():
             self._note = str(found["notice"])
-        self._committing.take(found)
-        self._pushing.take(found)
-        has_comments = self._commenting.take(found)
+        self._committing.update(found)
+        self._pushing.update(found)
+        has_comments = self._commenting.update(found)
         # The version stays the same if only the comments that a hunk answers have changed.
         if found["version"] == self._version and not has_comments and found["files"] == self._files:
-            if self._visiting.take(self._every):
+            if self._visiting.update(self._every):
                 self._show_parts()
             self._redraw()
             return
@@ -337,7 +337,7 @@ class ReviewScreen(Screen[None]):
         view = self._view
         current = view.current
         self._commenting.parts = self._every
-        self._visiting.take(self._every)
+        self._visiting.update(self._every)
         written = {self._editing, *self._drafts, *(one.part for one in self._commenting.writings)}
         self._parts = self._visiting.shown(written)
         hidden = {part.key for part in self._every}.difference(part.key for part in self._parts)
@@ -372,7 +372,7 @@ class ReviewScreen(Screen[None]):
         [name] = names if len(names) == 1 else [""]
         return f"{name} made decisions in this review." if name else "The review has changed."
 
-    def on_review_view_looked(self, event: ReviewView.Looked) -> None:
+    def on_review_view_changed(self, event: ReviewView.Changed) -> None:
         event.stop()
         self._visiting.saw(part.key for part in self._parts if self._view.is_seen(part.key))
         self._bring_texts()
@@ -459,7 +459,7 @@ class ReviewScreen(Screen[None]):
         if not view.is_in_view:
             view.go(part.key)
             return False
-        view.look()
+        view.record_visible()
         if not view.is_seen(part.key):
             self._say(UNSEEN)
             return False
@@ -548,7 +548,7 @@ class ReviewScreen(Screen[None]):
             if key is not None and key == self._editing:
                 self._editing = None
             if self._asked == number:
-                self._take(number, left, is_mine=True)
+                self._show_review(number, left, is_mine=True)
             else:
                 self.load()
         finally:

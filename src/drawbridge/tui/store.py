@@ -15,7 +15,7 @@ class Projects:
         self.known = False
         """Whether the list of projects has been received."""
 
-    def take(self, message: Mapping[str, Any]) -> None:
+    def apply(self, message: Mapping[str, Any]) -> None:
         """Applies one message of any type."""
         id, data = message.get("project_id", ""), message["data"]
         match message["type"]:

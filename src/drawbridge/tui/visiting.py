@@ -26,7 +26,7 @@ class Visiting:
         self.new = frozenset[str]()
         """The keys of the parts that are new."""
 
-    def take(self, parts: Sequence[Part]) -> bool:
+    def update(self, parts: Sequence[Part]) -> bool:
         """Stores all parts of the review. Returns whether the set of new parts has changed."""
         before, self._all = self.new, parts
         self.new = self._visits.new([part.key for part in parts if part.hunk is not None])

@@ -270,23 +270,23 @@ async def test_a_diff_that_came_before_the_question_is_the_proposal(project: Pat
 @pytest.mark.thorough
 async def test_the_conversations_that_the_agent_stores_are_listed(project: Path) -> None:
     agent = official("--lists")
-    assert await agent.remembered(project, 10) == []
+    assert await agent.list_conversations(project, 10) == []
     for words_said in ("say One", "say  Two\nlines"):
         async with session(agent, project) as warm:
             assert (await warm.turn(words_said)).ok
-    listed = await agent.remembered(project, 10)
+    listed = await agent.list_conversations(project, 10)
     assert [one.title for one in listed] == ["say Two lines", "say One"]
     assert listed[0].last_active > listed[1].last_active
-    assert [one.title for one in await agent.remembered(project, 1)] == ["say Two lines"]
+    assert [one.title for one in await agent.list_conversations(project, 1)] == ["say Two lines"]
 
 
 @pytest.mark.thorough
 async def test_an_agent_without_listing_has_no_conversations(project: Path) -> None:
-    assert await official().remembered(project, 10) == []
+    assert await official().list_conversations(project, 10) == []
 
 
 async def test_an_agent_that_does_not_list_in_time_is_ended(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acp_agent, "LISTING_SECONDS", 0.2)
     silent = Acp("silent", [sys.executable, "-c", "import sys; sys.stdin.read()"])
-    assert await silent.remembered(project, 10) == []
+    assert await silent.list_conversations(project, 10) == []
     # tests/conftest.py checks that the agent's process has ended

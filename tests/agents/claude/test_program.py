@@ -150,11 +150,11 @@ async def test_an_invalid_option_is_refused_before_anything_runs(tmp_path: Path)
 
 
 def test_a_server_has_claude_first_and_the_demo_last() -> None:
-    assert list(registry.agents(registry.Named())) == ["claude", "gemini", "codex", "demo"]
+    assert list(registry.agents(registry.AgentPrograms())) == ["claude", "gemini", "codex", "demo"]
 
 
 def test_a_path_for_the_demo_or_an_unknown_agent_is_rejected() -> None:
-    found = registry.problems(registry.Named(paths=("demo=/bin/sh", "cluade=/bin/sh")))
+    found = registry.problems(registry.AgentPrograms(paths=("demo=/bin/sh", "cluade=/bin/sh")))
     assert [problem.partition(",")[0] for problem in found] == [
         "--agent-path: the program of demo can't be set",
         "--agent-path: the program of cluade can't be set",

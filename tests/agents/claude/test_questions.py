@@ -10,7 +10,6 @@ from msgspec import Raw
 
 from drawbridge.agents.base import Decision, Question, QuestionCancelled, Replied
 from drawbridge.agents.claude.suggestions import offered
-from drawbridge.core.errors import BadArgument
 
 from .stream import Stream
 
@@ -105,11 +104,8 @@ def test_an_allowed_call_keeps_its_input() -> None:
 
 
 def test_a_call_can_be_allowed_with_a_changed_input() -> None:
-    changed = Raw(b'{"command":\n "ls -l",\r\n "answers": {"Which?": "\xc3\xa4"}}')
-    assert answered(Decision(allow=True, updated_input=changed)) == {
-        "behavior": "allow",
-        "updatedInput": {"command": "ls -l", "answers": {"Which?": "ä"}},
-    }
+    changed = {"command": "ls -l\r\n", "answers": {"Which?": "ä"}}
+    assert answered(Decision(allow=True, updated_input=changed)) == {"behavior": "allow", "updatedInput": changed}
 
 
 def test_a_denial_contains_the_users_message() -> None:
@@ -151,19 +147,6 @@ def test_a_question_is_answered_once() -> None:
 
     (message,) = stream.told()
     assert message["response"]["response"]["behavior"] == "deny"
-
-
-@pytest.mark.parametrize("bad", [b"[]", b"null", b"5", b"{", b"", b'{"a": 1e999}', b'{"a": NaN}', b"\xff"])
-def test_an_invalid_changed_input_leaves_the_question_open(bad: bytes) -> None:
-    stream = Stream()
-    stream.ask()
-
-    with pytest.raises(BadArgument, match="updated_input"):
-        stream.conversation.answer("q1", Decision(allow=True, updated_input=Raw(bad)))
-
-    assert stream.told() == []
-    stream.conversation.answer("q1", Decision(allow=True))
-    assert len(stream.told()) == 1
 
 
 def test_a_question_that_the_agent_withdraws_is_removed() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from msgspec import Raw
-
 from drawbridge.agents.base import (
     AgentLine,
     AgentOffers,
@@ -112,7 +110,7 @@ async def test_the_edited_command_is_run(warm: Session, model: MessagesStub, pro
     warm.process.prompt("Make a file")
     question = await warm.heard.next(Question)
     edited = json.loads(bytes(question.input)) | {"command": "touch right.txt"}
-    warm.process.answer(question.question_id, Decision(allow=True, updated_input=Raw(json.dumps(edited).encode())))
+    warm.process.answer(question.question_id, Decision(allow=True, updated_input=edited))
     assert (await warm.ended()).ok
     assert sorted(path.name for path in project.iterdir()) == ["poem.txt", "right.txt"]
     assert (project / "poem.txt").read_text() == POEM

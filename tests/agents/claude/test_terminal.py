@@ -52,8 +52,9 @@ def test_only_a_plan_or_a_changed_input_is_in_an_answer() -> None:
     given = Raw(b'{"command":"ls"}')
     assert agent().answer(Decision(True), "Bash", given, Raw(b"[]")) == {"behavior": "allow"}
     assert "updatedInput" in agent().answer(Decision(True), "ExitPlanMode", given, Raw(b"[]"))
-    changed = Decision(True, updated_input=Raw(b'{"command":"ls -a"}'))
-    assert agent().answer(changed, "Bash", given, Raw(b"[]"))["updatedInput"] == Raw(b'{"command": "ls -a"}')
+    edited = {"command": "ls -a"}
+    changed = Decision(True, updated_input=edited)
+    assert agent().answer(changed, "Bash", given, Raw(b"[]"))["updatedInput"] == edited
 
 
 def test_a_call_with_an_edited_text_is_the_same_call_once_it_has_run() -> None:

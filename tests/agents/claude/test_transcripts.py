@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import Raw
 
 from drawbridge.agents.base import (
     AgentLine,
@@ -63,7 +62,7 @@ def say(conversation: ClaudeConversation, message: Message) -> None:
         case {"type": "user", "message": {"content": str(words)}}:
             assert conversation.prompt(words) == []
         case {"type": "control_response", "response": {"request_id": id, "response": {"behavior": "allow", **rest}}}:
-            conversation.answer(id, Decision(allow=True, updated_input=Raw(json.dumps(rest["updatedInput"]).encode())))
+            conversation.answer(id, Decision(allow=True, updated_input=rest["updatedInput"]))
         case {"type": "control_response", "response": {"request_id": id, "response": {"message": str(why)}}}:
             conversation.answer(id, Decision(allow=False, message=why))
         case {"type": "control_request", "request": {"subtype": "interrupt"}}:

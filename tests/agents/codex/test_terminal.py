@@ -124,7 +124,7 @@ def test_an_answer_contains_only_the_keys_that_codex_accepts() -> None:
     assert answer(Decision(False, message="Not \ud800 this")) == {"behavior": "deny", "message": message}
     assert set(answer(Decision(False))) == {"behavior", "message"}
     with pytest.raises(BadArgument):
-        answer(Decision(True, updated_input=Raw(b"{}")))
+        answer(Decision(True, updated_input={}))
 
 
 def test_no_dialog_appears_while_the_hook_waits() -> None:

@@ -18,7 +18,7 @@ from websockets.frames import Opcode
 from drawbridge.protocols.websocket import framed
 from drawbridge.server.app import outbox as outbox_module
 from drawbridge.server.app.outbox import BATCH, EPHEMERAL_LIMIT, LIMIT, ROOM, Outbox, Writers
-from drawbridge.server.protocol.messages import Frame
+from drawbridge.server.protocol.frames import Frame
 from tests.protocols.bytes_of import close, request, text
 from tests.server.app.rig import TOKEN, Server
 from tests.server.wire_client import WireClient, connected

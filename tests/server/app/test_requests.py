@@ -22,7 +22,8 @@ from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.app.connection import ASIDE, INBOX
 from drawbridge.server.protocol import commands as say
 from drawbridge.server.protocol.client_errors import CODES, ClientError
-from drawbridge.server.protocol.messages import MESSAGE_BYTES, encode
+from drawbridge.server.protocol.frames import encode
+from drawbridge.server.protocol.messages import MESSAGE_BYTES
 from tests.server.app.rig import TOKEN, Server
 from tests.server.wire_client import WireClient, connected
 from tests.waiting import until

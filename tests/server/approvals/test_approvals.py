@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pwd
 from pathlib import Path
@@ -95,8 +96,7 @@ async def test_an_edited_input_and_remember_reach_the_agent(tmp_path: Path) -> N
             approval_id=approval, decision="allow", updated_input={"content": "mine"}, remember=True,
         )  # fmt: skip
         ((_, decision),) = server.agent.latest.answers
-        assert decision.updated_input is not None
-        assert bytes(decision.updated_input) == b'{"content":"mine"}'
+        assert decision.updated_input == {"content": "mine"}
         assert decision.remember
         server.agent.latest.ends()
 
@@ -155,8 +155,7 @@ async def test_an_answer_fits_into_a_frame(tmp_path: Path, letters: int, told: b
             assert {name: resolved[name] for name in ("edited", "message", "new_text") if name in resolved} == expected
         assert max(len(frame.data) for frame in page.frames + later.frames) <= FRAME_BYTES
         [(_, decision)] = server.agent.latest.answers
-        assert decision.updated_input is not None
-        assert json.loads(bytes(decision.updated_input)) == given
+        assert decision.updated_input == given
         server.agent.latest.ends()
 
 
@@ -251,11 +250,11 @@ async def test_a_large_edited_input_is_sent_as_a_blob(tmp_path: Path) -> None:
             await server.does(phone, "permission_response", project, **answer, updated_input_blob="a list")
         assert (refused.value.code, refused.value.field) == ("VALIDATION_FAILED", "data.updated_input_blob")
         assert process.answers == []
-        await server.upload("large", json.dumps({"file_path": "/p/a.py", "content": "x" * 2_000_000}).encode())
+        given = {"file_path": "/p/a.py", "content": "x" * 2_000_000}
+        await server.upload("large", json.dumps(given).encode())
         await server.does(phone, "permission_response", project, **answer, updated_input_blob="large")
         [(_, decision)] = process.answers
-        assert decision.updated_input is not None
-        assert len(json.loads(bytes(decision.updated_input))["content"]) == 2_000_000
+        assert decision.updated_input == given
         process.ends()
 
 
@@ -290,14 +289,42 @@ async def test_an_invalid_edited_input_leaves_the_request_open(tmp_path: Path, g
         value = given if how == "updated_input" else '"b"'
         data = f'{{"approval_id":"{approval}","decision":"allow","{how}":{value}}}'
         text = f'{{"type":"permission_response","project_id":"{project}","data":{data}}}'
-        command = commands.parse(text, {"permission_response": commands.PermissionResponse})
-        assert isinstance(command, commands.PermissionResponse)
-        with pytest.raises(ClientError) as refused:
+
+        async def decide() -> None:
+            command = commands.parse(text, {"permission_response": commands.PermissionResponse})
+            assert isinstance(command, commands.PermissionResponse)
             await server.core.permission_response(await server.core.with_input(command, phone), phone)
+
+        with pytest.raises(ClientError) as refused:
+            await decide()
         assert (refused.value.code, refused.value.field) == ("VALIDATION_FAILED", f"data.{how}")
         assert (records(server, project), server.agent.latest.answers) == (before, [])
         await server.does(phone, "permission_response", project, approval_id=approval, decision="allow")
         assert len(server.agent.latest.answers) == 1
+        server.agent.latest.ends()
+
+
+@pytest.mark.parametrize("how", ["updated_input", "updated_input_blob"])
+async def test_an_edited_input_may_be_nested_to_a_limit(tmp_path: Path, how: str) -> None:
+    """At the limit, the agent receives it, and it is in the history. Beyond the limit, the request stays open."""
+
+    def nested(levels: int) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads('{"n":' * levels + "1" + "}" * levels)
+        return found
+
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        answer = {"approval_id": await asked(server, phone, project), "decision": "allow"}
+        for levels in (commands.DEEPEST + 1, commands.DEEPEST):
+            await server.upload(f"b{levels}", json.dumps(nested(levels)).encode())
+            given = nested(levels) if how == "updated_input" else f"b{levels}"
+            refused = levels > commands.DEEPEST
+            with pytest.raises(ClientError, match="nested too deeply") if refused else contextlib.nullcontext():
+                await server.does(phone, "permission_response", project, **answer, **{how: given})
+        [(_, decision)] = server.agent.latest.answers
+        assert decision.updated_input == nested(commands.DEEPEST)
+        assert records(server, project)[-1]["message"]["message"]["updated_input"] == nested(commands.DEEPEST)
         server.agent.latest.ends()
 
 

@@ -28,8 +28,7 @@ def test_the_proposed_text_is_allowed_as_it_is() -> None:
 def test_the_tool_writes_the_edited_text() -> None:
     given = decision(approval("Write"), "mine")
     assert given.allow
-    assert given.updated_input is not None
-    assert json.loads(bytes(given.updated_input))["content"] == "mine"
+    assert given.updated_input == {"file_path": "/srv/a.txt", "content": "mine"}
 
 
 def test_an_edited_text_that_the_tool_cannot_write_is_denied() -> None:

@@ -20,7 +20,7 @@ from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.auth.audited import AuditEntry
 from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.protocol import commands
-from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.replies import Reply
 from tests.server.auth.rig import OWNER, Server, serving
 from tests.server.auth.test_audit import events
@@ -52,7 +52,7 @@ NOT_ROWS = (
     Row("rename", commands.RunRevert, "run", Core, renamed, Reply("renamed", Renamed)),  # type: ignore[arg-type]
     Row("rename", Rename, "run", Core, renamed, OK),  # type: ignore[arg-type]
     Row("rename", Rename, "run", ServerCommands, renamed, Reply("renamed", Renamed)),  # type: ignore[arg-type]
-    Row("rename", Rename, "run", Core, Core.run_revert, Reply("renamed", Renamed)),  # type: ignore[arg-type]
+    Row("rename", Rename, "run", Core, Core.agent_kill, Reply("renamed", Renamed)),  # type: ignore[arg-type]
     Row("set_mode", commands.SetMode, "run", Core, Core.set_mode, OK, AuditEntry("named", title)),  # type: ignore[misc]
 )
 """Rows that mypy must reject: it compares request, owner, reply and audit with the handler, and reports a

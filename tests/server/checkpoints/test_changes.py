@@ -11,7 +11,9 @@ import pytest
 from drawbridge.server.checkpoints.changes import ESCAPED, LARGEST_DIFF, beginning_of
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.errors import NoCheckpoint
-from drawbridge.server.protocol.messages import FRAME_BYTES, Answer, encode
+from drawbridge.server.protocol.answers import Answer
+from drawbridge.server.protocol.frames import encode
+from drawbridge.server.protocol.messages import FRAME_BYTES
 from tests.server.checkpoints.rig import RUN, a_run, everything, git
 from tests.waiting import PATIENCE
 

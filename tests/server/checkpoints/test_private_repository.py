@@ -19,7 +19,7 @@ from drawbridge.server.checkpoints import commits, private, refs
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.errors import Changed, GitFailed, NoCheckpoint
 from drawbridge.server.checkpoints.git import Git
-from drawbridge.server.reviews.reviews import HunkGone, Open, Review, ReviewMoved, Wish
+from drawbridge.server.reviews.reviews import HunkGone, OpenReview, RequestedDecision, Review, ReviewMoved
 from tests import programs
 from tests.server.checkpoints.rig import RUN, git
 from tests.server.checkpoints.test_hostile_repository import spy  # noqa: F401 - a fixture
@@ -73,11 +73,11 @@ class Kept:
     async def changed(self, run: str = RUN) -> dict[str, str]:
         return {file.path: file.change for file in (await self.checkpoints.changes.of(run)).files}
 
-    async def seen(self) -> Open:
+    async def seen(self) -> OpenReview:
         async with self.checkpoints.operations.exclusive() as running:
             return await self.review.current(running, self.checkpoints.work_tree)
 
-    async def decide(self, wish: Wish) -> Open:
+    async def decide(self, wish: RequestedDecision) -> OpenReview:
         async with self.checkpoints.operations.exclusive() as running:
             return (await self.review.decide(running, self.checkpoints.work_tree, wish)).review
 
@@ -122,9 +122,9 @@ async def test_a_review_is_decided_hunk_by_hunk(plain: Path) -> None:
     assert review.private
     ids = {file.path: [hunk.id for hunk in file.hunks] for file in review.files}
     assert {path: len(hunks) for path, hunks in ids.items()} == {"new.bin": 1, "old.txt": 1, "poem.txt": 2}
-    await kept.decide(Wish("phone", "undo", (ids["poem.txt"][0], *ids["old.txt"])))
-    await kept.decide(Wish("phone", "keep", tuple(ids["new.bin"])))
-    left = await kept.decide(Wish("phone", "edit", (ids["poem.txt"][1],), text="seventeen\n"))
+    await kept.decide(RequestedDecision("phone", "undo", (ids["poem.txt"][0], *ids["old.txt"])))
+    await kept.decide(RequestedDecision("phone", "keep", tuple(ids["new.bin"])))
+    left = await kept.decide(RequestedDecision("phone", "edit", (ids["poem.txt"][1],), text="seventeen\n"))
     assert (left.files, left.private) == ((), True)
     assert (plain / "poem.txt").read_text() == POEM.replace("line 17\n", "seventeen\n")
     assert sorted(os.listdir(plain)) == ["new.bin", "old.txt", "poem.txt"]
@@ -247,7 +247,7 @@ async def test_a_new_repository_is_used_once_everything_is_decided(plain: Path) 
     review = await kept.seen()
     assert (len(review.files), review.private) == (4, True)
     assert git(plain, "for-each-ref", "refs/drawbridge") == ""
-    await kept.decide(Wish("phone", "keep", all=True, version=review.version))
+    await kept.decide(RequestedDecision("phone", "keep", all=True, version=review.version))
     await kept.run(lambda directory: (directory / "more.txt").write_text("yet more\n"), "run_3")
     review = await kept.seen()
     assert ([file.path for file in review.files], review.private) == (["more.txt"], False)
@@ -452,7 +452,7 @@ async def test_no_program_of_the_directory_runs(attack: Attack, spy: Path, plain
     ids = [hunk.id for file in (await kept.seen()).files for hunk in file.hunks]
     for id in ids:
         with contextlib.suppress(Changed, HunkGone, ReviewMoved):
-            await kept.decide(Wish("phone", "undo", (id,)))
+            await kept.decide(RequestedDecision("phone", "undo", (id,)))
     assert not spy.exists(), spy.read_text()
 
 

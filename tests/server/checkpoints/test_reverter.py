@@ -10,7 +10,8 @@ import pytest
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.errors import Changed
 from drawbridge.server.checkpoints.reverter import first_conflict
-from drawbridge.server.protocol.messages import Answer, encode
+from drawbridge.server.protocol.answers import Answer
+from drawbridge.server.protocol.frames import encode
 from tests.server.checkpoints.rig import RUN, a_run, everything, make_project
 
 

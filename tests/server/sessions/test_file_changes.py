@@ -18,8 +18,10 @@ from drawbridge.agents.memory import MemoryWatch
 from drawbridge.core.privacy import Privacy
 from drawbridge.server.checkpoints import git_program
 from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import FRAME_BYTES, Answer, encode
+from drawbridge.server.protocol.frames import encode
+from drawbridge.server.protocol.messages import FRAME_BYTES
 from drawbridge.server.protocol.replies import FileChanges
 from drawbridge.server.sessions import file_changes
 from drawbridge.server.sessions.file_changes import Comparisons

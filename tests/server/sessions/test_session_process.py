@@ -16,7 +16,7 @@ from drawbridge.server.sessions.allowed_directories import AllowedDirectories
 from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.processes import AgentProcesses
 from drawbridge.server.sessions.recorded_state import RecordedState
-from drawbridge.server.sessions.session_process import AskerGone, Continued, ModeSet, SessionProcess
+from drawbridge.server.sessions.session_process import AskerGone, ContinuedConversation, ModeSet, SessionProcess
 from tests.server.core_rig import Agent, Process, StoredSessions, settled
 from tests.waiting import until
 
@@ -53,7 +53,7 @@ class Rig:
     async def run(self, options: base.Options = USUAL, fork_from: str | None = None) -> Process:
         """Prepares a process for a run with these options, which ends at once. Returns the process."""
         self.process.use()
-        continued = Continued(RecordedState(session_id="s1"), fork_from, base.AgentState())
+        continued = ContinuedConversation(RecordedState(session_id="s1"), fork_from, base.AgentState())
         async with self.process.changing:
             await self.process.prepare("claude", options, continued)
         self.process.release(0.0)

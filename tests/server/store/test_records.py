@@ -11,18 +11,27 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
 
 from drawbridge.agents.base import AgentLine
 from drawbridge.agents.results import MOST_USD
 from drawbridge.server.events import Recorded, RunFinished, RunStarted, SessionChanged, SessionReset
 from drawbridge.server.store import records
-from drawbridge.server.store.lines import compose
+from drawbridge.server.store.lines import compose, parse
 from tests.server.store.rig import NOON
 from tests.server.test_events import NOON as RECORDED_AT
 from tests.server.test_events import RECORDED
 
 LINES = Path(__file__).with_name("records_of_1.jsonl").read_bytes().splitlines()
 EVERY = [pytest.param(*one, id=type(one[1]).__name__) for one in zip(LINES, RECORDED, strict=True)]
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner),
+)
 
 
 def test_there_is_a_record_of_every_kind() -> None:
@@ -84,3 +93,26 @@ def test_a_record_with_an_impossible_cost_is_invalid(cost: str) -> None:
     record = f'{{"type":"system","subtype":"run_finished","message":{fields}}}'.encode()
     with pytest.raises(msgspec.ValidationError):
         records.read(compose(1, NOON, "server", record).line)
+
+
+@given(TEXTS, st.dictionaries(TEXTS, VALUES))
+def test_a_decision_is_read_back_from_a_record_that_was_not_decoded(message: str, edited: dict[str, object]) -> None:
+    event = ApprovalResolved("appr_1", "phone", "allow", message=message, updated_input=edited, edited=True)
+    record = compose(1, NOON, *records.written(event), is_json=records.is_json(event))
+    assert records.is_json(event)
+    assert parse(record.line) == record
+    assert records.read(record.line).event == event
+
+
+@pytest.mark.parametrize("event", RECORDED, ids=lambda event: type(event).__name__)
+def test_only_records_with_an_agents_json_are_decoded_before_they_are_stored(event: Recorded) -> None:
+    """The others are encoded from values, which can't result in anything but JSON."""
+    kind = records.KINDS.get(type(event))
+    has_raw = kind is not None and "RawType(" in repr(msgspec.inspect.type_info(kind.written))
+    assert records.is_json(event) == (not has_raw)
+
+
+def test_a_request_with_invalid_json_from_an_agent_is_not_stored() -> None:
+    event = ApprovalRequested("appr_1", "run_1", "Bash", Raw(b'{"command": '), Raw(b"[]"))
+    with pytest.raises(BadMessage, match="not a single JSON value"):
+        compose(1, NOON, *records.written(event), is_json=records.is_json(event))

@@ -18,7 +18,7 @@ from drawbridge.agents.acp import opening, reports
 from drawbridge.agents.acp.conversation import AcpConversation
 from drawbridge.agents.acp.listing import Listing
 from drawbridge.agents.attached import is_text
-from drawbridge.agents.base import AgentState, Event, Exited, Launch, Remembered, StoredConversations
+from drawbridge.agents.base import AgentState, Event, Exited, Launch, StoredConversation, StoredConversations
 from drawbridge.agents.environment import environment
 from drawbridge.agents.proposals import read_file
 
@@ -63,7 +63,7 @@ class Acp:
     def last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
         return reports.last_state(lines, session_id)
 
-    async def remembered(self, path: Path, limit: int) -> list[Remembered]:
+    async def list_conversations(self, path: Path, limit: int) -> list[StoredConversation]:
         """The conversations that the agent stores for this directory, at most ``limit``, newest first. Those that the
         agent has not listed within ``LISTING_SECONDS`` are missing; empty if it can't list any. Raises
         ``AgentUnusable`` if it can't be started.
@@ -74,7 +74,7 @@ class Acp:
         async with self._one_listing:
             return await self._remembered(path, limit)
 
-    async def _remembered(self, path: Path, limit: int) -> list[Remembered]:
+    async def _remembered(self, path: Path, limit: int) -> list[StoredConversation]:
         listing = Listing(str(path), limit, version("drawbridge"))
         ended = asyncio.Event()
 

@@ -475,13 +475,11 @@ class ClaudeConversation:
         return [QuestionCancelled(question_id, "interrupted" if self._interrupted else "decided elsewhere")]
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Sends the answer to a question; does nothing if the question is no longer open. Raises ``BadArgument`` if the
-        changed input is not valid; the question then stays open."""
-        asked = self._questions.get(question_id)
+        """Sends the answer to a question; does nothing if the question is no longer open."""
+        asked = self._questions.pop(question_id, None)
         if asked is None:
             return
         reply = prompts.verdict(decision, asked.tool_name, asked.input, asked.suggestions)
-        del self._questions[question_id]
         response = {"subtype": "success", "request_id": question_id, "response": reply}
         self._write({"type": "control_response", "response": response})
 

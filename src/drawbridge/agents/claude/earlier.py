@@ -18,7 +18,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from drawbridge.agents.base import Earlier, EarlierMessage
+from drawbridge.agents.base import EarlierMessage, EarlierMessages
 from drawbridge.agents.claude import schedule, transcript
 from drawbridge.agents.claude.sessions import file_of, known
 from drawbridge.agents.reported import decoded, moment_of
@@ -42,7 +42,7 @@ class _Time(Struct):
 
 def messages(
     path: Path, session_id: str, *, after: datetime, before: datetime, end: int | None, limit: int, size: int
-) -> Earlier:
+) -> EarlierMessages:
     """The last ``limit`` messages, of at most ``size`` bytes in total (or one larger message), that were written
     between ``after`` and ``before`` and are stored before the offset ``end`` (None for the end of the file). The size
     of a message is that of its line in the file. Blocking. Empty if the directory has no such conversation or its file
@@ -50,7 +50,7 @@ def messages(
     """
     with _opened(path, session_id) as file:
         if file is None:
-            return Earlier((), None)
+            return EarlierMessages((), None)
         length = os.fstat(file).st_size
         return _page(file, session_id, after, before, length if end is None else min(end, length), limit, size)
 
@@ -108,23 +108,25 @@ def _opened(path: Path, session_id: str) -> Iterator[int | None]:
         os.close(file)
 
 
-def _page(file: int, session_id: str, after: datetime, before: datetime, end: int, limit: int, size: int) -> Earlier:
+def _page(
+    file: int, session_id: str, after: datetime, before: datetime, end: int, limit: int, size: int
+) -> EarlierMessages:
     found: list[EarlierMessage] = []
     used, at = 0, end
     for offset, line in _backwards(file, end):
         moment = _moment(line)
         if moment is not None and moment <= after:
-            return Earlier(tuple(reversed(found)), None)
+            return EarlierMessages(tuple(reversed(found)), None)
         message = None if moment is None or moment >= before else _message(line, session_id, moment)
         if message is not None:
             used += len(line)
             if len(found) == limit or (found and used > size):
-                return Earlier(tuple(reversed(found)), at)
+                return EarlierMessages(tuple(reversed(found)), at)
             found.append(message)
         at = offset
         if end - at > SEARCHED_BYTES:
-            return Earlier(tuple(reversed(found)), at)
-    return Earlier(tuple(reversed(found)), None)
+            return EarlierMessages(tuple(reversed(found)), at)
+    return EarlierMessages(tuple(reversed(found)), None)
 
 
 def _backwards(file: int, end: int) -> Iterator[tuple[int, bytes]]:

@@ -25,7 +25,7 @@ LARGEST: Final = 64 * 1024 * 1024
 """The maximum size of a file that is read, in bytes. A larger one is ignored."""
 
 
-def page(found: list[EarlierMessage], *, end: int | None, limit: int, size: int) -> Earlier:
+def page(found: list[EarlierMessage], *, end: int | None, limit: int, size: int) -> EarlierMessages:
     """The last ``limit`` of the messages before the position ``end`` (None for the end), of at most ``size`` in total,
     or one larger message. The size is the bytes of the lines and the characters of the prompts. A position is an index
     into ``found``."""
@@ -36,7 +36,7 @@ def page(found: list[EarlierMessage], *, end: int | None, limit: int, size: int)
         if used > size and begin < stop:
             break
         begin -= 1
-    return Earlier(tuple(found[begin:stop]), begin or None)
+    return EarlierMessages(tuple(found[begin:stop]), begin or None)
 
 
 def messages(file: Path, session_id: str, after: datetime, before: datetime) -> list[EarlierMessage]:

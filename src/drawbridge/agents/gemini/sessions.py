@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from drawbridge.agents.base import Earlier, EarlierMessage, Remembered
+from drawbridge.agents.base import EarlierMessage, EarlierMessages, StoredConversation
 from drawbridge.agents.gemini import earlier
 from drawbridge.agents.gemini.transcript import of_user
 from drawbridge.agents.terminal import Prompt
@@ -61,13 +61,13 @@ class GeminiSessionFiles(Struct, frozen=True):
                     found.append((Path(root.read_text().strip()), max(times)))
         return sorted(found, key=lambda one: one[1], reverse=True)[:limit]
 
-    def listed(self, path: Path, limit: int) -> list[Remembered]:
+    def listed(self, path: Path, limit: int) -> list[StoredConversation]:
         """The conversations for this directory, at most ``limit``, most recently active first. Blocking."""
         found = []
         for file in _files(self.home, path):
             with contextlib.suppress(OSError):
                 found.append((file.stat().st_mtime, file))
-        sessions: dict[str, Remembered] = {}
+        sessions: dict[str, StoredConversation] = {}
         for time, file in sorted(found, reverse=True):
             session = _read(file, time)
             if session is not None:
@@ -85,7 +85,7 @@ class GeminiSessionFiles(Struct, frozen=True):
 
     def messages(
         self, path: Path, session_id: str, *, after: datetime, before: datetime, end: int | None, limit: int, size: int
-    ) -> Earlier:
+    ) -> EarlierMessages:
         found = self._messages(path, session_id, after, before)
         return earlier.page(found, end=end, limit=limit, size=size)
 

@@ -9,13 +9,14 @@ import os
 import time
 from collections.abc import Collection
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.commands import check_depth
 from drawbridge.server.protocol.messages import BLOB_BYTES
 from drawbridge.server.protocol.replies import BlobPiece, BlobStored
 from drawbridge.text.counts import counted
@@ -32,10 +33,6 @@ DEVICE_PART: Final = 0.5
 KEPT_SECONDS: Final = 3_600.0
 """Seconds from a blob's last use until it expires. Its file is removed when the next piece of any blob arrives after
 that."""
-
-DEEPER: Final = 500
-"""A client's JSON must be nested this many levels less deeply than the parser allows, because it is passed on inside
-other messages."""
 
 
 Key: TypeAlias = tuple[str | None, str]
@@ -173,12 +170,12 @@ def no_blob() -> ClientError:
     return ClientError("BLOB_NOT_FOUND", "The blob does not exist, or it has expired. Send it again.", "data.blob_id")
 
 
-def json_object(data: bytes, field: str) -> dict[str, Raw]:
-    """The fields of a client's JSON object, checked so that every agent can read them and every history can store them.
-    Values keep their formatting, including line breaks. Raises ``ClientError``."""
+def json_object(data: bytes, field: str) -> dict[str, Any]:
+    """The edited input in a blob. ``field``: the field that names the blob, for the error. Raises ``ClientError``."""
     try:
-        msgspec.json.decode(b"[" * DEEPER + data + b"]" * DEEPER)  # a ``Raw`` may contain a number such as 1e999
-        return msgspec.json.decode(data, type=dict[str, Raw])
+        found = msgspec.json.decode(data, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         text = "it is not a JSON object, is nested too deeply, or contains a number that is out of range."
         raise ClientError("VALIDATION_FAILED", f"{field}: {text}", field) from None
+    check_depth(found, field)
+    return found

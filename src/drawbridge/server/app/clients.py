@@ -19,7 +19,8 @@ from drawbridge.server.app.outbox import Outbox, Writers
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.scopes import DECIDES, RUNS, Identity
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Frame, Stats, error, update
+from drawbridge.server.protocol.frames import Frame, error, update
+from drawbridge.server.protocol.messages import Stats
 from drawbridge.transport.http_app import WebSocket
 
 logger = logging.getLogger("drawbridge.server")

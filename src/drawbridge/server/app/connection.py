@@ -19,9 +19,10 @@ from typing import Any, Final
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.app.clients import AUTH_BYTES, REFUSED_WITH, UNAUTHORIZED, Client, Clients
 from drawbridge.server.app.dispatch import Dispatch
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError, internal_error
 from drawbridge.server.protocol.commands import Command, request_id_of
-from drawbridge.server.protocol.messages import Answer, Frame, encode, error
+from drawbridge.server.protocol.frames import Frame, encode, error
 from drawbridge.transport.http_app import WebSocket
 
 INBOX: Final = 64

@@ -12,7 +12,7 @@ from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.events import Announced, Event
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Frame, Subscriber
+from drawbridge.server.protocol.frames import Frame, Subscriber, error
 from drawbridge.server.sessions.audience import Audience, frame, replayed
 from drawbridge.server.sessions.session import Session
 from drawbridge.server.store.records import NOT_OURS
@@ -104,7 +104,7 @@ class Joining:
     def _failed(self, session: Session, client: Subscriber) -> None:
         text = "The history of this project can't be read. Join again later."
         failure = ClientError("FILE_OPERATION", text)
-        client.send(Frame(messages.error(failure, client.id, project_id=session.id)))
+        client.send(Frame(error(failure, client.id, project_id=session.id)))
 
     def _read(self, session: Session, client: Subscriber, task: asyncio.Task[None]) -> None:
         if self._reading.get((session.id, client.id)) is task:

@@ -14,7 +14,7 @@ from typing import Final, Protocol, cast
 
 from drawbridge.protocols.compression import compressed
 from drawbridge.protocols.websocket import framed
-from drawbridge.server.protocol.messages import Frame, Subscriber
+from drawbridge.server.protocol.frames import Frame, Subscriber
 from drawbridge.transport.http_app import WebSocket
 
 LIMIT: Final = 8 * 1024 * 1024

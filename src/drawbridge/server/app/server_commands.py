@@ -23,8 +23,8 @@ from drawbridge.server.auth.scopes import Identity, Scope
 from drawbridge.server.auth.ssh_keys import NO_CERTIFICATE, challenge
 from drawbridge.server.notifications.web_push import Subscription, Subscriptions
 from drawbridge.server.protocol import commands, messages, replies
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.replies import OK, Directories, Nothing
 from drawbridge.server.reviews.messages import IMAGE
 from drawbridge.server.sessions import allowed_directories

@@ -19,7 +19,7 @@ from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.events import Announced, ApprovalResolved, PermissionWithdrawn, ReviewChanged, ReviewCommented
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Frame, Subscriber
+from drawbridge.server.protocol.frames import Frame, Subscriber
 
 logger = logging.getLogger("drawbridge.server")
 

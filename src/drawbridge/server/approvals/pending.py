@@ -8,8 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from drawbridge.agents.base import Decision, Question
 from drawbridge.agents.tool_calls import ToolCall, Tools, UnknownTools
@@ -78,14 +77,13 @@ class PendingApproval(Approval[Decision]):
         proposal = self.request.proposal
         return None if proposal is None else self._tools.changed_text(self.request.tool_name, given, proposal.old_text)
 
-    def with_text(self, text: str) -> Raw | None:
+    def with_text(self, text: str) -> Mapping[str, Any] | None:
         """The input with which the tool writes ``text``; None if it can't do that, or if the request does not propose a
         change that can be edited."""
         request = self.request
         if request.proposal is None or request.given is None or not request.changeable:
             return None
-        changed = self._tools.with_text(request.tool_name, request.given, request.proposal.old_text, text)
-        return None if changed is None else Raw(msgspec.json.encode(changed))
+        return self._tools.with_text(request.tool_name, request.given, request.proposal.old_text, text)
 
     def described(self, **fields: Any) -> None:
         """Sets what the server adds to the agent's request: its description, and the targets of its links."""

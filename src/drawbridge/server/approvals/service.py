@@ -19,7 +19,6 @@ from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.approvals.pending import PendingApproval, Surface, Verdict
 from drawbridge.server.approvals.words import words
 from drawbridge.server.events import (
-    NOTHING,
     SHOWN_TEXT,
     ApprovalRequested,
     ApprovalResolved,
@@ -28,8 +27,9 @@ from drawbridge.server.events import (
     Stored,
 )
 from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.answers import Answer, updated
 from drawbridge.server.protocol.client_errors import ClientError, not_written
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import ROOM, Subscriber
 from drawbridge.server.updates import permission_request, permission_resolved
 
 logger = logging.getLogger("drawbridge.server")
@@ -154,18 +154,17 @@ class Approvals:
         for one that can't be written, since an agent must not receive a decision that is not in the history. In the
         last two cases the request stays open.
         """
-        instead = _decoded(decision.updated_input)
-        approval = self._decidable(approval_id, decision, instead)
+        approval = self._decidable(approval_id, decision)
         word: Literal["allow", "deny"] = "allow" if decision.allow else "deny"
         resolved = ApprovalResolved(
             approval_id=approval_id,
             by=by.name,
             decision=word,
             message=decision.message,
-            updated_input=NOTHING if decision.updated_input is None else decision.updated_input,
+            updated_input=decision.updated_input,
             remember=decision.remember,
             client_id=by.id,
-            **_edited(approval, decision, instead),
+            **_edited(approval, decision),
         )
         try:
             stored = self._append(resolved, by.id)
@@ -185,7 +184,7 @@ class Approvals:
         for surface in surfaces:
             if surface is not asking:
                 surface.closed()
-        answer = messages.updated("permission_resolved", permission_resolved(resolved), self._project_id, seq)
+        answer = updated("permission_resolved", permission_resolved(resolved), self._project_id, seq)
         return approval, answer, asking
 
     def withdraw(self, approval: PendingApproval, reason: str) -> bool:
@@ -207,19 +206,18 @@ class Approvals:
 
     def shown(self, room: int) -> list[messages.PermissionRequest]:
         """The open requests for a snapshot: at most ``room`` bytes in total, as previews if necessary."""
-        each = room // max(len(self), 1) - messages.ROOM
+        each = room // max(len(self), 1) - ROOM
         return [permission_request(self._project_id, one.request, one.created_at, one.seq, each) for one in self]
 
-    def _decidable(self, approval_id: str, decision: Decision, instead: dict[str, Any] | None) -> PendingApproval:
-        """The open request with this id. ``instead``: the decision's edited input, decoded. Raises ``ClientError`` if the
-        request is not open, or the decision does not fit it."""
+    def _decidable(self, approval_id: str, decision: Decision) -> PendingApproval:
+        """The open request with this id. Raises ``ClientError`` if it is not open, or the decision does not fit it."""
         approval = self._open.get(approval_id)
         if approval is not None and decision.updated_input is not None and not approval.request.changeable:
             text = "This agent does not accept an edited input. The request stays open: allow it unchanged, or deny it."
             raise ClientError("NOT_SUPPORTED", text, field="data.updated_input")
         if approval is None or not approval.is_open:
             raise self._too_late(approval_id)
-        if decision.allow and approval.call.kind == "question" and not _has_answers(approval.call, instead):
+        if decision.allow and approval.call.kind == "question" and not _has_answers(approval.call, decision):
             text = "The answers to the questions are missing. The request stays open: send the input with answers, or deny it."
             raise ClientError("VALIDATION_FAILED", text, field="data.updated_input")
         return approval
@@ -254,31 +252,18 @@ def _path(approval: PendingApproval) -> str | None:
     return approval.request.proposal.path if approval.request.proposal else None
 
 
-def _decoded(given: msgspec.Raw | None) -> dict[str, Any] | None:
-    """An edited input; None if there is none, or it is not a JSON object that can be decoded."""
-    try:
-        found = None if given is None else msgspec.json.decode(bytes(given))
-    except (msgspec.MsgspecError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _has_answers(call: ToolCall, instead: dict[str, Any] | None) -> bool:
-    """Whether the edited input of an agent's questions contains answers. Without them, the agent ignores the
-    approval."""
-    answers = None if instead is None else instead.get(call.answers)
+def _has_answers(call: ToolCall, decision: Decision) -> bool:
+    """Whether the decision on an agent's questions contains answers. Without them, the agent ignores the approval."""
+    answers = None if decision.updated_input is None else decision.updated_input.get(call.answers)
     return isinstance(answers, dict) and bool(answers)
 
 
-def _edited(approval: PendingApproval, decision: Decision, instead: dict[str, Any] | None) -> dict[str, Any]:
+def _edited(approval: PendingApproval, decision: Decision) -> dict[str, Any]:
     """The fields of a record that show that the agent may do something other than what it asked for, and the file's new
-    text, if that has at most ``SHOWN_TEXT`` characters. Empty if the request was denied or allowed unchanged.
-    ``instead``: the edited input, decoded."""
-    if not decision.allow or decision.updated_input is None:
+    text, if that has at most ``SHOWN_TEXT`` characters. Empty if the request was denied or allowed unchanged."""
+    request, instead = approval.request, decision.updated_input
+    if not decision.allow or instead is None:
         return {}
-    request = approval.request
-    if instead is None:
-        return {"edited": True}
     if request.proposal is None:
         same = _encode(instead) == _encode(request.given)
         return {} if same else {"edited": True}

@@ -19,8 +19,9 @@ from drawbridge.server.events import (
     SubmittedInEditor,
 )
 from drawbridge.server.protocol import commands
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer, ReviewCommented, ReviewCommitted, ReviewPushed
+from drawbridge.server.protocol.messages import ReviewCommented, ReviewCommitted, ReviewPushed
 from drawbridge.server.protocol.replies import Accepted, DeviceRevoked, DirectoryCreated, PairCreated
 
 C = TypeVar("C", contravariant=True)

@@ -99,13 +99,12 @@ def check(identity: Identity, needed: Scope, what: str) -> None:
         raise out_of_scope(identity, needed, what)
 
 
-def check_answer(
-    identity: Identity, answer: commands.PermissionResponse, asked: ApprovalRequested, updated: Mapping[str, Any] | None
-) -> None:
-    """Raises ``ClientError`` (OUT_OF_SCOPE) if a decision exceeds ``approve``. ``updated``: the input that replaces the
-    agent's; None if it is unchanged."""
+def check_answer(identity: Identity, answer: commands.PermissionResponse, asked: ApprovalRequested) -> None:
+    """Raises ``ClientError`` (OUT_OF_SCOPE) if a decision exceeds ``approve``. ``answer``: with its edited input, not
+    with a blob that contains it."""
     if answer.remember:
         raise out_of_scope(identity, RUNS, "permission_response with remember", "data.remember")
+    updated = answer.updated_input
     if updated is None:
         return
     given = asked.given

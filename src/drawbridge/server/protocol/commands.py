@@ -429,7 +429,7 @@ class PermissionResponse(ProjectCommand, kw_only=True):
 
     approval_id: Identifier
     decision: Literal["allow", "deny"]
-    updated_input: dict[str, Raw] | None = None
+    updated_input: dict[str, Any] | None = None
     updated_input_blob: Identifier | None = None
     message: str | None = None
     remember: bool = False
@@ -569,6 +569,10 @@ class PushTest(Command, kw_only=True):
 LONGEST_NAME: Final = 80
 """The maximum number of characters that an error quotes from a name that the client chose."""
 
+DEEPEST: Final = 400
+"""The maximum number of levels of nesting in an edited input, which is passed on inside other messages: fewer than the
+parsers of agents, clients and histories allow."""
+
 
 class _Envelope(Struct):
     type: str
@@ -631,6 +635,18 @@ def request_id_of(text: str) -> str | None:
         return None
 
 
+def check_depth(given: Mapping[str, Any], field: str) -> None:
+    """Raises ``ClientError`` if an edited input is nested more than ``DEEPEST`` levels deep. ``field``: the field that
+    contains the input, for the error."""
+    level: list[Any] = [given]
+    for _ in range(DEEPEST):
+        values = (value for one in level for value in (one.values() if isinstance(one, Mapping) else one))
+        level = [value for value in values if isinstance(value, dict | list)]
+        if not level:
+            return
+    raise ClientError("VALIDATION_FAILED", f"{field}: it is nested too deeply.", field)
+
+
 def _set_project(command: InProjects, beside: str) -> None:
     if beside and command.project_id and beside != command.project_id:
         text = "project_id: the message and its data name different projects. Send the ID once."
@@ -653,7 +669,7 @@ def _invalid(error: msgspec.ValidationError, place: str) -> ClientError:
     problem = (
         problem if problem.isprintable() else ascii(problem)[1:-1]
     )  # it contains a field's name that the client chose
-    field = place + where.rstrip("`")
+    field = place + where.rstrip("`").partition("[...]")[0]  # msgspec's text for a member of a ``dict``
     named = re.match(r"Object (missing required|contains unknown) field `(.*)`", problem)
     if named:
         missing = named[1] == "missing required"
@@ -664,5 +680,5 @@ def _invalid(error: msgspec.ValidationError, place: str) -> ClientError:
     elif not field:
         return _no_json()
     field = field.removeprefix(".")
-    problem = problem.replace("`", "").replace("Expected", "expected").replace("Invalid", "invalid")
-    return ClientError("VALIDATION_FAILED", f"{field}: {problem}.", field)
+    problem = problem.replace("`", "")
+    return ClientError("VALIDATION_FAILED", f"{field}: {problem[:1].lower()}{problem[1:]}.", field)

@@ -12,13 +12,13 @@ from typing import Annotated, Final, Generic, Literal, TypeVar
 from msgspec import Meta, Raw, Struct
 
 from drawbridge.agents.base import EffortOffer, ModeOffer
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.commands import Kind
 from drawbridge.server.protocol.messages import (
     BLOB_BYTES,
     FRAME_BYTES,
     MESSAGE_BYTES,
     PIECE_BYTES,
-    Answer,
     ChangedFile,
     Direction,
     ProjectInfo,

@@ -13,15 +13,16 @@ from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.events import ReviewComment, ReviewCommented, Submission
 from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Handover
 from drawbridge.server.reviews.change_set import lines_of
 from drawbridge.server.reviews.comments import prompt_of
 from drawbridge.server.reviews.located_comments import LocatedComments, Since
 from drawbridge.server.reviews.messages import refused
-from drawbridge.server.reviews.remembered import COMMENTS_BYTES, MOST_COMMENTS, Remembered, sized
-from drawbridge.server.reviews.reviews import HunkGone, NoLines, Open, Review, SameName
+from drawbridge.server.reviews.remembered import COMMENTS_BYTES, MOST_COMMENTS, RememberedComment, sized
+from drawbridge.server.reviews.reviews import HunkGone, NoLines, OpenReview, Review, SameName
 from drawbridge.server.updates import answered
 
 LONGEST_TEXT: Final = 10_000
@@ -37,7 +38,7 @@ class KeptComments(Protocol):
     """Where the comments on a review are stored."""
 
     @property
-    def known(self) -> Mapping[str, Remembered]: ...
+    def known(self) -> Mapping[str, RememberedComment]: ...
 
     @property
     def handover(self) -> Handover | None:
@@ -62,7 +63,7 @@ class Commenting:
         self._work_tree = checkpoints.work_tree
 
     @property
-    def _comments(self) -> Mapping[str, Remembered]:
+    def _comments(self) -> Mapping[str, RememberedComment]:
         return self._kept.known
 
     @property
@@ -76,7 +77,7 @@ class Commenting:
         drafts = [(id, one.seq, one.changes) for id, one in self._comments.items() if one.comment.state == "draft"]
         return blake2b(repr(drafts).encode(), digest_size=12).hexdigest()
 
-    async def located(self, git: Git, review: Open) -> LocatedComments:
+    async def located(self, git: Git, review: OpenReview) -> LocatedComments:
         """The comments at their current lines. Raises ``GitFailed``."""
         known = list(self._comments.values())
         begun: dict[str, Since] = {

@@ -23,13 +23,21 @@ from drawbridge.server.events import (
 )
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import FRAME_BYTES, ROOM, Subscriber
+from drawbridge.server.protocol.frames import ROOM, Subscriber
+from drawbridge.server.protocol.messages import FRAME_BYTES
 from drawbridge.server.reviews.change_set import REGULAR, FileChange, NotEditable, Part, Version
 from drawbridge.server.reviews.committing import BadBranch, Blocked, NothingToCommit, Refused
 from drawbridge.server.reviews.intents import CommitIntent, DecisionIntent, Intent, Operation, RevertIntent, Verdict
 from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.pushing import CannotPush, NotPushed, Target
-from drawbridge.server.reviews.reviews import Decided, HunkGone, Open, Outcome, ReviewMoved, Wish
+from drawbridge.server.reviews.reviews import (
+    DecisionResult,
+    HunkDecision,
+    HunkGone,
+    OpenReview,
+    RequestedDecision,
+    ReviewMoved,
+)
 from drawbridge.server.store.texts import clean
 from drawbridge.server.updates import converted
 
@@ -75,7 +83,7 @@ IMAGE: Final = "review_"
 """The part of the id of an image's blob between the session's id (with a colon) and git's id of the content."""
 
 
-def wish_of(command: commands.ReviewDecide, by: str) -> Wish:
+def requested_decision(command: commands.ReviewDecide, by: str) -> RequestedDecision:
     """The decision that a client requests. Raises ``ClientError`` if the request is not valid."""
     if sum(map(bool, (command.hunks, command.files, command.all))) != 1:
         text = "A decision applies to hunks, files, or all: name exactly one of them."
@@ -84,14 +92,14 @@ def wish_of(command: commands.ReviewDecide, by: str) -> Wish:
         if len(command.hunks) != 1 or command.decision is not None:
             text = "An edit applies to exactly one hunk and can't be combined with a decision."
             raise ClientError("VALIDATION_FAILED", text, field="data.text")
-        return Wish(by, "edit", command.hunks, text=command.text, request_id=command.request_id or "")
+        return RequestedDecision(by, "edit", command.hunks, text=command.text, request_id=command.request_id or "")
     if command.decision is None:
         text = "The decision is missing: keep or undo."
         raise ClientError("VALIDATION_FAILED", text, field="data.decision")
     if not command.hunks and command.version is None:
         text = "The version of the review that was shown is missing."
         raise ClientError("VALIDATION_FAILED", text, field="data.version")
-    return Wish(
+    return RequestedDecision(
         by,
         command.decision,
         command.hunks,
@@ -104,7 +112,7 @@ def wish_of(command: commands.ReviewDecide, by: str) -> Wish:
 
 def refused(error: HunkGone | ReviewMoved | NotEditable | Changed) -> ClientError:
     match error:
-        case HunkGone(decided=Decided() as decided):
+        case HunkGone(decided=HunkDecision() as decided):
             how = {"keep": "kept", "undo": "undone", "edit": "edited"}[decided.decision]
             text = f"The hunk was already {how} by {decided.by}. Read the review again."
             details = {"gone": error.what, "by": decided.by, "decision": decided.decision}
@@ -182,11 +190,11 @@ def push_offer(found: Target | CannotPush) -> replies.PushOffer | None:
             )
 
 
-def record_of(wish: Wish, outcome: Outcome, asker: Subscriber) -> ReviewDecided:
+def record_of(wanted: RequestedDecision, outcome: DecisionResult, asker: Subscriber) -> ReviewDecided:
     """The record of a decision that changed the review."""
     return ReviewDecided(
         by=asker.name,
-        decision=wish.decision,
+        decision=wanted.decision,
         files=outcome.files,
         hunks=outcome.hunks,
         left=outcome.review.hunks,
@@ -253,7 +261,7 @@ def counted(review: Open) -> ReviewNumbers:
     return ReviewNumbers(files=len(review.files), hunks=review.hunks, added=added, removed=removed)
 
 
-def numbers(review: Open, asker: Subscriber | None = None) -> ReviewChanged:
+def numbers(review: OpenReview, asker: Subscriber | None = None) -> ReviewChanged:
     """The event that publishes the review's numbers. ``asker``: the client whose decision changed them; None if they
     changed without a decision.
     """
@@ -275,7 +283,7 @@ def commit_offer(message: str, author: str | Blocked, kept: Mapping[str, tuple[i
     return replies.CommitOffer(message=message, author=clean(author), lines=fitting)
 
 
-class Shown(Struct, frozen=True):
+class ShownFile(Struct, frozen=True):
     """A file with all of its hunks, as it was built for a reply (from which the hunks may have been left out).
     ``made_of``: what it was built from (the file is reused while this is unchanged); ``size``: its size as JSON, in
     bytes.
@@ -288,15 +296,15 @@ class Shown(Struct, frozen=True):
 
 def reply(
     session: str,
-    review: Open,
+    review: OpenReview,
     located: LocatedComments = LocatedComments(),  # noqa: B008 - frozen
     drafts: str = "",
     kept: Iterable[str] = (),
     commit: replies.CommitOffer | None = None,
     push: replies.PushOffer | None = None,
     handover: replies.Handover | None = None,
-    before: Mapping[str, Shown] = MappingProxyType({}),
-) -> tuple[replies.Review, dict[str, Shown]]:
+    before: Mapping[str, ShownFile] = MappingProxyType({}),
+) -> tuple[replies.Review, dict[str, ShownFile]]:
     """A reply with as much of the review as fits into one message. ``session``: its id. ``drafts``: the version of the
     drafts; ``kept``: the paths of files with kept changes. ``before``: the files of an earlier reply by their paths,
     most of which are unchanged after a decision. Also returns the files of this reply."""
@@ -304,7 +312,7 @@ def reply(
     comments = tuple(converted(comment, messages.ReviewComment) for comment in located.comments)
     room = FRAME_BYTES - ROOM - len(msgspec.json.encode((shown_kept, comments, commit, push, handover)))
     files: list[replies.ReviewFile] = []
-    shown: dict[str, Shown] = {}
+    shown: dict[str, ShownFile] = {}
     for change in review.files:
         known = shown[change.path] = _shown(session, change, located, before.get(change.path))
         file, size = known.file, known.size
@@ -332,14 +340,14 @@ def reply(
     return data, shown
 
 
-def _shown(session: str, change: FileChange, located: LocatedComments, before: Shown | None) -> Shown:
+def _shown(session: str, change: FileChange, located: LocatedComments, before: ShownFile | None) -> ShownFile:
     sides = [(side.mode, side.blob, side.text is None) if side else None for side in (change.old, change.new)]
     answers = [located.answers.get(hunk.id, ()) for hunk in change.hunks]
     made_of = (session, change.old_path, *sides, change.hunks, *answers)
     if before is not None and before.made_of == made_of:
         return before
     file = _file(session, change, located)
-    return Shown(made_of, file, len(msgspec.json.encode(file)))
+    return ShownFile(made_of, file, len(msgspec.json.encode(file)))
 
 
 def _fitting(paths: Iterable[str]) -> Iterator[str]:

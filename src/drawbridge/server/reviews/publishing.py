@@ -14,8 +14,9 @@ from drawbridge.server.checkpoints.errors import GitFailed
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.events import Event, Recorded, ReviewCommitted, ReviewPushed
 from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import no_project
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import CommitOffer, PushOffer
 from drawbridge.server.reviews.committing import BadBranch, Blocked, NothingToCommit, Refused, author_of
 from drawbridge.server.reviews.intents import Attempt, CommitIntent

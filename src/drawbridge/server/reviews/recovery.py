@@ -67,7 +67,7 @@ class Recovery:
         review: Review,
         checkpoints: Checkpoints,
         stores: Mapping[str, Store],
-        recovered: Callable[[Open], None],
+        recovered: Callable[[OpenReview], None],
         check_at_rest: Callable[[], None],
     ) -> None:
         self._path = path

@@ -17,22 +17,31 @@ from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.events import ReviewDecided, ReviewNumbers
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError, no_project
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Review as ReviewReply
 from drawbridge.server.reviews import publishing, recovery
 from drawbridge.server.reviews.change_set import NotEditable
 from drawbridge.server.reviews.commenting import Commenting, KeptComments
 from drawbridge.server.reviews.intents import DecisionIntent
 from drawbridge.server.reviews.located_comments import LocatedComments
-from drawbridge.server.reviews.messages import Shown, counted, images_of, numbers, record_of, refused, reply
+from drawbridge.server.reviews.messages import ShownFile, counted, images_of, numbers, record_of, refused, reply
 from drawbridge.server.reviews.publishing import Offers, Owner, Publishing
 from drawbridge.server.reviews.recovery import Recovery
-from drawbridge.server.reviews.reviews import HunkGone, Open, Outcome, Plan, Review, ReviewMoved, Wish
+from drawbridge.server.reviews.reviews import (
+    DecisionResult,
+    HunkGone,
+    OpenReview,
+    Plan,
+    RequestedDecision,
+    Review,
+    ReviewMoved,
+)
 
 logger = logging.getLogger("drawbridge.server")
 
-NOTHING_TO_REVIEW: Final = Open().version
+NOTHING_TO_REVIEW: Final = OpenReview().version
 
 
 class Store(publishing.Store, recovery.Store, Protocol):
@@ -77,7 +86,7 @@ class Reviewing:
         self._check_at_rest = check_at_rest
         self._known_version = NOTHING_TO_REVIEW
         """The version of the review that was last published to clients."""
-        self._shown: Mapping[str, Shown] = {}
+        self._shown: Mapping[str, ShownFile] = {}
         """The files of the latest reply, by path."""
         self._images: frozenset[str] = frozenset()
         """git's ids of the images that the latest reply names."""
@@ -108,9 +117,9 @@ class Reviewing:
     def publish_gone(self) -> None:
         """Publishes that there is nothing to decide, because the directory no longer exists or is no longer allowed.
         Once the directory is available again, so is the review."""
-        self._publish(Open(), is_gone=True)
+        self._publish(OpenReview(), is_gone=True)
 
-    def _publish(self, review: Open, *, is_gone: bool = False) -> None:
+    def _publish(self, review: OpenReview, *, is_gone: bool = False) -> None:
         """Publishes how much is left to decide, if that has changed without a decision. If nothing is left, that is
         recorded, unless the directory no longer exists.
         """
@@ -136,7 +145,9 @@ class Reviewing:
         self._publish(review)
         return await self._reply(session, review, located, offers)
 
-    async def _reply(self, session: str, review: Open, located: LocatedComments, offers: Offers) -> Answer[ReviewReply]:
+    async def _reply(
+        self, session: str, review: OpenReview, located: LocatedComments, offers: Offers
+    ) -> Answer[ReviewReply]:
         drafts, handover = self.commenting.drafts_version, self.commenting.handover
         found = (offers.kept, offers.commit, offers.push)
         data, self._shown = await asyncio.to_thread(
@@ -159,7 +170,7 @@ class Reviewing:
                 raise ClientError("FILE_TOO_LARGE", text, field="data.blob_id", details=details)
             return (await git.read("cat-file", "blob", blob)).encode(errors="surrogateescape")
 
-    async def decide(self, wish: Wish, session: str, asker: Subscriber) -> Answer[ReviewReply]:
+    async def decide(self, wanted: RequestedDecision, session: str, asker: Subscriber) -> Answer[ReviewReply]:
         """Applies a decision to a part of the review. The decision is recorded in ``session``, and published like every
         event. The caller must not run two decisions or commits at the same time. Raises ``ClientError``,
         ``NoCheckpoint``, ``GitFailed`` or OSError."""
@@ -169,7 +180,7 @@ class Reviewing:
         own.check_there()
         try:
             async with self.recovery.applying():
-                return await self._apply(wish, session, own, asker)
+                return await self._apply(wanted, session, own, asker)
         except (HunkGone, ReviewMoved, NotEditable, Changed) as error:
             raise refused(error) from None
         except UnsavedChanges as error:
@@ -180,14 +191,16 @@ class Reviewing:
                 raise
             return await self.get(session)
 
-    async def _apply(self, wish: Wish, session: str, own: Store, asker: Subscriber) -> Answer[ReviewReply]:
+    async def _apply(
+        self, wanted: RequestedDecision, session: str, own: Store, asker: Subscriber
+    ) -> Answer[ReviewReply]:
         try:
             async with self._operations.exclusive() as git:
-                if wish.decision != "keep":
+                if wanted.decision != "keep":
                     self._check_at_rest()
-                begin = partial(self._begin, wish, session, own, asker)
-                outcome = await self._review.decide(git, self._work_tree, wish, begin)
-                self._publish_decision(wish, outcome, own, asker)  # even if the rest of the reply can't be read
+                begin = partial(self._begin, wanted, session, own, asker)
+                outcome = await self._review.decide(git, self._work_tree, wanted, begin)
+                self._publish_decision(wanted, outcome, own, asker)  # even if the rest of the reply can't be read
                 await self.recovery.end()
                 located = await self.commenting.located(git, outcome.review)
                 offers = await self.publishing.offers(git, session)
@@ -196,14 +209,16 @@ class Reviewing:
             raise
         return await self._reply(session, outcome.review, located, offers)
 
-    async def _begin(self, wish: Wish, session: str, own: Store, asker: Subscriber, plan: Plan) -> None:
+    async def _begin(self, wanted: RequestedDecision, session: str, own: Store, asker: Subscriber, plan: Plan) -> None:
         """Stores the intent of a decision."""
         if plan.hunks:
             counts = plan.files, plan.hunks
             who = session, own.last_seq, asker.name, asker.id
             await self.recovery.begin(DecisionIntent(*who, wish.decision, *counts, plan.bases, plan.heads))
 
-    def _publish_decision(self, wish: Wish, outcome: Outcome, own: Store, asker: Subscriber) -> None:
+    def _publish_decision(
+        self, wanted: RequestedDecision, outcome: DecisionResult, own: Store, asker: Subscriber
+    ) -> None:
         """Records a decision in the session in which it was made (``own``), and publishes what is left to decide."""
         review = outcome.review
         if not outcome.hunks:  # a repeated request
@@ -212,11 +227,11 @@ class Reviewing:
         self._known_version = review.version
         for store in self._stores.values():
             store.review_is(counted(review))
-        own.record(record_of(wish, outcome, asker))  # for the asker, too: the reply is not the record
+        own.record(record_of(wanted, outcome, asker))  # for the asker, too: the reply is not the record
         for store in self._stores.values():
             store.announce(numbers(review, asker), asker if store is own else None)
 
-    def _publish_recovered(self, review: Open) -> None:
+    def _publish_recovered(self, review: OpenReview) -> None:
         """Publishes what is left to decide after an interrupted decision was recovered."""
         self._known_version = review.version
         for store in self._stores.values():

@@ -70,7 +70,7 @@ REMEMBERED_REQUESTS: Final = 50
 Decision: TypeAlias = Literal["keep", "undo", "edit"]
 
 
-class Wish(Struct, frozen=True):
+class RequestedDecision(Struct, frozen=True):
     """A user's decision. It applies to the hunks with the ids ``hunks``, to all hunks of ``files`` (paths as clients
     see them), or to ``all`` hunks.
 
@@ -96,7 +96,7 @@ class Wish(Struct, frozen=True):
         return blake2b(repr(msgspec.structs.astuple(self)).encode(errors="replace"), digest_size=12).hexdigest()
 
 
-class Decided(Struct, frozen=True):
+class HunkDecision(Struct, frozen=True):
     """Who decided on a hunk, and how."""
 
     by: str
@@ -106,7 +106,7 @@ class Decided(Struct, frozen=True):
 class HunkGone(Exception):
     """A hunk or a file is no longer in the review. ``decided``: the decision, if a user has decided on the hunk."""
 
-    def __init__(self, what: str, decided: Decided | None = None) -> None:
+    def __init__(self, what: str, decided: HunkDecision | None = None) -> None:
         super().__init__(what)
         self.what = what
         self.decided = decided
@@ -124,7 +124,7 @@ class SameName(Exception):
     """Clients see several files of the review with the same path, because their names are not valid UTF-8."""
 
 
-class Open(Struct, frozen=True):
+class OpenReview(Struct, frozen=True):
     """The review at one moment. ``version`` changes whenever anything in ``files`` does. ``private``: whether it is
     stored in a private repository."""
 
@@ -149,11 +149,11 @@ class Open(Struct, frozen=True):
         return added, sum(hunk.span.old_count for file in self.files for hunk in file.hunks)
 
 
-class Outcome(Struct, frozen=True):
+class DecisionResult(Struct, frozen=True):
     """The result of a decision: the review after it, and the number of files and hunks that it applied to; both are 0
     if nothing was left to do, for example because the same request was carried out before."""
 
-    review: Open
+    review: OpenReview
     files: int
     hunks: int
 
@@ -177,10 +177,10 @@ async def _unplanned(plan: Plan) -> None:
 
 
 class _Notes(Struct, frozen=True):
-    """What the message of the commit ``base`` contains: the hunks that were decided on, and the ``Wish.key`` of the
-    latest requests; both newest last."""
+    """What the message of the commit ``base`` contains: the hunks that were decided on, and the keys of the latest
+    requests (``RequestedDecision.key``); both newest last."""
 
-    decided: dict[str, Decided] = {}
+    decided: dict[str, HunkDecision] = {}
     requests: tuple[str, ...] = ()
 
 
@@ -243,43 +243,47 @@ class Review:
             self._run = run_id
         await self._set(git, _Trees(start, base, commit, run_id, when != "after"))
 
-    async def current(self, git: Git, work_tree: WorkTree) -> Open:
+    async def current(self, git: Git, work_tree: WorkTree) -> OpenReview:
         """The review of the files as they are now. Raises ``NoCheckpoint`` or ``GitFailed``."""
         return (await self._refresh(git, work_tree))[1]
 
-    async def stored(self, git: Git) -> Open:
+    async def stored(self, git: Git) -> OpenReview:
         """The review as it is stored, without reading the files. Raises ``GitFailed``."""
         trees = await self._trees(git)
         return (
-            Open(private=git.repository.private)
+            OpenReview(private=git.repository.private)
             if trees is None
             else await self._between(git, trees, (await self._noted(git, trees)).decided)
         )
 
-    async def decide(self, git: Git, work_tree: WorkTree, wish: Wish, begin: Begin = _unplanned) -> Outcome:
+    async def decide(
+        self, git: Git, work_tree: WorkTree, wanted: RequestedDecision, begin: Begin = _unplanned
+    ) -> DecisionResult:
         """Applies a decision to hunks of the review as it is now. ``begin`` is called before anything is changed. A
         request that was carried out before is not carried out again. Raises ``HunkGone``, ``ReviewMoved``,
         ``NotEditable``, ``NoCheckpoint``, ``Changed`` or ``UnsavedChanges`` without changing anything. Raises
         ``GitFailed``, possibly after some or all files were written."""
         trees, review = await self._refresh(git, work_tree)
         if trees is None:
-            raise HunkGone(next(iter(wish.hunks), "")) if wish.hunks else ReviewMoved
+            raise HunkGone(next(iter(wanted.hunks), "")) if wanted.hunks else ReviewMoved
         notes = await self._noted(git, trees)
-        if wish.key and wish.key in notes.requests:
-            return Outcome(review, 0, 0)
-        chosen = _chosen(review, wish, notes.decided)
+        if wanted.key and wanted.key in notes.requests:
+            return DecisionResult(review, 0, 0)
+        chosen = _chosen(review, wanted, notes.decided)
         files = {file.path: file for file in review.files}
-        if wish.decision != "keep":
+        if wanted.decision != "keep":
             await self._check_known(git, trees, [files[path].path_before for path in chosen])
-        after = {path: await asyncio.to_thread(_decided, files[path], ids, wish) for path, ids in chosen.items()}
+        after = {path: await asyncio.to_thread(_decided, files[path], ids, wanted) for path, ids in chosen.items()}
         olds, news = dict[str, Version | None](), dict[str, Version | None]()
         for path, file in after.items():
             before = files[path]
             olds |= _moved(before.path_before, before.old, file.path_before, file.old)
             news |= _moved(path, before.new, file.path, file.new)
         olds, news = await with_contents(git, olds), await with_contents(git, news)
-        decided = notes.decided | {id: Decided(wish.by, wish.decision) for ids in chosen.values() for id in ids}
-        notes = _Notes(decided, (*notes.requests, wish.key) if wish.key else notes.requests)
+        decided = notes.decided | {
+            id: HunkDecision(wanted.by, wanted.decision) for ids in chosen.values() for id in ids
+        }
+        notes = _Notes(decided, (*notes.requests, wanted.key) if wanted.key else notes.requests)
         head, tree = trees.head, ""
         if news:
             tree = await tree_with(git, trees.head, news)
@@ -299,7 +303,7 @@ class Review:
             old, new = olds.get(file.path_before, file.old), news.get(file.path, file.new)
             self._compared.pop(path, None)
             self._compared[file.path] = _Compared(_key(old), _key(new), file.hunks, file.old_path)
-        return Outcome(await self._between(git, trees, decided), *counts)
+        return DecisionResult(await self._between(git, trees, decided), *counts)
 
     async def recover(
         self, git: Git, work_tree: WorkTree, intent: DecisionIntent, check_at_rest: Callable[[], None]
@@ -369,7 +373,7 @@ class Review:
         return version
 
     async def located(
-        self, git: Git, review: Open, comments: Sequence[ReviewComment], begun: Mapping[str, Since]
+        self, git: Git, review: OpenReview, comments: Sequence[ReviewComment], begun: Mapping[str, Since]
     ) -> LocatedComments:
         """Where the comments are in the files of ``review``. ``begun``: the ids of the comments whose run has begun,
         each with the moment from which on hunks count as answers to it. Raises ``GitFailed``."""
@@ -389,13 +393,13 @@ class Review:
         commit = await committed(git, tree.strip(), "comments", Filtered())
         await git.read("update-ref", "--no-deref", f"{self._refs}/comments", commit)
 
-    async def _refresh(self, git: Git, work_tree: WorkTree) -> tuple[_Trees | None, Open]:
+    async def _refresh(self, git: Git, work_tree: WorkTree) -> tuple[_Trees | None, OpenReview]:
         """Updates head to the files as they are now. Returns the review's commits (None if ``_trees`` finds none) and
         the review. Raises ``NoCheckpoint`` or ``GitFailed``."""
         trees = await self._trees(git)
         if trees is None:
             await work_tree.check_size(git)
-            return None, Open(private=git.repository.private)
+            return None, OpenReview(private=git.repository.private)
         tree, filtered = await work_tree.current(git, trees.head)
         start, base = trees.start, trees.base
         is_running = trees.is_running and self._run in (None, trees.run)
@@ -493,7 +497,7 @@ class Review:
         tree = await tree_with(git, base, new) if new else f"{base}^{{tree}}"
         return await committed(git, tree, "base", await filtered_of(git, base), more)
 
-    async def _between(self, git: Git, trees: _Trees, decided: Collection[str]) -> Open:
+    async def _between(self, git: Git, trees: _Trees, decided: Collection[str]) -> OpenReview:
         """The hunks between base and head."""
         entries = await differences(git, trees.base, trees.head)
         git.sizes.update(self._sizes)
@@ -504,7 +508,7 @@ class Review:
         self._compared = {
             file.path: _Compared(_key(file.old), _key(file.new), file.hunks, file.old_path) for file in files
         }
-        return Open(tuple(files), git.repository.private)
+        return OpenReview(tuple(files), git.repository.private)
 
     def _compare(
         self, entries: Mapping[str, tuple[Entry, Entry]], loaded: Mapping[str, str], decided: Collection[str]
@@ -544,35 +548,35 @@ class Review:
             )
 
 
-def _chosen(review: Open, wish: Wish, decided: Mapping[str, Decided]) -> dict[str, set[str]]:
+def _chosen(review: OpenReview, wanted: RequestedDecision, decided: Mapping[str, HunkDecision]) -> dict[str, set[str]]:
     """The ids of the hunks that the decision applies to, by path. Raises ``HunkGone`` or ``ReviewMoved``."""
-    if wish.hunks:
+    if wanted.hunks:
         path_of = {hunk.id: file.path for file in review.files for hunk in file.hunks}
         chosen: dict[str, set[str]] = {}
-        for id in wish.hunks:
+        for id in wanted.hunks:
             if id not in path_of:
                 raise HunkGone(id, decided.get(id))
             chosen.setdefault(path_of[id], set()).add(id)
         return chosen
-    if wish.version != review.version:
+    if wanted.version != review.version:
         raise ReviewMoved
-    paths = set(wish.files)
+    paths = set(wanted.files)
     gone = paths - {shown_path(file.path) for file in review.files}
     if gone:
         raise HunkGone(min(gone))
-    files = [file for file in review.files if wish.all or shown_path(file.path) in paths]
+    files = [file for file in review.files if wanted.all or shown_path(file.path) in paths]
     return {file.path: {hunk.id for hunk in file.hunks} for file in files}
 
 
-def _decided(file: FileChange, ids: Collection[str], wish: Wish) -> FileChange:
+def _decided(file: FileChange, ids: Collection[str], wanted: RequestedDecision) -> FileChange:
     """The file after the decision on the hunks ``ids``. Raises ``NotEditable``."""
-    match wish.decision:
+    match wanted.decision:
         case "keep":
             return decide(file, keep=ids)
         case "undo":
             return decide(file, undo=ids)
         case "edit":
-            return edit(file, next(iter(ids)), wish.text)
+            return edit(file, next(iter(ids)), wanted.text)
 
 
 def _versions(

@@ -14,7 +14,7 @@ import msgspec
 from drawbridge.server import updates
 from drawbridge.server.bus import TOPICS
 from drawbridge.server.events import Announced, ProjectGone, Stored
-from drawbridge.server.protocol.messages import Frame, Subscriber
+from drawbridge.server.protocol.frames import Frame, Subscriber
 from drawbridge.server.store import records
 
 Broadcast: TypeAlias = Callable[[Sequence[Subscriber], Frame], None]

@@ -29,7 +29,7 @@ from drawbridge.server.sessions.runs import Runs, Slot
 from drawbridge.server.sessions.session_process import (
     LONGEST_ERROR,
     AskerGone,
-    Continued,
+    ContinuedConversation,
     ProcessReport,
     SessionProcess,
     TurnEvent,
@@ -173,7 +173,7 @@ class RunController:
         # In a task: its end begins the next run, and this one is still being given its slot.
         self._start_task(end(), "ending a run that was refused")
 
-    def launch(self, run: Run, agent: str, options: base.Options, continued: Continued) -> None:
+    def launch(self, run: Run, agent: str, options: base.Options, continued: ContinuedConversation) -> None:
         """Prepares a process for the run and gives it the prompt."""
         self._use_process(run)
         preparing = self._prepare(run, agent, options, continued)
@@ -200,7 +200,7 @@ class RunController:
         limits = self._processes.limits
         self._clock = RunClock(limits.idle_seconds, limits.total_seconds, run.started_at)
 
-    async def _prepare(self, run: Run, agent: str, options: base.Options, continued: Continued) -> None:
+    async def _prepare(self, run: Run, agent: str, options: base.Options, continued: ContinuedConversation) -> None:
         examined = False
         try:
             async with self.process.changing:

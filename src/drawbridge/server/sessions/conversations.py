@@ -10,7 +10,7 @@ from typing import Final
 
 import psutil
 
-from drawbridge.agents.base import Agent, Remembers
+from drawbridge.agents.base import Agent, ListsConversations
 from drawbridge.server.protocol.replies import SessionInfo
 
 IN_USE: Final = (
@@ -28,7 +28,7 @@ async def listed(agent: Agent | None, path: Path, current: str, limit: int) -> l
         kept = await asyncio.to_thread(agent.sessions.listed, path, limit)
     else:
         asked: object = agent
-        kept = await asked.remembered(path, limit) if isinstance(asked, Remembers) else []
+        kept = await asked.list_conversations(path, limit) if isinstance(asked, ListsConversations) else []
     return [
         SessionInfo(
             session_id=one.session_id,

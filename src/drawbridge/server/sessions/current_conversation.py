@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from drawbridge.server.events import SessionChanged, SessionReset
-from drawbridge.server.protocol.messages import Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.sessions.prompt_attachments import PromptAttachments
 from drawbridge.server.sessions.prompt_images import named_in
 from drawbridge.server.sessions.recorded_state import RecordedState, titled

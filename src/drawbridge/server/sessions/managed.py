@@ -27,15 +27,16 @@ from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError, not_written
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.protocol.replies import Review as ReviewReply
 from drawbridge.server.reviews.commenting import submission_key
 from drawbridge.server.reviews.remembered import Remembered
 from drawbridge.server.reviews.reverting import Reverting
 from drawbridge.server.reviews.reviewing import Reviewing
-from drawbridge.server.reviews.reviews import Review, Wish
+from drawbridge.server.reviews.reviews import RequestedDecision, Review
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.checkpointing import RunCheckpoints
 from drawbridge.server.sessions.chosen_options import ChosenOptions
@@ -82,7 +83,7 @@ class RecordedComments:
         self._store = store
 
     @property
-    def known(self) -> Mapping[str, Remembered]:
+    def known(self) -> Mapping[str, RememberedComment]:
         return self._store.recorded.comments
 
     @property
@@ -370,9 +371,9 @@ class ManagedSession(Session):
         sent = self.prompts.steer(order, None) if steer else self.prompts.send(order, None, queue=True)
         return msgspec.structs.replace(sent, seq=None)
 
-    async def decide_review(self, wish: Wish, asker: Subscriber) -> Answer[ReviewReply]:
+    async def decide_review(self, wanted: RequestedDecision, asker: Subscriber) -> Answer[ReviewReply]:
         async with self._reverting:
-            return await self._reviewing.decide(wish, self.id, asker)
+            return await self._reviewing.decide(wanted, self.id, asker)
 
     def _check_idle(self) -> None:
         """Raises ``ClientError`` while a run is active or queued."""
@@ -526,7 +527,7 @@ class ManagedSession(Session):
             # The run was allowed when its prompt was accepted, but it has waited since. A run that continues
             # automatically has the options that were allowed before, perhaps by an earlier server.
             return self.controller.refuse(run, error)
-        continued = Continued(self.recorded, self._conversation.fork_from, self._agent_state)
+        continued = ContinuedConversation(self.recorded, self._conversation.fork_from, self._agent_state)
         return self.controller.launch(run, agent, options, continued)
 
     def _turn_begun(self) -> None:

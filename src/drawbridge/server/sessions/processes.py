@@ -63,7 +63,7 @@ class Entry(Struct):
     started: float = 0.0
 
 
-class Running:
+class RunningProcesses:
     """The record of agent processes, a file in ``data``. If the file can't be written, the server logs an error, and
     agents run anyway."""
 
@@ -178,7 +178,7 @@ def available() -> float:
     return memory.available / memory.total
 
 
-class Idle(Protocol):
+class IdleSession(Protocol):
     """A session with an idle process."""
 
     id: str
@@ -205,10 +205,10 @@ class IdlePool:
         self._processes = processes
         self._seconds = seconds
         self._available = available
-        self._kept: OrderedDict[str, tuple[Idle, asyncio.TimerHandle]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[IdleSession, asyncio.TimerHandle]] = OrderedDict()
         self._next_check: asyncio.TimerHandle | None = None
 
-    def keep(self, session: Idle) -> None:
+    def keep(self, session: IdleSession) -> None:
         """Keeps the session's process, which is idle from now on. If this makes too many, the least recently used ones
         are ended."""
         self.retain(session)
@@ -216,14 +216,14 @@ class IdlePool:
         self._reduce(others, self._processes)
         self._reduce(scheduled, MOST_SCHEDULED)
 
-    def retain(self, session: Idle) -> None:
+    def retain(self, session: IdleSession) -> None:
         """Keeps the session's process as the most recently used one, without ending another for it."""
         self.forget(session)
         timer = asyncio.get_running_loop().call_later(self._seconds, self._expire, session.id)
         self._kept[session.id] = (session, timer)
         self._schedule_check()
 
-    def forget(self, session: Idle) -> None:
+    def forget(self, session: IdleSession) -> None:
         """Stops keeping the session's process, which is in use again or has ended."""
         _, timer = self._kept.pop(session.id, (None, None))
         if timer is not None:
@@ -276,7 +276,7 @@ class AgentProcesses:
         self.agents = agents
         self._directories = directories
         self.limits = limits
-        self.running = Running(data)
+        self.running = RunningProcesses(data)
         self.memory = MemoryWatch(limits.memory_bytes)
         self.idle = IdlePool(limits.warm_processes, limits.warm_seconds)
 

@@ -14,8 +14,9 @@ from drawbridge.agents.attached import is_text
 from drawbridge.core.errors import BadArgument, DrawbridgeError
 from drawbridge.server import events
 from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.sessions.continuing import Continuing
 from drawbridge.server.sessions.controller import RunController

@@ -28,7 +28,7 @@ from drawbridge.server.events import (
     SessionReset,
 )
 from drawbridge.server.reviews import remembered
-from drawbridge.server.reviews.remembered import Remembered
+from drawbridge.server.reviews.remembered import RememberedComment
 from drawbridge.server.sessions.ceilings import day_of, forget_old
 from drawbridge.server.store.texts import clean
 from drawbridge.text.review_words import subject_of
@@ -119,7 +119,7 @@ class RecordedState(Struct):
     """The cost in US dollars on each of the latest days, in local time."""
     usage: dict[str, Day] = {}
     """What the runs have used on each of the latest ``DAYS_KEPT`` days with runs, in local time."""
-    comments: dict[str, Remembered] = {}
+    comments: dict[str, RememberedComment] = {}
     """The comments on the review, by their ids, in the order in which they were written."""
     shares_comments: bool = False
     """Whether the review belongs to all terminal sessions in a directory. Its comments are then not derived from this

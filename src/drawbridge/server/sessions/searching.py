@@ -20,7 +20,8 @@ import msgspec
 from drawbridge.core.errors import HistoryUnreadable
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import Search
-from drawbridge.server.protocol.messages import FRAME_BYTES, ROOM
+from drawbridge.server.protocol.frames import ROOM
+from drawbridge.server.protocol.messages import FRAME_BYTES
 from drawbridge.server.protocol.replies import (
     SearchResult,
     SearchResults,

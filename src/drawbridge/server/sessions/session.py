@@ -41,11 +41,12 @@ from drawbridge.server.events import (
     Stored,
 )
 from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError, no_project
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import ROOM, Subscriber
 from drawbridge.server.protocol.replies import Review
 from drawbridge.server.reviews.recovery import Recovery
-from drawbridge.server.reviews.reviews import Wish
+from drawbridge.server.reviews.reviews import RequestedDecision
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.ceilings import day_of
 from drawbridge.server.sessions.disk import Disk
@@ -156,7 +157,7 @@ class Session(ABC):
         size, in bytes. Raises the same errors as ``Reviewing.image``."""
 
     @abstractmethod
-    async def decide_review(self, wish: Wish, asker: Subscriber) -> Answer[Review]:
+    async def decide_review(self, wanted: RequestedDecision, asker: Subscriber) -> Answer[Review]:
         """Applies a decision to a part of the review; it is recorded and published like every event. During a run,
         changes can only be kept. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or
         OSError."""
@@ -262,7 +263,7 @@ class Session(ABC):
         """
         run, queue = self._current_run(), self._waiting_runs()
         without = project_joined(self.summary(), run=run, queue=queue, open_approvals=[], **self._of_agent())
-        room = messages.FRAME_BYTES - messages.ROOM - len(msgspec.json.encode(without))
+        room = messages.FRAME_BYTES - ROOM - len(msgspec.json.encode(without))
         return msgspec.structs.replace(without, open_approvals=self.approvals.shown(room))
 
     @final
@@ -405,9 +406,8 @@ class SessionStore:
         the session is closed, without changing anything."""
         self.check_there()
         direction, message = records.written(event)
-        is_line = isinstance(event, AgentLine)
-        record = self.history.append(direction, message, is_json=is_line)
-        if is_line:  # most records are lines, which change only the number
+        record = self.history.append(direction, message, is_json=records.is_json(event))
+        if isinstance(event, AgentLine):  # most records are lines, which change only the number
             self.recorded.seq = record.seq
         else:
             self.recorded.apply(event, record.time, record.seq)

@@ -67,7 +67,7 @@ TurnEvent: TypeAlias = base.Question | base.TurnBegun | base.TurnEnded | base.Ex
 """What concerns the run."""
 
 
-class Continued(Struct, frozen=True):
+class ContinuedConversation(Struct, frozen=True):
     """What a run continues: the conversation of ``recorded``, or a copy of ``fork_from``. ``state``: what the agent has
     reported about the conversation."""
 
@@ -184,7 +184,7 @@ class SessionProcess:
         """See ``AgentProcesses.check_directories``."""
         await self._processes.check_directories(self._directory, options)
 
-    async def prepare(self, agent: str, options: base.Options, continued: Continued) -> None:
+    async def prepare(self, agent: str, options: base.Options, continued: ContinuedConversation) -> None:
         """Makes the current process one that runs ``agent`` with these ``options`` in the conversation to continue:
         keeps it, or ends it and starts another. ``changing`` must be held. Raises ``AgentUnusable``."""
         # Claude Code counts a budget from the start of its process (2.1.329), so each run needs its own process.
@@ -213,7 +213,7 @@ class SessionProcess:
         if users or self._open_in_terminal(session_id):
             raise base.AgentUnusable("SESSION_IN_USE", conversations.IN_USE)
 
-    async def _start(self, agent: str, options: base.Options, continued: Continued) -> None:
+    async def _start(self, agent: str, options: base.Options, continued: ContinuedConversation) -> None:
         session_id = await self._conversation(agent, continued.recorded)
         resume = bool(session_id) and continued.fork_from is None
         # Whatever was in progress has ended with its process.

@@ -69,8 +69,9 @@ def from_microseconds(since_1970: int) -> datetime:
 def compose(seq: int, moment: datetime, direction: Direction, message: bytes, *, is_json: bool = False) -> Record:
     """A new record that contains ``message`` byte for byte, except that line breaks between the parts of the JSON value
     become spaces; JSON strings contain none. Raises ``BadMessage`` if the message is not a single JSON value in
-    valid UTF-8, is too long, or is nested too deeply. ``is_json``: the caller has parsed the message and knows that it
-    is JSON in valid UTF-8.
+    valid UTF-8, is too long, or is nested too deeply. ``is_json``: the caller has parsed or encoded the message and
+    knows that it is JSON in valid UTF-8. Any other message is decoded here, since a line that can't be read back would
+    be lost, and clients could not read it either.
 
     ``moment`` is in UTC.
     """

@@ -305,10 +305,10 @@ class History:
     ) -> Record:
         """Writes one record. When this returns, the record is in the file, and on the disk if the policy requires that.
 
-        ``message`` is JSON, kept as ``compose`` describes; ``is_json``: the caller has parsed it, so it is not decoded
-        here. ``now``: the time of the record, with a time zone; None: the current time. Raises ``BadMessage`` as
-        ``compose`` does, ``HistoryNotWritten`` if the record can't be written, and ValueError if the history is closed
-        or ``now`` has no time zone. In each case, no part of the record is kept.
+        ``message`` is JSON, kept as ``compose`` describes; ``is_json``: as there. ``now``: the time of the record, with
+        a time zone; None: the current time. Raises ``BadMessage`` as ``compose`` does, ``HistoryNotWritten`` if the
+        record can't be written, and ValueError if the history is closed or ``now`` has no time zone. In each case, no
+        part of the record is kept.
         """
         moment = datetime.now(UTC) if now is None else _aware(now).astimezone(UTC)
         with self._changing:

@@ -32,7 +32,7 @@ NOT_OURS: Final = (msgspec.MsgspecError, AttributeError, KeyError, OverflowError
 """The exceptions that reading a record can raise if it is damaged, or Drawbridge did not write it."""
 
 
-class Written(Struct):
+class HistoryLine(Struct):
     """A line of a history."""
 
     seq: int
@@ -322,7 +322,7 @@ class _ApprovalResolved(Struct, frozen=True, omit_defaults=True):
     by: str
     decision: Literal["allow", "deny"]
     message: str | None = None
-    updated_input: Raw = events.NOTHING
+    updated_input: dict[str, Any] | None = None
     remember: bool = False
     client_id: str | None = None
     edited: bool = False
@@ -408,8 +408,13 @@ KINDS: Final[Mapping[type, _Kind]] = {kind.event: kind for kind in _KINDS}
 
 _SUBTYPES: Final = {kind.subtype: kind for kind in _KINDS}
 
+_VERBATIM: Final = frozenset(
+    kind.event for kind in _KINDS if any(field.type is Raw for field in msgspec.structs.fields(kind.written))
+)
+"""The events whose records contain an agent's own JSON, unchanged."""
+
 _encode: Final = msgspec.json.Encoder().encode
-_written: Final = msgspec.json.Decoder(Written)
+_written: Final = msgspec.json.Decoder(HistoryLine)
 _of_server: Final = msgspec.json.Decoder(OfServer)
 _prompt: Final = msgspec.json.Decoder(_PromptRead)
 
@@ -425,7 +430,14 @@ def written(event: Recorded) -> tuple[Direction, bytes]:
     return "server", _encode({"type": "system", "subtype": kind.subtype, "message": _as(kind.written, event)})
 
 
-class Read(NamedTuple):
+def is_json(event: Recorded) -> bool:
+    """Whether the message of the event's record is certain to be JSON in valid UTF-8, so that it need not be decoded
+    before it is stored. Agents' lines were parsed by their drivers, and the other messages are encoded here. The
+    exceptions contain an agent's own JSON, unchanged."""
+    return type(event) not in _VERBATIM
+
+
+class ReadRecord(NamedTuple):
     """A record that was read back. ``event``: None for an agent's line, and for a kind that is not known."""
 
     seq: int
@@ -433,12 +445,12 @@ class Read(NamedTuple):
     event: Recorded | None
 
 
-def parts(line: bytes) -> Written:
+def parts(line: bytes) -> HistoryLine:
     """Parses a line of a history. Raises one of ``NOT_OURS``."""
     return _written.decode(line)
 
 
-def event_of(record: Written) -> Recorded | None:
+def event_of(record: HistoryLine) -> Recorded | None:
     """The event that was recorded; None for an agent's line, and for a kind that is not known, such as one of a newer
     version. Raises one of ``NOT_OURS``."""
     if record.direction == "client":
@@ -457,10 +469,10 @@ def event_of(record: Written) -> Recorded | None:
     return event
 
 
-def read(line: bytes) -> Read:
+def read(line: bytes) -> ReadRecord:
     """Reads an event back from a line of a history. Raises one of ``NOT_OURS``."""
     found = _written.decode(line)
-    return Read(found.seq, datetime.fromisoformat(found.timestamp), event_of(found))
+    return ReadRecord(found.seq, datetime.fromisoformat(found.timestamp), event_of(found))
 
 
 def agent_lines(lines: Iterable[bytes]) -> list[bytes]:

@@ -178,15 +178,12 @@ def _read_request(questions: dict[str, PendingApproval], record: Record) -> None
             questions[asked.approval_id] = PendingApproval(asked, "", timestamp(record), record.seq)
         case ApprovalResolved() as resolved:
             if approval := questions.get(resolved.approval_id):
-                approval.decide(resolved.by, _decision(resolved))
+                allows = resolved.decision == "allow"
+                decision = Decision(allows, resolved.message, resolved.updated_input, resolved.remember)
+                approval.decide(resolved.by, decision)
         case PermissionWithdrawn(approval_id, reason):
             if (approval := questions.get(approval_id)) and not approval.withdraw(reason):
                 approval.overrule()
-
-
-def _decision(resolved: ApprovalResolved) -> Decision:
-    changed = None if bytes(resolved.updated_input) == b"null" else resolved.updated_input
-    return Decision(resolved.decision == "allow", resolved.message, changed, resolved.remember)
 
 
 def _read_calls(calls: dict[str, Call], record: Record) -> None:

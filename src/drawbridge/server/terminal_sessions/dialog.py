@@ -152,8 +152,8 @@ class ClientDecisions:
     def asked_again(self, approval: PendingApproval) -> None:
         """Notes that the agent asks about a call that may be the same as one that was decided on. It may also be an
         identical call at the same time, so the earlier decisions are kept."""
-        asked, given = approval.request, json_object(approval.request.input)
-        again = EndedCall("", asked.tool_name, given, "ran", asked.agent_id, as_run=True)
+        asked = approval.request
+        again = EndedCall("", asked.tool_name, asked.given or {}, "ran", asked.agent_id, as_run=True)
         for id, former in self._decisions.items():
             if again.is_of(self._agent, former.approval.request):
                 self._decisions[id] = msgspec.structs.replace(former, repeated=True)
@@ -190,7 +190,7 @@ class ClientDecisions:
             approval, decision = given.approval, given.decision
             if approval.state is not State.DECIDED:
                 continue  # overruled in the meantime: another request may be about this call
-            changed = json_object(decision.updated_input) if decision.updated_input is not None else None
+            changed = decision.updated_input
             same_agent = call.agent_id == approval.request.agent_id
             is_changed = bool(call.as_run and same_agent and changed and _holds(call.input, changed))
             if is_changed or call.is_of(self._agent, approval.request):
@@ -225,7 +225,7 @@ class ClientDecisions:
             return "rejected"
         if not self._agent.reports_input(approval.request.tool_name):
             return None
-        wanted = json_object(approval.request.input) if changed is None else changed
+        wanted = (approval.request.given or {}) if changed is None else changed
         if ran_with is not None and _holds(ran_with, wanted):
             return None
         proposal = approval.request.proposal

@@ -32,12 +32,13 @@ from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.unsaved import FindUnsaved
 from drawbridge.server.events import Submission
 from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Review as ReviewReply
 from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.reviewing import Reviewing
-from drawbridge.server.reviews.reviews import Review, Wish
+from drawbridge.server.reviews.reviews import RequestedDecision, Review
 from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.session import Sessions, SessionStore, working_here
@@ -294,12 +295,12 @@ class ReviewedDirectory:
         """A version of an image that the review shows. Raises the same errors as ``Reviewing.image``."""
         return await self._reviewing.image(blob, largest)
 
-    async def decide(self, wish: Wish, asker: Subscriber, session: str) -> Answer[ReviewReply]:
+    async def decide(self, wanted: RequestedDecision, asker: Subscriber, session: str) -> Answer[ReviewReply]:
         """Applies a decision to the review or a part of it, and records it in ``session``. During a run, changes can
         only be kept. Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         async with self._deciding:
             await self._prepare()
-            return await self._reviewing.decide(wish, session, asker)
+            return await self._reviewing.decide(wanted, session, asker)
 
     async def commit(
         self, command: commands.ReviewCommit, asker: Subscriber, session: str

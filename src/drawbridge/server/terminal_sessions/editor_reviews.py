@@ -25,6 +25,7 @@ from drawbridge.server.events import (
     SubmittedInEditor,
 )
 from drawbridge.server.protocol import commands, messages, replies
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError, not_written
 from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.reviews.messages import Recovered
@@ -36,7 +37,7 @@ logger = logging.getLogger("drawbridge.server")
 FAILED = "Internal server error. The server's log has the details."
 
 
-class ReviewCommands(Protocol):
+class KnownSessions(Protocol):
     """The part of the server's core that this module uses."""
 
     all_sessions: Sessions
@@ -44,6 +45,10 @@ class ReviewCommands(Protocol):
     def leads_to(self, path: Path) -> Path: ...
 
     async def examine(self) -> None: ...
+
+
+class ReviewCommands(Protocol):
+    """The commands that this module executes on behalf of editors."""
 
     async def review_get(self, command: commands.ReviewGet, client: Subscriber) -> Answer[replies.Review]: ...
 
@@ -59,7 +64,8 @@ class ReviewCommands(Protocol):
 class EditorReviews:
     """Answers each request in its own task, because git and disks can be slow and proposals must not wait for them."""
 
-    def __init__(self, commands: ReviewCommands, memory: ReviewMemory) -> None:
+    def __init__(self, known: KnownSessions, commands: ReviewCommands, memory: ReviewMemory) -> None:
+        self._known = known
         self._commands = commands
         self._memory = memory
         self._tasks = BackgroundTasks(logger)
@@ -82,11 +88,11 @@ class EditorReviews:
     async def _remember(self, editor: Editor, line: wire.ReviewSeen) -> None:
         """Stores what the user has seen of a review, together with what the user has seen of it in terminals. If the
         session no longer exists, nothing is stored."""
-        session = self._commands.all_sessions.find(line.project)
+        session = self._known.all_sessions.find(line.project)
         if session is None:
             editor.send(wire.ReviewRemembered(line.id))
             return
-        directory = str(self._commands.leads_to(session.path))
+        directory = str(self._known.leads_to(session.path))
 
         def remembered() -> wire.ReviewRemembered:
             if line.review:
@@ -97,12 +103,12 @@ class EditorReviews:
         editor.send(await asyncio.to_thread(remembered))
 
     async def _list(self, editor: Editor, line: wire.ReviewListRequest) -> None:
-        await self._commands.examine()
+        await self._known.examine()
         given = editor.about.folders if editor.about else ()
         folders = await asyncio.to_thread(lambda: [_real(folder) for folder in given])
         seen, found = set[int](), list[str]()
-        for session in self._commands.all_sessions:
-            directory = self._commands.leads_to(session.path)
+        for session in self._known.all_sessions:
+            directory = self._known.leads_to(session.path)
             is_near = any(directory.is_relative_to(folder) or folder.is_relative_to(directory) for folder in folders)
             if is_near and id(session.checkpoints) not in seen:
                 seen.add(id(session.checkpoints))
@@ -116,7 +122,7 @@ class EditorReviews:
             if isinstance(line, wire.ReviewRequest) and not line.project:
                 session, found = await self._found(line, person)
             else:
-                session = self._commands.all_sessions.get(line.project)
+                session = self._known.all_sessions.get(line.project)
                 after = await self._change(session, line, person)
                 done = not isinstance(line, wire.ReviewRequest)
                 found = after or await self._review_of(session, person)
@@ -193,9 +199,9 @@ class EditorReviews:
         def directories() -> list[Path]:
             return [*(_real(line.path).parents if line.path else ()), *([_real(line.folder)] if line.folder else ())]
 
-        await self._commands.examine()
+        await self._known.examine()
         wanted = await asyncio.to_thread(directories)
-        sessions = [(self._commands.leads_to(session.path), session) for session in self._commands.all_sessions]
+        sessions = [(self._known.leads_to(session.path), session) for session in self._known.all_sessions]
         found: dict[int, Session] = {}
         for path in dict.fromkeys(wanted):
             for directory, session in sessions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from drawbridge.agents.terminal import Task
-from drawbridge.server.terminal_sessions.prompts import Sent
+from drawbridge.server.terminal_sessions.prompts import SentPrompt
 
 
 class ProcessFacts(Struct):
@@ -33,7 +33,7 @@ class Facts(ProcessFacts):
     question was left to the terminal because no client had answered in time, and no client has answered a question
     since."""
 
-    sent: Sent | None = None
+    sent: SentPrompt | None = None
     others: tuple[ProcessFacts, ...] = ()
     ended: bool = False
     continued_in: str | None = None

@@ -17,12 +17,13 @@ import msgspec
 from drawbridge.agents.terminal import Context, HookEvent
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.server.events import PromptAccepted, Submission
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.terminal_sessions.prompt_text import letters
 from drawbridge.server.terminal_sessions.prompts import ABOVE
-from drawbridge.server.terminal_sessions.shared_comments import Left, Release, SharedComments
+from drawbridge.server.terminal_sessions.shared_comments import LeftComments, Release, SharedComments
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -63,7 +64,7 @@ class Handover:
         self._comments = comments
 
     @property
-    def _left(self) -> Left | None:
+    def _left(self) -> LeftComments | None:
         left = self._comments.left
         return left if left is not None and left.session == self._session.id else None
 
@@ -90,7 +91,7 @@ class Handover:
         known = self._comments.left
         if known is not None and known.is_open:
             raise ClientError("PROCESS_ACTIVE", WAITS)
-        left = Left(self._session.id, prompt.strip(), asker.name, review, request_id)
+        left = LeftComments(self._session.id, prompt.strip(), asker.name, review, request_id)
         self._comments.put(left, "waiting", asker.name)
         return self._accepted()
 
@@ -111,7 +112,7 @@ class Handover:
             return False
         return event.name == "Stop" or (event.name in HANDS_OVER and self._begins(event))
 
-    def give(self, event: HookEvent) -> Left | None:
+    def give(self, event: HookEvent) -> LeftComments | None:
         """Returns the comments that this event's hook must hand over, and stores them as given. Returns None if none
         are waiting any longer, the agent must not get them, or they can't be stored. If comments are returned, the
         caller must report to ``received`` whether the hook has received them. To be called only if ``prepare`` has
@@ -145,7 +146,7 @@ class Handover:
         except ClientError:
             return False
 
-    def received(self, given: Left, *, received: bool) -> bool:
+    def received(self, given: LeftComments, *, received: bool) -> bool:
         """Notes and returns whether the hook has received ``given``. If it has not, the comments wait for the next
         hook."""
         if not received and self._left == given:
@@ -155,14 +156,14 @@ class Handover:
                 logger.error("%s: %s", self._session.id, error)
         return received
 
-    def confirmed(self, entry: Context) -> Left | None:
+    def confirmed(self, entry: Context) -> LeftComments | None:
         """The comments that have arrived according to this entry of the transcript; None if it contains none."""
         left = self._left
         if left is None or not left.run:
             return None
         return left if any(letters(text).startswith(letters(left.text)) for text in entry.texts) else None
 
-    def record(self, left: Left, entry: Context) -> PromptAccepted:
+    def record(self, left: LeftComments, entry: Context) -> PromptAccepted:
         """The comments as a prompt for the history. ``entry``: the entry of the transcript that contains them."""
         return PromptAccepted(left.run, left.text, left.by, left.request_id, uuid=entry.uuid, review=left.review)
 

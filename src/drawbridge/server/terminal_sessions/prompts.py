@@ -26,8 +26,10 @@ from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editor
 from drawbridge.server.events import PromptAccepted, Submission, TerminalState
 from drawbridge.server.protocol import commands
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import TERMINAL_NAME, Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
+from drawbridge.server.protocol.messages import TERMINAL_NAME
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.sessions.recorded_state import RecordedState, request_key
 from drawbridge.server.terminal_sessions.prompt_text import same_words, typeable
@@ -119,7 +121,7 @@ class Terminals:
         return next(((held[one], one) for one in _with_ancestors(pid) if one in held), None)
 
 
-class Sent(Struct, frozen=True):
+class SentPrompt(Struct, frozen=True):
     """A prompt from a client. ``by``: the client's name. ``turn``: the id of the agent's turn, once it has begun; empty
     before. ``review``: the comments that the prompt contains, if any."""
 
@@ -166,7 +168,9 @@ class Prompts:
     ``sent``: the prompt that was sent last, until it is in the history. ``save``: called when ``sent`` has changed.
     """
 
-    def __init__(self, session: Receiver, terminals: Terminals, sent: Sent | None, save: Callable[[], None]) -> None:
+    def __init__(
+        self, session: Receiver, terminals: Terminals, sent: SentPrompt | None, save: Callable[[], None]
+    ) -> None:
         self.sent = sent
         self._save = save
         self._session = session
@@ -199,7 +203,7 @@ class Prompts:
 
         ``allowed``: returns whether clients could have started the agent with the permissions that it has.
         """
-        sent = Sent(typeable(self._session.agent, command.prompt), client.name, command.request_id)
+        sent = SentPrompt(typeable(self._session.agent, command.prompt), client.name, command.request_id)
         known = await self.known(sent.request_id, sent.text)
         if known is not None:
             return known
@@ -232,7 +236,7 @@ class Prompts:
             raise ClientError("EXECUTION_FAILED", UNSURE, retryable=False)
         return self._sending
 
-    def begin(self, sent: Sent, allowed: Callable[[], bool]) -> asyncio.Future[str]:
+    def begin(self, sent: SentPrompt, allowed: Callable[[], bool]) -> asyncio.Future[str]:
         """Starts typing a prompt. Returns a future for the turn that the agent starts with it; the future fails if the
         prompt does. Raises ``ClientError``, and types nothing, if the prompt is refused now."""
         if self._sending is not None and not self._sending.done():
@@ -269,13 +273,13 @@ class Prompts:
         if session.phase == "working" and not session.resting:
             raise ClientError("PROCESS_ACTIVE", "The agent is busy. Try again when it has finished.")
 
-    async def _send(self, sent: Sent, pid: int | None, sending: asyncio.Future[str]) -> None:
+    async def _send(self, sent: SentPrompt, pid: int | None, sending: asyncio.Future[str]) -> None:
         try:
             sending.set_result(await self._type(sent, pid))
         except (ClientError, DrawbridgeError) as error:
             sending.set_exception(error)
 
-    async def _type(self, sent: Sent, pid: int | None) -> str:
+    async def _type(self, sent: SentPrompt, pid: int | None) -> str:
         """Types a prompt. Returns the turn that the agent started with it. Raises ``ClientError``."""
         self._begun = asyncio.get_running_loop().create_future()
         self._keep(sent)
@@ -290,7 +294,7 @@ class Prompts:
         except TimeoutError:
             raise ClientError("EXECUTION_FAILED", UNSURE, retryable=False) from None
 
-    def _keep(self, sent: Sent | None) -> None:
+    def _keep(self, sent: SentPrompt | None) -> None:
         self.sent = sent
         self._save()
 

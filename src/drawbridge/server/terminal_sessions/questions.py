@@ -164,7 +164,7 @@ class Questions:
         if known is None:
             return False
         asked = event.tool_name, json_object(_input_of(event, self._root))
-        return asked != (known.request.tool_name, json_object(known.request.input))
+        return asked != (known.request.tool_name, known.request.given or {})
 
     def why_withdrawn(self, approval: PendingApproval, *, is_alive: bool = True) -> str:
         """The reason for withdrawing an approval request that the agent no longer waits for. ``is_alive``: whether the

@@ -11,7 +11,7 @@ from msgspec import Struct
 from drawbridge.agents.base import Proposal
 from drawbridge.agents.terminal import HookEvent, ProcessState
 from drawbridge.server.terminal_sessions.peers import HookSurface
-from drawbridge.server.terminal_sessions.shared_comments import Left
+from drawbridge.server.terminal_sessions.shared_comments import LeftComments
 
 RECORD_SECONDS: Final = 3.0
 """Seconds by which a transcript may be late (0.1 to 1 s with Claude Code 2.1.329, more on a busy machine)."""
@@ -50,7 +50,7 @@ class HookReport(Struct, frozen=True):
 
     event: HookEvent
     pid: int
-    handed: Left | None = None
+    handed: LeftComments | None = None
 
     @property
     def after(self) -> Condition | None:

@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from drawbridge.server.protocol import commands
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.reviews.commenting import submission_key
 from drawbridge.server.terminal_sessions.prompt_text import typeable
-from drawbridge.server.terminal_sessions.prompts import HAS_ENDED, MAYBE_TYPED, Sent, check_not_steered
+from drawbridge.server.terminal_sessions.prompts import HAS_ENDED, MAYBE_TYPED, SentPrompt, check_not_steered
 from drawbridge.server.terminal_sessions.session import TerminalSession
 
 
@@ -39,7 +40,7 @@ async def submit_review(
             raise ClientError("NOT_SUPPORTED", HAS_ENDED)
         if not prompts.can_type:
             return handover.leave(prompt, submission, asker, id, allowed)
-        sent = Sent(typeable(session.agent, prompt, "data.text"), asker.name, id, review=submission)
+        sent = SentPrompt(typeable(session.agent, prompt, "data.text"), asker.name, id, review=submission)
         sending = prompts.begin(sent, allowed)
         reviewed.sends(sending)
         return await prompts.accepted(sending)

@@ -36,15 +36,12 @@ from drawbridge.server import events
 from drawbridge.server.approvals.pending import PendingApproval, Surface
 from drawbridge.server.events import PromptAccepted
 from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import (
-    ASKS_NOTHING,
-    TERMINAL_NAME,
-    Answer,
-    Subscriber,
-)
+from drawbridge.server.protocol.frames import Subscriber
+from drawbridge.server.protocol.messages import ASKS_NOTHING, TERMINAL_NAME
 from drawbridge.server.protocol.replies import Review
-from drawbridge.server.reviews.reviews import Wish
+from drawbridge.server.reviews.reviews import RequestedDecision
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.disk import Disk
 from drawbridge.server.sessions.grants import Grants
@@ -79,7 +76,7 @@ from drawbridge.server.terminal_sessions.reports import (
     Report,
     ReturnTimeOver,
 )
-from drawbridge.server.terminal_sessions.shared_comments import Left
+from drawbridge.server.terminal_sessions.shared_comments import LeftComments
 from drawbridge.server.terminal_sessions.shown_proposals import ShownProposals
 from drawbridge.server.terminal_sessions.turns import (
     Change,
@@ -268,8 +265,8 @@ class TerminalSession(Session):
     async def review_image(self, blob: str, largest: int) -> bytes:
         return await self.reviewed.image(blob, largest)
 
-    async def decide_review(self, wish: Wish, asker: Subscriber) -> Answer[Review]:
-        return await self.reviewed.decide(wish, asker, self.id)
+    async def decide_review(self, wanted: RequestedDecision, asker: Subscriber) -> Answer[Review]:
+        return await self.reviewed.decide(wanted, asker, self.id)
 
     async def commit_review(
         self, command: commands.ReviewCommit, asker: Subscriber
@@ -384,7 +381,7 @@ class TerminalSession(Session):
         if may_begin and not (follows and self.reviewed.has_run(self.id)):
             self.reviewed.expect(self.id, event.turn)
 
-    def _hook(self, event: HookEvent, pid: int | None, handed: Left | None = None) -> None:
+    def _hook(self, event: HookEvent, pid: int | None, handed: LeftComments | None = None) -> None:
         """Processes a hook's event. The arguments are as in ``HookReport``."""
         self._note_hook(event, pid, handed)
         was_working = self.turns.current is not None
@@ -429,7 +426,7 @@ class TerminalSession(Session):
             self.questions.continued(agent, pid)
         return self.requests.ask(question, surface)
 
-    def _note_hook(self, event: HookEvent, pid: int | None, handed: Left | None = None) -> None:
+    def _note_hook(self, event: HookEvent, pid: int | None, handed: LeftComments | None = None) -> None:
         """Notes what every hook of a process reveals: the process's permission mode, and that it has the conversation
         open.
         """
@@ -483,7 +480,7 @@ class TerminalSession(Session):
         self.save()
         self.changed()
 
-    def _continue_with(self, handed: Left, pid: int | None) -> None:
+    def _continue_with(self, handed: LeftComments, pid: int | None) -> None:
         """Begins the run with which the agent continues after it has stopped."""
         self._record(self.turns.begin_after_stop(handed.run, handed.turn, handed.text, pid))
         self.reviewed.expect_nothing(self.id)

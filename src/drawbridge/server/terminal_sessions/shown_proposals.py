@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
-
 from drawbridge.agents.base import Decision, Proposal
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editor
@@ -38,7 +36,7 @@ class BridgeSurface:
         if decision.allow:
             text = self.proposed.new_text
             if decision.updated_input is not None:
-                text = approval.changed_text(msgspec.json.decode(decision.updated_input, type=dict[str, object]))
+                text = approval.changed_text(decision.updated_input)
         self.editor.send(wire.ClientDecision(self.proposed.id, by, text))
 
     def closed(self) -> None:

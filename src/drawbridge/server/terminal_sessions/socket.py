@@ -20,13 +20,13 @@ from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.terminal_sessions.bridges import Bridges
-from drawbridge.server.terminal_sessions.editor_reviews import EditorReviews, ReviewCommands
+from drawbridge.server.terminal_sessions.editor_reviews import EditorReviews, KnownSessions, ReviewCommands
 from drawbridge.server.terminal_sessions.peers import HookSurface, Peer
 from drawbridge.server.terminal_sessions.processes import Process
 from drawbridge.server.terminal_sessions.report_queue import ReportQueue
 from drawbridge.server.terminal_sessions.reports import Disconnected, HookReport, QuestionReport
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
-from drawbridge.server.terminal_sessions.shared_comments import Left
+from drawbridge.server.terminal_sessions.shared_comments import LeftComments
 from drawbridge.transport.private_socket import listening
 
 logger = logging.getLogger("drawbridge.server")
@@ -42,10 +42,13 @@ _anything: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 @contextlib.asynccontextmanager
-async def private_socket(sessions: TerminalSessions, editors: Editors, commands: ReviewCommands) -> AsyncIterator[None]:
+async def private_socket(
+    sessions: TerminalSessions, editors: Editors, known: KnownSessions, commands: ReviewCommands
+) -> AsyncIterator[None]:
     """Serves the private socket during the context. If the socket can't be created, the server logs that and continues
-    without it. ``commands``: the commands with which bridges read and change reviews."""
-    socket = PrivateSocket(sessions, editors, commands)
+    without it. ``known``: the sessions whose reviews bridges can read. ``commands``: the commands with which they read
+    and change them."""
+    socket = PrivateSocket(sessions, editors, known, commands)
     with contextlib.ExitStack() as stack:
         try:
             listener = stack.enter_context(listening())
@@ -64,9 +67,11 @@ async def private_socket(sessions: TerminalSessions, editors: Editors, commands:
 class PrivateSocket:
     """Serves each connection in its own task."""
 
-    def __init__(self, sessions: TerminalSessions, editors: Editors, commands: ReviewCommands) -> None:
+    def __init__(
+        self, sessions: TerminalSessions, editors: Editors, known: KnownSessions, commands: ReviewCommands
+    ) -> None:
         self._sessions = sessions
-        self._reviews = EditorReviews(commands, ReviewMemory())
+        self._reviews = EditorReviews(known, commands, ReviewMemory())
         self._bridges = Bridges(sessions, editors, self._reviews)
         self._tasks = BackgroundTasks(logger)
 
@@ -125,7 +130,7 @@ class PrivateSocket:
 
     async def _hand_over(
         self, peer: Peer, reports: ReportQueue, event: HookEvent, reader: asyncio.StreamReader
-    ) -> Left | None:
+    ) -> LeftComments | None:
         """Hands over the comments that wait for the agent. Returns them if the hook has received them, otherwise None.
         After it has received them, the hook disconnects without waiting any longer."""
         handover = reports.session.handover

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.core import private_files, review_memory
-from drawbridge.core.review_memory import Remembered, ReviewMemory
+from drawbridge.core.review_memory import ReviewMemory, SeenReviews
 
 
 def test_programs_share_what_was_seen(tmp_path: Path) -> None:

@@ -367,9 +367,9 @@ def test_a_rejected_acp_call_is_recognized_by_its_id(call: str, is_rejected: boo
 def test_what_has_become_of_an_interrupted_decision_is_shown() -> None:
     conversation = joined()
     about = {"by": "Ada", "decision": "undo", "files": 1, "hunks": 2}
-    conversation.take(event(1, "review_decided", **about, left=0, interrupted=True))
-    conversation.take(event(2, "review_interrupted", **about, result="not_done"))
-    conversation.take(event(3, "review_interrupted", **about | {"decision": "revert"}, result="not_done"))
+    conversation.apply(event(1, "review_decided", **about, left=0, interrupted=True))
+    conversation.apply(event(2, "review_interrupted", **about, result="not_done"))
+    conversation.apply(event(3, "review_interrupted", **about | {"decision": "revert"}, result="not_done"))
     assert [(item.kind, item.data["by"], item.data["text"]) for item in conversation.items] == [
         ("notice", "Ada", "undid 2 changes in 1 file (the server was restarted in the meantime)"),
         ("notice", "Ada", "wanted to undo 2 changes in 1 file, but the server was restarted. Nothing was changed."),

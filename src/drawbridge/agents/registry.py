@@ -86,7 +86,7 @@ def with_forks(known: Mapping[str, Agent]) -> list[str]:
     return [name for name, agent in known.items() if agent.forks]
 
 
-def missing(named: Named) -> dict[str, str]:
+def missing(named: AgentPrograms) -> dict[str, str]:
     """Agent → the name or path of its program, for agents whose program is not installed. The result may change
     while the server runs, since programs can be installed at any time."""
     return {name: program for name, program in _programs(named).items() if _place(name, program) is None}

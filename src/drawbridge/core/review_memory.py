@@ -59,7 +59,7 @@ class ReviewMemory:
         are forgotten."""
         now, new = set(review), tuple(seen)
 
-        def with_new(known: Remembered) -> Remembered:
+        def with_new(known: SeenReviews) -> SeenReviews:
             both = tuple(id for id in dict.fromkeys((*known.seen, *new)) if id in now)[-MOST_HUNKS:]
             return msgspec.structs.replace(known, seen=both)
 
@@ -71,7 +71,7 @@ class ReviewMemory:
         """
         return not self._change(directory, lambda known: msgspec.structs.replace(known, notice=True)).notice
 
-    def _change(self, directory: str, change: Callable[[Remembered], Remembered]) -> Remembered:
+    def _change(self, directory: str, change: Callable[[SeenReviews], SeenReviews]) -> SeenReviews:
         """Stores what ``change`` returns. Returns what was stored before."""
         known = self.of(directory)
         if change(known) == known:
@@ -108,7 +108,7 @@ class ReviewMemory:
             logger.info("could not read what was seen in reviews: %s", error)
             return {}
 
-    def _store(self, directory: str, remembered: Remembered) -> None:
+    def _store(self, directory: str, remembered: SeenReviews) -> None:
         """Raises ``NotPrivate`` if the file can't be written."""
         others = [(name, one) for name, one in self._read().items() if name != directory]
         all = dict([*others, (directory, remembered)][-MOST_DIRECTORIES:])

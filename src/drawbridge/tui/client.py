@@ -311,8 +311,8 @@ class Client:
     # Messages from the server.
 
     def _received(self, message: Message) -> None:
-        self.projects.take(message)
-        self.reviews.take(message)
+        self.projects.apply(message)
+        self.reviews.apply(message)
         if message["type"] == "accepted":
             self._note_sent(message)
         conversation = self.conversation

@@ -25,7 +25,7 @@ from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.unsaved import FindUnsaved, UnsavedChanges
 from drawbridge.server.reviews.change_set import NotEditable
-from drawbridge.server.reviews.reviews import HunkGone, Open, Review, ReviewMoved, Wish
+from drawbridge.server.reviews.reviews import HunkGone, OpenReview, RequestedDecision, Review, ReviewMoved
 from tests import programs
 from tests.server.checkpoints.rig import git
 
@@ -97,11 +97,11 @@ class SomeReview:
         del self.running[agent]
         await self.checkpoints.snapshotter.create(run, "after")
 
-    async def decide(self, wish: Wish) -> None:
+    async def decide(self, wish: RequestedDecision) -> None:
         async with self.checkpoints.operations.exclusive() as running:
             await self.review.decide(running, self.checkpoints.work_tree, wish)
 
-    async def seen(self, disk: Slots) -> Open:
+    async def seen(self, disk: Slots) -> OpenReview:
         """The review as it is now."""
         self.model_read(disk)
         async with self.checkpoints.operations.exclusive() as running:
@@ -110,7 +110,7 @@ class SomeReview:
     def open_slots(self) -> set[Slot]:
         return {slot for slot, text in self.head.items() if text != self.base[slot]}
 
-    def ids(self, review: Open) -> dict[Slot, str]:
+    def ids(self, review: OpenReview) -> dict[Slot, str]:
         """The hunk id of each slot that was changed; the review must not have other hunks."""
         found = {
             (file.path, "".join(part.removed), "".join(part.added)): part.hunk.id
@@ -247,25 +247,31 @@ class World:
                 await self.refuse_outdated(review, ids[some[0]], some[0], way)
                 return
             case "keep":
-                await review.decide(Wish("me", "keep", tuple(ids[slot] for slot in some)))
+                await review.decide(RequestedDecision("me", "keep", tuple(ids[slot] for slot in some)))
                 self.decided(review, some, self.disk)
             case "file":
                 file = some[0][0]
-                await review.decide(Wish("me", "keep", files=(self.disk[file, NAME],), version=found.version))
+                await review.decide(
+                    RequestedDecision("me", "keep", files=(self.disk[file, NAME],), version=found.version)
+                )
                 self.decided(review, [slot for slot in self.disk if slot[0] == file], self.disk)
             case "undo":
-                if not await self.undo(review, Wish("me", "undo", tuple(ids[slot] for slot in some)), some):
+                if not await self.undo(
+                    review, RequestedDecision("me", "undo", tuple(ids[slot] for slot in some)), some
+                ):
                     return
             case "all":
-                if not await self.undo(review, Wish("me", "undo", all=True, version=found.version), undone):
+                if not await self.undo(
+                    review, RequestedDecision("me", "undo", all=True, version=found.version), undone
+                ):
                     return
             case "edit" if some[0][1] == NAME:
                 with pytest.raises(NotEditable):
-                    await review.decide(Wish("me", "edit", (ids[some[0]],), text="name.txt"))
+                    await review.decide(RequestedDecision("me", "edit", (ids[some[0]],), text="name.txt"))
                 return
             case "edit":
                 text, some = self.value(), some[:1]
-                wish = Wish("me", "edit", (ids[some[0]],), text=text)
+                wish = RequestedDecision("me", "edit", (ids[some[0]],), text=text)
                 if text != self.disk[some[0]] and self.is_refused(some):
                     await self.refuse_unsaved(review, wish)
                     return
@@ -274,7 +280,7 @@ class World:
         for slot in some:
             if review.base[slot] == review.head[slot]:
                 with pytest.raises(HunkGone):
-                    await review.decide(Wish("me", "undo", (ids[slot],)))
+                    await review.decide(RequestedDecision("me", "undo", (ids[slot],)))
 
     def decided(self, review: SomeReview, slots: Collection[Slot], texts: Slots) -> None:
         """Gives slots these texts, in the files and in the review."""
@@ -282,7 +288,7 @@ class World:
             self.disk[slot] = review.head[slot] = texts[slot]
             review.base[slot] = texts[slot]
 
-    async def undo(self, review: SomeReview, wish: Wish, slots: Sequence[Slot]) -> bool:
+    async def undo(self, review: SomeReview, wish: RequestedDecision, slots: Sequence[Slot]) -> bool:
         """Undoes the changes in these slots, as ``git checkout -p`` does. Returns whether that was possible."""
         if self.is_refused(slots):
             await self.refuse_unsaved(review, wish)
@@ -303,7 +309,7 @@ class World:
     def is_refused(self, slots: Collection[Slot]) -> bool:
         return any(file in self.unsaved for file, _ in slots)
 
-    async def refuse_unsaved(self, review: SomeReview, wish: Wish) -> None:
+    async def refuse_unsaved(self, review: SomeReview, wish: RequestedDecision) -> None:
         self.refusals += 1
         with pytest.raises(UnsavedChanges):
             await review.decide(wish)
@@ -313,13 +319,13 @@ class World:
         self.refusals += 1
         if way == "moved" or slot[1] == NAME:
             with pytest.raises(ReviewMoved):
-                await review.decide(Wish("me", "undo", all=True, version="outdated"))
+                await review.decide(RequestedDecision("me", "undo", all=True, version="outdated"))
             return
         self.values += 1
         self.disk[slot] = f"value {self.values}, in the meantime\n"
         self.write()
         with pytest.raises(HunkGone):
-            await review.decide(Wish("me", "undo", (id,)))
+            await review.decide(RequestedDecision("me", "undo", (id,)))
 
     async def step_revert(self) -> None:
         """Reverts a run completely, or not at all if the same lines have changed since."""

@@ -17,7 +17,16 @@ from msgspec import Raw
 
 from drawbridge.agents.base import AgentLine
 from drawbridge.agents.results import MOST_USD
-from drawbridge.server.events import Recorded, RunFinished, RunStarted, SessionChanged, SessionReset
+from drawbridge.core.errors import BadMessage
+from drawbridge.server.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    Recorded,
+    RunFinished,
+    RunStarted,
+    SessionChanged,
+    SessionReset,
+)
 from drawbridge.server.store import records
 from drawbridge.server.store.lines import compose, parse
 from tests.server.store.rig import NOON

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from drawbridge.agents.base import Earlier, EarlierMessage
+from drawbridge.agents.base import EarlierMessage, EarlierMessages
 from drawbridge.agents.gemini.messages import calls, said
 from drawbridge.agents.gemini.transcript import of_user
 from drawbridge.agents.reported import moment_of

@@ -125,7 +125,7 @@ class _Line(Struct):
     content: Any = None
 
 
-def _read(path: Path, time: float) -> Remembered | None:
+def _read(path: Path, time: float) -> StoredConversation | None:
     """The conversation in a file, with ``time`` as the time of its last activity. Its title is the first prompt that has
     a text. None if the beginning of the file contains no prompt (a conversation without one can't be resumed), if the
     conversation is not a main agent's, or if the file can't be read."""
@@ -145,8 +145,8 @@ def _read(path: Path, time: float) -> Remembered | None:
         elif session_id and line.type == "user":
             has_prompt = True
             if title := _title(line.content):
-                return Remembered(session_id, time, title)
-    return Remembered(session_id, time, None) if has_prompt else None
+                return StoredConversation(session_id, time, title)
+    return StoredConversation(session_id, time, None) if has_prompt else None
 
 
 def _title(content: object) -> str:

@@ -202,7 +202,7 @@ def record_of(wanted: RequestedDecision, outcome: DecisionResult, asker: Subscri
     )
 
 
-def recovered_record(intent: Intent, found: Verdict, review: Open, *, interrupted: bool) -> Recovered:
+def recovered_record(intent: Intent, found: Verdict, review: OpenReview, *, interrupted: bool) -> Recovered:
     """The record of the result of a decision, a revert or a commit. ``interrupted``: whether the server was restarted
     in the meantime."""
     if found.result == "done":
@@ -256,7 +256,7 @@ def _about(intent: Intent) -> tuple[Operation, int, int]:
             return "commit", len(intent.attempt.files), 0
 
 
-def counted(review: Open) -> ReviewNumbers:
+def counted(review: OpenReview) -> ReviewNumbers:
     added, removed = review.lines()
     return ReviewNumbers(files=len(review.files), hunks=review.hunks, added=added, removed=removed)
 

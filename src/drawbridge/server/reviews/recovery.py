@@ -24,12 +24,12 @@ from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.events import Recorded, ReviewCommitted, ReviewDecided, ReviewInterrupted, RunReverted
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.reviews.committing import finished
 from drawbridge.server.reviews.intents import CommitIntent, DecisionIntent, Intent, Result, RevertIntent, Verdict
 from drawbridge.server.reviews.interrupted import recovered
 from drawbridge.server.reviews.messages import Recovered, recovered_record, refused
-from drawbridge.server.reviews.reviews import Open, Review
+from drawbridge.server.reviews.reviews import OpenReview, Review
 from drawbridge.server.store.log import Page
 from drawbridge.server.store.records import NOT_OURS, read
 

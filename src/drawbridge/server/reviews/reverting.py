@@ -10,8 +10,9 @@ from drawbridge.server.checkpoints.reverter import Reverter
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.events import Recorded, RunReverted
 from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.reviews.intents import RevertIntent
 from drawbridge.server.reviews.recovery import Recovery
 from drawbridge.server.updates import answered

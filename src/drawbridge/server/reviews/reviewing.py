@@ -214,7 +214,7 @@ class Reviewing:
         if plan.hunks:
             counts = plan.files, plan.hunks
             who = session, own.last_seq, asker.name, asker.id
-            await self.recovery.begin(DecisionIntent(*who, wish.decision, *counts, plan.bases, plan.heads))
+            await self.recovery.begin(DecisionIntent(*who, wanted.decision, *counts, plan.bases, plan.heads))
 
     def _publish_decision(
         self, wanted: RequestedDecision, outcome: DecisionResult, own: Store, asker: Subscriber

@@ -27,7 +27,7 @@ from drawbridge.server.events import (
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError, not_written
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.reviews.messages import Recovered
 from drawbridge.server.sessions.session import Session, Sessions
 from drawbridge.text.review_words import decided_words, interrupted_words, no_session
@@ -138,7 +138,7 @@ class EditorReviews:
                 wire.ReviewAnswer(
                     id=line.id,
                     project=session.id,
-                    directory=str(self._commands.leads_to(session.path)),
+                    directory=str(self._known.leads_to(session.path)),
                     review=review,
                     notice=_notice(session.recovery.latest, person),
                 )

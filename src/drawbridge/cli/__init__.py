@@ -44,7 +44,7 @@ ALIASES: Final = {"neovim": "nvim"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command. Returns the exit code. Unless the command defines it differently: 0 for success, 1 for an
+    """Runs one command. Returns the exit code: unless the command defines it differently, 0 for success, 1 for an
     internal error, 2 for wrong usage or no editor, 3 for a problem outside Drawbridge, 130 after Ctrl-C, 141 if the
     reader of the output has ended. Raises ``SystemExit`` after ``--help`` or ``--version``, and for arguments that
     can't be parsed."""

@@ -44,7 +44,7 @@ TABLE: Final = (
     Transition(State.DECIDED, Step.CONFIRM, State.CONFIRMED, "the agent does what was decided"),
     Transition(State.DECIDED, Step.OVERRULE, State.OVERRULED, "the agent's own dialog or rules decide otherwise"),
 )
-"""Every possible step; any other changes nothing."""
+"""Every possible step. Any other step changes nothing."""
 
 TRANSITIONS: Final = {(row.before, row.step): row.after for row in TABLE}
 
@@ -65,7 +65,7 @@ class Approval(Generic[Decision]):
         self.decision: Decision | None = None
         self.decided_by: str | None = None
         self.reason: str | None = None
-        """Why the request was withdrawn; None if it was not."""
+        """The reason for the withdrawal; None if the request was not withdrawn."""
 
     def decide(self, by: str, decision: Decision) -> bool:
         """Records the decision. ``by``: the person or the surface that decided."""

@@ -28,10 +28,11 @@ PROGRAM: Final = "DRAWBRIDGE_NVIM_PROGRAM"
 DIRECTORY: Final = "DRAWBRIDGE_SOCKET_DIR"
 
 PROBE: Final = "DRAWBRIDGE_NVIM_PROBE"
-"""Set while a program is asked for its version: a script called ``nvim`` may start ``drawbridge nvim``."""
+"""The environment variable that is set while a program is asked for its version, because a script called ``nvim`` may
+start ``drawbridge nvim``."""
 
 OURSELVES: Final = "Drawbridge"
-"""What ``drawbridge nvim`` prints instead of starting Neovim if ``PROBE`` is set."""
+"""The text that ``drawbridge nvim`` prints instead of starting Neovim if ``PROBE`` is set."""
 
 OLDEST: Final = (0, 7, 2)
 PROBE_SECONDS: Final = 5.0
@@ -146,7 +147,7 @@ def _here() -> str:
 
 
 def _first_command(path: str) -> str:
-    """The command that Neovim runs before it reads the user's configuration: it loads lua/drawbridge/launched.lua."""
+    """The command that Neovim runs before it reads the user's configuration. It loads lua/drawbridge/launched.lua."""
     runtime = plugin.directory()
     script = runtime / "lua" / "drawbridge" / "launched.lua"
     words = ", ".join(_lua_text(word) for word in (path, str(runtime), sys.executable))

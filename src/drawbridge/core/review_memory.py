@@ -1,4 +1,4 @@
-"""Which changes of reviews this user has seen in terminals and editors on this machine.
+"""Remembers which changes of reviews this user has seen in terminals and editors on this machine.
 
 ::
 
@@ -30,15 +30,16 @@ logger = logging.getLogger("drawbridge.review_memory")
 
 
 class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the user has seen in the reviews of one directory. ``seen``: the ids of hunks. ``notice``: whether the user
-    has seen the notice about the private repository of the directory."""
+    """The changes that the user has seen in the reviews of one directory. ``seen``: the ids of hunks. ``notice``:
+    whether the user has seen the notice about the private repository of the directory."""
 
     seen: tuple[str, ...] = ()
     notice: bool = False
 
 
 class ReviewMemory:
-    """The methods block, and never raise an error about the file. ``path``: another file, for tests."""
+    """Reads and writes the file. The methods block, and never raise an error about the file. ``path``: another file,
+    for tests."""
 
     def __init__(self, path: str | None = None) -> None:
         self._path = path or os.path.join(state_directory(), "reviews.json")

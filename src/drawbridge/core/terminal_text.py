@@ -1,4 +1,4 @@
-"""Output for a terminal: text from any source is shown as harmless text, in color if the terminal has colors."""
+"""Writes to a terminal. Text from any source is shown as harmless text, in color if the terminal has colors."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Terminal:
         self._stream = stream
         try:
             self.is_terminal = stream.isatty()
-        except ValueError:  # closed
+        except ValueError:  # the stream is closed
             self.is_terminal = False
         self.colour = self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._encoding = getattr(stream, "encoding", None) or "utf-8"
@@ -94,8 +94,8 @@ class Terminal:
             self.write("\x1b[8l" if keeps else "\x1b[8h")
 
     def line_start(self) -> str:
-        """What to write before a line while a question is open: on a terminal the line replaces the question, elsewhere
-        it starts on a new line."""
+        """The text to write before a line while a question is open. On a terminal the line replaces the question,
+        elsewhere it starts on a new line."""
         return "\r\x1b[K" if self.is_terminal else "\n"
 
     def width(self) -> int:

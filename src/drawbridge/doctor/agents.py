@@ -1,4 +1,4 @@
-"""Agents: whether they are installed, have a version that is known to work, and ask before they write."""
+"""Checks of the agents: whether they are installed, have a version that is known to work, and ask before they write."""
 
 from __future__ import annotations
 

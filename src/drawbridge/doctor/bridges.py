@@ -196,7 +196,7 @@ def _other_place(bridge: Bridge, agent: str, path: str) -> Finding:
 
 
 def _environments_of_bridges() -> Iterator[dict[str, str]]:
-    """The environments of this user's ``drawbridge ide`` processes whose ``HOME`` is the same as this process's."""
+    """The environments of this user's ``drawbridge ide`` processes with the same ``HOME`` as this process."""
     me, home = os.geteuid(), os.environ.get("HOME")
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):

@@ -35,7 +35,7 @@ SECONDS: Final = 3.0
 """The time limit for each step of a connection, in seconds."""
 
 CLOCK_SECONDS: Final = 300.0
-"""A file whose time is at least this many seconds in the future shows that the clock is or was wrong."""
+"""The clock is or was wrong if the time of a file is at least this many seconds in the future."""
 
 LARGEST: Final = 1_000_000
 

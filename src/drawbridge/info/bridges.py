@@ -58,7 +58,7 @@ def sweep(environ: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def left_behind(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """What ``sweep`` would remove."""
+    """The paths of the files that ``sweep`` would remove."""
     return discovery.left_behind(lock_directory(environ)) + discovery.left_behind(gemini_directory(environ))
 
 

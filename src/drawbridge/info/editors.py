@@ -111,7 +111,7 @@ def unseen(places: tuple[str, ...] | None) -> list[str]:
 
 
 def sweep(sockets: Iterable[Socket]) -> list[str]:
-    """Removes stale sockets whose process, according to the process id in their name, has ended. Others stay, because a
+    """Removes stale sockets if the process with the id in their name has ended. Other stale sockets stay, because a
     running Neovim may be about to listen. Returns the paths of the removed ones."""
     swept = []
     for entry in sockets:

@@ -1,4 +1,4 @@
-"""How often the guard has failed recently, according to its log, because an agent's terminal does not show failures."""
+"""Counts the recent failures of the guard in its log, because an agent's terminal does not show failures."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 class Rights(NamedTuple):
-    """What a device may do. ``projects``: the directories that it may use; None for all. ``lifetime``: how long its
-    token is valid; None for no limit.
+    """The permissions of a device. ``projects``: the directories that it may use; None for all. ``lifetime``: how long
+    its token is valid; None for no limit.
     """
 
     scope: Scope

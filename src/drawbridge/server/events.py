@@ -28,7 +28,7 @@ State: TypeAlias = Literal["IDLE", "EXECUTING", "ERROR"]
 """The state of a managed session."""
 
 Outcome: TypeAlias = Literal["completed", "failed", "killed", "timeout", "interrupted"]
-"""How a run ended."""
+"""The way in which a run ended."""
 
 
 # Prompts and runs.
@@ -136,7 +136,7 @@ class RunFinished(Struct, frozen=True, kw_only=True):
     error: str | None = None
     code: str | None = None
     retry_at: str | None = None
-    """When the limit of the agent's account is reset (AGENT_RATE_LIMITED)."""
+    """The time at which the limit of the agent's account is reset (AGENT_RATE_LIMITED)."""
     removed_by: str | None = None
     """The name of the client that removed the prompt from the queue; the run never began. ``client_id``: that client's
     connection."""
@@ -167,7 +167,7 @@ class ExecutionKilled(Struct, frozen=True):
 
 
 class ChangedFile(Struct, frozen=True):
-    """``path`` is relative to the project."""
+    """A changed file. ``path`` is relative to the project."""
 
     path: str
     change: Literal["added", "changed", "deleted"]
@@ -185,7 +185,7 @@ class RunReverted(Struct, frozen=True):
 
 
 class ReviewNumbers(Struct, frozen=True, kw_only=True):
-    """How much there is to decide in a review. ``added``, ``removed``: numbers of lines."""
+    """The amount that is left to decide in a review. ``added``, ``removed``: numbers of lines."""
 
     files: int
     hunks: int
@@ -194,8 +194,8 @@ class ReviewNumbers(Struct, frozen=True, kw_only=True):
 
 
 class ReviewChanged(Struct, frozen=True, kw_only=True):
-    """How much there is to decide in the review, after it has changed. ``by``, ``client_id``: the client that decided
-    on something; None if nobody decided anything, for example if a run changed files.
+    """The review has changed. The numbers are what is left to decide. ``by``, ``client_id``: the client that decided on
+    something; None if nobody decided anything, for example if a run changed files.
     """
 
     state: Literal["open", "decided"]
@@ -208,10 +208,10 @@ class ReviewChanged(Struct, frozen=True, kw_only=True):
 
 
 class ReviewDecided(Struct, frozen=True, kw_only=True):
-    """A user decided on hunks of the review. ``hunks``: the number of hunks; ``files``: the number of files with
-    these hunks; ``left``: the number of hunks that still wait for a decision. ``by`` None: nobody decided anything in
-    Drawbridge, but nothing is left to decide. ``interrupted``: the server was killed before it could record or finish
-    this, and has done so after its restart.
+    """A user decided on hunks of the review. ``hunks``: the number of hunks; ``files``: the number of files with these
+    hunks; ``left``: the number of hunks that still wait for a decision. If ``by`` is None, nobody decided anything in
+    Drawbridge, but nothing is left to decide. ``interrupted``: the server was killed before it could finish or record
+    the decision, and did so after its restart.
     """
 
     files: int
@@ -226,7 +226,8 @@ class ReviewDecided(Struct, frozen=True, kw_only=True):
 class ReviewInterrupted(Struct, frozen=True, kw_only=True):
     """The server was killed while it applied a user's decision on ``hunks`` hunks in ``files`` files. ``result``: the
     decision is ``not_done``, and everything is as before; or ``unknown``, because somebody else has changed its files
-    since. ``changed``: the paths of some of these files. A decision that is done is recorded as ``ReviewDecided``.
+    since. ``changed``: the paths of some of these files. A decision that was completed is recorded as
+    ``ReviewDecided``.
     """
 
     by: str
@@ -571,7 +572,7 @@ class DiskWarning(Struct, frozen=True):
     message: str
 
 
-# What users do in editors. Clients' commands are audited when they are carried out; these events report the same
+# Actions of users in editors. Clients' commands are audited when they are carried out; these events report the same
 # actions for editors. ``by``: the editor's name.
 
 
@@ -654,9 +655,9 @@ class Announced(Struct, frozen=True):
     """An event in the directory ``path``. ``project_id``: its project or terminal session; None if it has neither.
 
     ``asker``: the id of the client whose request caused the event; the client learns of the event from the reply, and
-    receives nothing else about it. Empty if there is no such client. ``quiet``: the event needs no attention, for
-    example because it happened earlier: nobody is notified, and only clients that have joined receive it.
-    ``timestamp``: the time of a record that could not be written; None for events that are only announced.
+    receives nothing else about it. It is empty if no client's request caused it. ``quiet``: the event needs no
+    attention, for example because it happened earlier: nobody is notified, and only clients that have joined receive
+    it. ``timestamp``: the time of a record that could not be written; None for events that are only announced.
     """
 
     project_id: str | None

@@ -1,4 +1,4 @@
-"""What ``drawbridge serve`` prints when it is ready: a summary for users or, with ``--json``, a line for programs."""
+"""The output of ``drawbridge serve`` when it is ready: a summary for users or, with ``--json``, a line for programs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ ADDRESSES: Final = ("web UI", "programs", "metrics")
 
 
 def ready_line(plan: Plan, port: int, certificate: Certificate | None, metrics: str | None) -> dict[str, Any]:
-    """What a program needs to connect. ``token_file`` is None if no token is required, ``fingerprint`` without TLS, and
-    ``metrics`` if metrics are not served."""
+    """The data that a program needs to connect. ``token_file`` is None if no token is required, ``fingerprint`` without
+    TLS, and ``metrics`` if metrics are not served."""
     return {
         "event": "ready",
         "url": address(plan, port),

@@ -43,7 +43,7 @@ token yet, and for plain requests, such as for the web UI and /health."""
 
 WAITING_CONNECTIONS: Final = 128
 """Once this many connections, from all addresses together, wait for their peers (for the rest of a request, the next
-request, or the end of a closing handshake), each new connection replaces one of them, if possible; recent ones are
+request, or the end of a closing handshake), each new connection replaces one of them, if possible. Recent ones are
 replaced only if their address has many. Over TLS, a connection may use 120 kB of memory."""
 
 logger = logging.getLogger("drawbridge.server")

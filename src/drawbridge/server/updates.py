@@ -1,4 +1,4 @@
-"""Events in the client protocol: the message in which clients receive each of them. Pure.
+"""Converts events to the messages of the client protocol in which clients receive them. Pure.
 
 Events and the protocol's structures are different types, even where they have the same fields: the protocol changes
 only for its clients, and events only for the server.
@@ -44,7 +44,8 @@ UPDATES: Final[Mapping[type, tuple[str, type[Struct]]]] = {
     events.SessionRenamed: ("session_renamed", messages.SessionRenamed),
     events.SessionReset: ("session_reset", messages.SessionReset),
 }
-"""The events that clients receive as an ``update`` with the same fields: its ``update_type`` and its structure."""
+"""Maps each event that clients receive as an ``update`` with the same fields to its ``update_type`` and its
+structure."""
 
 
 def converted(value: object, kind: type[S]) -> S:

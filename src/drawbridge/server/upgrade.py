@@ -1,4 +1,5 @@
-"""The format of a data directory: older formats are read as they are and brought up to date, newer ones are refused.
+"""Checks the format of a data directory. Older formats are read as they are and brought up to date, and newer ones are
+refused.
 
 ``format.json`` contains the format. A directory without that file has format 0, whose metadata files lack some of the
 current fields; these are filled in when a file is read, and stored when it is next written. The indexes of histories

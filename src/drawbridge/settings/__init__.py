@@ -46,12 +46,12 @@ class Spec(NamedTuple):
     pattern: str = ""
     """A regular expression for the text, or for each item of a list; ``metavar`` describes it to the user."""
     heading: str = ""
-    """Begins a group of flags in the help, which lasts until the next heading."""
+    """The heading of a group of flags in the help. The group begins here and ends at the next heading."""
     choices: tuple[str, ...] = ()
     """The allowed values, such as the agents in the catalog, if the type is not a ``Literal``."""
     separator: str = os.pathsep
-    """For a list: what separates the values in the environment variable. Values that may contain a colon need another
-    one, such as a comma."""
+    """The separator of a list's values in the environment variable. Values that may contain a colon need another one,
+    such as a comma."""
     bare: str = ""
     """A second environment variable, whose name has no prefix. It is read only with the ``spec_env`` setting, because
     many shells set PORT for a web project."""
@@ -101,8 +101,8 @@ def _setting(name: str, annotation: Any, default: Any) -> Setting:
 def add_flags(parser: argparse.ArgumentParser, table: tuple[Setting, ...]) -> None:
     """Adds the flags of ``table``; a flag that is not given is not in the parsed namespace.
 
-    Values stay text, except for switches: ``load`` checks them together with the file and the environment, to report
-    all problems together.
+    Values stay text, except for switches, because ``load`` checks them together with the file and the environment, and
+    reports all problems together.
     """
     group: argparse._ActionsContainer = parser
     for setting in table:
@@ -169,7 +169,7 @@ def config_file(environ: Mapping[str, str] = os.environ) -> str:
     named = environ.get("DRAWBRIDGE_CONFIG")
     if named:
         return named
-    if sys.platform == "linux":  # as in platformdirs, whose import takes a quarter of the bridge's startup time
+    if sys.platform == "linux":  # as in platformdirs, which takes a quarter of the bridge's startup time to import
         base = os.path.join(environ.get("XDG_CONFIG_HOME", "").strip() or os.path.expanduser("~/.config"), "drawbridge")
     else:
         import platformdirs

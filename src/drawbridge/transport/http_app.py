@@ -74,7 +74,7 @@ class WebSocket(Protocol):
     def close(self, code: int = 1000, reason: str = "") -> None: ...
 
     def hold_reading(self, hold: bool) -> None:
-        """If ``hold`` is true, nothing more is read from the peer until a call with False."""
+        """Stops reading from the peer if ``hold`` is true, and resumes if it is false."""
         ...
 
     def limit_unfinished(self, size: int | None) -> None:

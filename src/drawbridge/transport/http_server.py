@@ -35,8 +35,8 @@ HANDSHAKE_SECONDS: Final = 5.0
 """Seconds that the TLS handshake may take; then, seconds until the head of the first request must be complete."""
 
 GRACE_SECONDS: Final = 1.0
-"""Seconds that the peer of a new connection gets for its first request even if there are too many connections: many
-clients reconnect at the same moment after the server restarts, some over a slow network.
+"""Seconds that the peer of a new connection gets for its first request even if there are too many connections, because
+many clients reconnect at the same moment after the server restarts, some over a slow network.
 """
 
 GRACE_NETWORKS: Final = 64
@@ -196,8 +196,8 @@ class _Connection(asyncio.Protocol):
         self._pinged = False
         self._unsent = 0
         self.send_framed: Callable[[bytes], None] = _dropped
-        """The transport's own ``write`` while the WebSocket is open: a direct call, since most bytes of a broadcast are
-        sent this way."""
+        """The transport's own ``write`` while the WebSocket is open. It is called directly, because most bytes of a
+        broadcast are sent this way."""
         self.address = self.network = ""
         self._made_at = asyncio.get_running_loop().time()
         self._has_asked = False

@@ -34,7 +34,8 @@ ms.
 """
 
 PAUSE_SECONDS: Final = 0.1
-"""Seconds to wait after a connection could not be accepted: the system may have run out of file descriptors."""
+"""Seconds to wait after a connection could not be accepted, for example because the system has run out of file
+descriptors."""
 
 logger = logging.getLogger("drawbridge.http_server")
 
@@ -86,8 +87,8 @@ class TlsAcceptor:
         await self._tasks.close()
 
     async def _accept(self) -> None:
-        """Accepts connections until it is canceled or none can be accepted: then it is called again after
-        ``PAUSE_SECONDS``."""
+        """Accepts connections until it is canceled, or until none can be accepted. In the latter case, it is called
+        again after ``PAUSE_SECONDS``."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -117,9 +118,9 @@ class TlsAcceptor:
 
     async def _make_room(self, of: str) -> bool:
         """Makes room for one more handshake: if there are too many, ends one whose time is up. Returns False if the
-        network ``of`` has reached ``NETWORK_LIMIT`` and all its handshakes still have time left. If ``HANDSHAKE_LIMIT`` is
-        reached, waits until the oldest one ends or its time is up; meanwhile, further connections wait in the kernel's
-        queue.
+        network ``of`` has reached ``NETWORK_LIMIT`` and all its handshakes still have time left. If ``HANDSHAKE_LIMIT``
+        is reached, waits until the oldest one ends or its time is up. Until then, further connections wait in the
+        kernel's queue.
         """
         mine = [task for task, one in self._shaking.items() if one.network == of]
         if len(mine) >= NETWORK_LIMIT:

@@ -66,7 +66,7 @@ class Blobs:
         self._blobs: dict[Key, _Blob] = {}
         self._names = map(str, itertools.count())
         self._putting = asyncio.Lock()
-        """Pieces are written one at a time, because each is checked against the room that the previous ones left."""
+        """Serializes the writing of pieces, because each is checked against the room that the previous ones left."""
         for left in directory.iterdir():
             left.unlink()
 

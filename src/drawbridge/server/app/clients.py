@@ -72,7 +72,7 @@ class Client:
         self.topics: set[str] = set()
         self.identity: Identity | None = None
         self.nonce: str | None = None
-        """The nonce of the challenge that waits for a signature; None if there is no such challenge."""
+        """The nonce of the challenge that waits for a signature; None if no challenge is waiting."""
         self.is_closed = self.is_dismissed = False
         self.outbox = Outbox(websocket, self._too_slow)
         self._websocket = websocket

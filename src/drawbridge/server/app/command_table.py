@@ -23,7 +23,7 @@ OK: Final = Reply("ok", Nothing)
 TOPICS: Final = Reply("subscribed", replies.Topics)
 AUTHENTICATED: Final = Reply("auth", replies.Authenticated)
 HISTORY: Final[Reply[replies.History]] = Reply("message_history", cast("Any", replies.History))
-"""The cast is needed because type checkers do not accept a union as a ``type``."""
+"""The reply with records of a history. The cast is needed because type checkers do not accept a union as a ``type``."""
 
 
 def _is_typed(command: commands.Execute) -> bool:

@@ -122,7 +122,8 @@ class Connection:
         try:
             command, answer = await self._dispatch.sign_in(short, self.client)
         except ClientError as failure:
-            # Only at this level, so that strangers can't fill the log; ``Entrance`` logs what matters, within limits.
+            # This is logged only at the debug level, so that strangers can't fill the log. ``Entrance`` logs what
+            # matters, within limits.
             logger.debug("%s: %s could not sign in: %s", self.client.id, self.client.address, failure.code)
             self.client.send(Frame(error(failure, correlation_id, request_id_of(short))))
             self.client.close_after(REFUSED_WITH.get(failure.code, UNAUTHORIZED), failure.text)

@@ -1,5 +1,5 @@
-"""How a client joins a session: it receives one snapshot, then the records after its cursor, then the stream, without
-gaps or duplicates."""
+"""Joins a client to a session: the client receives one snapshot, then the records after its cursor, then the stream,
+without gaps or duplicates."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the server serves over HTTP: the WebSocket for clients, the web UI, a health check, and the certificate of the
-server's own authority.
+"""Everything that the server serves over HTTP: the WebSocket for clients, the web UI, a health check, and the
+certificate of the server's own authority.
 
 The web UI's files are read from the package once; a request's path is never used to open a file. They are served
 without a token, because they are the same for everybody. The security policy in their headers restricts the web UI: it
@@ -177,7 +177,7 @@ class ServerSite:
         self._authority = authority
         self._page = Page()
         self._life = secrets.token_hex(4)
-        """Part of each client's id: after a restart, a browser must not mistake another client's id for its own."""
+        """Part of each client's id, so that after a restart no browser mistakes another client's id for its own."""
         self._numbers = count(1)
 
     def admit(self, head: Head, upgrade: bool) -> Refusal | None:

@@ -1,5 +1,5 @@
-"""Numbers about the server: its health on request, statistics every ten seconds for clients that follow them, and
-metrics for Prometheus on a separate port of the loopback interface, without a token.
+"""Measures the server: its health on request, statistics every ten seconds for clients that follow them, and metrics
+for Prometheus on a separate port of the loopback interface, without a token.
 
 The metrics do not contain the names of projects or clients, or any paths.
 """

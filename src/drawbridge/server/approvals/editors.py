@@ -168,8 +168,8 @@ class Editors:
 
 
 def decision(approval: PendingApproval, text: str | None) -> Decision:
-    """The decision of a user who saw the change as text: the agent may write exactly ``text``. Denied if ``text`` is
-    None, or if the tool can't write it."""
+    """The decision of a user who saw the change as text. It allows the agent to write exactly ``text``, and denies the
+    request if ``text`` is None or the tool can't write it."""
     proposal = approval.request.proposal
     if text is None or proposal is None:
         return Decision(allow=False)

@@ -146,7 +146,7 @@ class Approvals:
     def decide(
         self, approval_id: str, decision: Decision, by: Subscriber, at: Surface | None = None
     ) -> tuple[PendingApproval, Answer[messages.PermissionResolved], Surface]:
-        """Accepts the first decision: it is recorded, the agent receives it through the first surface, and then it is
+        """Accepts the first decision. It is recorded, the agent receives it through the first surface, and then it is
         published and the other surfaces are closed. ``at``: the surface that delivers the decision itself, instead of
         the first one. Returns the request, the reply for the client, and the surface that delivers the decision.
 
@@ -180,7 +180,7 @@ class Approvals:
         try:
             if at is None:
                 asking.decided(approval, decision, by.name)
-        finally:  # the decision is in the history: clients see it even if the agent can't be reached
+        finally:  # the decision is in the history, so clients see it even if the agent can't be reached
             seq = self._publish(stored)
         for surface in surfaces:
             if surface is not asking:
@@ -252,7 +252,7 @@ def _path(approval: PendingApproval) -> str | None:
 
 
 def _decoded(given: msgspec.Raw | None) -> dict[str, Any] | None:
-    """An edited input; None if there is none, or it is not a JSON object that can be decoded."""
+    """The decoded input; None if ``given`` is None or not a JSON object that can be decoded."""
     try:
         found = None if given is None else msgspec.json.decode(bytes(given))
     except (msgspec.MsgspecError, RecursionError):
@@ -286,7 +286,7 @@ def _edited(approval: PendingApproval, decision: Decision, instead: dict[str, An
 
 
 def _encode(value: Any) -> bytes:
-    """Encodes a value so that only equal JSON values have equal encodings: in Python, ``1 == True``."""
+    """Encodes a value so that only equal JSON values have equal encodings (in Python, ``1 == True``)."""
     return msgspec.json.encode(value, order="deterministic")
 
 
@@ -298,7 +298,8 @@ _LONGEST_PATH: Final = 4_096
 """The maximum length of a text that may be a path, in characters."""
 
 _PATHS: Final = ("path", "file", "dir", "target", "source", "destination", "cwd")
-"""A field is taken to contain a path if its name contains one of these words, in upper or lower case."""
+"""The words that identify the fields with paths: the name of such a field contains one of them, in upper or lower
+case."""
 
 _TEXTS: Final = frozenset(
     [

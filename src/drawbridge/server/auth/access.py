@@ -1,5 +1,5 @@
-"""Who may use the server: the tokens of the owner and of devices, SSH keys, the web pages that may send requests, and
-the host names and addresses for which requests are accepted."""
+"""Decides who may use the server, by the tokens of the owner and of devices, SSH keys, the web pages that may send
+requests, and the host names and addresses for which requests are accepted."""
 
 from __future__ import annotations
 
@@ -269,8 +269,8 @@ class Access:
         return secrets.token_urlsafe(32)
 
     def signed(self, answer: SshAuth, nonce: str | None, certificate: str | None) -> Identity:
-        """The identity of the key that signed the challenge. ``nonce``: the nonce of the open challenge; None if
-        there is no open challenge. ``certificate``: the SHA-256 of the connection's certificate; None without TLS.
+        """The identity of the key that signed the challenge. ``nonce``: the nonce of the open challenge; None if no
+        challenge is open. ``certificate``: the SHA-256 of the connection's certificate; None without TLS.
 
         Raises ``ClientError``.
         """
@@ -312,7 +312,7 @@ class Access:
             return None
 
     def refusal_of(self, identity: Identity) -> ClientError | None:
-        """Why a client that is signed in may not stay connected; None if it may."""
+        """The reason why a client that is signed in may not stay connected; None if it may stay."""
         if identity.key is not None and self._keys is not None and identity.key not in self._keys:
             return ClientError("TOKEN_REVOKED", "This SSH key is no longer authorized.")
         if identity.device_id is None or self._devices is None:

@@ -32,7 +32,8 @@ class Refused(Struct, frozen=True):
 
 
 class Buckets:
-    """Each key is allowed ``burst`` attempts at once, and ``per_second`` attempts per second in the long run."""
+    """A table of token buckets: each key is allowed ``burst`` attempts without a pause, and ``per_second`` attempts per
+    second in the long run."""
 
     def __init__(self, burst: float, per_second: float, table: int = TABLE) -> None:
         self._burst = float(burst)

@@ -67,7 +67,7 @@ async def _commit(git: Git, commit: str) -> tuple[str, str]:
 
 
 def noted(message: str, kind: type[T]) -> T | None:
-    """What the message of a commit contains below its title, as a ``kind``; None if it can't be converted."""
+    """The data below the title in a commit's message, converted to ``kind``; None if it can't be converted."""
     with contextlib.suppress(ValueError, RecursionError, msgspec.MsgspecError):
         return msgspec.convert(json.loads(message.partition("\n\n")[2]), kind)
     return None

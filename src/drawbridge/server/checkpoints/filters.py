@@ -21,7 +21,7 @@ from drawbridge.server.checkpoints.errors import NoCheckpoint, enumerated
 from drawbridge.server.checkpoints.git import Git
 
 LIST: Final = ("ls-files", "-s", "-z", "--", ".", ":(exclude,attr:!filter)", ":(exclude,attr:-filter)")
-"""Lists the files of the index that have the ``filter`` attribute, with or without a value."""
+"""The git command that lists the files of the index that have the ``filter`` attribute, with or without a value."""
 
 FILTERED_BYTES: Final = 32 * MB
 """The maximum number of bytes of files with a filter that are read for a checkpoint, the smallest files first. It does

@@ -33,7 +33,7 @@ _STAT_BYTES: Final = 40
 
 class Index(Struct, frozen=True):
     """A parsed index. ``entries``: path → mode and object id. ``digest`` does not depend on the file times in the
-    index: it does not change when ``git status`` refreshes the index."""
+    index, so it does not change when ``git status`` refreshes the index."""
 
     entries: dict[str, tuple[int, bytes]]
     digest: bytes
@@ -50,8 +50,8 @@ NO_INDEX: Final = Index({}, b"")
 
 
 def read(file: Path, id_bytes: int) -> Index | None:
-    """The index in ``file``; ``NO_INDEX`` if there is no such file. None if the index can't be read here because it is
-    damaged, too large, split or sparse, or can't be opened. ``id_bytes``: the size of an object id, 20 or 32.
+    """The index in ``file``; ``NO_INDEX`` if the file does not exist. None if the index can't be read here because it
+    is damaged, too large, split or sparse, or can't be opened. ``id_bytes``: the size of an object id, 20 or 32.
     Blocking."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -114,7 +114,7 @@ def _parsed(data: bytes, id_bytes: int) -> Index:
 
 
 def _variable_length(data: bytes, at: int) -> tuple[int, int]:
-    """Reads a number in git's "offset encoding". Returns it, and where it ends."""
+    """Reads a number in git's "offset encoding". Returns the number and the position after it."""
     byte = data[at]
     value = byte & 0x7F
     while byte & 0x80:

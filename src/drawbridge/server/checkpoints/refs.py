@@ -19,8 +19,8 @@ KEPT_RUNS: Final = 50
 later (in a private repository, ``PrivateRepository.collect`` removes them)."""
 
 REVIEW: Final = "review"
-"""What the refs of a project's review contain instead of a run's id (``refs/drawbridge/<project>/review/…``). These
-refs are not dropped when the checkpoints of older runs are."""
+"""The word that the refs of a project's review contain in place of a run's id (``refs/drawbridge/<project>/review/…``).
+These refs are not dropped when the checkpoints of older runs are."""
 
 
 class Refs:

@@ -2,7 +2,7 @@
 
 One shell under one supervisor (``agents/supervisor.py``) runs all of them, because starting a supervisor takes 15 ms.
 Therefore, git has no more permissions than an agent, ends with the server and leaves no process behind. git writes
-files while a run is reverted. The shell and git therefore ignore SIGTERM: if the server dies, git has 3 seconds to
+files while a run is reverted. The shell and git therefore ignore SIGTERM. If the server dies, git has 3 seconds to
 finish before the supervisor kills it.
 """
 
@@ -30,7 +30,7 @@ SIGTERM."""
 
 
 class Shell:
-    """A running shell."""
+    """A running shell, in which commands are run one after the other."""
 
     def __init__(self, process: asyncio.subprocess.Process, signal: Callable[[int], None]) -> None:
         """``signal``: sends a signal to the shell's process group, or SIGKILL to everything that the shell started;
@@ -103,7 +103,7 @@ async def started(
 
 
 async def _ended(process: asyncio.subprocess.Process, pipe: SupervisorPipe, pid: int, mark: str) -> None:
-    """Waits until every process has ended; kills those that do not end in time."""
+    """Waits until every process has ended, and kills those that do not end in time."""
     try:
         async with asyncio.timeout(LEAVE_SECONDS):
             await process.wait()

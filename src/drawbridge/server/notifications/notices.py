@@ -113,8 +113,8 @@ def whole_command(asked: ApprovalRequested) -> str:
 
 def _is_plain(command: str) -> bool:
     """Whether every system draws all of the command in the order in which it is written. A notification can't ensure
-    that: right-to-left letters reorder the characters around them, marks can be drawn over a letter, and a row of
-    spaces can move the end out of view."""
+    that, because right-to-left letters reorder the characters around them, marks can be drawn over a letter, and a row
+    of spaces can move the end out of view."""
     # Line breaks are not printable, nor are most characters that are invisible or change the direction of the text.
     if not command.isprintable() or harmless(command) != command or "  " in command:
         return False

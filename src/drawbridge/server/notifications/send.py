@@ -158,8 +158,8 @@ class Notifier:
         self._refused: dict[str, str] = {}
         """The push services that permanently refused a push and have not accepted one since, with the reasons."""
         self._next_tests: dict[str | None, float] = {}
-        """When each device may send another test, on the monotonic clock; infinite during a test. The key None is
-        the owner's."""
+        """The times from which each device may send another test, on the monotonic clock; infinite during a test. The
+        key None is the owner's."""
         self._questions: dict[str, asyncio.TimerHandle] = {}
         """The timers of approval requests that have not caused a notification yet, by approval id."""
         self._ends: dict[str, tuple[asyncio.TimerHandle, Announced]] = {}
@@ -347,7 +347,7 @@ class Notifier:
 
 
 def post(url: str, headers: Mapping[str, str], body: bytes) -> None:
-    """Sends one request. Raises ``Failed``, whose text never contains the address: it may include a secret."""
+    """Sends one request. Raises ``Failed``. Its text never contains the address, which may include a secret."""
     request = urllib.request.Request(url, body, dict(headers), method="POST")  # noqa: S310 - only http(s) gets here
     try:
         with _opener.open(request, timeout=TIMEOUT):

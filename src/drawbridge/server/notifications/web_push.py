@@ -42,7 +42,7 @@ this server posts to, any other address could be one inside the server's own net
 """
 
 OF_ONE_DEVICE: Final = 10
-"""The maximum number of a device's subscriptions; if there are more, the oldest is removed. A browser creates a new one
+"""The maximum number of a device's subscriptions; if there are more, the oldest is removed. Browsers create new ones
 now and then."""
 
 AUTH_BYTES: Final = 16

@@ -185,7 +185,7 @@ class RunReverted(Struct, frozen=True):
 
 
 class ReviewNumbers(Struct, frozen=True, kw_only=True):
-    """The amount that is left to decide in a review. ``added``, ``removed``: numbers of lines."""
+    """The numbers of what is left to decide in a review. ``added``, ``removed``: numbers of lines."""
 
     files: int
     hunks: int

@@ -235,7 +235,7 @@ class PrivateRepository:
         if not now and not await asyncio.to_thread(self._is_due):
             return
         try:
-            # Does not search for similar contents, which could take minutes.
+            # This does not search for similar contents, which could take minutes.
             await git.read("repack", "-a", "-d", "-q", "--window=0", "--depth=0")
             await git.read("prune", "--expire=now")
             await asyncio.to_thread((self._git_directory / "collected").touch, PRIVATE_FILE)

@@ -33,7 +33,7 @@ ALIKE: Final = 0.5
 """The minimum share of a renamed file that is the same in both versions. It is the same as git's default."""
 
 MOST_COMPARED: Final = 2_500
-"""The maximum number of pairs of deleted and added files that are compared; if there are more, only files with the same
+"""The maximum number of pairs of deleted and added files that are compared. If there are more, only files with the same
 content, and files that were already known to be renamed, count as renamed."""
 
 Kind: TypeAlias = Literal["lines", "file", "mode", "name"]
@@ -282,8 +282,8 @@ def absorbed(base: Version | None, head: Version | None, now: Version | None) ->
     if base.text is None or head.text is None or now.text is None or head.blob == now.blob:
         return found
     lines = head.lines
-    # The hunks as they are shown, backwards, because a comparison from head to base may align repeated lines in another
-    # way.
+    # The hunks are compared as they are shown, backwards, because a comparison from head to base may align repeated
+    # lines in another way.
     shown = differences.diff(base.lines, lines)
     ours = [Span(span.new_start, span.new_count, span.old_start, span.old_count) for span in shown]
     theirs = differences.diff(lines, now.lines)

@@ -1,4 +1,4 @@
-"""What the server is about to do to files, recorded before it does it, and the result if the server is killed in the
+"""The intent of a decision, stored before the server applies it, and the result if the server is killed in the
 meantime. Pure. git writes the files of a decision one after the other, and may also be killed in between. An ``Intent``
 contains enough to determine what happened: each file is as before, as decided, torn (git was writing it), or changed by
 somebody else. A decision of which only a part was written is completed. If that is not possible because somebody else
@@ -67,8 +67,8 @@ def exists(entry: str) -> bool:
 
 
 def verdict(states: Mapping[str, State], *, is_in_review: bool) -> Verdict:
-    """``states``: the states of the decision's files, by path. ``is_in_review``: whether the review already contains
-    the decision, which is so only once all files are written."""
+    """The result of an interrupted decision. ``states``: the states of the decision's files, by path. ``is_in_review``:
+    whether the review already contains the decision, which is the case only once all files are written."""
     found = {state: tuple(path for path, one in states.items() if one == state) for state in set(states.values())}
     before, after, torn, changed = (found.get(state, ()) for state in ("before", "after", "torn", "changed"))
     if is_in_review:

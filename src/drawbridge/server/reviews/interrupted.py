@@ -19,9 +19,9 @@ async def recovered(
     git: Git, work_tree: WorkTree, intent: Intent, check_at_rest: Callable[[], None], *, is_in_review: bool
 ) -> Verdict:
     """Compares the files with those before and after a decision. Completes it, or undoes the part that was done, if
-    only a part was; ``check_at_rest`` is called before files are written. ``is_in_review``: as in ``verdict``. Raises
-    what ``check_at_rest`` raises, ``Changed``, ``UnsavedChanges`` or ``NoCheckpoint``
-    without changing anything, and ``GitFailed``; in each case, a later call can finish the work."""
+    only a part was. ``check_at_rest`` is called before files are written. ``is_in_review``: as in ``verdict``. Raises
+    what ``check_at_rest`` raises, ``Changed``, ``UnsavedChanges`` or ``NoCheckpoint`` without changing anything, and
+    ``GitFailed``. In each case, a later call can finish the work."""
     old, new = intent.heads
     if not await tree_of(git, old) or not await tree_of(git, new):
         return Verdict("unknown")  # somebody removed the review's commits from the repository

@@ -1,4 +1,5 @@
-"""A decision survives even a sudden end of the server: it is applied completely or not at all, and recorded once.
+"""Makes decisions survive even a sudden end of the server. A decision is applied completely or not at all, and recorded
+once.
 
 Before a decision changes anything, its ``Intent`` is in a file on the disk. The file is removed once the decision is in
 the history. If the server or git is killed in between, the file is still there at the next start, or when the review is
@@ -74,7 +75,7 @@ class Recovery:
         self._applying = asyncio.Lock()
         """Held while a decision is applied or recovered."""
         self._may_be_due = True
-        """Whether the file may exist. Before the first recovery, that is not known."""
+        """Whether the file may exist. Before the first recovery, this is not known."""
         self._is_restarted = True
         """Whether the intent in the file, if it exists, is from before the server was started."""
 
@@ -96,7 +97,7 @@ class Recovery:
         await asyncio.to_thread(write_private, str(self._path), msgspec.json.encode(intent), synced=True)
 
     async def end(self) -> None:
-        """Removes the intent: the decision is recorded, or was refused before it changed anything."""
+        """Removes the intent, because the decision is recorded, or was refused before it changed anything."""
         if self._may_be_due:
             await asyncio.to_thread(remove_quietly, str(self._path))
             self._may_be_due = False
@@ -112,7 +113,7 @@ class Recovery:
     async def run(self) -> Result | None:
         """Determines the state of an interrupted decision, completes the decision or undoes the part that was done, and
         records the result. Returns None if no decision was interrupted. Raises ``ClientError``, ``HistoryUnreadable``,
-        ``NoCheckpoint``, ``GitFailed`` or OSError; the recovery is then tried again when the review is next read,
+        ``NoCheckpoint``, ``GitFailed`` or OSError. The recovery is then tried again when the review is next read,
         decided on or submitted. ``ClientError`` (PROCESS_ACTIVE): files would have to be written while an agent is at
         work.
         """
@@ -136,7 +137,7 @@ class Recovery:
         async with self._checkpoints.operations.exclusive() as git:
             review = await self._review.current(git, self._checkpoints.work_tree)
         store = self._stores.get(intent.session)  # None: a terminal session that was removed from the list
-        # Whoever requested a decision that failed has received the error, unless the server was restarted.
+        # The client that requested a failed decision has received the error, unless the server was restarted.
         is_news = found.result == "done" or self._is_restarted
         if store is not None and is_news and not await _is_recorded(store, intent):
             store.record(recovered_record(intent, found, review, interrupted=self._is_restarted))
@@ -145,8 +146,9 @@ class Recovery:
         return found.result
 
     def _read(self) -> Intent | None:
-        """The intent of an interrupted decision; None if there is none, or if the file is damaged. Nothing can be
-        learned from a damaged file; the review then shows the files as they are. Blocking. Raises OSError."""
+        """The intent of an interrupted decision; None if no decision was interrupted, or if the file is damaged.
+        Nothing can be learned from a damaged file, so the review then shows the files as they are. Blocking. Raises
+        OSError."""
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=Intent)
         except FileNotFoundError:

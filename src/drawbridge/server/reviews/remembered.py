@@ -13,12 +13,12 @@ from drawbridge.server.events import ReviewComment
 MOST_COMMENTS: Final = 200
 
 COMMENTS_BYTES: Final = 200_000
-"""The maximum size of all comments on a review as JSON, in bytes: the message with the review contains them."""
+"""The maximum size of all comments on a review as JSON, in bytes. The message with the review contains them."""
 
 
 class Remembered(Struct, frozen=True):
-    """A comment in the review. ``seq``: the number of the record that added it or, for a terminal session, whose
-    directory's review is shared, the number of the change that added it. ``changes``: how often it has changed,
+    """A comment in the review. ``seq``: the number of the record that added it or, for a terminal session, which shares
+    the review of its directory, the number of the change that added it. ``changes``: how often it has changed,
     including when it was added. ``begun``: whether the run that it was sent with has begun; ``steered``: whether it was
     sent into a run that had already begun.
     """

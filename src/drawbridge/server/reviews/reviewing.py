@@ -40,7 +40,7 @@ class Store(publishing.Store, recovery.Store, Protocol):
 
     @property
     def review(self) -> ReviewNumbers | None:
-        """How much is left to decide, for lists of sessions; None if that is not known."""
+        """The numbers of what is left to decide, for lists of sessions; None if they are not known."""
         ...
 
     def review_is(self, numbers: ReviewNumbers) -> None: ...
@@ -205,13 +205,13 @@ class Reviewing:
     def _publish_decision(self, wish: Wish, outcome: Outcome, own: Store, asker: Subscriber) -> None:
         """Records a decision in the session in which it was made (``own``), and publishes what is left to decide."""
         review = outcome.review
-        if not outcome.hunks:  # a repeated request
+        if not outcome.hunks:  # the request was repeated
             self._publish(review)
             return
         self._known_version = review.version
         for store in self._stores.values():
             store.review_is(counted(review))
-        own.record(record_of(wish, outcome, asker))  # for the asker, too: the reply is not the record
+        own.record(record_of(wish, outcome, asker))  # the asker receives it, too, because the reply is not the record
         for store in self._stores.values():
             store.announce(numbers(review, asker), asker if store is own else None)
 

@@ -6,7 +6,7 @@ is what was kept but not committed. All three are commits with private refs (``r
 directory>/review/base``, ``…/head`` and ``…/start``), so they outlive the server.
 
 The title of head names the run that it is about: ``run_1 before`` and ``run_1 now`` during that run, ``run_1 after``
-once it has ended. What changes during a run counts as the agent's work; what changes at any other time counts as
+once it has ended. What changes during a run counts as the agent's work. What changes at any other time counts as
 somebody else's, and is absorbed into base and start. A run that ended while no server was running counts as ended the
 next time that the review is read.
 """
@@ -90,7 +90,7 @@ class Wish(Struct, frozen=True):
 
 
 class Decided(Struct, frozen=True):
-    """Who decided on a hunk, and how."""
+    """A decision on a hunk, and the name of the client that made it."""
 
     by: str
     decision: Decision
@@ -162,7 +162,7 @@ class Plan(Struct, frozen=True):
 
 
 Begin: TypeAlias = Callable[[Plan], Awaitable[None]]
-"""Called before a decision changes anything. If it raises, nothing is changed."""
+"""The type of a function that is called before a decision changes anything. If it raises, nothing is changed."""
 
 
 async def _unplanned(plan: Plan) -> None:
@@ -170,7 +170,7 @@ async def _unplanned(plan: Plan) -> None:
 
 
 class _Notes(Struct, frozen=True):
-    """What the message of the commit ``base`` contains: the hunks that were decided on, and the ``Wish.key`` of the
+    """The contents of the message of the commit ``base``: the hunks that were decided on, and the ``Wish.key`` of the
     latest requests; both newest last."""
 
     decided: dict[str, Decided] = {}
@@ -216,7 +216,7 @@ class Review:
         """git for one operation → the review's commits, if that operation has read or set them."""
 
     def continues(self) -> None:
-        """Notes that a run that began before the server was restarted is still active."""
+        """Marks a run that began before the server was restarted as still active."""
         self._run = None
 
     async def extend(self, git: Git, run_id: str, when: When, commit: str) -> None:
@@ -312,7 +312,7 @@ class Review:
         self, git: Git, work_tree: WorkTree, message: str, branch: str | None, files: Collection[str]
     ) -> Committed:
         """Commits the changes to ``files`` that were kept; all that were kept if ``files`` is empty. Raises
-        ``NoCheckpoint`` or the errors of ``committing.commit``; in that case, nothing was changed except for what a
+        ``NoCheckpoint`` or the errors of ``committing.commit``. In that case, nothing was changed except for what a
         hook itself has changed."""
         trees, _ = await self._refresh(git, work_tree)
         if trees is None:
@@ -358,8 +358,8 @@ class Review:
     async def located(
         self, git: Git, review: Open, comments: Sequence[ReviewComment], begun: Mapping[str, Since]
     ) -> LocatedComments:
-        """Where the comments are in the files of ``review``. ``begun``: the ids of the comments whose run has begun,
-        each with the moment from which on hunks count as answers to it. Raises ``GitFailed``."""
+        """The comments at their lines in the files of ``review``. ``begun``: the ids of the comments whose run has
+        begun, each with the moment from which on hunks count as answers to it. Raises ``GitFailed``."""
         trees = await self._trees(git) if comments else None
         if trees is None:
             return LocatedComments(tuple(comments))
@@ -569,7 +569,8 @@ def _versions(
 
 
 def _moved(path: str, was: Version | None, path_now: str, now: Version | None) -> dict[str, Version | None]:
-    """What a decision changes in one of the trees: path → new version. A renamed file is removed from ``path``."""
+    """The changes that a decision makes to one of the trees: path → new version. A renamed file is removed from
+    ``path``."""
     if path != path_now:
         return {path: None, path_now: now}
     return {} if same(was, now) else {path: now}

@@ -43,7 +43,7 @@ class RunCheckpoints:
     async def _checkpoint(
         self, run_id: str, when: Literal["before", "after"], previous: asyncio.Task[None] | None
     ) -> None:
-        """Takes a checkpoint; a failure is logged. First waits for the ``previous`` one, so that checkpoints are taken
+        """Takes a checkpoint. A failure is logged. First waits for the ``previous`` one, so that checkpoints are taken
         in order, and the one after a run contains nothing that the next run changes."""
         if not self._wanted:
             return

@@ -1,4 +1,4 @@
-"""What has changed in one file of a project since the last commit, as clients may see it.
+"""Compares one file of a project with the last commit, as clients may see it.
 
 A client may have a scope that only allows reading, so the current text is read as in ``files``. The committed text
 comes from git, which runs confined and without the repository's configuration, as for checkpoints (``git``), and only
@@ -34,7 +34,7 @@ AT_ONCE: Final = 2
 """The maximum number of files that are compared at the same time."""
 
 LITERAL: Final = {"GIT_LITERAL_PATHSPECS": "1"}
-"""With this, git does not interpret a file's name as a pattern or as a path from the top of the work tree
+"""The environment in which git does not interpret a file's name as a pattern or as a path from the top of the work tree
 (":/name")."""
 
 REGULAR: Final = ("100644", "100755")
@@ -65,7 +65,7 @@ class Comparisons:
         await self._endings.wait()
 
     async def of(self, project: Project, given: str) -> FileChanges:
-        """Returns how a file differs from the last commit. Raises ``ClientError``."""
+        """The differences between a file and the last commit. Raises ``ClientError``."""
         parts = await asyncio.to_thread(project.parts, given)
         new = await asyncio.to_thread(_present, project, parts)
         async with self._free:

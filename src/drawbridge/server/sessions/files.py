@@ -63,7 +63,7 @@ _SIGNATURES: Final = (
 )
 
 _BMP_HEADERS: Final = frozenset({12, 16, 40, 52, 56, 64, 108, 124})
-"""Sizes of the second header of a bitmap. They are checked because texts can also begin with a bitmap's signature,
+"""The sizes of the second header of a bitmap. They are checked because texts can also begin with a bitmap's signature,
 "BM"."""
 
 Version = tuple[int, int, int, int]
@@ -161,7 +161,7 @@ class Project(Struct, frozen=True):
 
 
 def entries(project: Project, given: str) -> tuple[list[FileEntry], bool]:
-    """What a directory contains, directories first; and whether there is more. Raises ``ClientError``."""
+    """The entries of a directory, directories first, and whether the directory has more. Raises ``ClientError``."""
     parts = project.parts(given)
     at = project.directory(parts)
     found: list[FileEntry] = []
@@ -318,7 +318,7 @@ def image_type(head: bytes) -> str | None:
 
 @functools.lru_cache(maxsize=1)
 def _real(home: str) -> str:
-    """The home directory without symbolic links; cached, since a large project has many hidden files."""
+    """The home directory without symbolic links. It is cached, because a large project has many hidden files."""
     return os.path.realpath(home)
 
 

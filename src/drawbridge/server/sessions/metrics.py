@@ -1,4 +1,4 @@
-"""Metrics since the server started: how runs ended, how long they took, and what they cost. Pure."""
+"""Metrics since the server started: the outcomes, the durations and the costs of runs. Pure."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ class Projects:
             session.directory_examined()
 
     def problems(self) -> list[str]:
-        """What is wrong with projects, as human-readable sentences without paths."""
+        """The problems of projects, as human-readable sentences without paths."""
         return [
             *(
                 f"{problem} No agent can run in project {one.id}."
@@ -318,7 +318,7 @@ class Projects:
             await checkpoints.close()
 
     def _due(self) -> list[Path]:
-        """What has been in the trash for more than 7 days. Blocking."""
+        """The paths of everything that has been in the trash for more than 7 days. Blocking."""
         return [deleted for deleted in self._trash() if time.time() - deleted.lstat().st_mtime > TRASH_SECONDS]
 
     def make_room(self) -> None:
@@ -356,7 +356,7 @@ class Maintenance:
         self._projects = projects
         self._retention = retention
         self._clean_at = time.monotonic()
-        """When the next cleanup is due, in seconds on the monotonic clock."""
+        """The time at which the next cleanup is due, in seconds on the monotonic clock."""
 
     async def round(self) -> None:
         """Does one round of maintenance. Called every ``MAINTENANCE_SECONDS``."""

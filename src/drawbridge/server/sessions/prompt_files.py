@@ -120,7 +120,7 @@ class PromptFiles:
             raise ClientError("RESOURCE_LIMIT", text, field="data.attachments")
 
     def _stored(self) -> Sequence[tuple[float, int, str]]:
-        """For each file, when it was stored, its size in bytes and its id; the oldest first. Files that the agent
+        """The time at which each file was stored, its size in bytes and its id, the oldest first. Files that the agent
         itself put into the directory are left out.
         """
         found = []

@@ -1,7 +1,7 @@
 """Searches the sessions and the texts in the histories: keeps their indexes up to date, and answers clients' requests.
 
 Records are indexed in a thread after they have been written and sent, so that neither agents nor clients wait for that.
-A client's request first indexes the latest records, as far as there is time; the reply states whether an index is
+A client's request first indexes the latest records, as far as there is time. The reply states whether an index is
 behind.
 """
 
@@ -117,7 +117,7 @@ class Searching:
             raise _unusable(session, error) from None
 
     async def waited(self, session: Session) -> dict[str, Waited]:
-        """What happened to each prompt that was edited in the queue or removed from it, by run id; empty if the index
+        """The changes to each prompt that was edited in the queue or removed from it, by run id; empty if the index
         can't be read."""
         await self.complete(session)
         try:

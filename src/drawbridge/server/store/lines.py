@@ -108,8 +108,8 @@ def _check(message: bytes) -> None:
 
 
 def _depth(value: bytes) -> int:
-    """How many levels deep a JSON value is nested. Only its brackets are counted, since the value has already been
-    decoded."""
+    """The number of levels to which a JSON value is nested. Only its brackets are counted, since the value has already
+    been decoded."""
     deepest = depth = 0
     for sign in _STRUCTURE.sub(b"", value):
         depth += 1 if sign in b"[{" else -1
@@ -146,7 +146,7 @@ def believed(heads: Sequence[Head], before: int | None, start: int, sure: int | 
 
     Each line has one number, so the lines between two good ones must account for the numbers between them. A line that
     does not fit (because a digit or line breaks were damaged) counts only if the lines after it continue from its
-    number; otherwise, a wrong number would hide these lines. The last line counts if the damaged part before it has
+    number. Otherwise, a wrong number would hide these lines. The last line counts if the damaged part before it has
     room for the missing records, or if its number is ``sure``.
     """
     good: list[Head] = []
@@ -170,5 +170,5 @@ def _goes_on(head: Head, following: Sequence[Head]) -> bool:
 
 
 def _room(end: int, head: Head) -> int:
-    """How many records the damaged part between ``end`` and a line may have contained."""
+    """The maximum number of records in the damaged part between ``end`` and a line."""
     return (head.offset - end) // SHORTEST_LINE

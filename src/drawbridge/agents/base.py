@@ -71,9 +71,9 @@ class Confinement(Struct, frozen=True):
 
 
 class Launch(Struct, frozen=True):
-    """How a process is started. With ``resume``, it continues the conversation ``session_id``. Otherwise, it begins a
-    new conversation: with ``fork_from``, a copy of the conversation with that id. The new conversation has the id
-    ``session_id`` if the agent lets its caller choose the id.
+    """The parameters with which a process is started. With ``resume``, it continues the conversation ``session_id``.
+    Otherwise, it begins a new conversation: with ``fork_from``, a copy of the conversation with that id. The new
+    conversation has the id ``session_id`` if the agent lets its caller choose the id.
 
     ``state``: what earlier processes have reported about a conversation that is resumed, if known. ``mark``: an id that
     no other agent process has; it is in the environment of this process and of everything that it starts.
@@ -185,7 +185,7 @@ class AskedBy(Struct, frozen=True, omit_defaults=True):
 
 
 Form: TypeAlias = Literal["fields", "acp"]
-"""What the ``input`` of a question is: the fields of a tool, or a tool call as the Agent Client Protocol describes it.
+"""The form of a question's ``input``: the fields of a tool, or a tool call as the Agent Client Protocol describes it.
 This is set by the agent's driver, because the form can't be recognized from the input, whose fields a model may have
 chosen."""
 

@@ -13,8 +13,8 @@ from msgspec import Raw
 Kind = TypeVar("Kind")
 
 LINE_LIMIT: Final = 32 * 1024 * 1024
-"""The maximum size of one line, in bytes. Lines of several MB are normal: they contain files and images that the agent
-has read."""
+"""The maximum size of one line, in bytes. Lines of several MB are normal, because they contain files and images that
+the agent has read."""
 
 STDERR_LIMIT: Final = 64 * 1024
 JUNK_LIMIT: Final = 4 * 1024

@@ -25,7 +25,8 @@ from drawbridge.agents.tool_calls import Tools, UnknownTools
 VERSION: Final = re.compile(r"\d{1,6}\.\d{1,6}\.\d{1,6}([-+.][0-9A-Za-z.+-]{1,40})?")
 
 PACKAGE_DEPTH: Final = 4
-"""How many directories are searched for a program's package.json, beginning with the one that contains the program."""
+"""The number of directories that are searched for a program's package.json, beginning with the one that contains the
+program."""
 
 PACKAGE_BYTES: Final = 1_000_000
 
@@ -88,7 +89,7 @@ def missing(named: Named) -> dict[str, str]:
 
 
 class Program(Struct, frozen=True):
-    """An agent's program. ``path``: where it is, None if it is not installed. ``version``: None if it is not known."""
+    """An agent's program. ``path``: its path, None if it is not installed. ``version``: None if it is not known."""
 
     path: str | None
     version: str | None = None

@@ -273,7 +273,7 @@ class AcpConversation:
     # Messages to the agent.
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]:
-        """Begins a turn; the prompt is sent once the session is open. Must not be called while another turn is open."""
+        """Begins a turn. The prompt is sent once the session is open. Must not be called while another turn is open."""
         if self._turn_open:
             raise RuntimeError("another prompt is still being processed")
         self._turn_open, self._interrupted = True, False
@@ -296,7 +296,7 @@ class AcpConversation:
         return []
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Sends the answer to a question; does nothing if the question is no longer open."""
+        """Sends the answer to a question. Does nothing if the question is no longer open."""
         asked = self._questions.pop(question_id, None)
         if asked is not None:
             self._out.append(wire.result(asked.id, questions.outcome(asked.options, decision)))
@@ -314,8 +314,8 @@ class AcpConversation:
         self._questions.clear()
 
     def set_mode(self, mode: str) -> str:
-        """Asks the agent to switch to ``mode``. Returns the id of the ``Replied`` that follows. Raises ``AgentRefused`` if
-        the agent is still starting or has no such mode."""
+        """Asks the agent to switch to ``mode``. Returns the id of the ``Replied`` that follows. Raises ``AgentRefused``
+        if the agent is still starting or does not have the mode."""
         return self._set("mode", mode)
 
     def set_model(self, model: str) -> str:

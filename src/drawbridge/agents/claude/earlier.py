@@ -30,7 +30,7 @@ SEARCHED_BYTES: Final = 16 * 1024 * 1024
 but it has the position before which the search continues."""
 
 REMEMBERED_BYTES: Final = 64 * 1024 * 1024
-"""How many bytes at the end of the file are searched for jobs."""
+"""The number of bytes at the end of the file that are searched for jobs."""
 
 LONGEST_LINE: Final = 8 * 1024 * 1024
 """The maximum size of a line, in bytes. Longer lines, which mostly contain images, are skipped."""

@@ -1,4 +1,4 @@
-"""What Codex's transcript (0.169.0) contains about the model and the size of its context. Pure."""
+"""Reads what Codex's transcript (0.169.0) contains about the model and the size of its context. Pure."""
 
 from __future__ import annotations
 

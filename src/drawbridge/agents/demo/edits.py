@@ -1,4 +1,4 @@
-"""The change that the demo agent proposes, and how it is applied."""
+"""Creates and applies the change that the demo agent proposes."""
 
 from __future__ import annotations
 

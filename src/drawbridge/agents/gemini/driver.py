@@ -19,7 +19,8 @@ from drawbridge.agents.gemini.sessions import GeminiSessionFiles, spare
 ROW: Final = catalog.AGENTS["gemini"]
 
 OWN: Final = {"GEMINI_CLI_NO_RELAUNCH": "true"}
-"""Without this variable, the CLI restarts itself with a larger heap: one more process, and twice the start time."""
+"""The variable without which the CLI restarts itself with a larger heap, which takes one more process and twice the
+start time."""
 
 
 class Gemini(Acp):

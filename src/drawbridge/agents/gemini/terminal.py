@@ -63,7 +63,8 @@ _decoder: Final = msgspec.json.Decoder(_Payload)
 
 
 class GeminiInTerminal(TerminalAgent):
-    """Its questions are the proposals that it sends to an editor. An answer to one may change the proposed text."""
+    """Gemini CLI in a terminal. Its questions are the proposals that it sends to an editor. An answer to one may change
+    the proposed text."""
 
     accepts_changed_input = True
     accepts_typing = reports_tasks = names_turns = False
@@ -90,7 +91,7 @@ class GeminiInTerminal(TerminalAgent):
         return False
 
     def answer(self, decision: Decision, tool_name: str, given: Raw, suggestions: Raw) -> Mapping[str, Any]:
-        """Empty: no hook reports a question."""
+        """Returns an empty answer, because no hook reports a question."""
         return {}
 
     def hides_dialog(self, asked_by: AskedBy | None) -> bool:

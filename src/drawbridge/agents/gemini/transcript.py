@@ -29,10 +29,10 @@ from drawbridge.agents.terminal import Call, Context, Entry, Fate, Message, Prom
 ID: Final = re.compile(r"[0-9A-Za-z_-]{1,100}")
 
 REFERENCED: Final = "--- Content from referenced files ---"
-"""What the CLI adds after a prompt that names files with ``@``; the contents of the files follow."""
+"""The line that the CLI adds after a prompt that names files with ``@``. The contents of the files follow."""
 
 HOOK_CONTEXT: Final = re.compile(r"<hook_context>(.*)</hook_context>", re.DOTALL)
-"""A text that a hook has added. In it, the CLI has escaped the characters < and >."""
+"""Matches a text that a hook has added. In it, the CLI has escaped the characters < and >."""
 
 NUDGE: Final = "[System: You successfully executed a tool"
 """The beginning of the prompt that the CLI sends when the model has answered a tool's result with nothing."""
@@ -50,7 +50,7 @@ NOT_SAID: Final = (
 """The beginnings of texts that the CLI itself sends in place of a prompt from the user."""
 
 REJECTED: Final = ("User denied execution.", "User cancelled operation")
-"""The reasons for canceled calls if the user has rejected one of them: the agent continues if others have run."""
+"""The reasons for canceled calls if the user has rejected one of them. The agent continues if others have run."""
 
 _line: Final = msgspec.json.Decoder(dict[str, Any])
 

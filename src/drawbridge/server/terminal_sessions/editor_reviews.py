@@ -1,4 +1,4 @@
-"""Reviews in editors: a bridge (or the VS Code extension, which connects like one) requests reviews, decides on them
+"""Reviews in editors. A bridge (or the VS Code extension, which connects like one) requests reviews, decides on them
 and comments on them with the same commands as clients, under the name of its editor."""
 
 from __future__ import annotations

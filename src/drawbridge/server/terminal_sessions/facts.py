@@ -9,7 +9,7 @@ from drawbridge.server.terminal_sessions.prompts import Sent
 
 
 class ProcessFacts(Struct):
-    """What an agent's process reported about itself. ``pid``: None if no process is known. ``config`` and
+    """The facts that an agent's process reported about itself. ``pid``: None if no process is known. ``config`` and
     ``background``: as in ``Process``."""
 
     pid: int | None = None
@@ -24,8 +24,8 @@ class ProcessFacts(Struct):
 
 class Facts(ProcessFacts):
     """The stored state. The inherited fields are about the process that reported last. ``sent``: as in ``Prompts``.
-    ``others``: the other processes that have the conversation open. ``ended``: whether no process has it open; one may
-    still be alive, with another conversation. ``continued_in``: the id of the session that continues this one.
+    ``others``: the other processes that have the conversation open. ``ended``: whether no process has it open, although
+    one may still be alive, with another conversation. ``continued_in``: the id of the session that continues this one.
     ``works``: the PID of the process whose run is active, if it is known. ``rests``: whether that process has stopped
     working, so that the run is kept open only by what it left running in the background. ``tasks``: what it left
     running. ``turns``: the agent's ids of the turns that belong to the active run, except the run's own id, in

@@ -1,8 +1,8 @@
-"""Comments left with a terminal session: its agent receives them when it stops, or with the user's next prompt.
+"""Comments left with a terminal session. Its agent receives them when it stops, or with the user's next prompt.
 
 One of the agent's hooks hands them over, as context in its answer (measured on 2.1.329). They are stored as handed over
-before the hook receives them, and the hook confirms that it received them; without this confirmation, they wait for
-the next hook. The agent's transcript confirms that they have arrived.
+before the hook receives them, and the hook confirms that it received them. Without this confirmation, they wait for the
+next hook. The agent's transcript confirms that they have arrived.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from drawbridge.server.terminal_sessions.shared_comments import Left, Release, S
 logger = logging.getLogger("drawbridge.server")
 
 LONGEST: Final = 9_000
-"""The maximum number of characters that are handed over: Claude Code moves more than 10,000 to a file (2.1.329), and
+"""The maximum number of characters that are handed over. Claude Code moves more than 10,000 to a file (2.1.329), and
 the guard adds its own context."""
 
 TOO_LONG: Final = (
@@ -146,7 +146,7 @@ class Handover:
             return False
 
     def received(self, given: Left, *, received: bool) -> bool:
-        """Notes and returns whether the hook has received ``given``. If it has not, the comments wait for the next
+        """Stores and returns whether the hook has received ``given``. If it has not, the comments wait for the next
         hook."""
         if not received and self._left == given:
             try:

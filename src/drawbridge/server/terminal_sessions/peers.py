@@ -32,7 +32,7 @@ class Peer:
         return self._reader.at_eof()
 
     def introduce(self, about: wire.Bridge) -> None:
-        """Notes what a bridge reports about itself, for the first time or after a change."""
+        """Stores what a bridge reports about itself, for the first time or after a change."""
         self.about = about
 
     def send(self, line: wire.ToBridge | wire.HookAnswer | wire.HookContext) -> None:

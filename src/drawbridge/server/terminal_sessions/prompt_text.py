@@ -47,6 +47,6 @@ def same_words(agent: AskingAgent, prompt: str, reported: str) -> bool:
 
 def letters(text: str) -> str:
     """The characters of a text that are compared. Characters that are not printable are left out, and so is whitespace,
-    which may change in transit: a tab becomes four spaces in the agent's prompt box.
+    which may change in transit. For example, a tab becomes four spaces in the agent's prompt box.
     """
     return "".join(filter(str.isprintable, "".join(text.split())))

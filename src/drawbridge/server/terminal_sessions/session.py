@@ -1,4 +1,4 @@
-"""A terminal session: its state is derived from what the agent's hooks report and from the agent's transcript.
+"""A terminal session. Its state is derived from what the agent's hooks report and from the agent's transcript.
 
 The server does not start or stop the agent.
 """
@@ -152,7 +152,7 @@ class TerminalSession(Session):
         self.processes = Processes(facts)
         self.turns = Turns(self.agent, time.monotonic, facts.past)
         self._stored = msgspec.convert(facts, StoredTurns, from_attributes=True)
-        """What was last stored about the turns."""
+        """The facts about the turns, as they were last stored."""
         self.questions = Questions(
             self.agent, str(self.path), read_file, time.monotonic, is_unattended=facts.is_unattended
         )
@@ -168,7 +168,7 @@ class TerminalSession(Session):
         """Whether the session was closed. Changes to its state are then no longer saved for the next start of the
         server."""
         self._about: TerminalReports | None = None
-        """What the agent reports about itself in its conversation's file; None until the first line has been read."""
+        """The agent's reports about itself in its conversation's file; None until the first line has been read."""
         self.prompts = Prompts(self, terminals, facts.sent, self.save)
         self.handover = Handover(self, reviewed.comments)
 
@@ -180,7 +180,7 @@ class TerminalSession(Session):
 
     @property
     def phase(self) -> events.TerminalState:
-        """What the agent is doing, as clients show it for a terminal session."""
+        """The agent's activity, as clients show it for a terminal session."""
         if self.ended:
             return "ended"
         if self.approvals or self.questions.asks_in_terminal:
@@ -327,15 +327,15 @@ class TerminalSession(Session):
     @property
     def checked_processes(self) -> set[int]:
         """The PIDs of the process that is working and the process that reported last, which receives prompts, if they
-        are known. Empty while an approval request is open: the agent waits for its answer."""
+        are known. Empty while an approval request is open, because the agent waits for its answer."""
         if self.approvals:
             return set()
         turn = self.turns.current
         return {pid for pid in (self.pid, turn.process if turn is not None else None) if pid is not None}
 
     def _check(self, states: Mapping[int, ProcessState]) -> None:
-        """Checks whether the agent is still running and still has this conversation open: hooks do not always report
-        that it has ended, or has left the conversation. ``states``: as in ``ProcessCheck``."""
+        """Checks whether the agent is still running and still has this conversation open, because hooks do not always
+        report that it has ended, or has left the conversation. ``states``: as in ``ProcessCheck``."""
         if self.pid is None or self.ended:
             return
         gone = self.processes.exited
@@ -358,7 +358,7 @@ class TerminalSession(Session):
 
     def _follow_to_background(self, pid: int, prefix: str) -> None:
         """Ends the part of the process ``pid`` in this session, because the user has moved the conversation to the
-        background. Waits for the session that continues it, whose id begins with ``prefix``, for at most
+        background. Waits for the session that continues it under an id that begins with ``prefix``, for at most
         ``MOVE_CHECKS`` checks."""
         former, checks = self._moved
         if prefix == former and checks > MOVE_CHECKS:
@@ -425,7 +425,7 @@ class TerminalSession(Session):
         return self.requests.ask(question, surface)
 
     def _note_hook(self, event: HookEvent, pid: int | None, handed: Left | None = None) -> None:
-        """Notes what every hook of a process reveals: the process's permission mode, and that it has the conversation
+        """Stores what every hook of a process reveals: the process's permission mode, and that it has the conversation
         open.
         """
         if event.is_new_process and not event.permission_mode and self.processes.forget_mode(pid):
@@ -438,13 +438,13 @@ class TerminalSession(Session):
             self._reopen()
 
     def _reopen(self) -> None:
-        """Notes that a process has the conversation open: a session that had ended continues."""
+        """Reopens a session that had ended, because a process has the conversation open."""
         if self.ended:
             self.ended, self.continued_in = False, None
             self.save()
 
     def leave(self, pid: int | None, outcome: events.Outcome = "interrupted", *, quiet: bool = False) -> None:
-        """Notes that a process has ended or has closed the conversation. Another terminal may still have it open.
+        """Removes a process that has ended or has closed the conversation. Another terminal may still have it open.
         ``outcome`` and ``quiet`` apply to its run, as in ``RunFinished``."""
         if pid is None or not self.processes.beside(pid):
             self._end("interrupted", pid)
@@ -459,7 +459,7 @@ class TerminalSession(Session):
         self._end("interrupted", None)
 
     def move(self, pid: int, continued_in: str | None) -> None:
-        """Notes that the user has moved the conversation of the process ``pid`` to the background, where the session
+        """Removes the process ``pid``, because the user has moved its conversation to the background, where the session
         ``continued_in`` (None if it is not known) continues it under another id."""
         if self.processes.beside(pid):  # another terminal has it open
             self.leave(pid, "completed", quiet=True)
@@ -470,7 +470,8 @@ class TerminalSession(Session):
     def _end(
         self, outcome: events.Outcome, pid: int | None, *, quiet: bool = False, continued_in: str | None = None
     ) -> None:
-        """Ends the session: no process has the conversation open. ``pid``: the process that had it open until now."""
+        """Ends the session, because no process has the conversation open. ``pid``: the process that had it open until
+        now."""
         self.processes.only_latest()
         self.handover.end()
         self._record(self.turns.end(outcome, pid, quiet=quiet))
@@ -663,7 +664,7 @@ class TerminalSession(Session):
 
     def _keep(self, event: AgentLine | PromptAccepted) -> None:
         if not self.store.has_room(len(written(event)[1])):
-            return  # the limit for agents' data is reached; the agent keeps its own transcript
+            return  # the limit for agents' data is reached, but the agent keeps its own transcript
         try:
             self.store.write(event)
         except DrawbridgeError as error:
@@ -675,8 +676,8 @@ class TerminalSession(Session):
         self.publish_reports()
 
     def close(self, reason: str) -> None:
-        """Closes the session; the agent continues. A question stays open if its hook or bridge will report it again;
-        other questions can then only be answered in the terminal.
+        """Closes the session. The agent continues. A question stays open if its hook or bridge will report it again.
+        Other questions can then only be answered in the terminal.
         """
         self.requests.close(reason)
         self.prompts.close()

@@ -1,4 +1,4 @@
-"""The terminal sessions on this machine: agents that people started and whose hooks or bridges report them.
+"""The terminal sessions on this machine: agents that people started, and that hooks or bridges report.
 
 The files of each session, such as its history, are in ``<data>/desk/<id>``.
 """
@@ -52,7 +52,7 @@ MOST: Final = 50
 If none has ended, the new one is not shown."""
 
 RETURN_SECONDS: Final = 20.0
-"""Seconds that hooks and bridges have to reconnect after the server has started; they try at least every 2 s."""
+"""Seconds that hooks and bridges have to reconnect after the server has started. They try at least every 2 s."""
 
 FORGOTTEN: Final = "gone_"
 """The prefix of the names of directories that are being removed."""
@@ -77,9 +77,9 @@ class TerminalSessions:
         self._agents = agents
         self.terminals = Terminals()
         self.shown = ShownProposals()
-        """What the bridges show in their editors."""
+        """The proposals that the bridges show in their editors."""
         self.closed = False
-        """Whether the server is shutting down: hooks and bridges that connect now wait for the next server."""
+        """Whether the server is shutting down. If so, hooks and bridges that connect wait for the next server."""
         self._directory = data / "desk"
         self._surfaces = surfaces
         self._disk = disk
@@ -222,7 +222,7 @@ class TerminalSessions:
         directory; None if the session is not shown. ``agent``: the agent whose hook sent the event. ``process``:
         that agent's process.
 
-        The CLI's daemon starts background sessions in advance; they are not shown until they are used.
+        The CLI's daemon starts background sessions in advance. They are not shown until they are used.
         """
         id, terminal_agent = TERMINAL_PREFIX + event.session_id, self.terminal_agent(agent)
         session = self.find(id)
@@ -286,7 +286,7 @@ class TerminalSessions:
             await self._discard(session)
 
     def _discard(self, session: TerminalSession) -> Coroutine[Any, Any, None]:
-        """Forgets the session immediately; its agent may report again at any moment, and then gets a new session.
+        """Forgets the session immediately. Its agent may report again at any moment, and then gets a new session.
         Returns a coroutine that removes the session's files.
         """
         reason = "it was removed from the list"
@@ -306,7 +306,7 @@ class TerminalSessions:
         return self._remove(closed, forgotten)
 
     def _close(self, session: TerminalSession, reason: str) -> asyncio.Task[None]:
-        """Closes the session: nothing that is reported about it is processed from now on. Returns a task that is done
+        """Closes the session. From then on, nothing that is reported about it is processed. Returns a task that is done
         when the processing has ended."""
         following = self._reports[session].close()
         session.close(reason)

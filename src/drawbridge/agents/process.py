@@ -51,7 +51,8 @@ class Times(Struct, frozen=True):
     """The time that ``stop`` gives an idle process to exit after its input was closed."""
     sigint: float = 2.0
     sigterm: float = 3.0
-    """The time after SIGTERM. ``claude`` needs one second to end a command that it runs (2.1.329)."""
+    """The time that the process has to exit after SIGTERM. ``claude`` needs one second to end a command that it runs
+    (2.1.329)."""
     sigkill: float = 5.0
     """The time that the supervisor has to end everything. After that, the server ends the processes itself."""
     pipes: float = 2.0

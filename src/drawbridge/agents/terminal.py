@@ -259,7 +259,7 @@ class AskingAgent(Protocol):
     def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
         """Whether a call of ``tool`` with the input ``after`` is the call that the agent asked about with the input
         ``before``. ``as_run``: whether ``after`` is what the call ran with. It may then contain additional fields
-        (answers), or differ because a person edited the text; the file is still the same."""
+        (answers), or differ because a person edited the text, but the file is still the same."""
         ...
 
     def reports_input(self, tool: str) -> bool:

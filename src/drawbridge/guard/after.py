@@ -1,5 +1,5 @@
-"""After a write: buffers without unsaved changes are reloaded; in the others, the change is merged or the text is left
-alone. The agent is informed."""
+"""Handles a write: reloads buffers without unsaved changes, merges the change into the others or leaves their text
+alone, and informs the agent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from drawbridge.guard.settings import Settings
 
 REFRESH_TIMEOUT = 2_000
-"""The deadline for a busy editor, in milliseconds: the file is already written, so only the agent's next step waits for
+"""The deadline for a busy editor, in milliseconds. The file is already written, so only the agent's next step waits for
 this."""
 
 DIAGNOSTICS_SECONDS = 0.5
@@ -146,7 +146,8 @@ def _line(path: str, problem: Mapping[str, Any]) -> str:
 
 
 def connected_to(answers: list[ask.Answer]) -> list[ask.Answer]:
-    """The answers of the editors whose bridge serves the agent that called this hook, an ancestor of this process."""
+    """The answers of the editors with a bridge that serves the agent that called this hook, an ancestor of this
+    process."""
     above = set(_ancestors())
     return [found for found in answers if any(pid in above for pid in _connected(found))]
 

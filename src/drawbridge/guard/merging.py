@@ -28,7 +28,7 @@ MERGE_DEADLINE = 1_000
 """Milliseconds that an editor has to merge."""
 
 TRIES = 3
-"""The maximum number of attempts: the user may type between the request for the text and the merge."""
+"""The maximum number of attempts, because the user may type between the request for the text and the merge."""
 
 BASE_SECONDS = 24 * 60 * 60
 
@@ -55,8 +55,8 @@ def begin(call: Call, protected: Sequence[UnsavedFile], environ: Mapping[bytes, 
 
 
 def finish(call: Call, one: UnsavedFile, environ: Mapping[bytes, bytes]) -> str | None:
-    """Merges the change into one editor's buffer. Returns None, or the reason if it can't be merged; the buffer is then
-    unchanged, unless an editor that did not answer in time merges the change later.
+    """Merges the change into one editor's buffer. Returns None, or the reason if it can't be merged. In that case, the
+    buffer is unchanged, unless an editor that did not answer in time merges the change later.
     """
     try:
         base = disk_text(_base(call, one.name, environ))

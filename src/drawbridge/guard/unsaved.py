@@ -39,7 +39,7 @@ class UnsavedFile:
 
 
 def entries(found: ask.Answer, key: str) -> list[dict[str, Any]]:
-    """The objects in one list of an answer; other values are skipped."""
+    """The objects in one list of an answer. Other values are skipped."""
     listed = found.result.get(key) if isinstance(found.result, dict) else None
     return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
 

@@ -15,8 +15,8 @@ MEMORY: Final = 1_000
 
 
 class Context(Struct, frozen=True):
-    """``files``: (path, when the user last switched to it, in milliseconds since 1970), latest first.
-    ``selection``: the selection in the first file, or None.
+    """The context at one moment. ``files``: pairs of a path and the time at which the user last switched to it (in
+    milliseconds since 1970), latest first. ``selection``: the selection in the first file, if any.
     """
 
     files: tuple[tuple[str, int], ...] = ()

@@ -70,7 +70,7 @@ def install(folder: Path, parts: Iterable[str], place: Path, inside: str, prepar
 
 
 def remove_unused(directory: Path, is_used: Callable[[Path], bool]) -> None:
-    """Removes unused copies, and unfinished ones whose process has ended; then the directory and Drawbridge's data
+    """Removes unused copies, and unfinished ones whose process has ended, and then the directory and Drawbridge's data
     directory if they are empty."""
     for entry in list(directory.iterdir()) if directory.is_dir() else []:
         unfinished = UNFINISHED.fullmatch(entry.name)

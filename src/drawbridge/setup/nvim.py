@@ -74,8 +74,8 @@ class Copy:
 
 @dataclass(frozen=True)
 class Link:
-    """The step that creates, changes or removes a symbolic link. ``before``, ``after``: its target; None if there is no
-    link."""
+    """The step that creates, changes or removes a symbolic link. ``before``, ``after``: its target; None if the link
+    does not exist."""
 
     path: Path
     before: str | None

@@ -142,7 +142,9 @@ class Launchd:
         self.path = Path.home() / "Library" / "LaunchAgents" / f"{NAME}.serve.plist"
 
     def content(self) -> bytes:
-        log = Path.home() / "Library" / "Logs" / f"{NAME}.log"  # the server rotates it; launchd does not rotate logs
+        log = (
+            Path.home() / "Library" / "Logs" / f"{NAME}.log"
+        )  # the server rotates it, because launchd does not rotate logs
         return plistlib.dumps(
             {
                 "Label": self.path.stem,

@@ -9,7 +9,7 @@ from drawbridge.text.linediff import changed_lines, common_prefix
 
 
 class Hunk(NamedTuple):
-    """``old[old_start:old_start + old_count]`` became ``new[new_start:new_start + new_count]``; lines, 0-based."""
+    """``old[old_start:old_start + old_count]`` became ``new[new_start:new_start + new_count]`` (lines, 0-based)."""
 
     old_start: int
     old_count: int
@@ -33,7 +33,7 @@ class Overlap(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One line of a unified view; ``old_line`` and ``new_line`` are 0-based, None if that side does not have the
+    """One line of a unified view. ``old_line`` and ``new_line`` are 0-based, None if that side does not have the
     line."""
 
     kind: Literal["header", "context", "removed", "added"]
@@ -43,7 +43,7 @@ class Row(NamedTuple):
 
 
 def diff(old: Sequence[str], new: Sequence[str]) -> tuple[Hunk, ...]:
-    """The hunks that turn ``old`` into ``new``, in order; no two of them are adjacent.
+    """The hunks that turn ``old`` into ``new``, in order. No two of them are adjacent.
 
     No hunk begins or ends with a line that both of its sides share.
     """
@@ -59,7 +59,7 @@ def diff(old: Sequence[str], new: Sequence[str]) -> tuple[Hunk, ...]:
 
 
 def apply(old: Sequence[str], new: Sequence[str], hunks: Iterable[Hunk]) -> list[str]:
-    """``old`` with some hunks of ``diff(old, new)`` applied; with all of them, the result is ``new``."""
+    """``old`` with some hunks of ``diff(old, new)`` applied. With all of them, the result is ``new``."""
     result: list[str] = []
     at = 0
     for hunk in hunks:

@@ -1,4 +1,4 @@
-"""``drawbridge attach`` and ``drawbridge review``: find the server, report what is wrong, and open the screen."""
+"""``drawbridge attach`` and ``drawbridge review``: finds the server, reports what is wrong, and opens the screen."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def begin_review(client: Client, directory: str) -> StartView:
     """Connects and returns the review to show first: the first one with changes to decide on. Searches the projects in
     ``directory``, then those in each directory above it.
 
-    Raises ``NoReview``, with the connection closed, if there is no such review, and ``NoServer`` or ``BadSetting``.
+    Raises ``NoReview``, with the connection closed, if no such review is found, and ``NoServer`` or ``BadSetting``.
     """
     is_known, problem = False, ""
     await client.connection.open()
@@ -119,7 +119,7 @@ async def begin_review(client: Client, directory: str) -> StartView:
 
 
 async def begin(client: Client, project: str | None, directory: str) -> StartView:
-    """Connects and returns what to show first. Raises ``NoServer`` or ``BadSetting``.
+    """Connects and returns the view to show first. Raises ``NoServer`` or ``BadSetting``.
 
     ``directory``: ``project`` as a path on the server's machine; empty if it is not a directory, or if the server is on
     another machine.

@@ -42,7 +42,7 @@ class QueueDialog(ModalScreen[None]):
         self._client = client
         self._shown: list[Mapping[str, Any]] = []
         self._edited: str | None = None
-        """The id of the run whose prompt is being edited, or None."""
+        """The id of the run with the prompt that is being edited, if any."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog wide"):
@@ -67,7 +67,7 @@ class QueueDialog(ModalScreen[None]):
         return self._shown[at] if at is not None and at < len(self._shown) else None
 
     def _look(self) -> None:
-        """Shows the queue as it is now; the same prompt stays selected."""
+        """Shows the queue as it is now. The same prompt stays selected."""
         queue = self._queue
         if self._edited is not None:
             if all(one["run_id"] != self._edited for one in queue):

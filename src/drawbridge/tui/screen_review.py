@@ -34,15 +34,15 @@ from drawbridge.tui.reviews import Draft
 from drawbridge.tui.visiting import Visiting
 
 READING_SECONDS: Final = 0.5
-"""The number of seconds for which keys decide nothing after another change has automatically become the current one:
-they may be meant for the previous change."""
+"""The number of seconds for which keys decide nothing after another change has automatically become the current one,
+because they may be meant for the previous change."""
 
 REPEAT_SECONDS: Final = 0.15
 """The maximum number of seconds between two repeats of a key that is held down."""
 
 GONE: Final = frozenset({"INVALID_PATH", "PROJECT_NOT_FOUND"})
-"""The codes of errors after which there is nothing to decide on: the project or its directory no longer exists, or the
-directory is no longer allowed."""
+"""The codes of errors after which there is nothing to decide on, because the project or its directory no longer exists,
+or the directory is no longer allowed."""
 
 EMPTY: Final = "Changes made by the agent’s runs are shown here until someone decides on them."
 WRITTEN: Final = "Your comment is kept here until you add it: c continues, d discards it."
@@ -259,7 +259,7 @@ class ReviewScreen(Screen[None]):
 
     @property
     def _why_not_written(self) -> str:
-        """Why files can't be changed now; empty if they can."""
+        """The reason why files can't be changed now; empty if they can."""
         project = self._client.projects.all.get(self._project) or {}
         return review_words.WORKING if project.get("state") == "EXECUTING" else ""
 
@@ -521,7 +521,7 @@ class ReviewScreen(Screen[None]):
         self.app.push_screen(ConfirmDialog(title, text, review_words.VERBS[decision]), answered)
 
     def _is_refused(self, decision: Decision | None) -> bool:
-        """Whether the decision is refused because the agent is working; if so, the user is notified."""
+        """Whether the decision is refused because the agent is working. If so, the user is notified."""
         why_not = self._why_not_written if decision != "keep" else ""
         if why_not:
             self._say(why_not)
@@ -759,7 +759,7 @@ class ReviewScreen(Screen[None]):
         self.app.push_screen(HelpDialog(REVIEW_KEYS))
 
     def action_back(self) -> None:
-        """Leaves the choice of lines, the field (whose text is kept), or the review."""
+        """Leaves the choice of lines, the field (but keeps its text), or the review."""
         if self._view.choice is not None:
             self._view.end_choice()
             self._draw()

@@ -186,8 +186,8 @@ class AskedBy(Struct, frozen=True, omit_defaults=True):
 
 Form: TypeAlias = Literal["fields", "acp"]
 """The form of a question's ``input``: the fields of a tool, or a tool call as the Agent Client Protocol describes it.
-This is set by the agent's driver, because the form can't be recognized from the input, whose fields a model may have
-chosen."""
+This is set by the agent's driver, because the form can't be recognized from the input. A model may have chosen its
+fields."""
 
 
 class Question(Struct, frozen=True):
@@ -533,8 +533,8 @@ class EarlierMessage(Struct, frozen=True):
 
 
 class Earlier(Struct, frozen=True):
-    """A page of earlier messages, in order. ``before``: the position where the previous page ends; None if there is no
-    previous page."""
+    """A page of earlier messages, in order. ``before``: the position where the previous page ends; None on the first
+    page."""
 
     messages: tuple[EarlierMessage, ...]
     before: int | None
@@ -563,7 +563,7 @@ class StoredConversations(Protocol):
     ) -> Earlier:
         """The last ``limit`` messages, of at most ``size`` bytes in total (or one larger message), that were written
         between ``after`` and ``before`` and are stored before the position ``end`` (from ``Earlier.before``; None for
-        the end). Empty if the directory has no such conversation or its file can't be read."""
+        the end). Empty if the directory does not have the conversation or its file can't be read."""
         ...
 
     def messages_from(
@@ -571,7 +571,7 @@ class StoredConversations(Protocol):
     ) -> Iterator[tuple[int, EarlierMessage]]:
         """The messages that were written between ``after`` and ``before`` and are stored at or after the position
         ``start`` (0 for the beginning), in order, each with the position that follows it. Yields nothing if the
-        directory has no such conversation or its file can't be read.
+        directory does not have the conversation or its file can't be read.
         """
         ...
 
@@ -621,7 +621,7 @@ class Remembers(Protocol):
 
 @runtime_checkable
 class Reconstructs(Protocol):
-    """An agent whose history lines contain what it reported about itself."""
+    """An agent with history lines that contain what it reported about itself."""
 
     def last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
         """The part of the agent's state that outlives the process that wrote ``lines`` (oldest first). ``session_id``:

@@ -37,7 +37,7 @@ _object: Final = msgspec.json.Decoder(_Object)
 
 
 class OneShot(Process):
-    """A process whose stdin is closed after the prompt, and which SIGINT interrupts."""
+    """A process that SIGINT interrupts. Its stdin is closed after the prompt."""
 
     def _flush(self) -> None:
         super()._flush()

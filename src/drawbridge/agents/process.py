@@ -354,7 +354,7 @@ def _not_started(name: str, directory: str, error: OSError) -> AgentUnusable:
 
 async def program(name: str, path: str, environment: Mapping[str, str], install: str = "") -> str:
     """The absolute path of an agent's program. ``path``: its name or path. ``install``: what to install if it is
-    missing, for an agent whose program ``--agent-path`` can set.
+    missing, for an agent with a program that ``--agent-path`` can set.
 
     Raises ``AgentUnusable`` (AGENT_NOT_FOUND).
     """

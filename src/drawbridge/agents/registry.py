@@ -60,14 +60,14 @@ def agents(named: Named) -> dict[str, Agent]:
 
 
 def built_in(name: str, path: str | None) -> Agent:
-    """The agent whose row in ``catalog`` has this ``name``. ``path``: its program; None for the usual one."""
+    """The agent with this ``name`` in ``catalog``. ``path``: its program; None for the usual one."""
     driver = importlib.import_module(f"drawbridge.agents.{name}.driver")
     agent: Agent = driver.agent(path)
     return agent
 
 
 def terminal_agents() -> dict[str, TerminalAgent]:
-    """Name → agent, for the agents whose hooks report their sessions in terminals."""
+    """Name → agent, for the agents with hooks that report their sessions in terminals."""
     names = [row.name for row in catalog.ROWS if row.terminal]
     return {name: importlib.import_module(f"drawbridge.agents.{name}.terminal").agent() for name in names}
 
@@ -83,7 +83,7 @@ def with_image_input(known: Mapping[str, Agent]) -> list[str]:
 
 
 def missing(named: Named) -> dict[str, str]:
-    """Agent → the name or path of its program, for agents whose program is not installed. The result may change
+    """Agent → the name or path of its program, for agents with a program that is not installed. The result may change
     while the server runs, since programs can be installed at any time."""
     return {name: program for name, program in _programs(named).items() if _place(name, program) is None}
 

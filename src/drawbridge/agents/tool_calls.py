@@ -186,7 +186,7 @@ def decoded(suggestions: Raw) -> list[dict[str, Any]]:
 
 
 def unknown(suggestions: Raw) -> tuple[Other, ...]:
-    """The grants for suggestions whose meaning is not known."""
+    """The grants for suggestions with an unknown meaning."""
     return tuple(other(number, one) for number, one in enumerate(decoded(suggestions)))
 
 

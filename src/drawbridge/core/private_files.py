@@ -21,8 +21,8 @@ PRIVATE_FILE = 0o600
 
 
 def state_directory(environ: Mapping[str, str] = os.environ) -> str:
-    """Where Drawbridge's programs store their internal files, such as sockets: in ``$XDG_STATE_HOME``, or in
-    ``~/.local/state`` if that is not an absolute path. The directory may not exist yet."""
+    """The directory in which Drawbridge's programs store their internal files, such as sockets: in ``$XDG_STATE_HOME``,
+    or in ``~/.local/state`` if that is not an absolute path. The directory may not exist yet."""
     state = environ.get("XDG_STATE_HOME", "")
     if not state.startswith("/"):
         state = os.path.join(os.path.expanduser("~"), ".local", "state")

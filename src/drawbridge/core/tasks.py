@@ -1,6 +1,6 @@
 """Background tasks with an owner: no running task is lost, errors are logged, and all tasks end with their owner.
 
-There is one policy for errors. An expected error (``DrawbridgeError``) is logged as a warning. An unexpected one is
+Errors are handled in one way. An expected error (``DrawbridgeError``) is logged as a warning. An unexpected one is
 logged with its traceback, and ``failed`` lets the owner respond to whatever is waiting for the task: a connection, a
 session or a person. In a task that repeats, an error ends only one round.
 """

@@ -23,7 +23,8 @@ MARKS: Final[dict[Severity, tuple[str, str, str]]] = {
 
 COMMAND: Final = re.compile(r"`[^`]+`")
 KEPT_SPACE: Final = "\ue000"
-"""Stands for a space inside a command while text is wrapped: a wrapped command can't be copied."""
+"""The character that replaces a space inside a command while text is wrapped, because a wrapped command can't be
+copied."""
 
 
 def draw(findings: Sequence[Finding], terminal: Terminal) -> str:

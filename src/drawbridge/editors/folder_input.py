@@ -14,7 +14,7 @@ LINE_LIMIT: Final = 4096
 
 class Lines:
     def __init__(self, stream: TextIO | None) -> None:
-        """``stream``: may be None or closed, as ``sys.stdin`` may be; in that case there are no lines."""
+        """``stream``: may be None or closed, as ``sys.stdin`` may be, in which case it has no lines."""
         self._stream = stream
         self._unread = b""
 

@@ -51,8 +51,8 @@ def fits_diff_mode(proposal: Proposal, old_lines: Sequence[str], new_lines: Sequ
 def portions(
     found: Sequence[Hunk], old_lines: Sequence[str], new_lines: Sequence[str]
 ) -> Iterator[list[dict[str, Any]]]:
-    """The marks of the inline view, grouped by call. There is at least one group, because the first call clears the old
-    marks."""
+    """The marks of the inline view, grouped by call. At least one group is yielded, because the first call clears the
+    old marks."""
     marks: list[dict[str, Any]] = []
     size, largest = 0, FIRST_MARKS
     for hunk in found:

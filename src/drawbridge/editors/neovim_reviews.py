@@ -28,7 +28,7 @@ logger = logging.getLogger("drawbridge.neovim")
 
 
 class _Shown(Struct, eq=False):
-    """A proposal whose view is open or being opened."""
+    """A proposal with a view that is open or being opened."""
 
     proposal: Proposal
     buffer: Any = None

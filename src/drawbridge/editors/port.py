@@ -152,8 +152,8 @@ class ReviewedHunk(Struct, frozen=True):
 
     ``row``: the first of its new lines in the file, from 0; without new lines, the line that follows the change.
     ``removed`` and ``added`` are texts with their line endings. ``words`` describes what is not in these lines; empty
-    if there is nothing to add. ``text``: the change in one short line. ``is_new``: whether it is new since the user's
-    last visit, while other changes are not.
+    if these lines contain everything. ``text``: the change in one short line. ``is_new``: whether it is new since the
+    user's last visit, while other changes are not.
     """
 
     id: str
@@ -279,9 +279,8 @@ class TerminalsChanged(Struct, frozen=True):
 
 
 class ReviewWanted(Struct, frozen=True):
-    """The user wants to see what runs changed in a directory that contains the file ``path`` (empty if there is
-    no file) or, if nothing is found there, in the directory ``folder``. ``only_new``: only the changes since the last
-    visit."""
+    """The user wants to see what runs changed in a directory that contains the file ``path`` (empty without a file) or,
+    if nothing is found there, in the directory ``folder``. ``only_new``: only the changes since the last visit."""
 
     folder: str
     path: str

@@ -66,7 +66,7 @@ def _copies(environ: Mapping[bytes, bytes]) -> str:
 def _about_unsaved(
     call: calls.Call, left: list[UnsavedFile], settings: Settings, environ: Mapping[bytes, bytes]
 ) -> Iterator[str]:
-    """Handles the files whose buffers were not reloaded: merges an edit if the settings require that, notifies the
+    """Handles the files with buffers that were not reloaded: merges an edit if the settings require that, notifies the
     user, and yields what the agent should know."""
     if not left:
         return
@@ -110,7 +110,7 @@ def _about_unsaved(
 
 def _difference(one: UnsavedFile, settings: Settings, why: str) -> str:
     """A diff of the two texts, for the agent to merge by hand, if they could not be merged (``why``: the reason); "" if
-    no merge was attempted, or if there is no diff to show."""
+    no merge was attempted, or if no diff can be shown."""
     if not why:
         return ""
     from drawbridge.guard.refusal import shown_difference

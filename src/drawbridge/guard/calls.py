@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
         @property
         def NO_CONTEXT(self) -> tuple[str, ...]:  # noqa: N802
-            """The events whose answers cannot contain context for the model."""
+            """The events with answers that cannot contain context for the model."""
 
         @property
         def session(self) -> Callable[[Mapping[bytes, bytes], Ancestors], dict[str, Any] | None] | None:

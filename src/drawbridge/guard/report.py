@@ -35,7 +35,7 @@ LONGEST_PAUSE = 2.0
 pause is twice the one before, up to the longest."""
 
 HIDDEN_SECONDS = 60.0
-"""The maximum number of seconds to wait for the decision on a request whose dialog appears only after the hook has
+"""The maximum number of seconds to wait for the decision on a request if its dialog appears only after the hook has
 ended. The server ends the wait earlier. This limit is for a server that hangs or has ended."""
 
 HANDOVER_SECONDS = 1.0
@@ -43,7 +43,7 @@ HANDOVER_SECONDS = 1.0
 text stays with the server."""
 
 HANDS_OVER = (calls.STOP, calls.PROMPT)
-"""The events whose answers can contain the text that the server stored."""
+"""The events with answers that can contain the text that the server stored."""
 
 WAITING = ".waiting"
 """The extension of a file next to the server's socket, which is named after a session that the server stored text

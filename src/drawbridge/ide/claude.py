@@ -160,7 +160,7 @@ class ClaudeClients:
 
 
 class _Unauthorized:
-    """A peer whose WebSocket was accepted only so that it can be closed with a reason."""
+    """A peer with a WebSocket that was accepted only so that it can be closed with a reason."""
 
     def received(self, text: str) -> None:
         pass

@@ -11,7 +11,7 @@ from drawbridge.editors.port import Selection
 from drawbridge.ide.gemini_notices import FILES_LIMIT, ContextUpdate, Cursor, OpenFile, WorkspaceState, cut
 
 MEMORY: Final = 1_000
-"""The maximum number of files whose last use is remembered, open or not."""
+"""The maximum number of files for which the last use is remembered, open or not."""
 
 
 class Context(Struct, frozen=True):

@@ -161,7 +161,7 @@ class GeminiFile:
 
 
 def sweep(directory: str) -> list[str]:
-    """Removes the files of bridges whose process has ended *and* whose port is closed. Returns their paths."""
+    """Removes the files of each bridge if its process has ended *and* its port is closed. Returns their paths."""
     swept = left_behind(directory)
     for path in swept:
         remove_quietly(path)

@@ -205,7 +205,7 @@ class Reviews:
     # Open → withdrawn.
 
     def withdraw(self, owner: Hashable, key: Hashable, reason: str, *, written: bool = True) -> None:
-        """Withdraws a proposal whose answer is no longer needed. An unknown ``key`` has no effect. ``written``: whether
+        """Withdraws a proposal that no longer needs an answer. An unknown ``key`` has no effect. ``written``: whether
         the agent may write the file now.
         """
         review = self._open.pop((owner, key), None)

@@ -23,7 +23,8 @@ class Visiting:
         self._visits = ReviewVisits()
 
     async def begin(self) -> None:
-        """Begins a visit. Changes that the user has seen in other programs on this machine are no longer new either."""
+        """Begins a visit. Changes that the user has seen in other programs on this machine do not count as new
+        either."""
         remembered = await asyncio.to_thread(self._memory.of, self.directory)
         self._visits.saw(remembered.seen)
         self._visits.begin()

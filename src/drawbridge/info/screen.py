@@ -175,8 +175,8 @@ def _approval(report: Report) -> Iterator[Line]:
 
 
 def _row(line: Line, width: int, labels: int, terminal: Terminal) -> str:
-    """A line of the report, cut to ``width`` columns (0: not cut); its note is on a second line if there is no room.
-    ``labels``: the width of the section's labels, in columns."""
+    """A line of the report, cut to ``width`` columns (0: not cut); its note is on a second line if the first has no
+    room for it. ``labels``: the width of the section's labels, in columns."""
     mark = line.mark if terminal.draws else ASCII.get(line.mark, line.mark)
     indent = "    " if line.deep else "  "
     label = _fit(line.label, labels if width else 0, terminal)

@@ -36,8 +36,8 @@ class Response(Struct, frozen=True):
 
 
 class Invalid(Struct, frozen=True):
-    """A message that is not valid, or that has a form that is not supported (a batch, or a request whose parameters are
-    not an object). Answer it with ``error(id, code, message)``."""
+    """A message that is not valid, or that has a form that is not supported (a batch, or a request with parameters that
+    are not an object). Answer it with ``error(id, code, message)``."""
 
     id: Id | None
     code: int

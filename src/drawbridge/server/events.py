@@ -93,9 +93,9 @@ class PromptEdited(Struct, frozen=True):
 class RunInfo(Struct, frozen=True, kw_only=True):
     """A run that is active or waits. ``position``: the number of the session's runs before it.
 
-    ``prompt`` is the beginning of the run's prompt; ``cut``: there is more. ``seq``: the number of the record with the
-    whole text; 0 if no record has it. ``by`` and ``client_id``: the client that sent the prompt. ``attachments``: the
-    number of the prompt's attachments.
+    ``prompt`` is the beginning of the run's prompt; ``cut``: whether the prompt is longer. ``seq``: the number of the
+    record with the whole text; 0 if no record has it. ``by`` and ``client_id``: the client that sent the prompt.
+    ``attachments``: the number of the prompt's attachments.
     """
 
     run_id: str
@@ -312,8 +312,8 @@ class ReviewPushed(Struct, frozen=True, kw_only=True):
 
 
 class Title(Struct, frozen=True):
-    """What the agent wants, such as "Claude wants to edit" and "src/bridge.py". ``path``: relative to the project, or
-    absolute outside it.
+    """A description of what the agent wants, such as "Claude wants to edit" and "src/bridge.py". ``path``: relative to
+    the project, or absolute outside it.
     """
 
     text: str
@@ -506,11 +506,11 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
 
     ``terminal``: only for terminal sessions. ``cost_usd``: the cost of all runs in US dollars, as far as the agent
     reports it; ``permission_mode``, ``modes``, ``own_modes`` (those of the ``modes`` that only this agent has) and
-    ``asks`` (whether the agent can ask): only for managed sessions. ``continues_at``: when the
-    last run, which was stopped by a limit, continues automatically. ``scheduled_until``: when the last of the runs that
-    the agent itself has scheduled begins. ``problem``: why no run is possible, human-readable. ``review``: how much
-    there was to decide when the files were last compared. ``run_id``: the active run, if any; ``queued``: the number
-    of prompts in the queue.
+    ``asks`` (whether the agent can ask): only for managed sessions. ``continues_at``: when the last run, which was
+    stopped by a limit, continues automatically. ``scheduled_until``: when the last of the runs that the agent itself
+    has scheduled begins. ``problem``: why no run is possible, human-readable. ``review``: the numbers of what was left
+    to decide when the files were last compared. ``run_id``: the active run, if any; ``queued``: the number of prompts
+    in the queue.
     """
 
     id: str
@@ -654,7 +654,7 @@ Event: TypeAlias = (
 class Announced(Struct, frozen=True):
     """An event in the directory ``path``. ``project_id``: its project or terminal session; None if it has neither.
 
-    ``asker``: the id of the client whose request caused the event; the client learns of the event from the reply, and
+    ``asker``: the id of the client that caused the event with a request. It learns of the event from the reply, and
     receives nothing else about it. It is empty if no client's request caused it. ``quiet``: the event needs no
     attention, for example because it happened earlier: nobody is notified, and only clients that have joined receive
     it. ``timestamp``: the time of a record that could not be written; None for events that are only announced.

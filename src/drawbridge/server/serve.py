@@ -107,7 +107,8 @@ async def _serve(
 
 def _sign_in_link(plan: Plan, port: int, entrance: Entrance) -> str | None:
     """A link that makes a browser on this machine a device with the ``admin`` scope; None if such a link can't be
-    created, used or shown. It is shown only in a terminal: text that is written to a file or a log stays there."""
+    created, used or shown. It is shown only in a terminal, because text that is written to a file or a log stays
+    there."""
     here = plan.host in EVERYWHERE or is_loopback(plan.host)
     if not (here and plan.token_wanted and not plan.json and not plan.public_hosts and sys.stdout.isatty()):
         return None

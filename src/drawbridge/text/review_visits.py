@@ -25,7 +25,7 @@ class ReviewVisits:
         return list(self._seen)
 
     def begin(self) -> None:
-        """Begins a visit. Changes that the user has already seen stop being new."""
+        """Begins a visit. Changes that the user has already seen do not count as new in it."""
         self._before = frozenset(self._seen)
 
     def saw(self, hunks: Iterable[str]) -> None:

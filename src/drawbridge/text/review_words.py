@@ -94,8 +94,8 @@ def file_words(file: File) -> str:
 
 
 def words(file: File, hunk: Hunk | None) -> str:
-    """Describes what the lines of a hunk do not show; empty if there is nothing to add. ``hunk``: None for a file whose
-    changes are too large."""
+    """Describes what the lines of a hunk do not show; empty if the lines show everything. ``hunk``: None for a file
+    whose changes are too large."""
     old, new = file["old_mode"], file["new_mode"]
     if hunk is None:
         return "The changes to this file are too large to show here."

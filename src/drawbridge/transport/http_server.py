@@ -32,7 +32,8 @@ BACKLOG: Final = 512
 retry automatically within a few seconds."""
 
 HANDSHAKE_SECONDS: Final = 5.0
-"""Seconds that the TLS handshake may take; then, seconds until the head of the first request must be complete."""
+"""Seconds that the TLS handshake may take, and seconds after it within which the head of the first request must be
+complete."""
 
 GRACE_SECONDS: Final = 1.0
 """Seconds that the peer of a new connection gets for its first request even if there are too many connections, because

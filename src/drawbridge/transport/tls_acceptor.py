@@ -117,10 +117,10 @@ class TlsAcceptor:
             peer.close()
 
     async def _make_room(self, of: str) -> bool:
-        """Makes room for one more handshake: if there are too many, ends one whose time is up. Returns False if the
-        network ``of`` has reached ``NETWORK_LIMIT`` and all its handshakes still have time left. If ``HANDSHAKE_LIMIT``
-        is reached, waits until the oldest one ends or its time is up. Until then, further connections wait in the
-        kernel's queue.
+        """Makes room for one more handshake. If there are too many, ends one that has used up its time. Returns False
+        if the network ``of`` has reached ``NETWORK_LIMIT`` and all its handshakes still have time left. If
+        ``HANDSHAKE_LIMIT`` is reached, waits until the oldest one ends or its time is up. Until then, further
+        connections wait in the kernel's queue.
         """
         mine = [task for task, one in self._shaking.items() if one.network == of]
         if len(mine) >= NETWORK_LIMIT:

@@ -38,7 +38,7 @@ def run(project: str | None, settings: AttachSettings) -> int:
 
 
 def review(given: str, settings: AttachSettings) -> int:
-    """Like ``run``, but shows the review of a directory, or prints why there is nothing to show. In that case, the exit
+    """Like ``run``, but shows the review of a directory, or prints why nothing can be shown. In that case, the exit
     code is 1 if the server could not read the review, otherwise 0. Raises ``NoServer`` or ``BadSetting``."""
     finder = _finder(settings, elsewhere=False)
     directory = os.path.realpath(given)

@@ -27,7 +27,7 @@ CAN_RESOLVE: Final = ("sent", "resolved")
 """The states of comments that were sent to the agent."""
 
 LOW: Final = 24
-"""The height in lines below which there are no empty lines between the parts of a dialog."""
+"""The height in lines below which the empty lines between the parts of a dialog are left out."""
 
 QUOTED: Final = 4
 """The maximum number of lines of code that are shown above the field. The review shows all of them."""

@@ -41,7 +41,7 @@ class Commenting:
         self.notes: dict[str, str] = {}
         """A message about a comment, such as why the last request about it was refused, by the comment's id."""
 
-    # What this device may do.
+    # Permissions of this device.
 
     @property
     def may_write(self) -> bool:

@@ -36,7 +36,7 @@ State: TypeAlias = Literal["connecting", "open", "waiting", "refused"]
 
 
 class RequestError(Exception):
-    """A request that failed. ``code``: as in the protocol, or OFFLINE if there was no connection or it broke before the
+    """A request that failed. ``code``: as in the protocol, or OFFLINE without a connection, or if it broke before the
     answer."""
 
     def __init__(self, code: str, text: str, details: Any = None) -> None:

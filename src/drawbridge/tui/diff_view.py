@@ -90,8 +90,8 @@ class LinesView(ScrollView, can_focus=True):
         return len(self._lines) - self._seen
 
     def look(self) -> None:
-        """Records which lines are on the screen now: none while another screen is in front, and only those above the
-        first line that a notice covers."""
+        """Records which lines are on the screen now. No lines count while another screen is in front, and only those
+        above the first line that a notice covers."""
         shown = on_screen(self, self.content_region)
         is_moving = self.app.animator.is_being_animated(self, "scroll_y")
         self._look_again(is_moving)  # lines that an animation scrolls past do not count as seen

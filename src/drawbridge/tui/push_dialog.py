@@ -43,7 +43,7 @@ class Pushing:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether this device may push, and there is something to push or a pull request that could not be created. By
+        """Whether this device may push, and either something can be pushed or a pull request could not be created. By
         default, servers do not allow pushes."""
         may = self._client.features is not None and self._client.may("review_push")
         if not may or self.offer is None or self.offer.get("problem"):
@@ -65,7 +65,7 @@ class Pushing:
         return self.state.is_pull_request and bool(self.program)
 
     def forget(self) -> None:
-        """Drops the offer, since the commit in progress changes what there is to push."""
+        """Drops the offer, since the commit in progress changes what can be pushed."""
         self.offer = None
 
     def take(self, review: Message) -> None:

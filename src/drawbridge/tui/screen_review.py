@@ -41,7 +41,7 @@ REPEAT_SECONDS: Final = 0.15
 """The maximum number of seconds between two repeats of a key that is held down."""
 
 GONE: Final = frozenset({"INVALID_PATH", "PROJECT_NOT_FOUND"})
-"""The codes of errors after which there is nothing to decide on, because the project or its directory no longer exists,
+"""The codes of errors after which nothing is left to decide on, because the project or its directory no longer exists,
 or the directory is no longer allowed."""
 
 EMPTY: Final = "Changes made by the agent’s runs are shown here until someone decides on them."
@@ -396,7 +396,7 @@ class ReviewScreen(Screen[None]):
         try:
             text = await self._client.file_text(self._project, path)
         except RequestError:
-            return  # a private or large file: its hunks are shown without the lines around them
+            return  # a private or large file, with hunks that are shown without the lines around them
         if text is not None and self._is_there:
             self._texts[path] = text
             self._view.put_texts(self._texts)
@@ -498,8 +498,8 @@ class ReviewScreen(Screen[None]):
             self._decide_some(decision, some, where, {"all": True, "decision": decision})
 
     def _decide_some(self, decision: Decision, some: Sequence[Part], where: str, wish: Message) -> None:
-        """Asks the user once to confirm the decision on several changes, and shows their number. If there is only one
-        change, decides on it as ``action_decide`` does."""
+        """Asks the user once to confirm the decision on several changes, and shows their number. A single change is
+        decided on as ``action_decide`` does."""
         if not self._is_ready or self._is_refused(decision) or not some:
             return
         if len(some) == 1:
@@ -739,7 +739,7 @@ class ReviewScreen(Screen[None]):
     def _run_push(self) -> None:
         self.run_worker(self._pushing.run())
 
-    # What is shown, and moving.
+    # Filtering and moving.
 
     def action_switch(self) -> None:
         """Shows only what is new since the last visit, or everything again."""

@@ -155,7 +155,7 @@ def project_state(project: Mapping[str, Any]) -> str:
 
 def listed_state(project: Mapping[str, Any]) -> str:
     """The state in a list of projects. An idle or scheduled project, and a terminal session that is idle or has ended,
-    show how much there is to review."""
+    show how much is left to review."""
     words = project_state(project)
     files = int((project.get("review") or {}).get("files", 0))
     at_rest = (TERMINAL_STATES["finished"], TERMINAL_STATES["ended"]) if project.get("desk") else (STATES["IDLE"],)

@@ -83,8 +83,7 @@ class Schedule:
         return max(times, default=None)
 
     def begun(self) -> list[Output]:
-        """Handles the beginning of a turn. The first call reports the jobs that the conversation had before, if there
-        are any."""
+        """Handles the beginning of a turn. The first call reports the jobs that the conversation had before, if any."""
         found: list[Output] = [] if self._is_reported else [ScheduleChanged(self.until)]
         self._is_reported = True
         return found

@@ -52,8 +52,8 @@ def offered(tool_name: str, given: Raw) -> Raw:
 
 
 def remembered(suggestions: Raw) -> list[dict[str, Any]]:
-    """The suggestions that a decision with ``remember`` accepts: rules and directories if there are any; a mode, which
-    covers far more, only if there are none."""
+    """The suggestions that a decision with ``remember`` accepts: those for rules and directories or, if none are
+    suggested, those for a mode, which covers far more."""
     return [one for _, one in _remembered(suggestions)]
 
 

@@ -53,7 +53,7 @@ RAN: Final = ("Exit code: ", "Chunk ID: ", "Wall time: ")
 """The beginnings of the result of a command or a patch that ran."""
 
 ABORTED: Final = "aborted by user"
-"""The end of the result of a call that the user interrupted, or whose dialog the user answered with No."""
+"""The end of the result of a call that the user interrupted, or denied in its dialog with No."""
 
 REJECTED: Final = "The user rejected this"
 """The beginning of the reason with which Drawbridge's hook denies a call. The result of a denied patch is only this

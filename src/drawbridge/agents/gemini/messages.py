@@ -24,7 +24,7 @@ TOOLS: Final = {
     "list_directory": "LS",
     "google_web_search": "WebSearch",
 }
-"""The CLI's tools → the equivalent tools of Claude Code, whose names clients show."""
+"""The CLI's tools → the names of the equivalent tools of Claude Code, which clients show."""
 
 CONTEXT: Final = "<session_context>"
 """The beginning of the text that the CLI itself sends before the first prompt."""

@@ -146,7 +146,7 @@ def _read(path: Path, time: float) -> Remembered | None:
 
 
 def _title(content: object) -> str | None:
-    """The title of a conversation whose first prompt has this ``content``: the prompt's text, shortened. None if it
+    """The title of a conversation, from the ``content`` of its first prompt: the text in it, shortened. None if it
     contains no text."""
     parts = content if isinstance(content, list) else [{"text": content}]
     texts = [part.get("text") for part in parts if isinstance(part, dict)]

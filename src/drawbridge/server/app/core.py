@@ -95,9 +95,9 @@ class Core:
         audit: Handler,
         find_unsaved: FindUnsaved = no_editors,
     ) -> None:
-        """``terminal_agents``: the agents whose hooks report their sessions in terminals, by name. ``privacy``: the files that
-        clients do not see. ``broadcast`` sends a frame to many clients. ``notices`` and
-        ``audit`` receive the events for notifications and for the audit log."""
+        """``terminal_agents``: the agents with hooks that report their sessions in terminals, by name. ``privacy``: the
+        files that clients do not see. ``broadcast`` sends a frame to many clients. ``notices`` and ``audit`` receive
+        the events for notifications and for the audit log."""
         self.audience = Audience(broadcast)
         self.metrics = RunMetrics()
         editors = Editors(directories.leads_to)
@@ -364,7 +364,7 @@ class Core:
     # The sessions in the histories.
 
     def _searched(self, project_id: str, client: Subscriber) -> list[Session]:
-        """The sessions whose histories a command from this client covers: one, or all that the client may see."""
+        """The sessions with histories that a command from this client covers: one, or all that the client may see."""
         if project_id:
             return [self.all_sessions.get(project_id)]
         return [session for session in self.all_sessions if client.sees(session.path)]

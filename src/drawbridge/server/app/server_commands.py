@@ -43,7 +43,7 @@ class ServerCommands:
 
     ``agents``: the names of the server's agents, installed or not; ``with_image_input``: those that accept images.
     ``scopes``: the scope of each command. ``health`` returns the server's health. ``push``: None if the server does not
-    send notifications to browsers. ``push_test`` sends a test notification, and returns the problem if there is one.
+    send notifications to browsers. ``push_test`` sends a test notification, and returns the problem, if any.
     ``machine``: the server's host name. ``devices``: None if the server does not accept devices. ``addresses`` returns
     the web UI's addresses for other machines, the best one first, and ``programs`` the agents' programs; both may
     block.

@@ -117,8 +117,8 @@ class Editors:
     # Called by editors.
 
     def add(self, editor: Editor) -> None:
-        """Adds an editor whose bridge has identified itself, or updates it after a change to its report. Sends it the
-        approval requests that it may show now."""
+        """Adds an editor after its bridge has identified itself, or updates it after a change to its report. Sends it
+        the approval requests that it may show now."""
         if editor not in self._editors:
             self._editors.append(editor)
         for offered in self._offered.values():

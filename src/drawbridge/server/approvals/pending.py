@@ -149,7 +149,7 @@ class ExpectedSurface:
         """``is_certain``: whether this process is known to be the one that asked."""
         self.pid = pid
         self.is_certain = is_certain
-        self.in_editor = pid is None  # only a bridge asks for an agent whose process is not known
+        self.in_editor = pid is None  # only a bridge asks for an agent with an unknown process
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
         """Does nothing, because the surface receives the decision when it reports again."""

@@ -45,7 +45,7 @@ EACH: Final = 5
 """The maximum number of marks with the same code in one text."""
 
 RESOLVED: Final = 50
-"""The maximum number of paths in one command whose links are followed. If there are more, the part from the first to
+"""The maximum number of paths in one command in which links are followed. If there are more, the part from the first to
 the last of the others is marked as unchecked."""
 
 _SUDO: Final = frozenset({"sudo", "doas", "pkexec"})

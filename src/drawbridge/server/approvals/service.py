@@ -325,7 +325,7 @@ _TEXTS: Final = frozenset(
         "newText",
     ]
 )
-"""Fields of a tool's input whose text is not a path."""
+"""The fields of a tool's input with a text that is not a path."""
 
 _DEPTH: Final = 32
 """The number of levels of a tool's input that are searched for paths: more than any tool uses, but few enough for

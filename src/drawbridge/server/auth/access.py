@@ -175,7 +175,7 @@ class Access:
         certificate: Callable[[], str | None] = lambda: None,
         notified: Callable[[str], Identity | None] = lambda token: None,
     ) -> None:
-        """``origins``: the origins of other web pages that may connect. ``proxies``: addresses and networks whose
+        """``origins``: the origins of other web pages that may connect. ``proxies``: addresses and networks from which
         ``X-Forwarded-For`` is trusted.
 
         ``port``: the port that the server listens on. ``certificate`` returns the SHA-256 of the certificate that new

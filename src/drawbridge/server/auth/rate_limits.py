@@ -78,7 +78,7 @@ class Buckets:
         return min(self._burst, bucket.tokens + max(0.0, now - bucket.at) * self._rate)
 
     def _forget(self, now: float) -> None:
-        """Removes keys whose bucket is full again, because they are treated like unknown keys."""
+        """Removes keys with a bucket that is full again, because they are treated like unknown keys."""
         self._swept = now
         full = [key for key, bucket in self._buckets.items() if self._filled(bucket, now) >= self._burst]
         for key in full:

@@ -34,7 +34,8 @@ the queue.
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """The identity of a connection. ``projects``: the directories whose projects it may see; None for all projects.
+    """The identity of a connection. ``projects``: the directories with the projects that it may see; None for all
+    projects.
 
     ``device_id``: None for the owner and for SSH keys. ``key``: the fingerprint of the SSH key; None without one.
     ``only``: the ids of the project and of the approval request that a notification's token is for; None for all other

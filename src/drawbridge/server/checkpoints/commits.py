@@ -22,9 +22,9 @@ PATCH: Final = ("diff-tree", "-r", "--no-renames", "--ignore-submodules=all")
 
 
 class Filtered(msgspec.Struct, frozen=True):
-    """The files of a checkpoint that have a filter, as its commit's message lists them. ``read``: files whose bytes in
-    the work tree are in the checkpoint; ``unread``: all others. Paths are relative to the project; bytes that are not
-    UTF-8 are surrogates."""
+    """The files of a checkpoint that have a filter, as its commit's message lists them. ``read``: files for which the
+    checkpoint contains the bytes in the work tree; ``unread``: all others. Paths are relative to the project; bytes
+    that are not UTF-8 are surrogates."""
 
     read: frozenset[str] = frozenset()
     unread: frozenset[str] = frozenset()

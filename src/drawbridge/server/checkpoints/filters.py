@@ -71,7 +71,7 @@ def _entry(mode: int, object_id: bytes) -> str:
 
 
 def check_read(unread: frozenset[str], changed: Iterable[str]) -> None:
-    """Raises ``NoCheckpoint`` if a run changed a file whose previous content was not read."""
+    """Raises ``NoCheckpoint`` if the previous content of a file that a run changed was not read."""
     lost = sorted(shown_path(path) for path in unread.intersection(changed))
     if lost:
         raise NoCheckpoint(

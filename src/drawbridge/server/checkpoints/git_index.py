@@ -125,7 +125,7 @@ def _variable_length(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _check_extensions(data: bytes, at: int, id_bytes: int) -> None:
-    """Raises ``ValueError`` for an extension whose name does not begin with an uppercase letter, since such an
+    """Raises ``ValueError`` for an extension with a name that does not begin with an uppercase letter, since such an
     extension may change which files the index contains; and for an index that is truncated."""
     while at < len(data) - id_bytes:
         if not 65 <= data[at] <= 90:

@@ -31,7 +31,7 @@ NO_GIT: Final = (
 
 class Operations:
     """git in ``directory``. ``private``: the directory's private repository; None if it can't have one. ``folder``: the
-    server's folder for the directory, if there is one; if it no longer exists, the project was removed.
+    server's folder for the directory, if any. If it no longer exists, the project was removed.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class Operations:
         """git's settings in the last exclusive operation; None before the first one, or if it had no repository or no
         git."""
         self._lock = UrgentLock()
-        """A client may request the changes of a run whose last checkpoint is still being created. A run does not wait
-        for requests from clients, except for the operation that is in progress.
+        """A client may request the changes of a run while its last checkpoint is still being created. A run does not
+        wait for requests from clients, except for the operation that is in progress.
         """
         self._endings = BackgroundTasks(logger)
-        """These tasks are not canceled: each waits until the processes of one operation have ended."""
+        """These tasks are not canceled. Each waits until the processes of one operation have ended."""
 
     @contextlib.asynccontextmanager
     async def exclusive(self) -> AsyncIterator[Git]:

@@ -60,8 +60,8 @@ class Repository(Struct, frozen=True):
 
 
 def find(directory: Path) -> Repository | None:
-    """The repository whose work tree contains ``directory`` and is on the same file system; None if there is none, or
-    if ``directory`` is in a git directory. Starts no process. Blocking."""
+    """The repository with the work tree that contains ``directory`` and is on the same file system; None if none is
+    found, or if ``directory`` is in a git directory. Starts no process. Blocking."""
     try:
         real = directory.resolve()
         device = real.stat().st_dev

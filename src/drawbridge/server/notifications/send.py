@@ -128,8 +128,8 @@ class Sender:
 
 
 class Notifier:
-    """Notifies users about approval requests and the ends of runs, with what there is to review. ``public`` and
-    ``host``: names of this machine, for the contact address that push services receive.
+    """Notifies users about approval requests and the ends of runs, with the changes to review. ``public`` and ``host``:
+    names of this machine, for the contact address that push services receive.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ from drawbridge.text.hunks import Hunk as Span
 ID_BYTES: Final = 12
 
 REGULAR: Final = frozenset({"100644", "100755"})
-"""git's modes of the files whose lines are compared."""
+"""git's modes of the files that are compared by lines."""
 
 ALIKE: Final = 0.5
 """The minimum share of a renamed file that is the same in both versions. It is the same as git's default."""
@@ -118,7 +118,7 @@ def changed(
     path: str, old: Version | None, new: Version | None, decided: Collection[str] = (), old_path: str = ""
 ) -> FileChange:
     """The change from ``old`` to ``new``. ``decided``: the ids of hunks that were decided on before; a new hunk with
-    the same lines gets another id. ``old_path``: the previous path of a renamed file, whose versions are both text or
+    the same lines gets another id. ``old_path``: the previous path of a renamed file. Its versions are both text, or
     have the same content."""
     if old_path:
         assert old is not None
@@ -253,7 +253,7 @@ def _base(path: str) -> str:
 
 
 def _alike(one: Counter[str], other: Counter[str]) -> float:
-    """The share of the larger file's characters that are in lines of both files; 0 if there are no lines."""
+    """The share of the larger file's characters that are in lines of both files; 0 without lines."""
     both = sum(map(_length, (one & other).items()))
     return both / max(1, sum(map(_length, one.items())), sum(map(_length, other.items())))
 

@@ -83,7 +83,7 @@ class Refused(Exception):
 
 class Committed(Struct, frozen=True):
     """A commit that was made. ``branch``: without "refs/heads/". ``files``: the paths of the committed files, as
-    ``shown_path`` returns them. ``kept``: the paths of the files whose kept changes the branch now contains."""
+    ``shown_path`` returns them. ``kept``: the paths of the files with kept changes that the branch now contains."""
 
     commit: str
     branch: str

@@ -1,4 +1,4 @@
-"""The files of a review's trees: their versions, and the texts of those whose lines are compared."""
+"""The files of a review's trees: their versions, and the texts of those that are compared by lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.reviews.change_set import REGULAR, Version
 
 LARGEST_TEXT: Final = 1024 * 1024
-"""The maximum size of a file whose lines are compared, in bytes."""
+"""The maximum size of a file that is compared by lines, in bytes."""
 
 LARGEST_TEXTS: Final = 16 * 1024 * 1024
 """The maximum size of all texts that are compared together, in bytes. Each file that does not fit is one hunk."""

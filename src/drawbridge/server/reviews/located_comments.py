@@ -57,8 +57,8 @@ async def located(
     comments: Sequence[ReviewComment],
     begun: Mapping[str, Since],
 ) -> LocatedComments:
-    """Finds the comments in the files. ``begun``: the ids of the comments whose run has begun, each with the moment
-    from which on hunks count as answers to it. Raises ``GitFailed``.
+    """Finds the comments in the files. ``begun``: the ids of the comments with a run that has begun, each with the
+    moment from which on hunks count as answers to it. Raises ``GitFailed``.
     """
     paths = sorted({comment.path for comment in comments})
     names = {shown_path(file.path): file.path for file in files}
@@ -140,8 +140,8 @@ class _Comparing:
     def _answering(
         self, comment: ReviewComment, lines: Range | None, hunks: Iterable[Hunk], since: Since
     ) -> list[Hunk]:
-        """The hunks that have changed the lines of a comment ``since`` then. ``lines``: the current place of those
-        lines."""
+        """The hunks that have changed the lines of a comment since the moment ``since``. ``lines``: the current place
+        of those lines."""
         hunks = [hunk for hunk in hunks if hunk.kind in ("lines", "file")]
         before = _blob(self._before.get(comment.run_id or "", {}).get(comment.path))
         if since == "comment":

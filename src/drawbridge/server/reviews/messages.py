@@ -212,8 +212,8 @@ def counted(review: Open) -> ReviewNumbers:
 
 
 def numbers(review: Open, asker: Subscriber | None = None) -> ReviewChanged:
-    """The event that publishes the review's numbers. ``asker``: the client whose decision changed them; None if they
-    changed without a decision.
+    """The event that publishes the review's numbers. ``asker``: the client that changed them with a decision; None if
+    they changed without a decision.
     """
     return ReviewChanged(
         state="open" if review.files else "decided",

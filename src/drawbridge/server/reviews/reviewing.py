@@ -106,7 +106,7 @@ class Reviewing:
             self._publish(review)
 
     def publish_gone(self) -> None:
-        """Publishes that there is nothing to decide, because the directory no longer exists or is no longer allowed.
+        """Publishes that nothing is left to decide, because the directory no longer exists or is no longer allowed.
         Once the directory is available again, so is the review."""
         self._publish(Open(), is_gone=True)
 

@@ -178,7 +178,7 @@ class _Notes(Struct, frozen=True):
 
 
 class _Trees(NamedTuple):
-    """The commits of a review. ``run``: the last run whose changes are in head. ``is_running``: whether head was
+    """The commits of a review. ``run``: the last run with changes that are in head. ``is_running``: whether head was
     recorded before the end of that run.
     """
 
@@ -358,8 +358,8 @@ class Review:
     async def located(
         self, git: Git, review: Open, comments: Sequence[ReviewComment], begun: Mapping[str, Since]
     ) -> LocatedComments:
-        """The comments at their lines in the files of ``review``. ``begun``: the ids of the comments whose run has
-        begun, each with the moment from which on hunks count as answers to it. Raises ``GitFailed``."""
+        """The comments at their lines in the files of ``review``. ``begun``: the ids of the comments with a run that
+        has begun, each with the moment from which on hunks count as answers to it. Raises ``GitFailed``."""
         trees = await self._trees(git) if comments else None
         if trees is None:
             return LocatedComments(tuple(comments))

@@ -117,7 +117,7 @@ class AllowedDirectories:
     """The directories in which agents may run. ``roots``: the canonical directories that the owner allows; ``data``:
     the server's own data directory.
 
-    A disk may be slow or not respond at all, so the event loop never examines a directory: code that is about to use
+    A disk may be slow or not respond at all, so the event loop never examines a directory. Code that is about to use
     one calls ``examine``, and all other code uses the result of the last call.
     """
 

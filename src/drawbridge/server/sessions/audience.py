@@ -105,8 +105,8 @@ class Audience:
     def published(self, announced: Announced) -> None:
         """The "clients" receiver of the event bus. Clients that have joined the session receive every event, except
         while they are catching up. Clients that have not joined receive the events of the topics that they follow, but
-        no quiet ones. In both cases, clients have to be allowed to see the session's directory. The client whose
-        request caused the event gets a reply instead."""
+        no quiet ones. In both cases, clients have to be allowed to see the session's directory. The client that caused
+        the event with a request gets a reply instead."""
         event, project_id = announced.event, announced.project_id or ""
         # Clients that are catching up receive this, too, because a removed session has no more records to send.
         is_over = isinstance(event, ProjectGone)

@@ -1,7 +1,7 @@
 """Ceilings and budgets: the limits that the owner sets for what clients can request, and for what runs may cost. Pure.
 
 A client can request less than the owner allows, never more. An option above its ceiling is refused with an error that
-names the option, and an option that a client omits gets a value within its ceiling. The exception is the model: if the
+names the option, and an option that a client omits gets a value within its ceiling. The exception is the model. If the
 owner allows models only by patterns, a client has to name one. The same ceilings apply to what a decision lets the
 agent remember.
 """
@@ -54,8 +54,8 @@ LEAST_USD: Final = 0.01
 """The US dollars that must be left of a budget before a run is started."""
 
 DAYS_KEPT: Final = 3
-"""The number of days whose costs are kept, so that setting the clock back, or traveling west, does not grant a day's
-budget twice."""
+"""The number of days for which costs are kept, so that setting the clock back, or traveling west, does not grant a
+day's budget twice."""
 
 _LENIENCE: Final[Mapping[str, int]] = {
     "plan": 0,

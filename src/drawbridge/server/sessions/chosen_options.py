@@ -66,7 +66,8 @@ class ChosenOptions:
 
     @property
     def permission_mode(self) -> str:
-        """The mode that the agent's process has reported or was set to, or else the mode of the next run."""
+        """The mode that the agent's process has reported or was set to or, if that is not known, the mode of the next
+        run."""
         next_mode = self.usual(self._data.agent).permission_mode
         return self._mode or next_mode or usual_mode(self._grants.ceilings)
 

@@ -83,7 +83,7 @@ class Continuing:
         end is recorded, ``check_schedule`` has to be called.
 
         Returns the reason why the run does not continue although the owner has enabled that, as sentences for the user,
-        who would otherwise wait for it. Empty if it continues, or if there is nothing to wait for."""
+        who would otherwise wait for it. Empty if it continues, or if the user has nothing to wait for."""
         self._times = self._times + 1 if run.id == self._begun else 0
         now = time.time()
         if not self._wanted or finished.code != LIMITED or retry_at is None or self._is_busy():

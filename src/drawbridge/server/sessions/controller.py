@@ -130,7 +130,7 @@ class RunController:
         """Sends the queue to the clients, if it has changed since they last received it."""
         self._queue.publish(behind_a_run=self.run is not None)
 
-    # How a run begins.
+    # Beginning a run.
 
     def next(self) -> None:
         """Begins the next run of the queue, once a slot is free. Has no effect if a run is active, or the queue is empty
@@ -302,7 +302,7 @@ class RunController:
         else:
             self._limit_timer = asyncio.get_running_loop().call_later(seconds, self._check_limits, run)
 
-    # How a run ends.
+    # Ending a run.
 
     def interrupt(self) -> None:
         """Asks the agent to end the turn of the current run. Its process is kept, with what it has scheduled. A run

@@ -76,8 +76,8 @@ class CurrentConversation:
             self._forget_state()
 
     async def is_lost(self, agent: str) -> bool:
-        """Whether the agent ended without storing the conversation. ``agent``: the session's agent, for a
-        conversation whose agent is not known."""
+        """Whether the agent ended without storing the conversation. ``agent``: the session's agent, for a conversation
+        with an unknown agent."""
         recorded, session_id = self._recorded, self._recorded.session_id
         if not recorded.unproven or not await self._process.is_lost(recorded.agent or agent, recorded):
             return False

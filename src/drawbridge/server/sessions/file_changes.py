@@ -59,7 +59,7 @@ class Comparisons:
         self._memory = memory
         self._free = asyncio.Semaphore(AT_ONCE)
         self._endings = BackgroundTasks(logger)
-        """These tasks are not canceled: each waits until git's processes have ended."""
+        """These tasks are not canceled. Each waits until git's processes have ended."""
 
     async def close(self) -> None:
         await self._endings.wait()
@@ -121,7 +121,7 @@ async def _compared(git: Git | None, path: str, new: str | None) -> FileChanges:
 
 
 async def _committed(git: Git, path: str) -> _Committed | None:
-    """The file in the last commit; None if there is no commit yet, or the last one does not contain the file."""
+    """The file in the last commit; None if nothing was committed yet, or the last commit does not contain the file."""
     code, commit, _ = await git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     if code:
         return None

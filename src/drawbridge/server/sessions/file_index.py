@@ -71,8 +71,8 @@ Status = Literal["M", "A", "D", "?"]
 class FileIndex(Struct, frozen=True):
     """The list of a project's files. Paths are relative to the project. ``directories``: all directories that contain
     listed files, and nested repositories; in a list that was made without git, also empty directories. ``changed``:
-    files whose state differs from the last commit, and the directories that contain such files. ``git``: whether git
-    made the list. ``complete``: whether no limit was reached.
+    files with a state that differs from the last commit, and the directories that contain such files. ``git``: whether
+    git made the list. ``complete``: whether no limit was reached.
     """
 
     files: frozenset[str]
@@ -235,7 +235,7 @@ class FileIndexes:
         self._free = asyncio.Semaphore(AT_ONCE)
         self._tasks = BackgroundTasks(logger)
         self._endings = BackgroundTasks(logger)
-        """These tasks are not canceled: each waits until git's processes have ended."""
+        """These tasks are not canceled. Each waits until git's processes have ended."""
 
     async def close(self) -> None:
         await self._tasks.close()

@@ -2,7 +2,7 @@
 project.
 
 A client may have a scope that only allows reading, so a path is opened part by part, each relative to the directory
-before it, and no part may be a symbolic link. Links in a client's path are resolved beforehand: the target must be
+before it, and no part may be a symbolic link. Links in a client's path are resolved beforehand, and the target must be
 inside the project too. The following are neither listed nor read: what the privacy list names, git's own files (a URL
 in them may contain a password), hidden files and directories directly in the home directory, and the server's own data.
 
@@ -70,7 +70,7 @@ Version = tuple[int, int, int, int]
 
 
 class Source(Struct, frozen=True):
-    """One file of a project in one version, whose bytes can be read again later."""
+    """One file of a project in one version. Its bytes can be read again later."""
 
     parts: tuple[str, ...]
     version: Version
@@ -400,7 +400,7 @@ MOST_SOURCES: Final = 500
 
 
 class Sources:
-    """The files that clients read and whose bytes they may request as blobs, by ids that can't be guessed."""
+    """The files that clients have read. Clients may request the bytes as blobs, by ids that can't be guessed."""
 
     def __init__(self) -> None:
         self._sources: dict[str, tuple[str, Source]] = {}

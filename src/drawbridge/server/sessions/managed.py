@@ -1,5 +1,5 @@
-"""The session of a project, whose agent the server starts: its queue, its runs, its checkpoints, and the actions of
-users.
+"""The session of a project with an agent that the server starts: its queue, its runs, its checkpoints, and the actions
+of users.
 
 One thing happens at a time, on the event loop's thread. Events that belong to the history are written to it before they
 are published. Apart from writing to the history and the metadata, and examining a directory that the agent changed to,
@@ -95,14 +95,14 @@ class RecordedComments:
         return self._store.write(event, asker)
 
     def forget(self, deleted: Sequence[range], asker: Subscriber) -> None:
-        """Removes the comments whose records were ``deleted``."""
+        """Removes the comments with records that were ``deleted``."""
         for id, one in list(self.known.items()):
             if any(one.seq in some for some in deleted):
                 self._store.record(events.ReviewCommented(comment_id=id, by=asker.name))
 
 
 class ManagedSession(Session):
-    """A session whose agent the server starts."""
+    """A session with an agent that the server starts."""
 
     def __init__(
         self,

@@ -90,7 +90,7 @@ def save(directory: Path, metadata: Metadata) -> None:
 
 
 def deleted(directory: Path) -> Metadata | None:
-    """The metadata of a project in the trash, whose directory was renamed; None if it can't be read."""
+    """The metadata of a project in the trash, after its directory was renamed; None if it can't be read."""
     try:
         return msgspec.json.decode((directory / NAME).read_bytes(), type=Metadata)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):

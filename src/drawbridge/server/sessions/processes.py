@@ -197,8 +197,8 @@ class IdlePool:
     """The idle processes that are kept for the next prompt: at most ``processes``, for at most ``seconds``, and only
     while the machine has free memory. The least recently used is ended first.
 
-    Processes whose agents have scheduled a turn are kept until that turn: at most ``MOST_SCHEDULED`` of them. If memory
-    is short, they are ended after the others. A process that is working in the background is kept in any case.
+    Processes of agents that have scheduled a turn are kept until that turn, but at most ``MOST_SCHEDULED`` of them. If
+    memory is short, they are ended after the others. A process that is working in the background is kept in any case.
     """
 
     def __init__(self, processes: int, seconds: float, available: Callable[[], float] = available) -> None:

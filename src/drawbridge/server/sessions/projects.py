@@ -1,5 +1,4 @@
-"""The projects of a server, each with its managed session: they are created, deleted, restored after a restart, and
-maintained.
+"""Creates, deletes, restores and maintains the projects of a server, each with its managed session.
 
 ``<data>/projects/<id>/`` contains one project; ``<data>/trash/`` what was deleted, for 7 days (histories, images, files
 and private repositories for less if the data limit is reached); ``<data>/quarantine/`` damaged projects.

@@ -1,6 +1,6 @@
 """The files that users sent with prompts and that an agent opens by their paths. Each file is in its own directory next
-to the history, whose records contain the files' ids. A file is removed with the record that names it, or earlier if the
-files take up too much room.
+to the history. The history's records contain the files' ids. A file is removed with the record that names it, or
+earlier if the files take up too much room.
 """
 
 from __future__ import annotations

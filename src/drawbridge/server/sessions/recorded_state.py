@@ -98,8 +98,8 @@ class RecordedState(Struct):
     verdicts: dict[str, Verdict] = {}
     """Approval requests that were resolved or withdrawn, each with its outcome; newest last."""
     unproven: bool = False
-    """Whether the agent may have ended before storing the conversation: the agent began it, and no run has completed
-    since."""
+    """Whether the agent may have ended before storing the conversation, because the agent began it, and no run has
+    completed since."""
     agent: str = ""
     """The agent of the conversation ``session_id``; empty if it is not known."""
     last_outcome: str | None = None
@@ -107,8 +107,8 @@ class RecordedState(Struct):
     title: str = ""
     """The first prompt of the conversation, shortened (see ``titled``), or its title if it was begun elsewhere."""
     titled_by: str = ""
-    """The run whose prompt is the ``title``. Empty if the title is not from a prompt, or if an older server accepted
-    the prompt."""
+    """The run with the prompt that is the ``title``. Empty if the title is not from a prompt, or if an older server
+    accepted the prompt."""
     subject: str = ""
     """The first line of the last prompt that a person wrote, in the form of a commit message's subject."""
     begun: int = 0
@@ -118,7 +118,7 @@ class RecordedState(Struct):
     days: dict[str, float] = {}
     """The cost in US dollars on each of the latest days, in local time."""
     usage: dict[str, Day] = {}
-    """What the runs have used on each of the latest ``DAYS_KEPT`` days with runs, in local time."""
+    """The usage of the runs on each of the latest ``DAYS_KEPT`` days with runs, in local time."""
     comments: dict[str, Remembered] = {}
     """The comments on the review, by their ids, in the order in which they were written."""
     shares_comments: bool = False
@@ -218,7 +218,7 @@ class RecordedState(Struct):
             self.title, self.titled_by = titled(prompt), run_id
 
     def _untitle(self, run_id: str) -> None:
-        """Forgets the title if it came from this run, whose prompt was edited or removed before it was sent."""
+        """Forgets the title if it came from the prompt of this run, which was edited or removed before it was sent."""
         if run_id == self.titled_by:
             self.title = self.titled_by = ""
 

@@ -1,8 +1,7 @@
 """A run, which is one turn of an agent from the accepted prompt to its end, and the table of its states. Pure.
 
-The table shows which state follows from an event, and what the run's owner has to do then. An event that is not in the
-table for a state changes nothing there. ``RunController`` is the owner; a run that waits belongs to the
-``PromptQueue``.
+The table shows which state follows from an event, and what the run's owner has to do. An event that is not in the table
+for a state changes nothing there. ``RunController`` is the owner; a run that waits belongs to the ``PromptQueue``.
 
 =============  ===============================================================================  ====  =======
 state          meaning                                                                          slot  process
@@ -193,7 +192,7 @@ class Run:
         self.elsewhere: str | None = None
         """The directory in which the agent has worked, if changes in it are not changes to the project."""
         self.started_at = 0.0
-        """When the run started, in seconds on the monotonic clock; 0 if it has not started."""
+        """The time at which the run started, in seconds on the monotonic clock; 0 if it has not started."""
 
     @property
     def id(self) -> str:

@@ -44,7 +44,7 @@ class Searching:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self._failed: set[str] = set()
-        """The ids of sessions whose index could not be updated the last time, so that the failure is logged only
+        """The ids of sessions with an index that could not be updated the last time, so that the failure is logged only
         once."""
 
     async def round(self) -> None:

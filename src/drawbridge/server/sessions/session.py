@@ -106,10 +106,10 @@ class Session(ABC):
         """Whether ``publish_state`` does nothing, because the state will be published after something that has to come
         first."""
         self._agent_state = AgentState()
-        """What the agent reported about itself, including reports from a process that has ended since."""
+        """The state that the agent reported, including reports from a process that has ended since."""
         self._is_restored = not history.count and data.options == Options()
-        """Whether ``restore_agent_state`` has nothing left to read: it was called before, or there are neither records nor
-        chosen options."""
+        """Whether ``restore_agent_state`` has nothing left to read, because it was called before, or because neither
+        records nor chosen options exist."""
 
     @property
     def recorded(self) -> RecordedState:
@@ -125,7 +125,7 @@ class Session(ABC):
         agent's own file."""
         self.recorded.title = self.recorded.title or title
 
-    # What differs between the kinds.
+    # Members that differ between the kinds.
 
     @property
     @abstractmethod
@@ -149,7 +149,7 @@ class Session(ABC):
 
     @abstractmethod
     def review_is_gone(self) -> None:
-        """Reports that there is nothing to review because the directory no longer exists or is no longer allowed."""
+        """Reports that nothing can be reviewed, because the directory no longer exists or is no longer allowed."""
 
     @abstractmethod
     async def review_image(self, blob: str, largest: int) -> bytes:
@@ -210,7 +210,7 @@ class Session(ABC):
             self._report_state(self._with_choices(state))
 
     async def _state_in_history(self, session_id: str) -> AgentState:
-        """What the agent had reported about itself by the end of the history."""
+        """The state that the agent had reported by the end of the history."""
         try:
             where = {"before_seq": self.history.last_seq + 1, "limit": LOOKED_BACK, "max_bytes": LOOKED_BACK_BYTES}
             page = await self.store.read(**where)
@@ -226,7 +226,7 @@ class Session(ABC):
 
     @abstractmethod
     def _last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
-        """What the agent had reported about itself by the end of ``lines``, its lines in the history. Called in a
+        """The state that the agent had reported by the end of ``lines``, its lines in the history. Called in a
         thread."""
 
     @final
@@ -320,7 +320,7 @@ class Session(ABC):
         answer = answered(renamed, messages.SessionRenamed, self.id, seq)
         return msgspec.structs.replace(answer, then=self.publish_state)
 
-    # How approval requests end.
+    # Ends of approval requests.
 
     @final
     def decide(

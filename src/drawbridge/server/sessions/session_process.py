@@ -1,7 +1,7 @@
 """Prepares the agent process of a managed session for a run, keeps it for the next one, and ends it.
 
-At most one process is current. It belongs to the run that uses it, or else to the pool of idle processes. A process
-that is left belongs to the task that ends it, and its events are ignored from then on.
+At most one process is current. It belongs to the run that uses it or, without a run, to the pool of idle processes. A
+process that is left belongs to the task that ends it, and its events are ignored from then on.
 """
 
 from __future__ import annotations
@@ -247,8 +247,8 @@ class SessionProcess:
         return self._process is None and bool(recorded.session_id) and not await self._conversation(agent, recorded)
 
     async def _conversation(self, agent: str, recorded: RecordedState) -> str:
-        """The id of the conversation to resume; empty if there is no conversation, or if the agent ended before it
-        stored the one that it had begun."""
+        """The id of the conversation to resume; empty without a conversation, or if the agent ended before it stored
+        the one that it had begun."""
         found = self._processes.agents.get(agent)
         if not recorded.unproven or found is None or found.sessions is None:
             return recorded.session_id
@@ -274,7 +274,7 @@ class SessionProcess:
             case _:
                 self._report(event)
 
-    # What the process is sent.
+    # Messages to the process.
 
     def prompt(self, text: str, attachments: tuple[base.Attachment, ...]) -> None:
         if self._process is not None:
@@ -336,7 +336,7 @@ class SessionProcess:
             agent, options = self._kind
             self._kind = (agent, msgspec.structs.replace(options, permission_mode=mode))
 
-    # What the agent has scheduled.
+    # The agent's schedule.
 
     @property
     def scheduled_until(self) -> float | None:
@@ -379,12 +379,12 @@ class SessionProcess:
             self._scheduled.changed(None)
             self._report(base.ScheduleChanged(None))
 
-    # How processes are ended.
+    # Ending processes.
 
     async def end(self) -> None:
         """Ends the idle process, if any, and waits until it has exited. Its events are ignored from now on.
 
-        Does not wait for a process that is still starting for a killed run: that process is ended once it has started.
+        Does not wait for a process that is still starting for a killed run. That process is ended once it has started.
         """
         self._warn_of_schedule()
         await self._end(self._detach())

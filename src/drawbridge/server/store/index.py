@@ -1,7 +1,7 @@
 """The index of a history's files: the records that each file contains, and their positions.
 
-It is built by reading the files, whose torn ends are repaired if possible, and it is saved next to them, so that a
-history can be opened without reading its files.
+It is built by reading the files (torn ends are repaired if possible), and it is saved next to them, so that a history
+can be opened without reading its files.
 
 The files are named ``messages_<UTC time of the first record>.jsonl``, with ``_2`` and so on for further files that were
 begun in the same second. The order of the files follows from the numbers of their records, not from the names.
@@ -227,7 +227,7 @@ def scan(path: str, segment: Segment, report: Report) -> int:
 
 
 def _mend(path: str, offset: int, torn: bytes) -> bool:
-    """Repairs a file whose last line is torn. Adds the line break if only that is missing, and returns True; otherwise
+    """Repairs a file with a torn last line. Adds the line break if only that is missing, and returns True; otherwise
     cuts the line off and returns False. Also returns False, and leaves the file as it is, if another program is writing
     to it, if it has a second name, or if it can't be changed."""
     try:
@@ -386,7 +386,7 @@ class Catalogue:
         sizes = self._files()
         ours = not sizes or not known or not known.keys().isdisjoint(sizes)  # otherwise, it is another history's index
         last_seq = index.last_seq if ours else 0
-        unplaced = 0  # damaged lines in files without good ones: their numbers must not be used again
+        unplaced = 0  # damaged lines in files without good ones, because their numbers must not be used again
         segments = []
         for name, size in sizes.items():
             segment = known.get(name) or self._at_opening(name, size, opening) or Segment(name)

@@ -26,7 +26,7 @@ LONGEST_LINE: Final = 100 * 1024 * 1024
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _ROOM: Final = 200
-"""Bytes that are reserved for everything in a line except its message: more than is ever needed."""
+"""Bytes that are reserved for everything in a line except its message, which is more than is ever needed."""
 _DEEPEST: Final = 500
 """The maximum number of levels of nesting: low enough for readers that are called from deeper in the stack than
 ``compose``."""
@@ -140,9 +140,9 @@ class Head(NamedTuple):
 
 
 def believed(heads: Sequence[Head], before: int | None, start: int, sure: int | None = None) -> list[Head]:
-    """The heads whose ``seq`` is plausible, in ascending order. ``before``: the number of the line that ends at the
-    offset ``start``; None if it is not known. ``sure``: the number that the last head is known to have; None if it
-    is not known.
+    """The heads with a plausible ``seq``, in ascending order. ``before``: the number of the line that ends at the
+    offset ``start``; None if it is not known. ``sure``: the number that the last head is known to have; None if it is
+    not known.
 
     Each line has one number, so the lines between two good ones must account for the numbers between them. A line that
     does not fit (because a digit or line breaks were damaged) counts only if the lines after it continue from its

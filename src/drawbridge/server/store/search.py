@@ -210,8 +210,8 @@ class Hit(Struct, frozen=True):
 
 
 class Wanted(Struct, frozen=True):
-    """The conditions of a search. ``query``: any text, each of whose words has to be the beginning of a word in the
-    result; if it is empty, every text matches. ``kinds``: the kinds of texts to search; empty for all. ``parts``: the
+    """The conditions of a search. ``query``: any text. Each of its words has to be the beginning of a word in the
+    result. If it is empty, every text matches. ``kinds``: the kinds of texts to search; empty for all. ``parts``: the
     ``first_seq`` of each part to search; None for all. ``below``: only texts with a smaller ``id``; ``until``: only
     texts with an ``at`` that is not later."""
 
@@ -286,7 +286,7 @@ class Index:
         return not self._closed and (self._first, self._done) != now
 
     def update(self) -> bool:
-        """Indexes the next records. Returns whether there are more. Raises OSError, ``sqlite3.Error`` or
+        """Indexes the next records. Returns whether more records remain. Raises OSError, ``sqlite3.Error`` or
         ``HistoryUnreadable``.
 
         A file that is damaged, or is not the index of these records, is removed. The next call begins again. Does
@@ -496,8 +496,8 @@ def _latest(db: sqlite3.Connection) -> Part | None:
 
 
 def _with(db: sqlite3.Connection, part: Part | None, found: Content, record: Record) -> Part | None:
-    """The current part after this record: ``part``, or a new one that the record begins. None as long as there are only
-    removed records, because they do not begin a part."""
+    """The current part after this record: ``part``, or a new one that the record begins. None as long as all records
+    were removed, because removed records do not begin a part."""
     if found.removed_record:
         return part
     marker = found.marker

@@ -1,7 +1,7 @@
 """The contents of an agent's own files about a conversation in a terminal: its transcript, its title, and the state of
 the processes that have it open.
 
-The agent's program may move the transcript at any time: Claude Code does when the agent enters a worktree (2.1.329).
+The agent's program may move the transcript at any time. Claude Code does so when the agent enters a worktree (2.1.329).
 """
 
 from __future__ import annotations

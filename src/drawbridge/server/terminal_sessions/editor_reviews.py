@@ -158,8 +158,8 @@ class EditorReviews:
         return await self._commands.review_get(commands.ReviewGet(project_id=session.id), person)
 
     async def _found(self, line: wire.ReviewRequest, person: Person) -> tuple[Session, Answer[replies.Review]]:
-        """The first session whose review has files, otherwise the first session, with its review. Sessions whose review
-        can't be read are skipped. Raises ``ClientError`` if none is left."""
+        """The first session with a review that has files, otherwise the first session, with its review. Sessions with a
+        review that can't be read are skipped. Raises ``ClientError`` if none is left."""
         first: tuple[Session, Answer[replies.Review]] | None = None
         problem: ClientError | None = None
         for session in await self._candidates(line):

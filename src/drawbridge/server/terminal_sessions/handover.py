@@ -68,7 +68,7 @@ class Handover:
         return left if left is not None and left.session == self._session.id else None
 
     def known(self, request_id: str | None, key: str) -> Answer[Accepted] | None:
-        """The reply to a repeated request whose comments the agent may still receive; None for any other request.
+        """The reply to a repeated request if the agent may still receive its comments; None for any other request.
         ``key``: the key of the submission."""
         left = self._left
         if left is None or request_id is None or (left.request_id, left.review.key) != (request_id, key):

@@ -114,7 +114,7 @@ class Processes:
         changed = [self.forget_mode(one.pid) for one in self.all if one.permission_mode != mode]
         return any(changed)
 
-    # When processes leave:
+    # Processes that leave.
 
     def remove(self, pid: int) -> None:
         """Removes a process that has closed the conversation while other processes have it open."""

@@ -69,7 +69,7 @@ class Terminals:
         self._typing: dict[str, tuple[Editor, asyncio.Future[str | None]]] = {}
 
     def add(self, editor: Editor) -> None:
-        """Adds an editor whose bridge has connected, unless it has been added already."""
+        """Adds an editor after its bridge has connected, unless it has been added already."""
         if editor not in self._editors:
             self._editors.append(editor)
 

@@ -1,9 +1,9 @@
-"""The questions of a terminal session's agent, from the hook that asks until the answer has reached the agent. Pure:
-what has to be done is returned as values, in order.
+"""The questions of a terminal session's agent, from the hook that asks until the answer has reached the agent. Pure.
+What has to be done is returned as values, in order.
 
 While clients can answer a question, the agent's own dialog is usually open, too, and the first answer counts. Some
-dialogs are hidden: they appear only after the hook has ended. Such a question waits here for a limited time, and only if
-a client is connected that could answer it.
+dialogs are hidden. They appear only after the hook has ended. Such a question waits here for a limited time, and only
+if a client is connected that could answer it.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ NOT_DELIVERED = "overruled: the answer did not reach the agent, which is still a
 NO_LONGER_WAITED = "overruled: the agent no longer waited for the answer"
 
 HOLD_SECONDS = 45.0
-"""Seconds that a question whose dialog is hidden waits for an answer from a client: long enough to take out a phone and
-read the question. During this time, the terminal shows no dialog, so the user there should not have to wait longer.
+"""Seconds that a question whose dialog is hidden waits for an answer from a client. This is long enough to take out a
+phone and read the question. During this time, the terminal shows no dialog, so the user there should not have to wait
+longer.
 """
 
 HOLD_AGAIN_SECONDS = 5.0
@@ -142,7 +143,7 @@ class Questions:
             self._dialogs[pid] = _Dialogs(self._agent, self._read)
         return self._dialogs[pid]
 
-    # What is known.
+    # Known questions.
 
     @property
     def asks_in_terminal(self) -> bool:
@@ -173,7 +174,7 @@ class Questions:
             return ENDED
         return GONE if self._is_hidden(approval.request.asked_by) else ELSEWHERE
 
-    # How questions begin.
+    # New questions.
 
     def asked(self, approval: PendingApproval, pid: int | None) -> None:
         """Adds a new approval request of the process."""
@@ -252,7 +253,7 @@ class Questions:
                 steps.append(Withdraw(one.approval, GONE))
         return steps
 
-    # How questions end.
+    # Ends of questions.
 
     def closed(self, approval: PendingApproval, asked_by: Surface | None) -> bool:
         """Handles the end of an approval request, which was resolved or withdrawn. ``asked_by``: the surface that
@@ -323,7 +324,7 @@ class Questions:
         dialogs.terminal_only.noticed()
         return list(dialogs.decisions.not_delivered(NOT_DELIVERED))
 
-    # What the agent did.
+    # Actions of the agent.
 
     def called(self, calls: Iterable[Call]) -> None:
         """Adds calls that the agent wants to make, as the transcript contains them."""

@@ -30,7 +30,7 @@ have to be checked."""
 
 
 class ReportQueue:
-    """The reports about ``session``, in order of arrival. While there are none, the agent is checked, because its end may
+    """The reports about ``session``, in order of arrival. Between reports, the agent is checked, because its end may
     not be reported."""
 
     def __init__(self, session: TerminalSession) -> None:

@@ -96,7 +96,7 @@ class ReturnTimeOver(_Unconditional, frozen=True):
 
 
 class Barrier(_Unconditional, frozen=True):
-    """Something waits until all reports before this one have been processed. ``done`` gets its result then."""
+    """Something waits until all reports before this one have been processed. ``done`` then gets its result."""
 
     done: asyncio.Future[None]
 

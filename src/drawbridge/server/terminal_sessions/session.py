@@ -369,7 +369,7 @@ class TerminalSession(Session):
             self._moved = (prefix, MOVE_CHECKS + 1)
             self.move(pid, successor)
 
-    # What the agent's hooks report.
+    # Events from the agent's hooks.
 
     def expect(self, event: HookEvent) -> None:
         """Begins the checkpoint before a run if this event, which a hook reported, may begin a run. To be called
@@ -550,7 +550,7 @@ class TerminalSession(Session):
         if (self.turns.stored, self.questions.is_unattended) != (self._stored, self._was_unattended):
             self.save()
 
-    # What was asked before a restart.
+    # Recovery after a restart.
 
     def recover(self) -> None:
         """Restores the state after a restart. What does not continue (see ``continuation``) counts as ended."""
@@ -570,7 +570,7 @@ class TerminalSession(Session):
         if self.ended:
             self.handover.end()
 
-    # What hooks and bridges ask.
+    # Questions from hooks and bridges.
 
     def reconnect(self, surface: Surface) -> PendingApproval | None:
         """Returns the approval request for the question that ``surface`` reports, if it was asked before, and connects

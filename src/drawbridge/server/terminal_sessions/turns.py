@@ -1,5 +1,5 @@
 """The turns of an agent in a terminal, what it left running in the background, and how hooks' events and entries of the
-transcript change both. Pure: what follows from a change is returned as values, in order.
+transcript change both. Pure. What follows from a change is returned as values, in order.
 
 Hooks and the transcript report the same turns, each at its own time, and each may miss some. A turn is shown as a run.
 Each run begins once and ends once. If the agent continues a turn that was over, a new run begins.
@@ -117,8 +117,9 @@ class StoredTurns(Struct, frozen=True):
 
 
 class Turns:
-    """The turns of one session. In all methods, ``pid`` is the PID of the agent's process that reports (None if it is not
-    known), and ``prompt`` is the text of the reported prompt as a client has sent it, or else as it was reported."""
+    """The turns of one session. In all methods, ``pid`` is the PID of the agent's process that reports (None if it is
+    not known), and ``prompt`` is the text of the reported prompt as a client has sent it or, if no client has sent it,
+    as it was reported."""
 
     def __init__(self, agent: AskingAgent, clock: Clock, past: Iterable[str] = ()) -> None:
         """``past``: the ids of turns that are over."""
@@ -187,7 +188,7 @@ class Turns:
         for id in past:
             self._past[id] = None
 
-    # What hooks report.
+    # Events from hooks.
 
     def hook(self, event: HookEvent, pid: int | None, *, prompt: str = "", is_alone: bool = True) -> list[Change]:
         """Applies a hook's event, except the end of a session. ``is_alone``: whether no other process has the
@@ -270,7 +271,7 @@ class Turns:
             changes += self._complete_or_rest(pid)
         return changes
 
-    # What the transcript contains.
+    # Entries of the transcript.
 
     def expect_prompt(self, entries: Iterable[Entry]) -> None:
         """Finds the first new prompt of a copy among the entries that are passed to ``entry`` next: the last one with the
@@ -343,7 +344,7 @@ class Turns:
         does not show that: the CLI writes the earlier prompts with the id of the first new one (2.1.329)."""
         return self.current is not None and same_words(self._agent, self.current.prompt, entry.text)
 
-    # What is neither reported nor in the transcript.
+    # Changes that are neither reported nor in the transcript.
 
     def check(self, idle: float | None) -> list[Change]:
         """Ends a run when its agent has stopped and no background task has to be waited for any longer, or when the
@@ -387,14 +388,14 @@ class Turns:
         return [EverythingEnded(), *self._finish(outcome, pid, quiet=quiet)]
 
     def interrupt(self, pid: int | None) -> list[Change]:
-        """Ends the current run, because there is no longer any sign that its agent is running."""
+        """Ends the current run, because nothing shows any longer that its agent is running."""
         return self._finish("interrupted", pid)
 
     def close(self) -> None:
         """Forgets the current turn, because the session is closed. The next server continues it."""
         self.current = None
 
-    # How turns begin and end.
+    # Beginnings and ends of turns.
 
     def _of(self, pid: int | None) -> Background:
         """The background tasks of the process."""

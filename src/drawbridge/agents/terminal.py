@@ -1,8 +1,8 @@
 """The server's interface to an agent that a person started in a terminal: what its hooks report, what its transcript
 contains, and how its questions are answered. Pure.
 
-An agent whose terminal sessions are shown has a module ``agents/NAME/terminal.py``, which implements ``TerminalAgent``.
-The names of events are those of Claude Code's hooks, which other agents use, too.
+An agent with terminal sessions that are shown has a module ``agents/NAME/terminal.py``, which implements
+``TerminalAgent``. The names of events are those of Claude Code's hooks, which other agents use, too.
 """
 
 from __future__ import annotations

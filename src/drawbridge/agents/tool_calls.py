@@ -1,7 +1,7 @@
 """Describes the meaning of tool calls, in terms that all agents share. Pure.
 
-An agent that asks for decisions has a module ``agents/NAME/tools.py``, whose ``TOOLS`` implements ``Tools``. The server
-words requests, marks risks, and applies scopes and the owner's limits based only on the values of ``ToolCall``.
+An agent that asks for decisions has a module ``agents/NAME/tools.py``, in which ``TOOLS`` implements ``Tools``. The
+server words requests, marks risks, and applies scopes and the owner's limits based only on the values of ``ToolCall``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``drawbridge nvim``: starts Neovim with the plugin, on a socket that is named after the current directory.
 
 The socket is ``<blake3(directory)>-<pid>.sock`` in ``/tmp`` or in ``$DRAWBRIDGE_SOCKET_DIR``
-(docs/internals/protocols/guard.md). This process becomes Neovim: the pid in the name, the exit code, signals and the
+(docs/internals/protocols/guard.md). This process becomes Neovim, so the pid in the name, the exit code, signals and the
 terminal are Neovim's own. The user's arguments reach Neovim unchanged, after the two options that are added; if
 ``--listen`` is given twice, Neovim uses the last one (0.7.2 to 0.12.4).
 """

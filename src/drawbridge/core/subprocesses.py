@@ -106,7 +106,7 @@ async def run(
     except TimeoutError:
         pass
     finally:
-        # This is needed even if the program has ended: processes that it started may still run in its group.
+        # This is needed even if the program has ended, because processes that it started may still run in its group.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         # asyncio waits for the end of the output too, which it does not see while unread output fills its buffer.

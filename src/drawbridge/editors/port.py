@@ -236,8 +236,8 @@ class Rejected(Struct, frozen=True, tag=True):
 
 
 class Withdrawn(Struct, frozen=True, tag=True):
-    """The proposal was not decided in this editor: the agent withdrew it, it was decided on another surface, or the
-    connection ended."""
+    """The proposal was not decided in this editor, because the agent withdrew it, it was decided on another surface, or
+    the connection ended."""
 
     reason: str
 

@@ -219,7 +219,7 @@ def _fit(text: str, room: int, terminal: Terminal) -> str:
 
 
 def columns(text: str) -> int:
-    """The width on a terminal: wide East Asian characters take two columns, and combining marks take none."""
+    """The width on a terminal. Wide East Asian characters take two columns, and combining marks take none."""
     return sum(
         0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
         for letter in text

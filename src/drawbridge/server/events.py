@@ -1,7 +1,7 @@
 """The server's events, and the values that they consist of. Pure.
 
 An event is *recorded* (stored in the history of its project or terminal session, with a number there) or *announced*
-(not stored, because it matters only now). Neither the client protocol nor the files on disk depend on these types:
+(not stored, because it matters only now). Neither the client protocol nor the files on disk depend on these types.
 ``updates`` has the message in which clients receive an event, and ``store.records`` the record of it in a history.
 """
 
@@ -145,7 +145,7 @@ class RunFinished(Struct, frozen=True, kw_only=True):
     """The number of tokens that the models read, including tokens from a cache, if the agent reports it."""
     output_tokens: int | None = None
     directory: str | None = None
-    """The directory in which the agent worked, if it is outside the project or in another git work tree inside it: the
+    """The directory in which the agent worked, if it is outside the project or in another git work tree inside it. The
     run's changes do not include changes there."""
 
 

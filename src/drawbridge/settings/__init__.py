@@ -5,9 +5,9 @@ and default, with the ``Spec`` in its annotation, define the setting completely:
 names of the environment variables, the tables in the documentation and the completion are derived from them.
 
 The file is ``$DRAWBRIDGE_CONFIG``, otherwise ``drawbridge/config.toml`` in the platform's configuration directory. A
-command reads the table with its own name, or with the name of the command whose settings it shares (``review`` reads
-the table of ``attach``). Environment variables are the fields' names in capitals, prefixed with ``DRAWBRIDGE_`` for the
-bridge, ``DRAWBRIDGE_HOOK_`` for the guard and so on.
+command reads the table with its own name, or with the name of another command if it shares that command's settings
+(``review`` reads the table of ``attach``). Environment variables are the fields' names in capitals, prefixed with
+``DRAWBRIDGE_`` for the bridge, ``DRAWBRIDGE_HOOK_`` for the guard and so on.
 
 Agents wait for the bridge's lock file, which is written after the settings are loaded. The classes are named tuples
 because dataclasses and msgspec would import 17 and 25 more modules before the bridge listens.
@@ -53,8 +53,8 @@ class Spec(NamedTuple):
     """The separator of a list's values in the environment variable. Values that may contain a colon need another one,
     such as a comma."""
     bare: str = ""
-    """A second environment variable, whose name has no prefix. It is read only with the ``spec_env`` setting, because
-    many shells set PORT for a web project."""
+    """A second environment variable, with a name that has no prefix. It is read only with the ``spec_env`` setting,
+    because many shells set PORT for a web project."""
 
 
 class Setting(NamedTuple):

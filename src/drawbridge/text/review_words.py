@@ -95,7 +95,7 @@ def file_words(file: File) -> str:
 
 def words(file: File, hunk: Hunk | None) -> str:
     """Describes what the lines of a hunk do not show; empty if the lines show everything. ``hunk``: None for a file
-    whose changes are too large."""
+    with changes that are too large."""
     old, new = file["old_mode"], file["new_mode"]
     if hunk is None:
         return "The changes to this file are too large to show here."
@@ -190,7 +190,7 @@ def _about(decided: Mapping[str, Any]) -> str:
     return f"{counted(decided['hunks'], 'change')} in {counted(decided['files'], 'file')}"
 
 
-# What is new.
+# New changes.
 
 NEW: Final = "since your last visit"
 ONLY_NEW: Final = "Only since your last visit"

@@ -145,5 +145,5 @@ class HttpApp(Protocol):
     def opened(self, head: Head, websocket: WebSocket) -> Peer: ...
 
     def requested(self, head: Head, body: bytes, exchange: Exchange) -> None:
-        """Handles a plain HTTP request whose body is complete."""
+        """Handles a plain HTTP request with a complete body."""
         ...

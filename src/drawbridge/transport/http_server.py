@@ -126,9 +126,9 @@ class HttpServer:
         return has_room
 
     def _make_room(self) -> bool:
-        """Makes room for one more connection. Returns False if the server is full and no connection may be closed: all
-        are open WebSockets, requests that are being answered, or new connections from many networks whose first requests
-        may still arrive.
+        """Makes room for one more connection. Returns False if the server is full and no connection may be closed,
+        because all are open WebSockets, requests that are being answered, or new connections from many networks that
+        may still send their first requests.
         """
         while True:
             waiting = [connection for connection in self.connections if connection.waits_for_peer]
@@ -171,8 +171,8 @@ class HttpServer:
 
 
 def _replaceable(waiting: list[_Connection]) -> list[_Connection]:
-    """The connections in ``waiting`` that may be closed for a new one. Connections whose requests were accepted, and
-    that wait for the rest of their bodies, may be closed only if there are no others.
+    """The connections in ``waiting`` that may be closed for a new one. Connections that wait for the rest of an
+    accepted request may be closed only if there are no others.
     """
     strangers = [connection for connection in waiting if not connection.takes_body]
     if not strangers:

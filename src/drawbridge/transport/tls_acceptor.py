@@ -68,7 +68,7 @@ class TlsAcceptor:
         self._seconds = shaking, closing
         self._shaking: dict[asyncio.Task[None], _Shaking] = {}
         self._accepted: set[socket.socket] = set()
-        """The sockets whose handshake has not begun; it never begins if its task is canceled first."""
+        """The sockets with a handshake that has not begun. It never begins if its task is canceled first."""
         self._tasks = BackgroundTasks(logger)
         self._tasks.repeat(self._accept, PAUSE_SECONDS, "accepting connections", at_once=True)
 

@@ -203,7 +203,7 @@ def changing(draft: Comment, part: Part | None) -> Writing:
     )  # fmt: skip
 
 
-# What is shown.
+# Comments as they are shown.
 
 Shown: TypeAlias = Literal["text", "hint", "code"]
 

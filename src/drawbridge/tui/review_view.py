@@ -230,7 +230,7 @@ class ReviewView(ScrollView, can_focus=True):
     def on_mount(self) -> None:
         self._again = self.set_interval(LOOK_SECONDS, partial(self.call_after_refresh, self.look), pause=True)
 
-    # What is shown.
+    # The parts that are shown.
 
     def show(
         self,
@@ -428,7 +428,7 @@ class ReviewView(ScrollView, can_focus=True):
         start, top = self._starts[at], self.scroll_offset.y
         return range(max(0, top - start), max(0, min(self._blocks[at].height, top + self.size.height - start)))
 
-    # What has been seen.
+    # Lines that have been seen.
 
     def look(self) -> None:
         """Records which lines are on the screen now, without those that a notice covers. If the current part is off the

@@ -96,7 +96,7 @@ class ReviewScreen(Screen[None]):
         self._note = ""
         """The result of the last decision, or why a key has no effect."""
         self._editing: str | None = None
-        """The key of the part whose lines are being edited."""
+        """The key of the part with the lines that are being edited."""
         self._is_sending = False
         self._is_loading = False
         self._is_stale = False

@@ -50,7 +50,7 @@ def changed_text(tool: str, given: Mapping[str, Any], old_text: str) -> str | No
 def with_text(tool: str, given: Mapping[str, Any], old_text: str, text: str) -> dict[str, Any] | None:
     """The input with which ``tool`` changes ``old_text`` to ``text``; None if the tool can't do that.
 
-    For an edit, the old and new strings contain the whole file, so the call fails if the file has changed: either
+    For an edit, the old and new strings contain the whole file, so the call fails if the file has changed. Either
     ``text`` is written, or nothing is. An edit keeps the byte order mark and the prevailing line ending of
     ``old_text``, even if ``text`` has others.
     """

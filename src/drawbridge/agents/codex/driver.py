@@ -1,5 +1,5 @@
-"""Runs Codex for the server: ``codex exec --json``, one process per prompt (measured with 0.169.0). Codex never asks:
-its sandbox, which the permission mode selects, decides what it may do.
+"""Runs Codex for the server: ``codex exec --json``, one process per prompt (measured with 0.169.0). Codex never asks.
+Its sandbox, which the permission mode selects, decides what it may do.
 """
 
 from __future__ import annotations

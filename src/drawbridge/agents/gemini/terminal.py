@@ -6,7 +6,7 @@ Source: version 0.61.0, its ``docs/hooks`` and its program.
   its turn. Neither names the turn.
 * ``AfterAgent`` also runs if the request to the model has failed or was interrupted, without reporting that. It does not
   run if the user rejects or interrupts a call. The file contains that (see ``transcript``).
-* No hook can allow a call: ``BeforeTool`` runs before the CLI decides whether it asks, and can only deny the call or
+* No hook can allow a call. ``BeforeTool`` runs before the CLI decides whether it asks, and can only deny the call or
   make the CLI ask. ``Notification`` runs just before the CLI asks, and its answer is ignored.
 * No hook reports the permission mode, which the user can change at any time.
 * Subagents call the hooks of the session that has started them, without naming themselves.

@@ -6,8 +6,8 @@ other lines. Unlike ``earlier``, it reads each line on its own:
 * A message of the model is written when its text is complete, and again when all its calls have ended. The second line
   repeats the text, so only the calls are read from it.
 * A line with ``$set`` may replace all messages. If the last one that is left does not call a tool, the agent no longer
-  works: the user has interrupted it or rejected a call, or the request to the model has failed. The file does not
-  contain which of these has happened, and it does not name turns.
+  works, because the user has interrupted it or rejected a call, or the request to the model has failed. The file does
+  not contain which of these has happened, and it does not name turns.
 * Messages with the type ``user`` are also results of calls, and texts that the CLI or a hook adds.
 """
 

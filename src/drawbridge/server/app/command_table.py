@@ -31,7 +31,7 @@ def _is_typed(command: commands.Execute) -> bool:
     return command.project_id.startswith(TERMINAL_PREFIX)
 
 
-# Not annotated: from an annotation, mypy would infer the rows' type variables, and check nothing.
+# The table is not annotated, because from an annotation mypy would infer the rows' type variables, and check nothing.
 # fmt: off
 COMMANDS: Final = (
     Row("hello", commands.Hello, "view", Server, Server.hello, Reply("hello", replies.Hello)),

@@ -808,8 +808,8 @@ class Core:
         return OK
 
     async def _check_unused(self, session: ManagedSession, agent: Agent | None, session_id: str) -> None:
-        """Raises ``ClientError`` if another process or session has the conversation open: both would write to the same
-        transcript."""
+        """Raises ``ClientError`` if another process or session has the conversation open, because both would write to
+        the same transcript."""
         users = await asyncio.to_thread(conversations.used_by, agent, session_id, session.pids)
         others = [other for other in self.all_sessions if other is not session and other.is_using(session_id)]
         if users or others:

@@ -151,7 +151,8 @@ class Outbox:
     def _pass_on_soon(self) -> None:
         if self._queue and not self._will_pass_on and not self.websocket.congested:
             self._will_pass_on = True
-            # Until the next iteration of the loop, the frames stay in the queue: ephemeral ones can still be left out.
+            # Until the next iteration of the loop, the frames stay in the queue, so ephemeral ones can still be left
+            # out.
             asyncio.get_running_loop().call_soon(self._pass_on)
 
     def _pass_on(self) -> None:

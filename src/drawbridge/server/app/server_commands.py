@@ -266,7 +266,8 @@ class ServerCommands:
         """Creates a pairing code. The token of the device that uses it expires no later than the token of the device
         that creates it."""
         devices, at = self._managed_by(client), now()
-        # This is done before a code is stored: if it failed afterwards, the client would never receive the code.
+        # This is done before a code is stored, because if it failed afterwards, the client would never receive the
+        # code.
         page = await self._page(command.origin, client)
         try:
             code = await asyncio.to_thread(new_code, devices, command.scope, command.name, maker=client.known)

@@ -2,7 +2,7 @@
 certificate of the server's own authority.
 
 The web UI's files are read from the package once; a request's path is never used to open a file. They are served
-without a token, because they are the same for everybody. The security policy in their headers restricts the web UI: it
+without a token, because they are the same for everybody. The security policy in their headers restricts the web UI. It
 can load only from this server, run only scripts that are among these files, and never parse text as HTML (Trusted
 Types).
 """
@@ -193,8 +193,8 @@ class ServerSite:
         return None
 
     def compresses(self, head: Head) -> bool:
-        """Whether frames are compressed: not for clients on the server's own machine, where that would only cost
-        time."""
+        """Whether frames are compressed. They are not for clients on the server's own machine, where that would only
+        cost time."""
         return not is_loopback(self._entrance.address(head))
 
     def opened(self, head: Head, websocket: WebSocket) -> Connection:

@@ -91,8 +91,8 @@ class Editors:
             self._show(offered, editor)
 
     def published(self, announced: Announced) -> None:
-        """The "editors" receiver of the event bus: an approval request that is resolved or withdrawn is closed in every
-        editor, and the editors that show reviews are notified when a review or its comments have changed."""
+        """The "editors" receiver of the event bus. Closes an approval request that is resolved or withdrawn in every
+        editor, and notifies the editors that show reviews when a review or its comments have changed."""
         match announced.event:
             case ApprovalResolved(approval_id=approval_id, decision=decision):
                 self._close(approval_id, written=decision == "allow")

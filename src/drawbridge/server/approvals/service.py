@@ -1,4 +1,4 @@
-"""The approval requests of one session: each is resolved or withdrawn once, recorded, and reported on every surface."""
+"""The approval requests of one session. Each is resolved or withdrawn once, recorded, and reported on every surface."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def _risks_of_command(command: object, call: ToolCall, root: str, resolve: Resol
 
 def _always(grants: Sequence[Grant], root: str, resolve: Resolve) -> Iterator[Always]:
     """Describes what a decision with ``remember`` would change. A change that only adds directories in ``root`` is left
-    out because it has no effect: the agent can use these directories anyway, and would ask again. Options that allow
+    out because it has no effect. The agent can use these directories anyway, and would ask again. Options that allow
     more than this call are left out if there are several, because the agent's driver chooses one."""
     lasting = [grant for grant in grants if isinstance(grant, Option) and grant.lasts]
     for grant in grants:

@@ -134,7 +134,7 @@ class OwnNames:
         """Whether a client that connected to exactly ``host`` has reached the server at ``port`` of this machine.
         ``default_port``: the port if ``host`` does not contain one.
 
-        This check is stricter than the one for requests: it accepts neither other spellings of a name (except its
+        This check is stricter than the one for requests. It accepts neither other spellings of a name (except its
         lower-case form) nor other ports, where another program may listen. With a public name, any port is accepted,
         because the name may belong to a proxy or a router with its own port.
         """

@@ -140,7 +140,7 @@ class Entrance:
         self._limited = Buckets(1, 1 / LIMITED_SECONDS)
         self._pairing = asyncio.Lock()
         self._logged_refusals = Buckets(1, 1 / RETRY_SECONDS)
-        """Limits the log lines and audit log entries for refused connections: per address, each reason is reported at
+        """Limits the log lines and audit log entries for refused connections. Per address, each reason is reported at
         most once in ``RETRY_SECONDS``."""
         self._signed_in: Counter[str] = Counter()
         """The number of clients of each device or SSH key, and of the owner ("")."""

@@ -32,7 +32,7 @@ class Refused(Struct, frozen=True):
 
 
 class Buckets:
-    """A table of token buckets: each key is allowed ``burst`` attempts without a pause, and ``per_second`` attempts per
+    """A table of token buckets. Each key is allowed ``burst`` attempts without a pause, and ``per_second`` attempts per
     second in the long run."""
 
     def __init__(self, burst: float, per_second: float, table: int = TABLE) -> None:
@@ -53,8 +53,8 @@ class Buckets:
         return refused
 
     def peek(self, key: str, now: float) -> Refused | None:
-        """Returns what ``admit`` would, without counting an attempt. A refusal from here also counts as the first one in
-        a row: ``first`` is False in the refusals that follow."""
+        """Returns what ``admit`` would, without counting an attempt. A refusal from here also counts as the first one
+        in a row, so ``first`` is False in the refusals that follow."""
         bucket = self._bucket(key, now)
         if bucket.tokens >= 1:
             bucket.reported = False

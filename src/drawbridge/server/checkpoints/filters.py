@@ -25,7 +25,7 @@ LIST: Final = ("ls-files", "-s", "-z", "--", ".", ":(exclude,attr:!filter)", ":(
 
 FILTERED_BYTES: Final = 32 * MB
 """The maximum number of bytes of files with a filter that are read for a checkpoint, the smallest files first. It does
-not apply to a checkpoint that is based on an earlier one: the same files are read for it, and new ones."""
+not apply to a checkpoint that is based on an earlier one. The same files are read for it, and new ones."""
 
 
 async def filtered_entries(git: Git) -> dict[str, str]:

@@ -127,8 +127,8 @@ class Git:
         return _output(words, *await self.run(*words, stdin=stdin, environment=environment))
 
     async def once(self, *words: str) -> tuple[int, str, str]:
-        """Like ``run``, but for results that can't change during an operation, such as the content of an object:
-        git is started only the first time."""
+        """Like ``run``, but for results that can't change during an operation, such as the content of an object. git is
+        started only the first time."""
         if words not in self._once:
             self._once[words] = await self.run(*words)
         return self._once[words]

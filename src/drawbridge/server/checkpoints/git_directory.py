@@ -45,8 +45,8 @@ async def temporary_folder(mark: str) -> AsyncIterator[Path]:
 
 
 def remove_left_folders() -> None:
-    """Removes the folders of operations whose server was killed, once their processes have ended, because git may still
-    be writing files. Blocking."""
+    """Removes the folders that operations of killed servers left behind, once their processes have ended, because git
+    may still be writing files. Blocking."""
     for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
         pid, _, mark = folder.name.removeprefix(FOLDER).partition("-")
         with contextlib.suppress(OSError):
@@ -57,8 +57,8 @@ def remove_left_folders() -> None:
 
 
 def _end_left(mark: str) -> None:
-    """Waits until the processes of an operation whose server was killed have ended, and kills those that take longer
-    than their supervisor allows. ``mark``: as ``process_tree.members`` expects it. Blocking."""
+    """Waits until the processes that an operation of a killed server left behind have ended, and kills those that take
+    longer than their supervisor allows. ``mark``: as ``process_tree.members`` expects it. Blocking."""
     deadline = time.monotonic() + LEFT_SECONDS
     while process_tree.members(NOBODY, mark):
         if time.monotonic() > deadline:

@@ -75,8 +75,9 @@ class Staging:
 
     async def keep_selection(self, git: Git, checkpoint: str, untracked: Untracked = NOTHING) -> bool:
         """Makes git's index contain the same selection of files as an earlier checkpoint, because what git ignores may
-        have changed: files in ``checkpoint`` stay in the index, and what was ``untracked`` then stays out of it.
-        Returns whether a file that git now ignores was added to the index. Raises ``GitFailed`` or ``NoCheckpoint``.
+        have changed. Files in ``checkpoint`` stay in the index, and what was ``untracked`` at that time stays out of
+        it. Returns whether a file that git now ignores was added to the index. Raises ``GitFailed`` or
+        ``NoCheckpoint``.
         """
         options = ("--cached", "--name-status", "--no-renames", "--ignore-submodules=all", "--relative", "-z")
         code, output, complaint = await git.run("diff-index", *options, checkpoint, "--", ".")

@@ -13,7 +13,7 @@ with the editor's name. An editor that does not answer is ignored. Blocking."""
 
 
 def no_editors(paths: Sequence[str]) -> Mapping[str, str]:
-    """A ``FindUnsaved`` for a machine without editors: no file has unsaved changes."""
+    """A ``FindUnsaved`` for a machine without editors, on which no file has unsaved changes."""
     return {}
 
 

@@ -19,7 +19,7 @@ from drawbridge.server.auth.devices import hashed
 PREFIX: Final = "drawbridge_answer_"
 
 SECONDS: Final = 3_600.0
-"""Seconds for which a token is valid: as long as a push service keeps an urgent push."""
+"""Seconds for which a token is valid. A push service keeps an urgent push for the same time."""
 
 MOST: Final = 1_000
 """The maximum number of valid tokens; the oldest ones become invalid first."""

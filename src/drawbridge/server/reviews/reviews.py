@@ -205,8 +205,8 @@ class Review:
     def __init__(self, project_id: str) -> None:
         self._refs = f"refs/drawbridge/{project_id}/{REVIEW}"
         self._run: str | None = ""
-        """The latest run whose beginning this server recorded; empty if it recorded none; None if any run that has not
-        ended counts as active.
+        """The latest run for which this server recorded the beginning; empty if it recorded none; None if any run that
+        has not ended counts as active.
         """
         self._compared: dict[str, _Compared] = {}
         """The latest comparison of each file, by path."""

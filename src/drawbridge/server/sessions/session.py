@@ -246,7 +246,7 @@ class Session(ABC):
         the agent; None if it was withdrawn.
         """
 
-    # What clients see.
+    # State for clients.
 
     @final
     def info(self) -> messages.ProjectInfo:

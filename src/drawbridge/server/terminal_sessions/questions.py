@@ -41,7 +41,7 @@ NOT_DELIVERED = "overruled: the answer did not reach the agent, which is still a
 NO_LONGER_WAITED = "overruled: the agent no longer waited for the answer"
 
 HOLD_SECONDS = 45.0
-"""Seconds that a question whose dialog is hidden waits for an answer from a client. This is long enough to take out a
+"""Seconds that a question with a hidden dialog waits for an answer from a client. This is long enough to take out a
 phone and read the question. During this time, the terminal shows no dialog, so the user there should not have to wait
 longer.
 """
@@ -105,8 +105,8 @@ class _Match(Struct, frozen=True):
 
 
 class _Dialogs:
-    """The questions of one process that can be answered only in its terminal, and clients' decisions whose effect is not
-    known yet."""
+    """The questions of one process that can be answered only in its terminal, and clients' decisions with effects that
+    are not known yet."""
 
     def __init__(self, agent: AskingAgent, read: Reader) -> None:
         self.terminal_only = TerminalOnly(agent)
@@ -188,7 +188,7 @@ class Questions:
         return not surface.in_editor and (is_answerable or not self._is_hidden(approval.request.asked_by))
 
     def hold(self, approval: PendingApproval, pid: int | None, *, is_answerable: bool) -> list[Step]:
-        """Lets a question whose dialog is hidden wait for a limited time if ``is_answerable`` (as in ``is_offered``);
+        """Lets a question with a hidden dialog wait for a limited time if ``is_answerable`` (as in ``is_offered``);
         otherwise leaves it to the terminal immediately."""
         if not self._is_hidden(approval.request.asked_by):
             return []
@@ -201,7 +201,7 @@ class Questions:
             return [self._hand_over_later(approval, _age_of(approval))]  # a client may still connect
         return []
 
-    # Questions whose dialog appears when the hook has ended.
+    # Questions with a dialog that appears when the hook has ended.
 
     def _is_hidden(self, asked_by: AskedBy | None) -> bool:
         """Whether the dialog of the agent that asks appears only after its hook has ended."""
@@ -233,7 +233,7 @@ class Questions:
             self._of(pid).decisions.add(approval, approval.decision)
 
     def stop_waiting(self, open: Sequence[OpenQuestion]) -> list[Step]:
-        """Withdraws the questions whose hook or bridge has not reconnected since the restart. Decisions that were made
+        """Withdraws each question if its hook or bridge has not reconnected since the restart. Decisions that were made
         in the meantime but not delivered are overruled. If a hook or bridge still reports one of these questions later,
         it counts as new."""
         steps: list[Step] = []
@@ -332,7 +332,7 @@ class Questions:
             self._calls[call.id] = call
 
     def result(self, result: Result, open: Sequence[OpenQuestion]) -> list[Step]:
-        """Settles the approval request about a call whose result is in the transcript, as ``call_ended`` does."""
+        """Settles the approval request about a call that has a result in the transcript, as ``call_ended`` does."""
         called = self._calls.pop(result.id, None)
         if called is None:
             return []

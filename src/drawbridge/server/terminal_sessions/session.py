@@ -130,10 +130,10 @@ class TerminalSession(Session):
         terminal_agent: TerminalAgent | None,
         beginning_with: Callable[[str], str | None],
     ) -> None:
-        """``facts``: what was stored before a restart. ``terminals``: the terminals of connected editors, and ``shown``:
-        the proposals that they show. ``reviewed``: the directory in which the agent works. ``terminal_agent``: the agent;
-        None if its hooks are not supported. ``beginning_with``: returns the id of the terminal session whose agent's own
-        session id begins with the given prefix, if any."""
+        """``facts``: what was stored before a restart. ``terminals``: the terminals of connected editors, and
+        ``shown``: the proposals that they show. ``reviewed``: the directory in which the agent works.
+        ``terminal_agent``: the agent; None if its hooks are not supported. ``beginning_with``: returns the id of the
+        terminal session for which the agent's own session id begins with the given prefix, if any."""
         super().__init__(directory, data, history, surfaces, disk)
         self._shown = shown
         self._beginning_with = beginning_with
@@ -172,7 +172,7 @@ class TerminalSession(Session):
         self.prompts = Prompts(self, terminals, facts.sent, self.save)
         self.handover = Handover(self, reviewed.comments)
 
-    # What clients see.
+    # State for clients.
 
     @property
     def state(self) -> messages.State:
@@ -299,7 +299,7 @@ class TerminalSession(Session):
     def _approval_closed(self, approval: PendingApproval, asked_by: Surface | None = None) -> None:
         self.requests.closed(approval, asked_by)
 
-    # What is reported.
+    # Reports.
 
     def process(self, report: Report) -> None:
         """Processes a report from the queue. Everything that precedes it has been processed."""
@@ -484,7 +484,7 @@ class TerminalSession(Session):
         self._record(self.turns.begin_after_stop(handed.run, handed.turn, handed.text, pid))
         self.reviewed.expect_nothing(self.id)
 
-    # What follows.
+    # Effects of reports.
 
     def _record(self, changes: Iterable[Change]) -> None:
         """Records what has changed about the turns, and closes the questions that nobody is waiting for any longer."""

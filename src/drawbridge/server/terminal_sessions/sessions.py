@@ -109,7 +109,8 @@ class TerminalSessions:
         return session is not None and session.is_open
 
     def check_agent(self, session_id: str, agent: str) -> None:
-        """Raises ``ClientError`` if this is the conversation of a terminal session whose agent is not ``agent``."""
+        """Raises ``ClientError`` if this is the conversation of a terminal session with an agent other than
+        ``agent``."""
         session = self.find(TERMINAL_PREFIX + session_id)
         if session is not None and session.data.agent != agent:
             own, other = catalog.title(session.data.agent), catalog.title(agent)
@@ -218,9 +219,9 @@ class TerminalSessions:
         self._reports[session] = ReportQueue(session)
 
     def report(self, agent: str, event: HookEvent, process: Process) -> ReportQueue | None:
-        """Returns the ``ReportQueue`` of the event's session, which is added if it is not known and the event contains its
-        directory; None if the session is not shown. ``agent``: the agent whose hook sent the event. ``process``:
-        that agent's process.
+        """Returns the ``ReportQueue`` of the event's session, which is added if it is not known and the event contains
+        its directory; None if the session is not shown. ``agent``: the agent with the hook that sent the event.
+        ``process``: that agent's process.
 
         The CLI's daemon starts background sessions in advance. They are not shown until they are used.
         """
@@ -291,7 +292,7 @@ class TerminalSessions:
         """
         reason = "it was removed from the list"
         self._sessions.remove(session)
-        self._reports[session].process_all()  # a hook whose question has not been processed yet is answered, too
+        self._reports[session].process_all()  # a hook with a question that has not been processed yet is answered, too
         session.withdraw_all(reason)
         closed = self._close(session, reason)
         self._directories.leave(session.reviewed, session.id)

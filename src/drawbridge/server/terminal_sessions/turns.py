@@ -141,7 +141,7 @@ class Turns:
         self._carried = ""
         """The id of the turn that was active at the last restart and continued after it; otherwise empty."""
 
-    # What is known.
+    # The state of the turns.
 
     @property
     def is_resting(self) -> bool:

@@ -57,7 +57,7 @@ class AskMode(NamedTuple):
 
 class AgentHooks(NamedTuple):
     """The hooks of one agent. ``home``: the environment variable that names its directory, and the default directory.
-    ``events``: event → matcher, or None for a hook without one; the first event precedes a tool call, such as an
+    ``events``: event → matcher, or None for a hook without one. The first event precedes a tool call, such as an
     edit."""
 
     name: str

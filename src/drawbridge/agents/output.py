@@ -76,7 +76,7 @@ def parsed(line: bytes, decoder: msgspec.json.Decoder[Kind]) -> tuple[Kind, byte
 
 
 def _repaired(line: bytes) -> bytes | None:
-    """The line as Python's ``json`` reads it: invalid bytes and unpaired surrogates become U+FFFD; NaN, Infinity and
+    """The line as Python's ``json`` reads it: invalid bytes and unpaired surrogates become U+FFFD. NaN, Infinity and
     numbers that are too large become null. None if it is not JSON."""
     try:
         value = json.loads(line.decode("utf-8", "replace"), strict=False, parse_constant=_null, parse_float=_finite)

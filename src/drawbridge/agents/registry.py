@@ -50,7 +50,7 @@ class Named(Struct, frozen=True):
 
 
 def agents(named: Named) -> dict[str, Agent]:
-    """Name → agent, for all agents; the default agent is the first. ``named`` must have passed ``problems``."""
+    """Name → agent, for all agents. The default agent is the first. ``named`` must have passed ``problems``."""
     paths = dict(_parts(given) for given in named.paths)
     found: list[Agent] = [built_in(row.name, paths.get(row.name)) for row in catalog.ROWS if row.program]
     found += [Acp(name, shlex.split(command)) for name, command in map(_parts, named.acp)]

@@ -210,7 +210,7 @@ def reap(child_pipe: int, agent: int) -> tuple[int | None, bool]:
 
 
 def exit_like(status: int | None) -> None:
-    """Exits with the agent's code, or by the same signal; with ``NOT_STARTED`` if its status is not known."""
+    """Exits with the agent's code, or by the same signal, or with ``NOT_STARTED`` if its status is not known."""
     if status is None:
         os._exit(NOT_STARTED)
     if os.WIFSIGNALED(status):

@@ -80,7 +80,7 @@ class HookEvent(Struct, frozen=True):
 
     ``name``: "SessionStart", "UserPromptSubmit", "PreToolUse", "PermissionRequest", "PostToolUse",
     "PostToolUseFailure", "Notification", "SubagentStart", "SubagentStop", "Stop", "StopFailure", "Interrupt" or
-    "SessionEnd"; an event with another name only shows that the agent is running. ``cwd``: an absolute path; empty if
+    "SessionEnd". An event with another name only shows that the agent is running. ``cwd``: an absolute path; empty if
     the event does not contain the session's own directory. ``transcript``: the path of the session's transcript; empty
     if the event does not contain it. ``source``: what started the session; empty if the agent reports its start only
     together with the first prompt. ``agent_id``: the subagent that the event is about; None for the main agent.
@@ -303,7 +303,7 @@ class TerminalAgent(AskingAgent, Protocol):
     # The transcript.
 
     def checked(self, path: str, session_id: str, config: str) -> str:
-        """Returns ``path`` if it can be the path of the session's transcript; otherwise raises ``NotItsFile``.
+        """Returns ``path`` if it can be the path of the session's transcript. Otherwise raises ``NotItsFile``.
         ``config``: the program's own directory, as set in the agent's environment; empty if it is not set there.
         Blocking."""
         ...

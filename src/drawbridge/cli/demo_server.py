@@ -75,8 +75,8 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _begin(url: str, token: str, directory: Path, agent: str) -> str:
-    """Creates the project and sends the scripted agent its first prompt; returns the project's ID. Raises
-    ``NoProgram`` if the server refuses that."""
+    """Creates the project and sends the scripted agent its first prompt. Returns the project's ID. Raises ``NoProgram``
+    if the server refuses that."""
     headers = {"Authorization": f"Bearer {token}"}
     with connect(url, additional_headers=headers, proxy=None, open_timeout=ANSWER_SECONDS) as socket:
 

@@ -1,4 +1,4 @@
-"""The approval request: a question from an agent that waits for a person. Does no I/O; the bridge and the agent server
+"""The approval request: a question from an agent that waits for a person. Does no I/O. The bridge and the agent server
 use it.
 
 A request is offered on every available surface (an editor, the web UI, a terminal). The first valid decision wins, the

@@ -2,7 +2,7 @@
 
 The socket is ``<blake3(directory)>-<pid>.sock`` in ``/tmp`` or in ``$DRAWBRIDGE_SOCKET_DIR``
 (docs/internals/protocols/guard.md). This process becomes Neovim, so the pid in the name, the exit code, signals and the
-terminal are Neovim's own. The user's arguments reach Neovim unchanged, after the two options that are added; if
+terminal are Neovim's own. The user's arguments reach Neovim unchanged, after the two options that are added. If
 ``--listen`` is given twice, Neovim uses the last one (0.7.2 to 0.12.4).
 """
 
@@ -45,7 +45,7 @@ UNQUOTED: Final = re.compile(rb"[^A-Za-z0-9/._ -]")
 
 
 def launch(arguments: Sequence[str]) -> int:
-    """Replaces this process with Neovim. Returns 0 if another ``drawbridge`` command asks for the version; otherwise,
+    """Replaces this process with Neovim. Returns 0 if another ``drawbridge`` command asks for the version. Otherwise,
     does not return. Raises ``BadSetting``, ``NoProgram``, ``NotPrivate`` or ``Refused`` if Neovim can't be started.
     """
     if os.environ.get(PROBE):
@@ -55,7 +55,7 @@ def launch(arguments: Sequence[str]) -> int:
     path = socket_path(_here(), os.getpid())
     make_way(path)
     command = [program, "--listen", path, "--cmd", _first_command(path), *arguments]
-    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them; Neovim's children would inherit that
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and Neovim's children would inherit that
         signal.signal(ignored, signal.SIG_DFL)
     try:
         os.execv(program, command)
@@ -71,7 +71,7 @@ def socket_prefix(directory: str, environ: Mapping[str, str] = os.environ) -> st
     """The beginning of the socket paths of the editors in ``directory``; ``<pid>.sock`` or ``vscode-<pid>.sock``
     follows.
 
-    Symbolic links in ``directory`` are resolved; bytes of its name that are not UTF-8 are replaced by U+FFFD.
+    Symbolic links in ``directory`` are resolved. Bytes of its name that are not UTF-8 are replaced by U+FFFD.
     """
     canonical = os.fsencode(os.path.realpath(directory)).decode(errors="replace").encode()
     return os.path.join(socket_directory(environ), f"{blake3(canonical).hexdigest()}-")

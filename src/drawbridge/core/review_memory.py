@@ -48,7 +48,7 @@ class ReviewMemory:
         return self._read().get(directory, Remembered())
 
     def saw(self, directory: str, seen: Iterable[str], review: Collection[str]) -> None:
-        """Adds hunks that the user has seen. ``review``: the ids of all hunks that are in the review now; the others
+        """Adds hunks that the user has seen. ``review``: the ids of all hunks that are in the review now. The others
         are forgotten."""
         now = set(review)
         known = self.of(directory)

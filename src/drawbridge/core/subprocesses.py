@@ -73,7 +73,7 @@ async def run(
     """Runs ``command`` until it and its output end, for at most ``seconds``, then kills what is left of its process
     group. Raises ``OSError``.
 
-    ``limit``: bytes of output that are kept. A program that writes more is killed; with ``drain`` the rest is read and
+    ``limit``: bytes of output that are kept. A program that writes more is killed. With ``drain`` the rest is read and
     dropped instead.
     """
     process = await asyncio.create_subprocess_exec(

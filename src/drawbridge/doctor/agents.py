@@ -17,7 +17,7 @@ from drawbridge.info import guards
 from drawbridge.setup.agents import AGENTS
 
 SECONDS: Final = 6.0
-"""The maximum number of seconds to wait for a version; Gemini CLI takes 2 s."""
+"""The maximum number of seconds to wait for a version. Gemini CLI takes 2 s."""
 
 VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 

@@ -1,4 +1,4 @@
-"""The possible findings of the doctor. Each id is stable and always has the same severity; the table in docs/cli.md is
+"""The possible findings of the doctor. Each id is stable and always has the same severity. The table in docs/cli.md is
 generated from ``CAUSES``."""
 
 from __future__ import annotations

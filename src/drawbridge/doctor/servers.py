@@ -1,7 +1,7 @@
-"""Servers: tests each running server at each address that it announced, as a phone would reach it (certificate,
-host name, answer), and also with the owner's token and through its private socket. Also checks for a wrong clock and a
-full disk. Over TLS, the token is sent only if the certificate is the one that the server announced; its issuer and its
-host name are not checked. Without TLS, the token is sent to a loopback address only.
+"""Servers: tests each running server at each address that it announced, as a phone would reach it (certificate, host
+name, answer), and also with the owner's token and through its private socket. Also checks for a wrong clock and a full
+disk. Over TLS, the token is sent only if the certificate is the one that the server announced. Its issuer and its host
+name are not checked. Without TLS, the token is sent to a loopback address only.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def to_uri(path: str) -> str:
 
 
 def from_uri(uri_or_path: str) -> str:
-    """The path in a ``file:`` URI; text that is not a URI is returned unchanged. Raises ``UnusableFile`` for another
+    """The path in a ``file:`` URI. Text that is not a URI is returned unchanged. Raises ``UnusableFile`` for another
     scheme or host.
 
     "?" and "#" are part of the path: the real ``claude`` 2.1.329 puts "file://" in front of a path and encodes nothing.
@@ -94,7 +94,7 @@ def from_uri(uri_or_path: str) -> str:
 
 def _scheme(text: str) -> tuple[str | None, str]:
     """The scheme in lower case (None if ``text`` has none), and the rest. A scheme is followed by "://", ``file`` also
-    by ":/" alone; "notes: a.txt" is a path.
+    by ":/" alone. "notes: a.txt" is a path.
     """
     match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):(?=//)|(file):(?=/)", text, re.IGNORECASE)
     return (match[0][:-1].lower(), text[match.end() :]) if match else (None, text)

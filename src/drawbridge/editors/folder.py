@@ -79,7 +79,7 @@ class Folder:
         input: TextIO | None = None,
         output: TextIO | None = None,
     ) -> None:
-        """``decide``: the answer to every proposal, so that nobody is asked; if None, the user is asked. ``input`` and
+        """``decide``: the answer to every proposal, so that nobody is asked. If None, the user is asked. ``input`` and
         ``output``: by default stdin and stderr.
         """
         self._directory = str(Path(directory).absolute())

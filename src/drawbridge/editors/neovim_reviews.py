@@ -22,7 +22,7 @@ from drawbridge.text.hunks import Hunk
 CHUNK_LINES: Final = 10_000
 CHUNK_CHARACTERS: Final = 512 * 1024
 """The maximum number of lines that one call sends or requests, and of characters that one call sends (unless one line
-is longer). A call takes Neovim a few milliseconds; between two calls, it reads keys."""
+is longer). A call takes Neovim a few milliseconds. Between two calls, it reads keys."""
 
 logger = logging.getLogger("drawbridge.neovim")
 

@@ -85,7 +85,7 @@ class BridgeState(Struct, frozen=True):
     """The state of the bridge, as its editor sees it. ``agents``: the names of the connected agents.
 
     ``token``: the editor passes it to a restarted bridge, so that agents reconnect automatically. ``pids``: the process
-    ids of the agents that report one; the guard asks for them, so that no agent receives the same context twice.
+    ids of the agents that report one. The guard asks for them, so that no agent receives the same context twice.
     ``unasked``: the agents that wrote a file without a proposal after their last proposal.
     """
 
@@ -206,7 +206,7 @@ class ReviewedComment(Struct, frozen=True):
 class Review(Struct, frozen=True):
     """The undecided changes of runs. ``version`` changes whenever anything in ``files`` does. ``title``: the numbers of
     files and lines as text, such as "2 files +3 −1". ``drafts`` changes whenever a draft comment changes. ``only_new``:
-    whether the editor hides the changes that are not new; the comments are shown in any case."""
+    whether the editor hides the changes that are not new. The comments are shown in any case."""
 
     version: str
     title: str

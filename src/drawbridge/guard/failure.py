@@ -1,6 +1,6 @@
 """The answer when the guard itself fails or its input is unusable: no decision, or a denial with ``fail = "closed"``.
 
-Each failure is logged in one line; an internal error is also shown in the user's editors.
+Each failure is logged in one line. An internal error is also shown in the user's editors.
 """
 
 from __future__ import annotations

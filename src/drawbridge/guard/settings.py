@@ -1,7 +1,7 @@
 """The guard's settings, for type checkers only. At run time, they are a plain dictionary, which needs no import.
 
 ``drawbridge setup`` writes these settings into the installed guard as a dictionary. ``settings.hook`` describes them
-and defines their defaults; a test compares the two.
+and defines their defaults. A test compares the two.
 """
 
 from __future__ import annotations

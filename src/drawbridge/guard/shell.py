@@ -98,7 +98,7 @@ def _words(command: str) -> Iterator[str]:
 
 
 def _pattern(word: str) -> str:
-    """The word as a pattern for ``fnmatch``; braces become ``*``."""
+    """The word as a pattern for ``fnmatch``. Braces become ``*``."""
     for _ in range(DEEPEST):
         word = BRACES.sub("*", word)
     return word.replace("[^", "[!")

@@ -79,7 +79,7 @@ def protected_in(answers: list[ask.Answer], policy: str) -> list[UnsavedFile]:
 
 
 def base_names(paths: Iterable[str]) -> str:
-    """ "a.py, b.py and c.py", each name once; a long list ends with "and 17 more"."""
+    """ "a.py, b.py and c.py", each name once. A long list ends with "and 17 more"."""
     names = list(dict.fromkeys(os.path.basename(path) for path in paths))
     if len(names) > MOST_NAMES:
         names[MOST_NAMES:] = [f"{len(names) - MOST_NAMES} more"]

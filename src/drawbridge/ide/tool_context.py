@@ -21,7 +21,7 @@ CODE_OUTPUT_LIMIT: Final = 100_000
 
 
 class ClientContext:
-    """The ``ToolContext`` of one connection. Proposals belong to ``owner``, the connection; the user sees ``agent``,
+    """The ``ToolContext`` of one connection. Proposals belong to ``owner``, the connection. The user sees ``agent``,
     the name of the agent that is connected."""
 
     def __init__(self, workspace: Workspace, reviews: Reviews, owner: Hashable, agent: str) -> None:

@@ -16,7 +16,7 @@ from drawbridge.info.editors import Editor, Socket
 from drawbridge.info.report import Report
 
 FILES_SHOWN: Final = 6
-"""The maximum number of an editor's open files that are listed; files with unsaved changes are always listed."""
+"""The maximum number of an editor's open files that are listed. Files with unsaved changes are always listed."""
 
 LABEL: Final = 9
 LONGEST_LABEL: Final = 28
@@ -175,7 +175,7 @@ def _approval(report: Report) -> Iterator[Line]:
 
 
 def _row(line: Line, width: int, labels: int, terminal: Terminal) -> str:
-    """A line of the report, cut to ``width`` columns (0: not cut); its note is on a second line if the first has no
+    """A line of the report, cut to ``width`` columns (0: not cut). Its note is on a second line if the first has no
     room for it. ``labels``: the width of the section's labels, in columns."""
     mark = line.mark if terminal.draws else ASCII.get(line.mark, line.mark)
     indent = "    " if line.deep else "  "

@@ -62,7 +62,7 @@ BAD_TOKEN = Refusal(401, "Unauthorized: the token is missing or wrong.")
 class Gate:
     """Accepts requests that name one of ``hosts``, do not come from a web page, and have the token.
 
-    ``token_header`` (lower case) carries the token; with ``scheme`` its value is "<scheme> <token>".
+    ``token_header`` (lower case) carries the token. With ``scheme`` its value is "<scheme> <token>".
     """
 
     def __init__(

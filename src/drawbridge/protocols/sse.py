@@ -15,7 +15,7 @@ COMMENT: Final = b": keep-alive\n\n"
 """A comment, which readers ignore. It keeps proxies and clients from closing a silent connection."""
 
 RETRY_LATER: Final = b"retry: 3000\n\n"
-"""A field that asks a reader to reconnect after 3 s. A bridge takes up to 2 s to restart on a busy machine; Gemini CLI
+"""A field that asks a reader to reconnect after 3 s. A bridge takes up to 2 s to restart on a busy machine. Gemini CLI
 (0.61.0) would reconnect after 1 s and, if that fails, 1.5 s later, and then gives up."""
 
 LONGEST_ID: Final = 18

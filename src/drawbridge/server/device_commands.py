@@ -1,5 +1,5 @@
 """The owner's commands for devices. ``drawbridge token`` creates, lists and revokes tokens, whether the server is
-running or not; ``drawbridge pair`` shows a code that connects one device, as text and, if other machines can reach the
+running or not. ``drawbridge pair`` shows a code that connects one device, as text and, if other machines can reach the
 server, as a QR code for the device's camera.
 """
 

@@ -19,7 +19,7 @@ from drawbridge.agents.base import AgentLine, AskedBy, Form, ModeOffer, OffersRe
 from drawbridge.agents.tool_calls import Kind, ToolCall
 
 SHOWN_TEXT: Final = 150_000
-"""The maximum length, in characters, of an edited text that clients get with a decision; as JSON it may be six times as
+"""The maximum length, in characters, of an edited text that clients get with a decision. As JSON it may be six times as
 long. Any other edited input may have at most this many bytes of JSON."""
 
 NOTHING: Final = Raw(b"null")
@@ -138,7 +138,7 @@ class RunFinished(Struct, frozen=True, kw_only=True):
     retry_at: str | None = None
     """The time at which the limit of the agent's account is reset (AGENT_RATE_LIMITED)."""
     removed_by: str | None = None
-    """The name of the client that removed the prompt from the queue; the run never began. ``client_id``: that client's
+    """The name of the client that removed the prompt from the queue. The run never began. ``client_id``: that client's
     connection."""
     client_id: str | None = None
     input_tokens: int | None = None
@@ -346,9 +346,9 @@ class Always(Struct, frozen=True):
 
 class ApprovalRequested(Struct, frozen=True, dict=True):
     """An agent waits for a person's decision. ``input`` and ``suggestions`` are the agent's JSON; ``form``: what the
-    input is. ``call``: what the request is about, according to the agent; it is not recorded, since it follows from the
-    other fields (see ``pending.with_call``), and is None in a record that was read back. ``changeable``: the decision may
-    contain an edited input. ``known_as``: the id by which the hook or bridge of a terminal session identifies its
+    input is. ``call``: what the request is about, according to the agent. It is not recorded, since it follows from the
+    other fields (see ``pending.with_call``), and is None in a record that was read back. ``changeable``: the decision
+    may contain an edited input. ``known_as``: the id by which the hook or bridge of a terminal session identifies its
     question when it sends the question again; empty if it gave none, and in managed sessions. ``link_targets``: the
     paths in the request that lead through a symbolic link, with their targets. ``asked_by``: the subagent that asks;
     None if the main agent asks. ``reason``: why the agent asks, in its own words. ``blocked_path``: the path that the
@@ -572,7 +572,7 @@ class DiskWarning(Struct, frozen=True):
     message: str
 
 
-# Actions of users in editors. Clients' commands are audited when they are carried out; these events report the same
+# Actions of users in editors. Clients' commands are audited when they are carried out. These events report the same
 # actions for editors. ``by``: the editor's name.
 
 

@@ -84,7 +84,7 @@ async def _serve(
         with announced(plan, port, certificate):
             lacking = missing(plan.agents)
             for name, program in lacking.items():
-                if program != name:  # set by the owner; a built-in agent that is not installed needs no warning
+                if program != name:  # set by the owner, since a built-in agent that is not installed needs no warning
                     logger.warning(
                         "%s can't run: the program %s is not on PATH. Install it, or correct its setting.",
                         name,
@@ -136,7 +136,7 @@ def terms(clients: int) -> ServerOptions:
 
 
 def _stop_at_signals() -> asyncio.Event:
-    """An event that the first signal sets; the second signal ends the process immediately."""
+    """An event that the first signal sets. The second signal ends the process immediately."""
     stop = asyncio.Event()
 
     def signalled(number: int) -> None:

@@ -140,7 +140,7 @@ def permission_request(
 
 
 def permission_resolved(event: ApprovalResolved) -> messages.PermissionResolved:
-    """The part of a decision for clients, in a frame of at most ``FRAME_BYTES``. A message that does not fit is cut; an
+    """The part of a decision for clients, in a frame of at most ``FRAME_BYTES``. A message that does not fit is cut. An
     edit that does not fit into the remaining space, or an edited input of more than ``SHOWN_TEXT`` bytes, is left out.
     """
     message, room = event.message, messages.FRAME_BYTES - messages.ROOM

@@ -3,7 +3,7 @@ refused.
 
 ``format.json`` contains the format. A directory without that file has format 0. Its metadata files lack some of the
 current fields, which are filled in when a file is read, and stored when it is next written. The indexes of histories
-have their own formats; an index in another format is rebuilt from its history.
+have their own formats. An index in another format is rebuilt from its history.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Spec(NamedTuple):
     range: tuple[float, float] | None = None
     """The smallest and the largest number allowed."""
     pattern: str = ""
-    """A regular expression for the text, or for each item of a list; ``metavar`` describes it to the user."""
+    """A regular expression for the text, or for each item of a list. ``metavar`` describes it to the user."""
     heading: str = ""
     """The heading of a group of flags in the help. The group begins here and ends at the next heading."""
     choices: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class Spec(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """One field of a settings class. ``kind`` "list": the flag may be repeated; the values in an environment variable
+    """One field of a settings class. ``kind`` "list": the flag may be repeated. The values in an environment variable
     are separated by ``spec.separator``."""
 
     name: str
@@ -99,7 +99,7 @@ def _setting(name: str, annotation: Any, default: Any) -> Setting:
 
 
 def add_flags(parser: argparse.ArgumentParser, table: tuple[Setting, ...]) -> None:
-    """Adds the flags of ``table``; a flag that is not given is not in the parsed namespace.
+    """Adds the flags of ``table``. A flag that is not given is not in the parsed namespace.
 
     Values stay text, except for switches, because ``load`` checks them together with the file and the environment, and
     reports all problems together.
@@ -130,7 +130,7 @@ def load(
     """The settings of ``command``, from all sources. Raises ``BadSetting``, which lists all problems.
 
     ``flags["config"]`` names the file, if the command has such a flag. ``check`` returns the problems that only the
-    command itself can find; it gets the default instead of each invalid value.
+    command itself can find. It gets the default instead of each invalid value.
     """
     if flags.get("config"):
         environ = {**environ, "DRAWBRIDGE_CONFIG": flags["config"]}

@@ -71,7 +71,7 @@ class Change:
             )
 
     def apply(self) -> Path | None:
-        """See ``Step.apply``. Raises ``NotWritable`` or ``UnusableFile``; in that case, the file is unchanged."""
+        """See ``Step.apply``. Raises ``NotWritable`` or ``UnusableFile``. In that case, the file is unchanged."""
         if read(self.path) != self.before:
             raise NotWritable(f"{self.path} was not written: it has changed in the meantime. Run this again.")
         target, kept = _target(self.path), None

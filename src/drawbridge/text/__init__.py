@@ -36,7 +36,7 @@ def split(text: str) -> Split:
 
     An empty text has no lines: ``""`` is ``[]``, while ``"\\n"`` is ``[""]``. Its format is the default one, apart from
     a byte-order mark, so that lines put into an empty file get the usual line endings. (Neovim shows both as one empty
-    line; Drawbridge does not.)
+    line, but Drawbridge does not.)
     """
     bom = text.startswith(BOM)
     if bom:

@@ -27,7 +27,7 @@ AHEAD = 64
 IN_STEP = 4
 
 # The limits of one comparison: steps of Myers' algorithm, and lines that are examined to find cuts (as a multiple of
-# the number of lines). Only texts with many equal lines in a different order reach them; together they limit the time.
+# the number of lines). Only texts with many equal lines in a different order reach them. Together they limit the time.
 STEPS_LIMIT = 400_000
 LOOKS_LIMIT = 8
 PATH_LIMIT = 128
@@ -203,7 +203,7 @@ def _gaps_between(cuts: list[tuple[int, int]], a: int, a_end: int, b: int, b_end
 def _shortest_path(left: list[int], right: list[int]) -> tuple[list[tuple[int, int]], int]:
     """Myers' greedy search from (0, 0): the points of a shortest edit path and what it cost to find it.
 
-    From one point to the next at most one line is removed or added; common lines may follow it. The path ends at
+    From one point to the next at most one line is removed or added. Common lines may follow it. The path ends at
     (len(left), len(right)), or after the last common line of the path that got furthest within ``PATH_LIMIT`` edits.
     """
     width, height = len(left), len(right)

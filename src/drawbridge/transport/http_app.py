@@ -25,7 +25,7 @@ class ServerOptions(Struct, frozen=True):
     requests may still arrive, unless too many of them are from one network (``http_server.GRACE_NETWORKS``)."""
 
     message_bytes: int = MESSAGE_LIMIT
-    """The maximum size of one message or body from a peer, in bytes. A longer message ends its WebSocket with 1009; a
+    """The maximum size of one message or body from a peer, in bytes. A longer message ends its WebSocket with 1009. A
     longer body is refused with 413."""
 
     binary_as_text: bool = True
@@ -87,7 +87,7 @@ class WebSocket(Protocol):
 
     @property
     def congested(self) -> bool:
-        """Whether the peer reads more slowly than the server writes; if so, optional messages should be dropped."""
+        """Whether the peer reads more slowly than the server writes. If so, optional messages should be dropped."""
         ...
 
 

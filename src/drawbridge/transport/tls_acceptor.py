@@ -1,7 +1,7 @@
 """Accepts TLS connections. The number of simultaneous handshakes is limited, so that peers that never finish cost
 little.
 
-Before the handshake, no peer is authenticated and none of the application's limits apply; each open connection takes
+Before the handshake, no peer is authenticated and none of the application's limits apply. Each open connection takes
 one of the process's file descriptors.
 """
 
@@ -78,7 +78,7 @@ class TlsAcceptor:
         return len(self._shaking)
 
     def close(self) -> None:
-        """Ends every handshake; no more connections are accepted. ``wait_closed`` waits until the handshakes have
+        """Ends every handshake, and accepts no more connections. ``wait_closed`` waits until the handshakes have
         ended."""
         self._tasks.cancel()
         self._listener.close()

@@ -56,9 +56,9 @@ class _Refused(Exception):
 
 
 class Connection:
-    """A connection that reconnects automatically. ``find``: returns the server's address; called for each attempt.
-    ``name``: the name that other clients see for decisions from here if the token is the owner's. With any other token,
-    they see the device's name.
+    """A connection that reconnects automatically. ``find``: returns the server's address, and is called for each
+    attempt. ``name``: the name that other clients see for decisions from here if the token is the owner's. With any
+    other token, they see the device's name.
 
     ``on_open`` is called once the token has been accepted, before lasting requests are sent again. Callbacks must not
     block.

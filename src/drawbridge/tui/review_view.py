@@ -183,7 +183,7 @@ class _Block(NamedTuple):
 
 class _Seen(NamedTuple):
     """The lines of a part that have been on the screen. ``layout``: the width, and the line number that the column of
-    line numbers had room for, when the part was laid out; ``lines`` refers to that layout."""
+    line numbers had room for, when the part was laid out. ``lines`` refers to that layout."""
 
     layout: tuple[int, int]
     lines: set[int]
@@ -242,7 +242,7 @@ class ReviewView(ScrollView, can_focus=True):
     ) -> None:
         """Shows these parts. ``words``: the text below the last part. ``remarks``: the parts' comments, by key; None if
         unchanged. ``new``: the keys of parts that are marked as new. ``hidden``: the keys of parts that are in the
-        review but not shown; what was seen of them is remembered."""
+        review but not shown. What was seen of them is remembered."""
         before = [part.key for part in self._parts]
         self._parts, self._words, self._new = parts, words, new
         self._remarks = self._remarks if remarks is None else remarks

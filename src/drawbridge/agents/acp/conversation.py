@@ -1,9 +1,8 @@
 """The Agent Client Protocol (version 1): lines in, events out; commands in, lines out.
 
-Pure: ``AcpConversation`` is Drawbridge's side of the connection to one process with one session. Most kinds of
-updates from the agent are passed on unchanged; its text and its tool calls are converted by ``agents.lines`` (see
-``acp.text`` and ``acp.shown``), and its permission requests become ``Question`` events. Measured with Gemini CLI
-0.61.0.
+Pure: ``AcpConversation`` is Drawbridge's side of the connection to one process with one session. Most kinds of updates
+from the agent are passed on unchanged. Its text and its tool calls are converted by ``agents.lines`` (see ``acp.text``
+and ``acp.shown``), and its permission requests become ``Question`` events. Measured with Gemini CLI 0.61.0.
 """
 
 from __future__ import annotations

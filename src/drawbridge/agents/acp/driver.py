@@ -35,7 +35,7 @@ def usable(files: str | None) -> str | None:
 
 
 class Acp:
-    """Any ACP agent. ``command`` starts it; ``title`` is its display name."""
+    """Any ACP agent. ``command`` starts it, and ``title`` is its display name."""
 
     asks = True
     own_modes = True

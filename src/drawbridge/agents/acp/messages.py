@@ -1,6 +1,6 @@
 """Messages of the Agent Client Protocol, version 1 (https://agentclientprotocol.com). Pure.
 
-Only the fields that Drawbridge needs are parsed; most nested values stay unparsed JSON until they are read. Measured
+Only the fields that Drawbridge needs are parsed. Most nested values stay unparsed JSON until they are read. Measured
 with Gemini CLI 0.61.0.
 """
 

@@ -35,7 +35,7 @@ ignore that option.
 
 
 LONGEST_NAME: Final = 200
-"""The maximum length of a mode's or a model's name, in characters; longer names are ignored."""
+"""The maximum length of a mode's or a model's name, in characters. Longer names are ignored."""
 
 MOST_MODES: Final = 50
 """The maximum number of an agent's modes that are shown to clients."""

@@ -1,6 +1,6 @@
 """Converts tool calls that an agent reports in the Agent Client Protocol into history lines. Pure.
 
-Measured: Gemini CLI 0.61.0 reports a call that needs approval only after the call has ended; codex-acp 2.6.0 reports
+Measured: Gemini CLI 0.61.0 reports a call that needs approval only after the call has ended. codex-acp 2.6.0 reports
 each call before it asks about it. Fields may arrive later than the call: a title, an input, the diff.
 """
 

@@ -20,7 +20,7 @@ OLDEST: Final = catalog.AGENTS["claude"].oldest
 """The first version with the stream format used here; also the oldest version that the official SDKs support."""
 
 LONGEST_ARGUMENT: Final = 100_000
-"""The maximum size of one value, in bytes; Linux accepts arguments of up to 131,072."""
+"""The maximum size of one value, in bytes. Linux accepts arguments of up to 131,072."""
 
 STREAM: Final = (
     "--output-format=stream-json",
@@ -41,7 +41,7 @@ _CONTROL_IN_PROSE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def arguments(launch: Launch) -> list[str]:
-    """The arguments for ``claude``. Raises ``AgentUnusable`` (VALIDATION_FAILED) for an invalid value; the text names
+    """The arguments for ``claude``. Raises ``AgentUnusable`` (VALIDATION_FAILED) for an invalid value. The text names
     the option."""
     return [*STREAM, *_session(launch), *_flags(launch.options), *_files(launch.files)]
 

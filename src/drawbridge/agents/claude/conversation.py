@@ -52,7 +52,7 @@ INTERRUPTED: Final = "It was interrupted."
 SUBAGENTS_KNOWN: Final = 1_000
 
 LONGEST_MODE: Final = 100
-"""The maximum length of a mode's name, in characters; a longer name is ignored."""
+"""The maximum length of a mode's name, in characters. A longer name is ignored."""
 
 
 EPHEMERAL: Final = ("stream_event", "command_lifecycle", "tool_progress")
@@ -183,7 +183,7 @@ class ClaudeConversation:
         self._directory: str | None = None
         """The directory in which the agent works, if it has been reported."""
         self._last_answer: bytes | None = None
-        """The main agent's latest answer, as a line; the size of the context is read from it. None before the first
+        """The main agent's latest answer, as a line. The size of the context is read from it. None before the first
         answer and after a compaction."""
         self._retrying = False
         self._efforts: dict[str, str] = {}

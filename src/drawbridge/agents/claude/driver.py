@@ -34,7 +34,7 @@ class Claude:
     embeds = staticmethod(prompts.embeds)
 
     def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:
-        """``path``: the program; if it is None, PATH and the usual places are searched at each start."""
+        """``path``: the program. If it is None, PATH and the usual places are searched at each start."""
         self._path = path
         self._environment = environment
         self._proven: tuple[str, int, int] | None = None

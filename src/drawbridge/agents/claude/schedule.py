@@ -77,7 +77,7 @@ class Schedule:
 
     @property
     def until(self) -> float | None:
-        """The time of the last turn that is known to be scheduled, in seconds since 1970; it may have passed. None if
+        """The time of the last turn that is known to be scheduled, in seconds since 1970. It may have passed. None if
         no turn is scheduled."""
         times = [*self._jobs.values(), *([] if self._wake_up is None else [self._wake_up])]
         return max(times, default=None)

@@ -39,7 +39,7 @@ KEYS: Final = frozenset(
 def offered(tool_name: str, given: Raw) -> Raw:
     """The agent's suggestions, ``given``, limited to those that add rules or directories or set a mode. The CLI
     (2.1.329) makes no other suggestions, but its format allows them. For a plan, the CLI makes no suggestions, although
-    it accepts a mode in the answer; in that case, ``OF_PLAN`` is returned.
+    it accepts a mode in the answer. In that case, ``OF_PLAN`` is returned.
     """
     if tool_name == LEAVING_PLAN and bytes(given).replace(b" ", b"") in (b"[]", b"null"):
         return Raw(OF_PLAN)

@@ -120,7 +120,7 @@ class ClaudeInTerminal(TerminalAgent):
         return True
 
     def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
-        if tool == LEAVING_PLAN:  # only one such question can be open; the agent's own call has no input
+        if tool == LEAVING_PLAN:  # only one such question can be open, and the agent's own call has no input
             return True
         if all(name in after and after[name] == before[name] for name in before):
             return True

@@ -163,7 +163,7 @@ def _attached(found: _Line) -> Prompt | Context | None:
 
 def _queued(found: _Line) -> Prompt | None:
     """A prompt that was typed while the agent worked; None for any other attachment. The agent received the prompt with
-    a tool's result; the transcript contains it as an attachment."""
+    a tool's result. The transcript contains it as an attachment."""
     queued = _attachment.decode(found.attachment)
     if queued.type != "queued_command" or queued.command_mode != "prompt" or queued.origin.kind != "human":
         return None

@@ -55,7 +55,7 @@ class Codex:
     embeds = staticmethod(is_text)
 
     def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:
-        """``path``: the program; if it is None, PATH is searched at each start."""
+        """``path``: the program. If it is None, PATH is searched at each start."""
         self._path = path
         self._environment = environment
 

@@ -28,7 +28,7 @@ class Gemini(Acp):
     own = OWN
 
     def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:
-        """``path``: the program; if it is None, PATH is searched at each start."""
+        """``path``: the program. If it is None, PATH is searched at each start."""
         super().__init__(ROW.name, [path or ROW.program, "--acp"], ROW.title, environment)
 
     async def start(self, launch: Launch, emit: Callable[[Event], None]) -> process.Process:

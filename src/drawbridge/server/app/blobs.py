@@ -23,7 +23,7 @@ from drawbridge.text.counts import counted
 ALTOGETHER: Final = 256 * 1024 * 1024
 MOST: Final = 200
 DEVICES_PART: Final = 0.75
-"""The share of ``ALTOGETHER`` (bytes) and ``MOST`` (blobs) that all devices together may use; the rest is reserved for
+"""The share of ``ALTOGETHER`` (bytes) and ``MOST`` (blobs) that all devices together may use. The rest is reserved for
 the owner."""
 
 DEVICE_PART: Final = 0.5
@@ -71,7 +71,7 @@ class Blobs:
             left.unlink()
 
     async def put(self, blob_id: str, offset: int, data: bytes, last: bool, device: str | None = None) -> BlobStored:
-        """Appends a piece at ``offset`` (bytes), where the previous piece ended; ``offset`` 0 restarts an unfinished
+        """Appends a piece at ``offset`` (bytes), where the previous piece ended. ``offset`` 0 restarts an unfinished
         blob. Raises ``ClientError``.
 
         ``last``: whether this piece completes the blob. ``device``: the device or SSH key that sends the piece; None

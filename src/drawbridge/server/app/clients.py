@@ -167,7 +167,7 @@ class Client:
         self.close(code, reason)
 
     def close(self, code: int, reason: str) -> None:
-        """Closes the connection. Drops frames that wait to be sent; requests that have already arrived are still
+        """Closes the connection. Drops frames that wait to be sent. Requests that have already arrived are still
         executed."""
         if not self.is_closed:
             level = (

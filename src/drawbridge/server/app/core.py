@@ -300,7 +300,7 @@ class Core:
         session = await self.projects.create(command.path, command.agent)
         if command.join:
             self.audience.join(session.id, client)
-        # Clients that follow all projects are notified; the client that creates the project gets its state in the reply
+        # Clients that follow all projects are notified. The client that creates the project gets its state in the reply
         # instead, as the specification shows.
         session.store.announce(ProjectCreated(session.summary()), client)
         return messages.updated("project_state", session.shown(), session.id)

@@ -45,7 +45,7 @@ class ServerCommands:
     ``scopes``: the scope of each command. ``health`` returns the server's health. ``push``: None if the server does not
     send notifications to browsers. ``push_test`` sends a test notification, and returns the problem, if any.
     ``machine``: the server's host name. ``devices``: None if the server does not accept devices. ``addresses`` returns
-    the web UI's addresses for other machines, the best one first, and ``programs`` the agents' programs; both may
+    the web UI's addresses for other machines, the best one first, and ``programs`` the agents' programs. Both may
     block.
     """
 
@@ -116,7 +116,7 @@ class ServerCommands:
         return Answer(type="paired", data=paired)
 
     def _authenticated(self, identity: Identity, client: Client, name: str | None) -> Answer[replies.Authenticated]:
-        """Signs a client in; a client that is already signed in keeps its identity. ``name``: the name that the owner's
+        """Signs a client in. A client that is already signed in keeps its identity. ``name``: the name that the owner's
         client chooses, if any. Raises ``ClientError`` if there is no room for the client, or if it is signed in with
         another identity."""
         if client.identity is None:
@@ -132,7 +132,7 @@ class ServerCommands:
 
     async def hello(self, command: commands.Hello, client: Client) -> Answer[replies.Hello]:
         """Describes the server, and what the client may do. The owner's own clients choose their names with this
-        command; other clients keep the name of their device or SSH key."""
+        command. Other clients keep the name of their device or SSH key."""
         identity = client.known
         if command.client is not None and identity.is_owner:
             logger.info("%s at %s is now named %r", client.id, client.address, command.client)

@@ -1,7 +1,7 @@
 """Everything that the server serves over HTTP: the WebSocket for clients, the web UI, a health check, and the
 certificate of the server's own authority.
 
-The web UI's files are read from the package once; a request's path is never used to open a file. They are served
+The web UI's files are read from the package once. A request's path is never used to open a file. They are served
 without a token, because they are the same for everybody. The security policy in their headers restricts the web UI. It
 can load only from this server, run only scripts that are among these files, and never parse text as HTML (Trusted
 Types).

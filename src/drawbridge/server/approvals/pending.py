@@ -92,7 +92,7 @@ class PendingApproval(Approval[Decision]):
         self.request = self.request.described(**fields)
 
     def recorded(self, seq: int | None) -> None:
-        """Sets the record's number in the history. ``seq``: None if the record could not be written; the number is then
+        """Sets the record's number in the history. ``seq``: None if the record could not be written. The number is then
         0."""
         self.seq = seq or 0
 

@@ -191,7 +191,7 @@ def _risk_of(token: Token, rest: Sequence[Token], tokens: Sequence[Token], at: i
 
 
 def _risk_of_git(rest: Sequence[Token]) -> tuple[str | None, Token | None]:
-    """The risk of ``git`` with its arguments; its own options, such as ``-C DIR``, may come first."""
+    """The risk of ``git`` with its arguments. Its own options, such as ``-C DIR``, may come first."""
     words = [one.text for one in rest]
     for at, word in enumerate(words):
         options = words[at + 1 :]

@@ -45,8 +45,8 @@ class Approvals:
     """The approval requests of one session. Iterating yields the open ones, oldest first. Each has at least one surface
     through which the agent sent it.
 
-    ``root``: the project's directory. ``append`` records a decision, and raises ``DrawbridgeError`` if that fails;
-    ``publish`` then reports it on the surfaces; ``record`` does both for other events, and only logs a failure (all as
+    ``root``: the project's directory. ``append`` records a decision, and raises ``DrawbridgeError`` if that fails.
+    ``publish`` then reports it on the surfaces. ``record`` does both for other events, and only logs a failure (all as
     in ``SessionStore``). ``verdicts``: how the latest requests ended according to the history, including requests of
     earlier server processes. ``decide`` handles a decision from an editor like one from a client.
     """
@@ -134,7 +134,7 @@ class Approvals:
         return True
 
     def remove(self, approval: PendingApproval, surface: Surface) -> None:
-        """Removes a surface through which the agent can no longer be reached; another surface still reaches it."""
+        """Removes a surface through which the agent can no longer be reached. Another surface still reaches it."""
         self._surfaces[approval.id].remove(surface)
 
     def release(self) -> None:
@@ -369,7 +369,7 @@ def _texts(value: object, depth: int, name: str = "") -> Iterator[tuple[str, str
 
 
 def _resolved(text: str) -> str:
-    """The path that a ``file:`` URI, or a path with a leading ``~`` or ``~user``, stands for; other text is returned
+    """The path that a ``file:`` URI, or a path with a leading ``~`` or ``~user``, stands for. Other text is returned
     unchanged."""
     try:
         return os.path.expanduser(text) if text.startswith("~") else from_uri(text)
@@ -384,7 +384,7 @@ def _normal(path: str) -> str:
 
 
 def _real(path: str) -> str:
-    """The path with all links followed; a path that can't exist is only normalized."""
+    """The path with all links followed. A path that can't exist is only normalized."""
     try:
         return os.path.realpath(path)
     except (OSError, ValueError):  # a NUL byte, or a name that can't be encoded

@@ -52,7 +52,7 @@ def of_this_machine() -> set[Address]:
 
 def served(host: str, public: Sequence[str]) -> tuple[str, ...]:
     """The names and addresses at which other machines can reach the server: first ``public``, then the addresses that
-    it listens on. If ``host`` is one of ``EVERYWHERE``, loopback and link-local addresses are left out; if it is a
+    it listens on. If ``host`` is one of ``EVERYWHERE``, loopback and link-local addresses are left out. If it is a
     loopback address, only ``public`` is returned."""
     if host not in EVERYWHERE:
         own: tuple[str, ...] = () if is_loopback(host) else (host,)
@@ -157,7 +157,7 @@ class OwnNames:
 class Access:
     """Decides which requests, tokens, pairing codes and signatures are accepted.
 
-    ``token``: the owner's token; if it is None, every client that uses one of the server's names is accepted
+    ``token``: the owner's token. If it is None, every client that uses one of the server's names is accepted
     (``--insecure-no-auth``, on loopback only).
     """
 

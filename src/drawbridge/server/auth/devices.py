@@ -2,7 +2,7 @@
 which can be revoked separately.
 
 ``devices.json`` (0600) in the data directory keeps a hash of each secret, never the secret. The owner's commands and
-the running server both write the file, under the same lock; the server reads the file again when a command has changed
+the running server both write the file, under the same lock. The server reads the file again when a command has changed
 it.
 
 A pairing code is short, and valid for ten minutes and one device. Guesses are limited (``entrance``), so 40 bits are
@@ -93,7 +93,7 @@ class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
 class Code(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A pairing code, which can be turned into a device once. ``lifetime``: seconds for which the device's token is
     valid; None without a limit. ``expires``: when the token of the device that made the code expires (None if it does
-    not, or no device made the code); the new device's token expires no later.
+    not, or no device made the code). The new device's token expires no later.
 
     ``made_by``: the id of the device, or the fingerprint of the SSH key, that made the code; None for the owner. A code
     is valid only as long as its maker's token or key is.
@@ -174,7 +174,7 @@ class Devices:
     # for the server
 
     def identify(self, token: str) -> Identity:
-        """The identity of a token's device. Raises ``ClientError``; only a client that has the secret learns that the
+        """The identity of a token's device. Raises ``ClientError``. Only a client that has the secret learns that the
         token was revoked or has expired."""
         known = self._devices if self._is_whole() else {}
         parts = TOKEN.fullmatch(token)

@@ -109,7 +109,7 @@ class ClientLimits(Struct, frozen=True):
 
     @property
     def of_devices(self) -> int:
-        """The maximum number of simultaneous clients of all devices together; the rest is reserved for the owner's
+        """The maximum number of simultaneous clients of all devices together. The rest is reserved for the owner's
         clients."""
         return self.clients - self.clients // OWNERS_PART
 
@@ -182,8 +182,8 @@ class Entrance:
             return self._access.identify(token)
 
     async def by_code(self, code: str, name: str | None, address: str) -> tuple[Identity, str]:
-        """Pairs a device. Returns its identity and its token. Raises ``ClientError``; the code stays valid if there is
-        no room for another client."""
+        """Pairs a device. Returns its identity and its token. Raises ``ClientError``. The code stays valid if the
+        server has no room for another client."""
         key = network_of(address)
         # One at a time, so that a wrong code is counted before the next one is checked.
         async with self._pairing:
@@ -222,8 +222,8 @@ class Entrance:
             return self._access.signed(answer, nonce, certificate)
 
     def count_prompt(self, identity: Identity, address: str) -> None:
-        """Counts a prompt. Raises ``ClientError`` if there were too many. Prompts are counted by device; those from the
-        owner's clients, and from clients with an SSH key, by address."""
+        """Counts a prompt. Raises ``ClientError`` if there were too many. Prompts are counted by device, but those from
+        the owner's clients, and from clients with an SSH key, by address."""
         refused = self._prompts.admit(identity.device_id or network_of(address), now())
         if refused is not None:
             raise self._too_often("prompts", refused, address, identity.name)

@@ -1,4 +1,4 @@
-"""Rate limiters: token buckets in a table of bounded size. Pure; times are in seconds, from any clock."""
+"""Rate limiters: token buckets in a table of bounded size. Pure. Times are in seconds, from any clock."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Buckets:
         return len(self._buckets)
 
     def admit(self, key: str, now: float) -> Refused | None:
-        """Returns None and counts the attempt if it is allowed; otherwise returns the refusal."""
+        """Returns None and counts the attempt if it is allowed. Otherwise returns the refusal."""
         refused = self.peek(key, now)
         if refused is None:
             self._bucket(key, now).tokens -= 1

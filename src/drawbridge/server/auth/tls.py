@@ -177,7 +177,7 @@ EARLIER: Final = timedelta(hours=24)
 class Certificate:
     """A certificate with its key on disk. ``fingerprint``: SHA-256 of the certificate, as browsers show it.
 
-    ``directory`` contains the server's own certificate and the authority that issued it; it is None for a certificate
+    ``directory`` contains the server's own certificate and the authority that issued it. It is None for a certificate
     that the owner set.
     """
 

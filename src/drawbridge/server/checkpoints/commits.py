@@ -23,7 +23,7 @@ PATCH: Final = ("diff-tree", "-r", "--no-renames", "--ignore-submodules=all")
 
 class Filtered(msgspec.Struct, frozen=True):
     """The files of a checkpoint that have a filter, as its commit's message lists them. ``read``: files for which the
-    checkpoint contains the bytes in the work tree; ``unread``: all others. Paths are relative to the project; bytes
+    checkpoint contains the bytes in the work tree; ``unread``: all others. Paths are relative to the project. Bytes
     that are not UTF-8 are surrogates."""
 
     read: frozenset[str] = frozenset()
@@ -53,7 +53,7 @@ async def tree_of(git: Git, commit: str) -> str:
 
 
 async def _commit(git: Git, commit: str) -> tuple[str, str]:
-    """The tree and the message of a commit; both are empty if the commit does not exist."""
+    """The tree and the message of a commit. Both are empty if the commit does not exist."""
     if commit in git.commits:
         return git.commits[commit]
     code, text, _ = await git.run("cat-file", "commit", commit)
@@ -61,7 +61,7 @@ async def _commit(git: Git, commit: str) -> tuple[str, str]:
         return "", ""
     header, _, message = text.partition("\n\n")
     found = header.partition("\n")[0].removeprefix("tree "), message
-    if "/" not in commit:  # an id always names the same object; a ref can change
+    if "/" not in commit:  # an id always names the same object, but a ref can change
         git.commits[commit] = found
     return found
 

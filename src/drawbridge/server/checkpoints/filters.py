@@ -54,7 +54,7 @@ def filtered_since(
     read: Collection[str], known: Mapping[str, str], earlier: Mapping[str, tuple[int, bytes]]
 ) -> Filtered:
     """The files with a filter in a checkpoint that is based on the index of the last one. ``read``: the files that were
-    read for the last one; no other file had a filter then. ``known``: the entries of the files that have a filter now.
+    read for the last one. No other file had a filter then. ``known``: the entries of the files that have a filter now.
     ``earlier``: the entries of the last index, as in ``git_index.Index``.
 
     If a file acquired its filter after the last checkpoint and its entry is unchanged, the entry may contain the

@@ -1,7 +1,7 @@
 """git's index file, read without starting git.
 
-The format is described in gitformat-index(5); versions 2 to 4 are supported. An agent can write any index, so no
-length in it is trusted.
+The format is described in gitformat-index(5). Versions 2 to 4 are supported. An agent can write any index, so no length
+in it is trusted.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Final
 from msgspec import Struct
 
 LARGEST_INDEX: Final = 64 * 1024 * 1024
-"""The maximum size of an index, in bytes; enough for about 600,000 files. The same limit applies to the total length of
-the files' paths."""
+"""The maximum size of an index, in bytes. It is enough for about 600,000 files. The same limit applies to the total
+length of the files' paths."""
 
 GITLINK: Final = 0o160000
 
@@ -126,7 +126,7 @@ def _variable_length(data: bytes, at: int) -> tuple[int, int]:
 
 def _check_extensions(data: bytes, at: int, id_bytes: int) -> None:
     """Raises ``ValueError`` for an extension with a name that does not begin with an uppercase letter, since such an
-    extension may change which files the index contains; and for an index that is truncated."""
+    extension may change which files the index contains, and for an index that is truncated."""
     while at < len(data) - id_bytes:
         if not 65 <= data[at] <= 90:
             raise ValueError("it requires an extension that is not supported")

@@ -107,7 +107,7 @@ def settings_listed(listed: str) -> list[tuple[str, str]]:
 
 
 def _setting(item: str) -> tuple[str, str]:
-    """The name of a setting, and "=value"; a setting without a value is true and has no "=", as ``git -c`` expects."""
+    """The name of a setting, and "=value". A setting without a value is true and has no "=", as ``git -c`` expects."""
     name, separator, value = item.partition("\n")
     return name, "=" + value if separator else ""
 

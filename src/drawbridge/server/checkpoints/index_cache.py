@@ -1,7 +1,7 @@
 """The index of the last checkpoint, kept so that the next one is faster.
 
 git recognizes unchanged files by their times in the index. With the last index, a run usually waits for only one git
-command if the user's index and git's configuration are unchanged; without it, a checkpoint begins with the user's
+command if the user's index and git's configuration are unchanged. Without it, a checkpoint begins with the user's
 index.
 """
 
@@ -30,7 +30,7 @@ INDEX: Final = "checkpoint.index"
 class CachedIndex(Struct, frozen=True):
     """The state from which the index in the cache was made. ``digest``: the digest of the user's index. ``ignoring``:
     the versions of the ``.gitignore`` files when the checkpoint was created. The index contains nothing that they
-    ignore, unless the user tracks it. ``read``: as in ``Filtered``; no other file had a filter."""
+    ignore, unless the user tracks it. ``read``: as in ``Filtered``. No other file had a filter."""
 
     repository: Repository
     settings: Settings

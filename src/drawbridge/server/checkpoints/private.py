@@ -2,7 +2,7 @@
 
 It is in the server's data, and the user's directory is its work tree. None of the repository's data is written into the
 user's directory, and git does not look for a repository there. ``.gitattributes`` has no effect, so all files are
-stored and restored byte for byte; ``.gitignore`` applies as usual.
+stored and restored byte for byte. ``.gitignore`` applies as usual.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ When: TypeAlias = Literal["before", "after"]
 """Whether a checkpoint is from before or after its run."""
 
 KEPT_RUNS: Final = 50
-"""The number of runs of a project for which checkpoints are kept. Older checkpoints are dropped; git garbage-collects
+"""The number of runs of a project for which checkpoints are kept. Older checkpoints are dropped. git garbage-collects
 them later (in a private repository, ``PrivateRepository.collect`` removes them)."""
 
 REVIEW: Final = "review"

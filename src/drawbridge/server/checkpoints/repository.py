@@ -44,7 +44,7 @@ refused.
 
 class Repository(Struct, frozen=True):
     """The paths of a work tree and its git directories. ``own`` contains the index, ``common`` objects, refs and
-    configuration; they differ in a linked work tree. ``private``: whether both are in the server's data
+    configuration. They differ in a linked work tree. ``private``: whether both are in the server's data
     (``private.py``)."""
 
     root: Path

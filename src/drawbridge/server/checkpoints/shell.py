@@ -33,8 +33,8 @@ class Shell:
     """A running shell, in which commands are run one after the other."""
 
     def __init__(self, process: asyncio.subprocess.Process, signal: Callable[[int], None]) -> None:
-        """``signal``: sends a signal to the shell's process group, or SIGKILL to everything that the shell started;
-        the shell itself ignores SIGTERM."""
+        """``signal``: sends a signal to the shell's process group, or SIGKILL to everything that the shell started. The
+        shell itself ignores SIGTERM."""
         assert process.stdin is not None
         assert process.stdout is not None
         self._input = process.stdin
@@ -74,7 +74,7 @@ async def started(
     directory: Path, confinement: Confinement, memory: MemoryWatch, endings: BackgroundTasks, mark: str
 ) -> AsyncIterator[Shell]:
     """A shell in ``directory``. ``endings``: the tasks in which its processes are ended, so that this is completed even
-    if the operation is canceled; these tasks must not be canceled. ``mark``: identifies its processes in their
+    if the operation is canceled. These tasks must not be canceled. ``mark``: identifies its processes in their
     environment.
 
     When the context ends, every process that was started in it has ended, unless the wait for that was canceled.

@@ -109,7 +109,7 @@ class Snapshotter:
 
     async def _complete(self, run_id: str, collected: asyncio.Future[bool]) -> None:
         """Creates the checkpoint before a run. ``collected`` receives the result, or an error that occurs before git
-        has the state of the files; a later error is logged."""
+        has the state of the files. A later error is logged."""
         try:
             created = await self._create(run_id, "before", collected)
         except Exception as error:

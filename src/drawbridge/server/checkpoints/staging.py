@@ -26,7 +26,7 @@ class Staging:
 
     async def read_all(self, git: Git, since: str | None) -> Filtered:
         """Makes git's index match the work tree, beginning with the user's index (in a private repository, with the
-        index of the last checkpoint). ``since``: the checkpoint that the work tree will be compared with; files with a
+        index of the last checkpoint). ``since``: the checkpoint that the work tree will be compared with. Files with a
         filter are read unless they were not read for that checkpoint. If ``since`` is None, only the smallest files
         with a filter are read. Returns the files with a filter. Raises ``GitFailed``, ``NoCheckpoint`` or OSError."""
         known_files = git.repository.own / (INDEX if git.repository.private else "index")

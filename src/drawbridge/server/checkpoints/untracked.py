@@ -24,7 +24,7 @@ Listing: TypeAlias = list[tuple[str, bool]]
 
 class Untracked(Struct, frozen=True):
     """The untracked contents of a project's directory. ``paths``: the paths that are not in git's index, relative to
-    the project; a directory without a tracked file is one path, with a slash at its end. ``ignoring``: the versions of
+    the project. A directory without a tracked file is one path, with a slash at its end. ``ignoring``: the versions of
     the ``.gitignore`` files that apply; None if they are not known. ``folders``: the directories with tracked files,
     relative to the project."""
 

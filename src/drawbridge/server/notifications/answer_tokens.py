@@ -22,7 +22,7 @@ SECONDS: Final = 3_600.0
 """Seconds for which a token is valid. A push service keeps an urgent push for the same time."""
 
 MOST: Final = 1_000
-"""The maximum number of valid tokens; the oldest ones become invalid first."""
+"""The maximum number of valid tokens. The oldest ones become invalid first."""
 
 
 class Answerable(Struct, frozen=True):

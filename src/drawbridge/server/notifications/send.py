@@ -80,7 +80,7 @@ class Sender:
 
     def do(self, what: str, send: Callable[[], None]) -> bool:
         """Queues a call to ``send``, which raises ``Failed`` if it fails. If ``WAITING`` others are queued, drops the
-        call and logs that. Returns whether it was queued. Never blocks. ``what``: the recipient, for the log; it must
+        call and logs that. Returns whether it was queued. Never blocks. ``what``: the recipient, for the log. It must
         not contain secrets."""
         if self._thread is None:
             # This is not a thread of the event loop's executor, because the server waits for such threads when it ends.

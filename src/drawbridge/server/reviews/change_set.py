@@ -59,7 +59,7 @@ class Hunk(Struct, frozen=True):
     """A part of a change that is kept, undone or edited as a whole.
 
     ``kind``: some lines, the whole file (it was added or deleted, or its lines can't be compared), its mode, or its
-    name. ``span``: its lines in both versions, 0-based (none for a mode or a name); the id does not depend on it.
+    name. ``span``: its lines in both versions, 0-based (none for a mode or a name). The id does not depend on it.
     """
 
     id: str
@@ -77,7 +77,7 @@ class Part(NamedTuple):
 
 class FileChange(Struct, frozen=True):
     """The change to one file. ``old`` and ``new``: None if the file does not exist in that version. ``hunks``: in the
-    order of the lines; the hunks for the mode and the name are last. ``old_path``: the path of the old version if the
+    order of the lines. The hunks for the mode and the name are last. ``old_path``: the path of the old version if the
     file was renamed; empty otherwise."""
 
     path: str
@@ -117,7 +117,7 @@ def lines_of(text: str) -> list[str]:
 def changed(
     path: str, old: Version | None, new: Version | None, decided: Collection[str] = (), old_path: str = ""
 ) -> FileChange:
-    """The change from ``old`` to ``new``. ``decided``: the ids of hunks that were decided on before; a new hunk with
+    """The change from ``old`` to ``new``. ``decided``: the ids of hunks that were decided on before. A new hunk with
     the same lines gets another id. ``old_path``: the previous path of a renamed file. Its versions are both text, or
     have the same content."""
     if old_path:
@@ -199,7 +199,7 @@ def renames(
     sides: Mapping[str, tuple[Version | None, Version | None]], known: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
     """The files of a change that were renamed: new path → old path. ``sides``: both versions of the files by their
-    paths. ``known``: the renames that were found before; each is kept if the old file is still deleted, the new one is
+    paths. ``known``: the renames that were found before. Each is kept if the old file is still deleted, the new one is
     still added, and they are still comparable.
 
     Files with the same content are paired first, then files of which at least ``ALIKE`` is the same. Links and empty

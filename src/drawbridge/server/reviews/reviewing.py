@@ -48,7 +48,7 @@ class Store(publishing.Store, recovery.Store, Protocol):
 
 class Reviewing:
     """The review of one directory, for clients. ``stores``: the stores of the sessions that share the review, by
-    session id; a managed session does not share its review."""
+    session id. A managed session does not share its review."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Reviewing:
         check_at_rest: Callable[[], None],
     ) -> None:
         """``name``: for the log. ``owner``: returns what the owner allows now. ``folder``: where the intent of a
-        decision is stored; it exists before a decision is made. ``check_at_rest`` raises ``ClientError`` during a run,
+        decision is stored. It exists before a decision is made. ``check_at_rest`` raises ``ClientError`` during a run,
         when changes can only be kept."""
         self._name = name
         self._review = review

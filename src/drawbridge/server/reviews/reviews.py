@@ -67,7 +67,7 @@ class Wish(Struct, frozen=True):
     """A user's decision. It applies to the hunks with the ids ``hunks``, to all hunks of ``files`` (paths as clients
     see them), or to ``all`` hunks.
 
-    ``version``: the version of the review that the user has seen; decisions on ``files`` and ``all`` are refused if it
+    ``version``: the version of the review that the user has seen. Decisions on ``files`` and ``all`` are refused if it
     has changed. ``text``: for an edit, the lines that replace the new lines of one hunk. ``request_id``: the id of the
     request, so that a repeated request is recognized; empty if it has none.
     """

@@ -203,7 +203,7 @@ class AllowedDirectories:
         return usable(path, self.roots) and not self.is_own(Path(path).resolve())
 
     def resolve(self, given: str, taken: Iterable[Path]) -> Path:
-        """The canonical directory of a new project; ``given`` may begin with "~". Raises ``ClientError``. Blocking."""
+        """The canonical directory of a new project. ``given`` may begin with "~". Raises ``ClientError``. Blocking."""
         real = resolve(expanded(given), self.roots, taken)
         if self.problem(real) is not None:
             raise ClientError("INVALID_PATH", NOT_HERE, field="data.path")
@@ -249,7 +249,7 @@ def _is_file_name(name: str) -> bool:
 
 
 def repositories(starts: Iterable[Path], depth: int = 2) -> tuple[list[Path], bool]:
-    """The git work trees at most ``depth`` levels below ``starts``, sorted; and whether the search ended early. It does
+    """The git work trees at most ``depth`` levels below ``starts``, sorted, and whether the search ended early. It does
     not follow links, enter work trees, or look into hidden directories. Blocking, for at most ``SEARCH_SECONDS``.
     """
     until, count = time.monotonic() + SEARCH_SECONDS, 0

@@ -70,7 +70,7 @@ _LENIENCE: Final[Mapping[str, int]] = {
 
 
 class Ceilings(Struct, frozen=True):
-    """The owner's limits; ``None`` and empty tuples mean no limit. By default, clients can request everything except
+    """The owner's limits. ``None`` and empty tuples mean no limit. By default, clients can request everything except
     skipped permissions, commits, pushes and MCP servers."""
 
     modes: tuple[str, ...] = CLIENT_MODES
@@ -86,7 +86,7 @@ class Ceilings(Struct, frozen=True):
     tools: tuple[str, ...] = ()
     """Patterns for the rules in ``allowed_tools``, with ``*`` for anything, such as ``Bash(git *)``."""
     models: tuple[str, ...] = ()
-    """Names of models, with ``*`` for anything. A client that chooses none gets the first name without ``*``; if all
+    """Names of models, with ``*`` for anything. A client that chooses none gets the first name without ``*``. If all
     names contain ``*``, the client has to choose."""
     max_turns: int | None = None
     max_budget_usd: float | None = None
@@ -97,7 +97,7 @@ class Ceilings(Struct, frozen=True):
     restricted: bool = False
     """Whether every run is ``restricted``, whatever the client requests."""
     hours: tuple[int, int] | None = None
-    """The hours in which runs may begin, in local time, from the first up to the second; (22, 6) spans midnight."""
+    """The hours in which runs may begin, in local time, from the first up to the second. (22, 6) spans midnight."""
 
 
 def within(

@@ -18,7 +18,7 @@ LAST_SECONDS: Final = 5.0
 
 class RunCheckpoints:
     def __init__(self, session_id: str, snapshotter: Snapshotter, tasks: BackgroundTasks, *, wanted: bool) -> None:
-        """``wanted``: whether checkpoints are taken; the owner may have disabled them."""
+        """``wanted``: whether checkpoints are taken. The owner may have disabled them."""
         self._session_id = session_id
         self._snapshotter = snapshotter
         self._tasks = tasks

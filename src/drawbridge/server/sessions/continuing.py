@@ -118,7 +118,7 @@ class Continuing:
         return waited
 
     def check_schedule(self) -> None:
-        """Continues the run if its time has come; otherwise checks again later. Must be called on the event loop's
+        """Continues the run if its time has come. Otherwise checks again later. Must be called on the event loop's
         thread. After a restart, the first check has to be started by calling this."""
         self.close()
         if self.at is None:

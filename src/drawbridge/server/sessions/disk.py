@@ -35,7 +35,7 @@ LEAST_FREE: Final = 32 * MB
 WHOLE: Final = "The server's data"
 
 DISK: Final = "/"
-"""The key of the disk itself among the ``Disk``'s crossed thresholds; it can't be a project's id."""
+"""The key of the disk itself among the ``Disk``'s crossed thresholds. It can't be a project's id."""
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -65,8 +65,8 @@ class Disk:
         self._changing = threading.RLock()
 
     def set_size(self, id: str, directory: str, size: int) -> None:
-        """Sets the size of a project's or a terminal session's history, in bytes. May be called from any thread;
-        outside the main thread, warnings are only sent at the next ``publish_warnings``."""
+        """Sets the size of a project's or a terminal session's history, in bytes. May be called from any thread.
+        Outside the main thread, warnings are only sent at the next ``publish_warnings``."""
         with self._changing:
             self._total += size - self._size(id)
             self._histories[id] = (directory, size)

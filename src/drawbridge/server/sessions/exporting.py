@@ -24,7 +24,7 @@ from drawbridge.text.counts import counted
 from drawbridge.text.review_words import decided_words, interrupted_words
 
 LONGEST_VALUE: Final = 20_000
-"""The maximum number of characters of a code block in Markdown; a longer one is cut. JSON Lines contain the whole
+"""The maximum number of characters of a code block in Markdown. A longer one is cut. JSON Lines contain the whole
 text."""
 
 PIECE: Final = 150_000

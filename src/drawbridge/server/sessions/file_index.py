@@ -42,7 +42,7 @@ KEPT_SECONDS: Final = 60.0
 """The age of a list, in seconds, above which a request waits for the new one."""
 
 GIT_SECONDS: Final = 10.0
-"""The time limit for git, in seconds; after that, the directories are walked."""
+"""The time limit for git, in seconds. After that, the directories are walked."""
 
 WALK_SECONDS: Final = 2.0
 
@@ -170,7 +170,7 @@ class _Wanted:
         return self._pattern.match(path.casefold()) is not None
 
     def rank(self, path: str, changed: bool) -> int:
-        """The rank of a match; a lower one is better."""
+        """The rank of a match. A lower one is better."""
         if not self._query:
             return path.count("/") + (0 if changed else 1_000)
         path = path.casefold()

@@ -6,7 +6,7 @@ before it, and no part may be a symbolic link. Links in a client's path are reso
 inside the project too. The following are neither listed nor read: what the privacy list names, git's own files (a URL
 in them may contain a password), hidden files and directories directly in the home directory, and the server's own data.
 
-The functions block; creating a ``Project`` is cheap.
+The functions block, but creating a ``Project`` is cheap.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MOST_SCANNED: Final = 20_000
 GIT: Final = ".git"
 
 PREFIX: Final = "file:"
-"""The prefix of blob ids that stand for a project's files; no client can upload a blob with such an id."""
+"""The prefix of blob ids that stand for a project's files. No client can upload a blob with such an id."""
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -248,7 +248,7 @@ def text(project: Project, parts: Sequence[str]) -> str:
 
 
 def _content(project: Project, parts: Sequence[str]) -> tuple[bytes | str, Source]:
-    """The bytes of a file, or the media type of an image; and its source. Raises ``ClientError``."""
+    """The bytes of a file or the media type of an image, and its source. Raises ``ClientError``."""
     file, status = project.file(parts)
     source = Source(tuple(parts), _version(status), status.st_size)
     with os.fdopen(file, "rb") as opened:

@@ -46,7 +46,7 @@ class Grants:
 
     def still_within(self, options: Options, agent: str) -> Options:
         """Applies the owner's ceilings again, to options that ``within`` has returned before. The additional
-        directories are not examined; ``AgentProcesses.check_directories`` does that. Raises ``ClientError``."""
+        directories are not examined. ``AgentProcesses.check_directories`` does that. Raises ``ClientError``."""
         own_modes = self.has_own_modes(agent)
         return within(self.ceilings, options, datetime.now(), lambda path: True, own_modes=own_modes)
 

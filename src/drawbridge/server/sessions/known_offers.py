@@ -29,7 +29,7 @@ class KnownOffers:
     that is only logged."""
 
     def __init__(self, directory: Path, agents: Collection[str]) -> None:
-        """Reads the file. Blocking. ``agents``: the names of the server's agents; what the file contains about other
+        """Reads the file. Blocking. ``agents``: the names of the server's agents. What the file contains about other
         agents is ignored, and dropped the next time the file is written."""
         self._file = directory / FILE
         self._agents = agents

@@ -100,9 +100,7 @@ class Running:
             logger.error("the list of running agents can't be saved for recovery after a crash: %s", error)
 
     def end_leftovers(self) -> None:
-        """Ends the processes that were left behind by an earlier server. Blocking; called before any agent is
-        started.
-        """
+        """Ends the processes that were left behind by an earlier server. Blocking. Called before any agent is started."""
         entries = self._load()
         if not entries:
             return

@@ -105,8 +105,8 @@ class Projects:
         return session
 
     def load(self) -> None:
-        """Restores all projects as idle. Damaged projects are moved to quarantine; projects that can't be
-        read at present are retried later. Raises ``NotPrivate`` if a directory for projects can't be created or made
+        """Restores all projects as idle. Damaged projects are moved to quarantine. Projects that can't be read at
+        present are retried later. Raises ``NotPrivate`` if a directory for projects can't be created or made
         private."""
         for name in ("projects", "trash", "quarantine"):
             make_private_directory(str(self._data / name))

@@ -165,7 +165,7 @@ class RecordedState(Struct):
                 self.agent = agent
                 for id in self._sent_with(run_id):
                     self.comments[id] = self.comments[id].now(begun=True)
-                # Most runs are known from their prompt; in a terminal session, the prompt is recorded later.
+                # Most runs are known from their prompt. In a terminal session, the prompt is recorded later.
                 self.unfinished.setdefault(run_id, agent)
             case RunFinished(run_id=run_id, removed_by=str()):  # it never started
                 self.unfinished.pop(run_id, None)

@@ -103,7 +103,7 @@ class Searching:
 
     async def _read(self, session: Session) -> list[Part]:
         """The parts of a session's history; empty if its index is being rebuilt. If older records were dropped, the
-        history may not contain the id of the current conversation; in that case, it is taken from the session's
+        history may not contain the id of the current conversation. In that case, it is taken from the session's
         ``RecordedState``. Raises ``ClientError`` if the index can't be read."""
         try:
             parts = await asyncio.to_thread(session.index.parts)

@@ -353,7 +353,7 @@ class SessionProcess:
 
     def _check_schedule(self) -> None:
         """Once the last scheduled turn is more than ``scheduled.LATE_SECONDS`` late, reports that nothing is scheduled
-        anymore; during a run, only after the run."""
+        anymore, or, during a run, only after the run."""
         if self._schedule_timer is not None:
             self._schedule_timer.cancel()
         left = self._scheduled.seconds_left(time.time())

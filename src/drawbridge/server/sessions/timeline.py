@@ -30,7 +30,7 @@ from drawbridge.server.store.search import Part
 
 PAGE_BYTES: Final = messages.FRAME_BYTES // 3
 LARGEST: Final = messages.FRAME_BYTES // 2
-"""The maximum size of a record, in bytes; a larger one is shortened to a preview."""
+"""The maximum size of a record, in bytes. A larger one is shortened to a preview."""
 
 MOST_FORKS: Final = 10
 """The maximum number of conversations in a chain of forks that are shown."""

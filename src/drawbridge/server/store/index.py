@@ -227,7 +227,7 @@ def scan(path: str, segment: Segment, report: Report) -> int:
 
 
 def _mend(path: str, offset: int, torn: bytes) -> bool:
-    """Repairs a file with a torn last line. Adds the line break if only that is missing, and returns True; otherwise
+    """Repairs a file with a torn last line. Adds the line break if only that is missing, and returns True. Otherwise
     cuts the line off and returns False. Also returns False, and leaves the file as it is, if another program is writing
     to it, if it has a second name, or if it can't be changed."""
     try:

@@ -5,7 +5,7 @@ A history is a directory of files with one JSON line for each record (``lines``)
 A record begins a new file if it is the first one of a day (UTC), if the newest file would exceed 100 MiB or already
 contains 10,000 records, if records were removed, or if the newest file can't be continued, because only its ends have
 been read so far or another program has damaged its end or given it a second name. ``latest.jsonl`` is a symbolic link
-to the newest file; on file systems without links, ``latest.txt`` contains its name.
+to the newest file. On file systems without links, ``latest.txt`` contains its name.
 
 A record's number (``seq``) is one more than the last number that was assigned, and is never reused while the directory
 exists. Only one process writes: the server locks its data directory.
@@ -195,7 +195,7 @@ class Tail:
         return found.st_size == self.segment.size and found.st_nlink == 1
 
     def write(self, line: bytes, then: Callable[[int], None] | None) -> None:
-        """Writes the whole line and calls ``then`` with the file descriptor; if either fails, removes what it wrote."""
+        """Writes the whole line and calls ``then`` with the file descriptor. If either fails, removes what it wrote."""
         try:
             view = memoryview(line)
             while view:
@@ -226,7 +226,7 @@ class History:
         self._scanning = threading.Lock()
         self._tail: Tail | None = None
         self.closed = False
-        """Whether the history is closed for writing; it can still be read."""
+        """Whether the history is closed for writing. It can still be read."""
         self._records_unsaved = self._bytes_unsaved = 0
         self._scans_unsaved = False
         self._complete = ""
@@ -578,7 +578,7 @@ class History:
             raise _unreadable(error) from None
 
     def after(self, seq: int) -> Iterator[Record]:
-        """All records after ``seq``; only one page is in memory at a time. Raises ``HistoryUnreadable``."""
+        """All records after ``seq``. Only one page is in memory at a time. Raises ``HistoryUnreadable``."""
         while True:
             page = self.read(after_seq=seq, max_bytes=_READ_AT_ONCE)
             yield from page.records
@@ -604,7 +604,7 @@ class History:
                     return page
 
     def _scanned(self, sketched: Segment) -> Segment:
-        """The segment of a file with the positions of its blocks; scans the file unless that has been done. Raises
+        """The segment of a file with the positions of its blocks. Scans the file unless that has been done. Raises
         OSError or ``Stale``."""
         with self._scanning:  # if two threads need the same file, the second one finds it scanned
             with self._changing:

@@ -8,7 +8,7 @@ The structures in this module are this format, and nothing else uses them. Recor
 must read the records of all earlier ones: a field can be added if it has a default, but none can be removed, renamed or
 moved. Where earlier versions did not write a field that is always written now, a second structure is read (``…Read``).
 A change that earlier versions can't read also needs a new format of data directories (``upgrade``), so that they refuse
-the directory instead of misreading it. Records of format 0 have only some kinds and fields; those of format 1 have had
+the directory instead of misreading it. Records of format 0 have only some kinds and fields. Those of format 1 have had
 all of today's kinds since reviews were added, and fields with defaults were added over time.
 """
 

@@ -34,7 +34,7 @@ logger = logging.getLogger("drawbridge.server")
 
 FILE: Final = "search.sqlite"
 MOST_BYTES: Final = 256 * 1024 * 1024
-"""The maximum number of bytes in use in the file; beyond that, the oldest texts are dropped."""
+"""The maximum number of bytes in use in the file. Beyond that, the oldest texts are dropped."""
 
 BATCH: Final = 500
 BATCH_BYTES: Final = 4 * 1024 * 1024
@@ -562,7 +562,7 @@ def _found(db: sqlite3.Connection, wanted: Wanted, match: str) -> Iterator[Hit]:
         where(f"part IN ({_marks(wanted.parts)})", *wanted.parts)
     condition = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     rows = db.execute(
-        # Only names and question marks are inserted into the text; every value is a parameter.
+        # Only names and question marks are inserted into the text. Every value is a parameter.
         f"SELECT texts.id, seq, at, created, kind, tool, part, {shown} FROM {tables} {condition} "  # noqa: S608
         f"ORDER BY {id} DESC LIMIT ?",
         (*values, wanted.limit),
@@ -601,7 +601,7 @@ def around(text: str) -> str:
 
 def alternating(snippet: str) -> tuple[str, ...]:
     """The texts of a snippet, which are alternately outside and inside a match, beginning outside. Long texts are cut,
-    because a word may be as long as its whole text; if they are too long together, the last matches are left out."""
+    because a word may be as long as its whole text. If they are too long together, the last matches are left out."""
     texts = [text for piece in snippet.split(_BEGIN) for text in piece.split(_END)]
     found = [_end_of(texts[0])]
     for text in texts[1:]:

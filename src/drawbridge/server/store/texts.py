@@ -1,7 +1,7 @@
 """Reads the texts that users can search for from a record of a history, and determines how the record changes the
 agent's conversation. Pure.
 
-Agents' lines are read if they have the form of Claude Code's messages; the lines of other agents are converted to that
+Agents' lines are read if they have the form of Claude Code's messages. The lines of other agents are converted to that
 form before they are recorded (``agents.lines``). A line of another form has no texts.
 """
 

@@ -55,8 +55,8 @@ class Receiver(Protocol):
 
 
 class Handover:
-    """The comments that are left with one session. ``comments``: all comments on the review of the session's directory;
-    the comments that are left are stored in the same file."""
+    """The comments that are left with one session. ``comments``: all comments on the review of the session's directory.
+    The comments that are left are stored in the same file."""
 
     def __init__(self, session: Receiver, comments: SharedComments) -> None:
         self._session = session

@@ -14,7 +14,7 @@ from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.pending import PendingApproval
 
 UNSENT_BYTES: Final = 2 * wire.LINE_BYTES
-"""The maximum number of bytes that wait to be sent on one connection; a connection with more is closed."""
+"""The maximum number of bytes that wait to be sent on one connection. A connection with more is closed."""
 
 
 class Peer:

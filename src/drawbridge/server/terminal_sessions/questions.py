@@ -188,8 +188,8 @@ class Questions:
         return not surface.in_editor and (is_answerable or not self._is_hidden(approval.request.asked_by))
 
     def hold(self, approval: PendingApproval, pid: int | None, *, is_answerable: bool) -> list[Step]:
-        """Lets a question with a hidden dialog wait for a limited time if ``is_answerable`` (as in ``is_offered``);
-        otherwise leaves it to the terminal immediately."""
+        """Lets a question with a hidden dialog wait for a limited time if ``is_answerable`` (as in ``is_offered``).
+        Otherwise leaves it to the terminal immediately."""
         if not self._is_hidden(approval.request.asked_by):
             return []
         return [self._hand_over_later(approval) if is_answerable else self._hand_over(approval, pid)]

@@ -85,7 +85,7 @@ class Turn:
         self.is_resting = False
 
     def continued(self, process: int | None, prompt: str, *, reported: bool) -> None:
-        """Updates the turn, because the agent is working on it. An argument is used only if its value is not known yet;
+        """Updates the turn, because the agent is working on it. An argument is used only if its value is not known yet.
         ``process`` always replaces the earlier one, unless it is None."""
         self.reported = self.reported or reported
         self.prompt = self.prompt or prompt

@@ -85,7 +85,7 @@ class HookEvent(Struct, frozen=True):
     if the event does not contain it. ``source``: what started the session; empty if the agent reports its start only
     together with the first prompt. ``agent_id``: the subagent that the event is about; None for the main agent.
 
-    Questions have no id: the tool and the input identify a question.
+    Questions have no id, so the tool and the input identify a question.
     """
 
     name: str
@@ -170,7 +170,7 @@ class Message(Struct, frozen=True):
     text: str = ""
     """The agent's text in the message."""
     foreign: bool = False
-    """As in ``Prompt``."""
+    """Whether another process wrote it, as in ``Prompt``."""
     ends_turn: bool = False
     """Whether it is the main agent's last message in its turn."""
     failed: bool = False

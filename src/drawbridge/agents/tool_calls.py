@@ -47,7 +47,7 @@ class Rule(Struct, frozen=True):
 
 class _Grant(Struct, frozen=True, kw_only=True, tag=True):
     """A change that a decision with ``remember`` would make. ``suggestion``: the index of the suggestion that it comes
-    from. ``where``: what it applies to: "session", "project", "shared" (the project, for everyone who works in it),
+    from. ``where``: its scope: "session", "project", "shared" (the project, for everyone who works in it),
     "everywhere", or the agent's own word for something else; empty if the agent does not specify it. ``saved_in``: the
     file in which the agent saves it; empty if it is not saved, or the file is not known."""
 

@@ -89,7 +89,7 @@ def _main(given: list[str]) -> int:
 
 
 def module(name: str) -> ModuleType:
-    """The module of a command."""
+    """Imports and returns the module of a command."""
     import importlib
 
     return importlib.import_module(f"drawbridge.cli.{name}")

@@ -3,7 +3,7 @@ use it.
 
 A request is offered on every available surface (an editor, the web UI, a terminal). The first valid decision wins, the
 request is closed on the other surfaces, and the agent receives the decision once. What the agent then does may confirm
-or overrule the decision: ``TABLE`` contains every state and every step, and ``picture`` draws them.
+or overrule the decision. ``TABLE`` contains every state and every step, and ``picture`` draws them.
 """
 
 from __future__ import annotations

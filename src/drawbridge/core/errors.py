@@ -112,7 +112,7 @@ class ProgramFailed(WorldError):
 
 
 class HistoryNotWritten(WorldError):
-    """``disk_full``: whether the disk or the user's quota is full."""
+    """A history could not be changed. ``disk_full``: whether the disk or the user's quota is full."""
 
     code = "HISTORY_NOT_WRITTEN"
 

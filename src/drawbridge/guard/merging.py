@@ -1,5 +1,5 @@
-"""``answer = "merge"``: the agent writes the file, and its change is then merged into the unsaved text. Off the hot
-path.
+"""``answer = "merge"``: the agent writes the file, and its change is then merged into the unsaved text. This module is
+not on the hot path.
 
 It merges three texts: the file before the edit (the *base*, stored in a file, since the calls before and after an edit
 are two processes), the file now, and the buffer. If the user and the agent changed the same or adjacent lines in

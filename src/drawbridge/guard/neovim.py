@@ -139,7 +139,8 @@ def decode(data: bytes, at: int, depth: int = 0) -> "tuple[Any, int]":
 
 _CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}
 
-# For each kind: how many bytes its number has, and what the number is. Floats and extension values are skipped.
+# For each kind, the size of its number in bytes, and the meaning of the number. Floats and extension values are
+# skipped.
 _SIZES = {
     0xC4: (1, "text"), 0xC5: (2, "text"), 0xC6: (4, "text"), 0xD9: (1, "text"), 0xDA: (2, "text"), 0xDB: (4, "text"),
     0xC7: (1, "skip"), 0xC8: (2, "skip"), 0xC9: (4, "skip"), 0xCA: (4, "skipped"), 0xCB: (8, "skipped"),

@@ -22,8 +22,8 @@ MOST_SHOWN = 30
 
 
 def run(which: str, settings: Settings) -> int:
-    """Lists the copies if ``which`` is ""; otherwise restores the one that ``which`` selects: by its number in the
-    list, or by the path of a file, to restore its newest copy. Returns the exit code.
+    """Lists the copies if ``which`` is "". Otherwise, restores the one that ``which`` selects, by its number in the
+    list or, for the newest copy of a file, by the file's path. Returns the exit code.
 
     Raises ``NotPrivate`` if the directory of the copies can't be used, ``UnusableFile`` if the copy does not exist or
     the file can't be written, and ``Refused`` if the file has unsaved changes in an editor.

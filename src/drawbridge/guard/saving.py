@@ -1,5 +1,5 @@
-"""``answer = "wait"`` and ``"save"``: the unsaved changes are saved first, then the agent's call continues.
-Off the hot path."""
+"""``answer = "wait"`` and ``"save"``: the unsaved changes are saved first, then the agent's call continues. This module
+is not on the hot path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guard's files: its log, and the directories for copies and bases. Off the hot path.
+"""The guard's files: its log, and the directories for copies and bases. This module is not on the hot path.
 
 ``$XDG_STATE_HOME/drawbridge`` (default: ``~/.local/state/drawbridge``)::
 

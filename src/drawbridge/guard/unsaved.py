@@ -1,4 +1,5 @@
-"""Unsaved changes that an agent's call would overwrite: the editor that has them, and both texts. Off the hot path."""
+"""Unsaved changes that an agent's call would overwrite: the editor that has them, and both texts. This module is not on
+the hot path."""
 
 from __future__ import annotations
 

@@ -440,9 +440,10 @@ class OpenApproval(Struct, frozen=True):
 
 
 class SessionChanged(Struct, frozen=True):
-    """``session_id``: the conversation that the next run continues; empty if it begins a new one. ``fork_from``: the
-    conversation whose context the new one gets, if any. ``agent``: the conversation's agent, if a client has chosen the
-    conversation. ``title``: the conversation's title, if it is already known.
+    """The session's next run continues another conversation. ``session_id``: the conversation that the next run
+    continues; empty if it begins a new one. ``fork_from``: the conversation whose context the new one gets, if any.
+    ``agent``: the conversation's agent, if a client has chosen the conversation. ``title``: the conversation's title,
+    if it is already known.
     """
 
     session_id: str

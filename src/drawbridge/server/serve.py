@@ -42,9 +42,9 @@ SPARE_CONNECTIONS: Final = 288
 token yet, and for plain requests, such as for the web UI and /health."""
 
 WAITING_CONNECTIONS: Final = 128
-"""Once this many connections, from all addresses together, wait for their peers (for the rest of a request, the next
-request, or the end of a closing handshake), each new connection replaces one of them, if possible. Recent ones are
-replaced only if their address has many. Over TLS, a connection may use 120 kB of memory."""
+"""The number of connections, from all addresses together, that may wait for their peers (for the rest of a request, the
+next request, or the end of a closing handshake). Above it, each new connection replaces one of them, if possible.
+Recent ones are replaced only if their address has many. Over TLS, a connection may use 120 kB of memory."""
 
 logger = logging.getLogger("drawbridge.server")
 

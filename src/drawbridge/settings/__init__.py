@@ -1,7 +1,7 @@
 """Loads settings. Flags override environment variables, which override the settings file, which overrides the defaults.
 
 Each command that has settings declares them in one class, a ``NamedTuple`` in a module of this package. A field's type
-and default, with the ``Spec`` in its annotation, define the setting completely: the flags, the keys of the file, the
+and default, with the ``Spec`` in its annotation, define the setting completely. The flags, the keys of the file, the
 names of the environment variables, the tables in the documentation and the completion are derived from them.
 
 The file is ``$DRAWBRIDGE_CONFIG``, otherwise ``drawbridge/config.toml`` in the platform's configuration directory. A

@@ -76,7 +76,7 @@ class Document:
         return default if node is None else node.value
 
     def source(self, path: Path) -> str:
-        """The source text of a value."""
+        """The source text of the value at ``path``."""
         node = self._at(path)
         return self.text[node.start : node.end]
 

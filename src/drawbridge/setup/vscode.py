@@ -93,7 +93,7 @@ def _find(program: str | None) -> str:
 
 
 def _run(program: str, *arguments: str) -> str:
-    """The output of a command. Raises ``ProgramFailed``: with the last line of the error output (or of the output, if
+    """The output of a command. Raises ``ProgramFailed`` with the last line of the error output (or of the output, if
     the error output is empty) if the command fails, or with the reason if it can't be run or takes too long."""
     command = [program, *arguments]
     try:

@@ -127,8 +127,8 @@ def _group_rows(old: Sequence[str], new: Sequence[str], group: list[Hunk], conte
 
 
 def _span(start: int, end: int) -> str:
-    """A range as in a unified diff: from 1. A length of 1 is omitted, and an empty range is given by the line before
-    it."""
+    """A range as in a unified diff, counted from 1. A length of 1 is omitted, and an empty range is given by the line
+    before it."""
     length = end - start
     if length == 1:
         return str(start + 1)

@@ -173,8 +173,8 @@ class AcpConversation:
         return self._reports.opened(self._opening.opened) if self._ready else []
 
     def _wanted(self, message: Incoming) -> list[Output]:
-        """Handles a request from the agent. Only requests for permission are supported: Drawbridge offers neither files
-        nor terminals."""
+        """Handles a request from the agent. Only requests for permission are supported, because Drawbridge offers
+        neither files nor terminals."""
         id = message.request_id
         if id is None:
             return []

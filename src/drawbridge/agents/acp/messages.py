@@ -51,7 +51,7 @@ class Incoming(Struct):
 
 
 class Update(Struct):
-    """The update in a ``session/update``."""
+    """The fields that are read from the update in a ``session/update``."""
 
     sessionUpdate: Any = None  # noqa: N815 - the protocol's own name
     content: Raw = NOTHING
@@ -71,7 +71,7 @@ class Params(Struct):
 
 
 class Fault(Struct):
-    """The error of a response."""
+    """The fields that are read from the error of a response."""
 
     code: Any = None
     message: Any = None

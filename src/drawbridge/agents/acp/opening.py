@@ -42,8 +42,9 @@ MOST_MODES: Final = 50
 
 
 class Choices(Struct, frozen=True):
-    """A choice that the session offers: the ``method`` that sets it, with the parameters ``fixed`` and the value in the
-    parameter ``name``; its possible ``values``; and its ``current`` value, None if that is not known."""
+    """A choice that the session offers. ``method``: the method that sets it, with the parameters ``fixed`` and the
+    value in the parameter ``name``. ``values``: its possible values. ``current``: its current value; None if that is
+    not known."""
 
     method: str
     fixed: dict[str, str]

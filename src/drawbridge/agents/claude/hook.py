@@ -1,4 +1,4 @@
-"""Claude Code's hooks: what they send, and how they are answered. Loaded at every guard call, so it imports nothing.
+"""The input of Claude Code's hooks, and the answers to them. Loaded at every guard call, so it imports nothing.
 
 Source: Claude Code's hooks reference, and the measured behavior of 2.1.329.
 """

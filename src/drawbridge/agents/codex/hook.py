@@ -1,4 +1,4 @@
-"""Codex's hooks: what they send, and how they are answered. Loaded at every guard call, so it imports nothing.
+"""The input of Codex's hooks, and the answers to them. Loaded at every guard call, so it imports nothing.
 
 Source: Codex's documentation of hooks, its JSON schemas, which forbid any key that they do not define, and the measured
 behavior of 0.169.0.

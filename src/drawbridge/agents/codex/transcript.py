@@ -108,7 +108,7 @@ class _About(Struct, frozen=True):
 
 
 class _Response(Struct, frozen=True):
-    """A ``response_item``."""
+    """The fields that are read from a ``response_item``."""
 
     type: str = ""
     role: str = ""

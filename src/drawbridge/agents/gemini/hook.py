@@ -1,4 +1,4 @@
-"""Gemini CLI's hooks: what they send, and how they are answered. Loaded at every guard call, so it imports nothing.
+"""The input of Gemini CLI's hooks, and the answers to them. Loaded at every guard call, so it imports nothing.
 
 Source: ``docs/hooks/reference.md`` of version 0.61.0 and the program itself (``ask`` is not documented there, but the
 program supports it).

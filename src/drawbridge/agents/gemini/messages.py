@@ -54,7 +54,7 @@ class EndedCall(Struct, frozen=True):
     shown: Any
 
     def as_lines(self, session_id: str) -> tuple[AgentLine, AgentLine]:
-        """The call and its result."""
+        """The history lines for the call and for its result."""
         name = TOOLS.get(self.name, self.name)
         return lines.call(session_id, self.id, name, _given(self.name, self.given)), self._result(session_id)
 

@@ -134,7 +134,7 @@ class GeminiInTerminal(TerminalAgent):
         return transcript.end_of(uuid, data)
 
     def title(self, transcript: Path) -> str | None:
-        """The first prompt."""
+        """The first prompt of the conversation."""
         try:
             with transcript.open("rb") as opened:
                 lines = opened.read(sessions.HEAD_BYTES).split(b"\n")

@@ -119,7 +119,7 @@ def _of_model(id: str, message: Mapping[str, Any], session_id: str) -> Sequence[
 
 
 def _of_call(uuid: str, call: EndedCall, session_id: str) -> Iterator[Entry]:
-    """Yields a call and its result."""
+    """Yields the entries for a call and for its result."""
     given, answered = call.as_lines(session_id)
     yield Message(uuid, _with(uuid, given), calls=(Call(call.id, call.name, Raw(msgspec.json.encode(call.given))),))
     fate: Fate = "rejected" if call.status == "cancelled" else "ran"

@@ -833,7 +833,7 @@ class Core:
     async def permission_response(
         self, command: commands.PermissionResponse, client: Subscriber
     ) -> Answer[messages.PermissionResolved]:
-        """``command`` is the result of ``with_input``."""
+        """Carries out a decision on an approval request. ``command`` is the result of ``with_input``."""
         assert command.updated_input_blob is None, "the agent would receive its own input"
         updated = None if command.updated_input is None else Raw(msgspec.json.encode(command.updated_input))
         decision = Decision(command.decision == "allow", command.message, updated, command.remember)

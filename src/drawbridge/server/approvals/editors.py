@@ -1,4 +1,4 @@
-"""The editors on this machine as surfaces: a proposal is shown in each editor that accepts proposals and has an open
+"""The editors on this machine as surfaces. A proposal is shown in each editor that accepts proposals and has an open
 folder that contains the file, and a decision there counts like a client's. Editors that show reviews are notified when
 one changes.
 

@@ -102,9 +102,9 @@ def list_folders(directory: Path, folders: Iterable[str]) -> dict[str, Listing]:
 
 
 def without(listed: Mapping[str, Listing], tracked: Collection[str]) -> tuple[set[str], set[str]]:
-    """The listed paths without the tracked files: files, ignored or not, as ``git ls-files --others --directory`` lists
-    them, where a directory without a tracked file is one entry that ends with a slash; and each ``.gitignore``, tracked
-    or not, that applies to a tracked file. ``listed``: the listing of each of the folders of ``tracked``."""
+    """The listed paths that are not tracked, ignored or not, as ``git ls-files --others --directory`` lists them (a
+    directory without a tracked file is one entry that ends with a slash), and each ``.gitignore``, tracked or not, that
+    applies to a tracked file. ``listed``: the listing of each of the folders of ``tracked``."""
     untracked: set[str] = set()
     ignore_files: set[str] = set()
     for folder, entries in listed.items():

@@ -80,7 +80,6 @@ class Event(Enum):
     """The run may not begin, or no process can be prepared for it."""
     TURN_ENDED = "turn ended"
     EXITED = "exited"
-    """The process has exited."""
     INTERRUPT = "interrupt"
     """A person ends the turn."""
     STOP = "stop"

@@ -1,6 +1,6 @@
 """A session's conversation, read from its end to its beginning, regardless of where it took place.
 
-What happened in Drawbridge is in the history of the project; what happened before, between and after those records,
+What happened in Drawbridge is in the history of the project. What happened before, between and after those records,
 such as work in a terminal, is only in the agent's own files. A fork begins with the conversation that it was forked
 from.
 

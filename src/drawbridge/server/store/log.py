@@ -8,7 +8,7 @@ been read so far or another program has damaged its end or given it a second nam
 to the newest file. On file systems without links, ``latest.txt`` contains its name.
 
 A record's number (``seq``) is one more than the last number that was assigned, and is never reused while the directory
-exists. Only one process writes: the server locks its data directory.
+exists. Only one process writes, because the server locks its data directory.
 
 ``syncing`` decides when records reach the disk.
 """

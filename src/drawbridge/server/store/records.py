@@ -5,7 +5,7 @@ prompt, ``claude`` an agent's line, unchanged (the name comes from the specifica
 server: ``{"type": "system", "subtype": <kind>, "message": {…}}``.
 
 The structures in this module are this format, and nothing else uses them. Records are never rewritten, so every version
-must read the records of all earlier ones: a field can be added if it has a default, but none can be removed, renamed or
+must read the records of all earlier ones. A field can be added if it has a default, but none can be removed, renamed or
 moved. Where earlier versions did not write a field that is always written now, a second structure is read (``…Read``).
 A change that earlier versions can't read also needs a new format of data directories (``upgrade``), so that they refuse
 the directory instead of misreading it. Records of format 0 have only some kinds and fields. Those of format 1 have had
@@ -33,7 +33,7 @@ NOT_OURS: Final = (msgspec.MsgspecError, AttributeError, KeyError, OverflowError
 
 
 class Written(Struct):
-    """A line of a history."""
+    """The fields of a line of a history."""
 
     seq: int
     timestamp: str

@@ -122,7 +122,7 @@ class Questions:
         """``root``: the session's directory. ``read``: the function that reads a file. ``is_unattended``: as in
         ``Facts``."""
         self.is_unattended = is_unattended
-        """As in ``Facts``."""
+        """Whether a question was left to the terminal and no client has answered one since, as in ``Facts``."""
         self._agent = agent
         self._root = root
         self._read = read

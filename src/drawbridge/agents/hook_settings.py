@@ -17,7 +17,7 @@ settings."""
 
 PERSON_SECONDS = 24 * 60 * 60
 """The maximum number of seconds that a hook waits for a person on another surface. During this time, the agent's own
-dialog usually stays usable. If the dialog appears only after the hook has ended, the hook waits far less
+dialog usually stays usable. If the dialog appears only after the hook has ended, the hook waits for a much shorter time
 (``guard.report.HIDDEN_SECONDS``)."""
 
 Scope: TypeAlias = Literal["user", "project", "managed"]

@@ -1,4 +1,5 @@
-"""The findings as text: the most severe first, with what to do, and one line for each thing that works at the end."""
+"""The findings as text: the most severe first, each with a way to fix it, and at the end one line for each thing that
+works."""
 
 from __future__ import annotations
 

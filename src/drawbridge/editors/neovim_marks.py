@@ -17,7 +17,7 @@ DIFF_CHANGED_LINES: Final = 2_000
 DIFF_CHANGED_CHARACTERS: Final = 100_000
 """The limits up to which Neovim's own diff mode may be used. It blocks while it computes, for a time that grows with
 lines times hunks and, in 0.12 and newer, with the length of changed lines. Measured on 0.7, 0.10 and 0.12, it stays
-below 50 ms at all these limits. Above them, the inline view shows the hunks that the bridge computed."""
+below 50 ms at all these limits. Above any of them, the inline view shows the hunks that the bridge computed."""
 
 MARKS_CHUNK: Final = 2_000
 """The number of marks and their lines together at which a call is complete. The next call continues. This is also the

@@ -73,8 +73,8 @@ def format_changes(old: Format, new: Format) -> list[str]:
     """The changes to a file's format, in short clauses for the user, because a list of lines can't show them."""
     changes = []
     if old.eol != new.eol:
-        # The text does not claim that the line endings change: Claude Code (2.1.329) proposes an Edit of a CRLF file
-        # with LF, but writes CRLF anyway.
+        # The text does not claim that the line endings change, because Claude Code (2.1.329) proposes an Edit of a CRLF
+        # file with LF, but writes CRLF anyway.
         changes.append("proposed with CRLF line endings" if new.eol == "\r\n" else "proposed with LF line endings")
     if old.bom != new.bom:
         changes.append("a byte-order mark is added" if new.bom else "the byte-order mark is removed")

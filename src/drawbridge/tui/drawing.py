@@ -255,7 +255,7 @@ class Painter:
             yield from self.call(of_request(request, request["input"]), width)
 
     def _accepted(self, request: Mapping[str, Any], answer: Mapping[str, Any], width: int) -> list[Strip]:
-        """The version that a user accepted after editing it."""
+        """The version that a user edited and then accepted."""
         proposal, text, given = request.get("proposal"), answer.get("new_text"), answer.get("updated_input")
         if proposal and isinstance(text, str):
             return self.diff({**proposal, "new_text": text}, width)

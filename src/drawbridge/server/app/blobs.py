@@ -34,8 +34,8 @@ KEPT_SECONDS: Final = 3_600.0
 that."""
 
 DEEPER: Final = 500
-"""A client's JSON must be nested this many levels less deeply than the parser allows, because it is passed on inside
-other messages."""
+"""The number of levels by which a client's JSON must be nested less deeply than the parser allows, because it is passed
+on inside other messages."""
 
 
 Key: TypeAlias = tuple[str | None, str]

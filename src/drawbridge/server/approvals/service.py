@@ -134,7 +134,8 @@ class Approvals:
         return True
 
     def remove(self, approval: PendingApproval, surface: Surface) -> None:
-        """Removes a surface through which the agent can no longer be reached. Another surface still reaches it."""
+        """Removes a surface through which the agent can no longer be reached. Another surface through
+        which it can be reached is left."""
         self._surfaces[approval.id].remove(surface)
 
     def release(self) -> None:

@@ -185,7 +185,7 @@ class Entrance:
         """Pairs a device. Returns its identity and its token. Raises ``ClientError``. The code stays valid if the
         server has no room for another client."""
         key = network_of(address)
-        # One at a time, so that a wrong code is counted before the next one is checked.
+        # Codes are checked one at a time, so that a wrong one is counted before the next check.
         async with self._pairing:
             refused = self._wrong_codes.peek(key, now()) or self._all_wrong_codes.peek("", now())
             if refused is not None:
@@ -410,8 +410,8 @@ class Entrance:
             self._audit.write(event, **fields)
 
     def published(self, announced: Announced) -> None:
-        """The event bus's "audit" receiver: writes to the audit log which runs were continued automatically, and what
-        users did in editors. ``Dispatch`` audits commands.
+        """Receives events from the bus as "audit". Writes to the audit log which runs were continued automatically, and
+        what users did in editors. ``Dispatch`` audits commands.
         """
         event = announced.event
         if isinstance(event, RunContinued):

@@ -27,7 +27,7 @@ from drawbridge.server.reviews.change_set import Overlapping, Version, merged, s
 from drawbridge.server.reviews.contents import Entry, loaded_texts, put, tree_with, version_of, with_contents
 
 SECONDS: Final = 120.0
-"""Seconds for a commit, including its hooks."""
+"""The maximum number of seconds for a commit, including its hooks."""
 
 IDENTITY_SECONDS: Final = 30.0
 """Seconds that git may take to read the user's name from its configuration."""

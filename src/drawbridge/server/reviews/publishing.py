@@ -81,7 +81,7 @@ class Publishing:
         self._pushing = asyncio.Lock()
         self._pushes: dict[tuple[str, str, str], Answer[messages.ReviewPushed]] = {}
         """The replies to the latest pushes, by request. They are not needed after a restart, because git and the
-        program for pull requests then report that the remote already has what was pushed."""
+        program for pull requests then report that the push was already done."""
 
     async def offers(self, git: Git, session: str) -> Offers:
         """The offers for clients of this session. Raises ``GitFailed``."""

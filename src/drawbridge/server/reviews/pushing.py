@@ -25,7 +25,7 @@ from drawbridge.server.reviews.committing import head_of
 from drawbridge.text.review_words import request_name
 
 SECONDS: Final = 300.0
-"""Seconds for a push, including its hooks."""
+"""The maximum number of seconds for a push, including its hooks."""
 
 PULL_REQUEST_SECONDS: Final = 120.0
 

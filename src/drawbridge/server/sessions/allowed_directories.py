@@ -184,11 +184,11 @@ class AllowedDirectories:
 
     def last_problem(self, path: Path) -> str | None:
         """The reason why agents could not run in a session's directory when it was last examined, as ``problem``
-        returns it. Blocking if it was never examined."""
+        returns it. Blocks if it was never examined."""
         return self._last(path).problem
 
     def leads_to(self, path: Path) -> Path:
-        """The canonical path of a session's directory when it was last examined. Blocking if it was never examined."""
+        """The canonical path of a session's directory when it was last examined. Blocks if it was never examined."""
         return self._last(path).leads_to
 
     def _last(self, path: Path) -> _Seen:

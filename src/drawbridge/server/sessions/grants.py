@@ -39,8 +39,8 @@ class Grants:
         return agent in self.agents and self.agents[agent].own_modes
 
     def within(self, options: Options, agent: str) -> Options:
-        """Applies the owner's ceilings to options for the agent with that name. Raises ``ClientError``. Blocking if
-        the options contain additional directories."""
+        """Applies the owner's ceilings to options for the agent with that name. Raises ``ClientError``. Blocks if the
+        options contain additional directories."""
         own_modes = self.has_own_modes(agent)
         return within(self.ceilings, options, datetime.now(), self.directories.usable, own_modes=own_modes)
 

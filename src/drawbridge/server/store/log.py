@@ -68,7 +68,7 @@ BLANK: Final = b'{"type":"system","subtype":"record_removed","message":{}}'
 """The message of the record that replaces a removed one, because numbers are not reused."""
 
 NEVER: Final = 2**63
-"""Greater than the number of any record."""
+"""A number that is greater than that of any record."""
 
 
 class Page(Struct, frozen=True):

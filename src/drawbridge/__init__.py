@@ -1,4 +1,4 @@
-"""Drawbridge is the layer between coding agents and your files: you decide which changes get through.
+"""Drawbridge is the layer between coding agents and your files. You decide which changes get through.
 
 Each part has its own folder (``ide``, ``guard``, ``server``, ``tui``, and folders for commands, such as ``setup``);
 ``agents``, ``core``, ``editors``, ``protocols``, ``settings``, ``text`` and ``transport`` are shared. Nothing is

@@ -71,9 +71,9 @@ class Confinement(Struct, frozen=True):
 
 
 class Launch(Struct, frozen=True):
-    """How a process is started. With ``resume``, it continues the conversation ``session_id``. Otherwise, it begins a
-    new conversation: with ``fork_from``, a copy of the conversation with that id. The new conversation has the id
-    ``session_id`` if the agent lets its caller choose the id.
+    """The parameters with which a process is started. With ``resume``, it continues the conversation ``session_id``.
+    Otherwise, it begins a new conversation: with ``fork_from``, a copy of the conversation with that id. The new
+    conversation has the id ``session_id`` if the agent lets its caller choose the id.
 
     ``state``: what earlier processes have reported about a conversation that is resumed, if known. ``mark``: an id that
     no other agent process has; it is in the environment of this process and of everything that it starts.
@@ -186,9 +186,9 @@ class AskedBy(Struct, frozen=True, omit_defaults=True):
 
 
 Form: TypeAlias = Literal["fields", "acp"]
-"""What the ``input`` of a question is: the fields of a tool, or a tool call as the Agent Client Protocol describes it.
-This is set by the agent's driver, because the form can't be recognized from the input, whose fields a model may have
-chosen."""
+"""The form of a question's ``input``: the fields of a tool, or a tool call as the Agent Client Protocol describes it.
+This is set by the agent's driver, because the form can't be recognized from the input. A model may have chosen its
+fields."""
 
 
 class Question(Struct, frozen=True):
@@ -571,7 +571,7 @@ class StoredConversations(Protocol):
     ) -> Iterator[tuple[int, EarlierMessage]]:
         """The messages that were written between ``after`` and ``before`` and are stored at or after the position
         ``start`` (0 for the beginning), in order, each with the position that follows it. Yields nothing if the
-        directory has no such conversation or its file can't be read.
+        directory does not have the conversation or its file can't be read.
         """
         ...
 
@@ -623,7 +623,7 @@ class ListsConversations(Protocol):
 
 @runtime_checkable
 class Reconstructs(Protocol):
-    """An agent whose history lines contain what it reported about itself."""
+    """An agent with history lines that contain what it reported about itself."""
 
     def last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
         """The part of the agent's state that outlives the process that wrote ``lines`` (oldest first). ``session_id``:

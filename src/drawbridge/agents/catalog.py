@@ -79,10 +79,11 @@ class Row:
         self.label = label
         """The name at the beginning of a sentence for users: "Claude wants to change …"."""
         self.program = program
-        """The name of its program on PATH. Empty: it does not need a program, so ``--agent-path`` can't set it."""
+        """The name of its program on PATH. Empty if it does not need a program, so that ``--agent-path`` can't set
+        it."""
         self.places = places
-        """Where its installers put the program; "~" is the home directory. These places are searched after PATH,
-        because a server that was started by a service manager often has a short PATH."""
+        """The paths at which its installers put the program; "~" is the home directory. These places are searched after
+        PATH, because a server that was started by a service manager often has a short PATH."""
         self.asks = asks
         """Whether it can ask for decisions in the server's runs. If not, it does whatever its mode allows."""
         self.own_modes = own_modes
@@ -96,9 +97,10 @@ class Row:
         self.terminal = terminal
         """Whether its hooks report its sessions in terminals to the server."""
         self.ask_mode = ask_mode
-        """Whether it can start in a mode in which it writes without asking; setup can then make it ask."""
+        """Whether it can start in a mode in which it writes without asking. If so, setup can make it ask."""
         self.bridge = bridge
-        """How it connects to an editor's bridge: ``WEBSOCKET`` or ``HTTP``. Empty: it does not connect to one."""
+        """The protocol with which it connects to an editor's bridge: ``WEBSOCKET`` or ``HTTP``. Empty if it does not
+        connect to one."""
         self.proposes = proposes
         """Whether the approval requests of its terminal sessions reach the server only as proposals from a bridge,
         since it has no hook for them."""
@@ -109,11 +111,12 @@ class Row:
         self.environment = environment or {}
         """Variables for this agent. The server sets them for every agent, since one agent may start another."""
         self.oldest = oldest
-        """The oldest version that works with Drawbridge. Empty: not known."""
+        """The oldest version that works with Drawbridge; empty if it is not known."""
         self.tested = tested
-        """The newest version that was tested; docs/agents.md lists it too."""
+        """The newest version that was tested. docs/agents.md lists it, too."""
         self.login = login
-        """How a user logs in to it on the server's machine: the command, and what to do next. None: not known."""
+        """The command with which a user logs in to it on the server's machine, and what to do next; None if that is not
+        known."""
 
 
 ROWS: Final = (
@@ -188,7 +191,7 @@ def label(name: str) -> str:
 
 
 def login(name: str) -> tuple[str, str]:
-    """How a user logs in to the agent on the server's machine: the command, and what to do next. If that is not
+    """The command with which a user logs in to the agent on the server's machine, and what to do next. If that is not
     known, returns the agent's name and a reference to its documentation."""
     row = AGENTS.get(name)
     return (row and row.login) or (name, "Log in there, as its documentation describes.")

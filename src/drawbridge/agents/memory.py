@@ -1,7 +1,7 @@
 """Watches the memory of each agent and everything that it started, and ends an agent that exceeds the limit.
 
 Resident memory is counted. A limit on the address space would be cheaper but wrong: Node 22 reserves 750 MB of address
-space when it starts, although it uses only 43 MB of memory; with a limit below 10 GB, it can't create even the smallest
+space when it starts, although it uses only 43 MB of memory. With a limit below 10 GB, it can't create even the smallest
 WebAssembly memory. Between two measurements an agent can exceed the limit, because only the service manager can set a
 hard limit (``MemoryMax``). If that is exceeded, the kernel kills an agent before it kills the server.
 """
@@ -111,8 +111,8 @@ class _Watched:
         self._report(event)
 
     def stop(self, used: int, limit: int) -> None:
-        """Kills the agent immediately, as the kernel would: during an orderly shutdown it could use even more memory.
-        ``used`` and ``limit`` are in bytes."""
+        """Kills the agent immediately, as the kernel would, because during an orderly shutdown it could use even more
+        memory. ``used`` and ``limit`` are in bytes."""
         if self._why is None:
             self._why = (
                 f"The agent and its processes used {used // MB:,} MB of memory ({limit // MB:,} MB allowed) and were stopped. "

@@ -1,4 +1,4 @@
-"""Runs agents that handle one prompt per process: they read it from stdin until end of file, and the turn ends with the
+"""Runs agents that handle one prompt per process. They read it from stdin until end of file, and the turn ends with the
 process."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _object: Final = msgspec.json.Decoder(_Object)
 
 
 class OneShot(Process):
-    """A process whose stdin is closed after the prompt, and which SIGINT interrupts."""
+    """A process that SIGINT interrupts. Its stdin is closed after the prompt."""
 
     def _flush(self) -> None:
         super()._flush()
@@ -86,8 +86,8 @@ class Turn:
         return []
 
     def failed(self, code: int, words: str) -> Failure | None:
-        """Why the turn failed; None if it did not. ``words``: the process's stderr or, if that is empty, the output
-        that ``text`` has collected."""
+        """The failure of the turn; None if it did not fail. ``words``: the process's stderr or, if that is empty, the
+        output that ``text`` has collected."""
         if code == 0:
             return None
         words = "\n".join(words.splitlines()[-5:])
@@ -132,7 +132,7 @@ class Turn:
         return [*said, Exited(code, stderr)]
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]:
-        """Begins the turn. Text files are sent before the prompt. Other attachments are referred to by their paths; if
+        """Begins the turn. Text files are sent before the prompt. Other attachments are referred to by their paths. If
         one of them is not stored, the turn fails immediately (VALIDATION_FAILED)."""
         parts, stored = [], []
         for one in attachments:
@@ -150,7 +150,7 @@ class Turn:
         return []
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Has no effect: these agents never ask."""
+        """Has no effect, because these agents never ask."""
 
     def interrupt(self) -> None:
         self._interrupted = self.turn_open

@@ -25,7 +25,8 @@ from drawbridge.agents.tool_calls import Tools, UnknownTools
 VERSION: Final = re.compile(r"\d{1,6}\.\d{1,6}\.\d{1,6}([-+.][0-9A-Za-z.+-]{1,40})?")
 
 PACKAGE_DEPTH: Final = 4
-"""How many directories are searched for a program's package.json, beginning with the one that contains the program."""
+"""The number of directories that are searched for a program's package.json, beginning with the one that contains the
+program."""
 
 PACKAGE_BYTES: Final = 1_000_000
 
@@ -59,14 +60,14 @@ def agents(named: AgentPrograms) -> dict[str, Agent]:
 
 
 def built_in(name: str, path: str | None) -> Agent:
-    """The agent whose row in ``catalog`` has this ``name``. ``path``: its program; None for the usual one."""
+    """The agent with this ``name`` in ``catalog``. ``path``: its program; None for the usual one."""
     driver = importlib.import_module(f"drawbridge.agents.{name}.driver")
     agent: Agent = driver.agent(path)
     return agent
 
 
 def terminal_agents() -> dict[str, TerminalAgent]:
-    """Name → agent, for the agents whose hooks report their sessions in terminals."""
+    """Name → agent, for the agents with hooks that report their sessions in terminals."""
     names = [row.name for row in catalog.ROWS if row.terminal]
     return {name: importlib.import_module(f"drawbridge.agents.{name}.terminal").agent() for name in names}
 
@@ -93,7 +94,7 @@ def missing(named: AgentPrograms) -> dict[str, str]:
 
 
 class Program(Struct, frozen=True):
-    """An agent's program. ``path``: where it is, None if it is not installed. ``version``: None if it is not known."""
+    """An agent's program. ``path``: its path, None if it is not installed. ``version``: None if it is not known."""
 
     path: str | None
     version: str | None = None

@@ -1,4 +1,4 @@
-"""Reads what agents report about themselves. Fields may be of any type; what is read is limited in number and length.
+"""Reads what agents report about themselves. Fields may be of any type. What is read is limited in number and length.
 Pure."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a turn ended and what it cost, in the same terms for every agent. Pure."""
+"""The result and the cost of a turn, in the same terms for every agent. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MOST_USD: Final = 1_000_000.0
 
 
 class Failure(Struct, frozen=True):
-    """Why a turn failed. ``text``: a message for the user; ``retry_at``: when to try again, in seconds since 1970, if
-    that is known."""
+    """The failure of a turn. ``text``: a message for the user; ``retry_at``: the time to try again, in seconds since
+    1970, if that is known."""
 
     code: str
     text: str
@@ -25,7 +25,7 @@ class Failure(Struct, frozen=True):
 
 
 def exit_words(code: int) -> str:
-    """How a process ended, in words that follow its name. ``code``: as in ``Popen.returncode``, so negative for a
+    """The end of a process, in words that follow its name. ``code``: as in ``Popen.returncode``, so negative for a
     signal."""
     return f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
 

@@ -1,8 +1,8 @@
-"""What the server has to know about an agent that a person started in a terminal: what its hooks report, what its
-transcript contains, and how its questions are answered. Pure.
+"""The server's interface to an agent that a person started in a terminal: what its hooks report, what its transcript
+contains, and how its questions are answered. Pure.
 
-An agent whose terminal sessions are shown has a module ``agents/NAME/terminal.py``, which implements ``TerminalAgent``.
-The names of events are those of Claude Code's hooks, which other agents use, too.
+An agent with terminal sessions that are shown has a module ``agents/NAME/terminal.py``, which implements
+``TerminalAgent``. The names of events are those of Claude Code's hooks, which other agents use, too.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Task(Struct, frozen=True):
 
     @property
     def stored(self) -> Task:
-        """The task as it is stored: each text that is shown to people is shortened to one line of limited length."""
+        """The task as it is stored, with each text that is shown to people shortened to one line of limited length."""
         words, command = text_of(self.description), text_of(self.command)
         return Task(self.id, self.type, self.status, words, command, name_of(self.agent_type))
 
@@ -80,12 +80,12 @@ class HookEvent(Struct, frozen=True):
 
     ``name``: "SessionStart", "UserPromptSubmit", "PreToolUse", "PermissionRequest", "PostToolUse",
     "PostToolUseFailure", "Notification", "SubagentStart", "SubagentStop", "Stop", "StopFailure", "Interrupt" or
-    "SessionEnd"; an event with another name only shows that the agent is running. ``cwd``: an absolute path; empty if
+    "SessionEnd". An event with another name only shows that the agent is running. ``cwd``: an absolute path; empty if
     the event does not contain the session's own directory. ``transcript``: the path of the session's transcript; empty
     if the event does not contain it. ``source``: what started the session; empty if the agent reports its start only
     together with the first prompt. ``agent_id``: the subagent that the event is about; None for the main agent.
 
-    Questions have no id: the tool and the input identify a question.
+    Questions have no id, so the tool and the input identify a question.
     """
 
     name: str
@@ -97,7 +97,7 @@ class HookEvent(Struct, frozen=True):
     """The id of the turn that the event belongs to."""
     prompt: str = ""
     continues: bool = False
-    """Whether ``prompt`` was sent by the agent's program, not by a user; it then continues the current turn."""
+    """Whether ``prompt`` was sent by the agent's program, not by a user. If so, it continues the current turn."""
     source: str = ""
     last_message: str = ""
     """The agent's last message, or the error, when the agent has stopped."""
@@ -113,7 +113,7 @@ class HookEvent(Struct, frozen=True):
     agent_id: str | None = None
     agent_type: str | None = None
     reason: str | None = None
-    """Why the agent asks."""
+    """The reason why the agent asks."""
     blocked_path: str | None = None
     asks_in_terminal: bool = False
     """Whether a dialog is open in the terminal (only for "Notification")."""
@@ -126,8 +126,7 @@ class HookEvent(Struct, frozen=True):
 
 
 Fate: TypeAlias = Literal["ran", "rejected", "denied"]
-"""What happened to a call: it ran, the user at the terminal rejected it, or something else (a hook, a rule) denied
-it."""
+"""The result of a call: it ran, the user at the terminal rejected it, or something else (a hook, a rule) denied it."""
 
 
 class Call(Struct, frozen=True):
@@ -171,7 +170,7 @@ class Message(Struct, frozen=True):
     text: str = ""
     """The agent's text in the message."""
     foreign: bool = False
-    """As in ``Prompt``."""
+    """Whether another process wrote it, as in ``Prompt``."""
     ends_turn: bool = False
     """Whether it is the main agent's last message in its turn."""
     failed: bool = False
@@ -187,7 +186,7 @@ class Mode(Struct, frozen=True):
 
 
 class Context(Struct, frozen=True):
-    """What a hook has passed to the model. ``event``: the hook's event."""
+    """A text that a hook has passed to the model. ``event``: the hook's event."""
 
     uuid: str
     event: str
@@ -195,9 +194,9 @@ class Context(Struct, frozen=True):
 
 
 class TurnOver(Struct, frozen=True):
-    """A turn is over. ``turn`` is empty if the transcript does not name turns: then the current one is over, unless its
-    prompt has not been read yet. ``error``: why it failed, for people. ``code``: the client protocol's code for the
-    failure, if it has one."""
+    """A turn is over. ``turn`` is empty if the transcript does not name turns. In that case, the current one is over,
+    unless its prompt has not been read yet. ``error``: the reason for its failure, for people. ``code``: the client
+    protocol's code for the failure, if it has one."""
 
     turn: str
     outcome: Literal["completed", "failed", "interrupted"]
@@ -214,12 +213,12 @@ class ProcessState(Struct, frozen=True):
     moved_to: str | None = None
     """The beginning of the id of the session in which the user continued the conversation in the background."""
     idle_since: float | None = None
-    """When the agent began to wait for a prompt (seconds since 1970); None if it is not waiting, or if that is not
-    known."""
+    """The time at which the agent began to wait for a prompt (seconds since 1970); None if it is not waiting, or if
+    that is not known."""
 
 
 class TerminalReports(Protocol):
-    """What an agent reports about itself in its transcript."""
+    """Reads what an agent reports about itself in its transcript."""
 
     @property
     def state(self) -> AgentState: ...
@@ -263,7 +262,7 @@ class AskingAgent(Protocol):
     def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
         """Whether a call of ``tool`` with the input ``after`` is the call that the agent asked about with the input
         ``before``. ``as_run``: whether ``after`` is what the call ran with. It may then contain additional fields
-        (answers), or differ because a person edited the text; the file is still the same."""
+        (answers), or differ because a person edited the text, but the file is still the same."""
         ...
 
     def reports_input(self, tool: str) -> bool:
@@ -280,8 +279,8 @@ class AskingAgent(Protocol):
 
 
 class TerminalAgent(AskingAgent, Protocol):
-    """An agent in a terminal, whose hooks report its sessions. The methods are pure unless their docstrings state that
-    they block.
+    """An agent in a terminal, with hooks that report its sessions. The methods are pure unless their docstrings state
+    that they block.
     """
 
     # Hooks.
@@ -307,7 +306,7 @@ class TerminalAgent(AskingAgent, Protocol):
     # The transcript.
 
     def checked(self, path: str, session_id: str, config: str) -> str:
-        """Returns ``path`` if it can be the path of the session's transcript; otherwise raises ``NotItsFile``.
+        """Returns ``path`` if it can be the path of the session's transcript. Otherwise raises ``NotItsFile``.
         ``config``: the program's own directory, as set in the agent's environment; empty if it is not set there.
         Blocking."""
         ...
@@ -318,8 +317,8 @@ class TerminalAgent(AskingAgent, Protocol):
         ...
 
     def end_of(self, uuid: str, data: bytes) -> int | None:
-        """Where the line with the entry ``uuid`` ends in ``data``, which is part of a transcript; None if ``data`` does
-        not contain it."""
+        """The position in ``data``, which is part of a transcript, at which the line with the entry ``uuid`` ends; None
+        if ``data`` does not contain it."""
         ...
 
     def title(self, transcript: Path) -> str | None:
@@ -327,7 +326,7 @@ class TerminalAgent(AskingAgent, Protocol):
         ...
 
     def reports(self, state: AgentState) -> TerminalReports:
-        """``state``: what is already known."""
+        """Returns an object that reads the agent's reports about itself. ``state``: what is already known."""
         ...
 
     def last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
@@ -342,8 +341,8 @@ class TerminalAgent(AskingAgent, Protocol):
         ...
 
     def process(self, transcript: str, pid: int, session_id: str) -> ProcessState:
-        """What the program's own files contain about the process ``pid`` and the session. ``transcript``: its checked
-        path. Blocking."""
+        """The state of the process ``pid`` and the session according to the program's own files. ``transcript``: its
+        checked path. Blocking."""
         ...
 
 

@@ -1,7 +1,7 @@
 """Describes the meaning of tool calls, in terms that all agents share. Pure.
 
-An agent that asks for decisions has a module ``agents/NAME/tools.py``, whose ``TOOLS`` implements ``Tools``. The server
-words requests, marks risks, and applies scopes and the owner's limits based only on the values of ``ToolCall``.
+An agent that asks for decisions has a module ``agents/NAME/tools.py``, in which ``TOOLS`` implements ``Tools``. The
+server words requests, marks risks, and applies scopes and the owner's limits based only on the values of ``ToolCall``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Kind: TypeAlias = Literal[
     "move",
     "tool",
 ]
-"""What an approval request is about; "tool": anything else."""
+"""The subject of an approval request; "tool" for anything else."""
 
 
 class Rule(Struct, frozen=True):
@@ -58,15 +58,15 @@ class _Grant(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Rules(_Grant, frozen=True, kw_only=True, tag=True):
-    """Adds ``rules`` (at least one), which allow or deny calls, or make the agent ask about them."""
+    """A grant that adds ``rules`` (at least one), which allow or deny calls, or make the agent ask about them."""
 
     effect: Literal["allow", "deny", "ask"]
     rules: tuple[Rule, ...]
 
 
 class Directories(_Grant, frozen=True, kw_only=True, tag=True):
-    """Lets the agent use more directories. ``are_valid``: false if one of ``paths`` is not a path, but describes what
-    the agent sent in its place.
+    """A grant that lets the agent use more directories. ``are_valid``: false if one of ``paths`` is not a path, but
+    describes what the agent sent in its place.
     """
 
     paths: tuple[str, ...]
@@ -74,7 +74,7 @@ class Directories(_Grant, frozen=True, kw_only=True, tag=True):
 
 
 class Mode(_Grant, frozen=True, kw_only=True, tag=True):
-    """Switches to another permission mode."""
+    """A grant that switches to another permission mode."""
 
     mode: str
 
@@ -96,12 +96,13 @@ class Other(_Grant, frozen=True, kw_only=True, tag=True):
 
 
 Grant: TypeAlias = Rules | Directories | Mode | Option | Other
-"""A change that a decision with ``remember`` would make; the fields that all have in common are those of ``_Grant``."""
+"""A change that a decision with ``remember`` would make. The fields that all have in common are those of ``_Grant``."""
 
 
 class ToolCall(Struct, frozen=True, kw_only=True):
-    """What a question is about. The default of each field is the value that grants the least, for a call about which
-    nothing else is known. Fields are named by their place in the question's input, with a dot before a nested name.
+    """The tool call that a question is about. The default of each field is the value that grants the least, for a call
+    about which nothing else is known. Fields are named by their place in the question's input, with a dot before a
+    nested name.
     """
 
     kind: Kind = "tool"
@@ -112,16 +113,16 @@ class ToolCall(Struct, frozen=True, kw_only=True):
     arguments: str = ""
     """The field that contains the tool's arguments; empty if the input consists of them."""
     command: str = ""
-    """The field that contains the command that the call runs: a text or a list of arguments; empty if there is none."""
+    """The field that contains the command that the call runs: a text or a list of arguments; empty if it runs none."""
     directory: str = ""
     """The absolute path of the directory in which the command starts; empty for the session's directory."""
     is_only_command: bool = False
     """Whether the call only runs this command, and nothing else in the input changes what it does."""
     searches_web: bool = False
     questions: int = 1
-    """How many questions the agent asks the user (for the kind "question")."""
+    """The number of questions that the agent asks the user (for the kind "question")."""
     answers: str = ""
-    """The field of the decision's input that contains the user's answers; empty if there are none."""
+    """The field of the decision's input that contains the user's answers; empty if it contains none."""
     texts: tuple[str, ...] = ()
     """The fields that contain the text that the call writes to a file, but not which file."""
     editable: tuple[str, ...] = ()
@@ -135,8 +136,8 @@ class Tools(Protocol):
     only ``call``."""
 
     def call(self, name: str, given: Mapping[str, Any], suggestions: Raw, form: Form) -> ToolCall:
-        """What a call of the tool ``name`` with the input ``given`` is about. The parameters are as in
-        ``base.Question``; ``given`` is empty if the input is not an object, or can't be decoded."""
+        """Describes a call of the tool ``name`` with the input ``given``. The parameters are as in ``base.Question``;
+        ``given`` is empty if the input is not an object, or can't be decoded."""
         ...
 
     def changed_text(self, name: str, given: Mapping[str, Any], old_text: str) -> str | None:
@@ -186,7 +187,7 @@ def decoded(suggestions: Raw) -> list[dict[str, Any]]:
 
 
 def unknown(suggestions: Raw) -> tuple[Other, ...]:
-    """The grants for suggestions whose meaning is not known."""
+    """The grants for suggestions with an unknown meaning."""
     return tuple(other(number, one) for number, one in enumerate(decoded(suggestions)))
 
 

@@ -44,7 +44,7 @@ ALIASES: Final = {"neovim": "nvim"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command. Returns the exit code. Unless the command defines it differently: 0 for success, 1 for an
+    """Runs one command. Returns the exit code: unless the command defines it differently, 0 for success, 1 for an
     internal error, 2 for wrong usage or no editor, 3 for a problem outside Drawbridge, 130 after Ctrl-C, 141 if the
     reader of the output has ended. Raises ``SystemExit`` after ``--help`` or ``--version``, and for arguments that
     can't be parsed."""
@@ -62,7 +62,7 @@ def _main(given: list[str]) -> int:
     name = ALIASES.get(given[0], given[0]) if given else ""
     if name not in COMMANDS:
         everything = parser()
-        everything.parse_args(given)  # exits after --help, --version or an error; returns if there are no arguments
+        everything.parse_args(given)  # exits after --help, --version or an error, and returns without arguments
         everything.print_help(sys.stderr)
         return 2
     command = module(name)
@@ -89,7 +89,7 @@ def _main(given: list[str]) -> int:
 
 
 def module(name: str) -> ModuleType:
-    """The module of a command."""
+    """Imports and returns the module of a command."""
     import importlib
 
     return importlib.import_module(f"drawbridge.cli.{name}")

@@ -26,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Prints the findings, and fixes what the user agrees to. Returns the exit code: 2 if --fix could not ask, 3 if
-    there is a warning or a problem, otherwise 0."""
+    """Prints the findings, and fixes what the user agrees to. Returns the exit code: 2 if --fix could not ask, 3 after
+    a warning or a problem, otherwise 0."""
     from drawbridge.core.errors import BadSetting
     from drawbridge.core.terminal_text import Terminal
     from drawbridge.doctor import screen

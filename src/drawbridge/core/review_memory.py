@@ -1,4 +1,4 @@
-"""Which changes of reviews this user has seen in terminals and editors on this machine.
+"""Remembers which changes of reviews this user has seen in terminals and editors on this machine.
 
 ::
 
@@ -46,7 +46,8 @@ class SeenReviews(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ReviewMemory:
-    """The methods block, and never raise an error about the file. ``path``: another file, for tests."""
+    """Reads and writes the file. The methods block, and never raise an error about the file. ``path``: another file,
+    for tests."""
 
     def __init__(self, path: str | None = None) -> None:
         self._path = path or os.path.join(state_directory(), "reviews.json")
@@ -55,7 +56,7 @@ class ReviewMemory:
         return self._read().get(directory, SeenReviews())
 
     def saw(self, directory: str, seen: Iterable[str], review: Collection[str]) -> None:
-        """Adds hunks that the user has seen. ``review``: the ids of all hunks that are in the review now; the others
+        """Adds hunks that the user has seen. ``review``: the ids of all hunks that are in the review now. The others
         are forgotten."""
         now, new = set(review), tuple(seen)
 

@@ -1,6 +1,6 @@
 """Background tasks with an owner: no running task is lost, errors are logged, and all tasks end with their owner.
 
-There is one policy for errors. An expected error (``DrawbridgeError``) is logged as a warning. An unexpected one is
+Errors are handled in one way. An expected error (``DrawbridgeError``) is logged as a warning. An unexpected one is
 logged with its traceback, and ``failed`` lets the owner respond to whatever is waiting for the task: a connection, a
 session or a person. In a task that repeats, an error ends only one round.
 """
@@ -29,7 +29,7 @@ class BackgroundTasks:
     def start(
         self, work: Coroutine[Any, Any, None], what: str, failed: Callable[[Exception], None] | None = None
     ) -> asyncio.Task[None]:
-        """Runs ``work`` in the background; after ``cancel()`` or ``close()`` it never begins.
+        """Runs ``work`` in the background. After ``cancel()`` or ``close()`` it never begins.
 
         ``what`` names it in the log. ``failed`` is called with an unexpected error after it has been logged.
         """
@@ -66,7 +66,7 @@ class BackgroundTasks:
         return self.start(self._repeat(work, seconds, what, failed, at_once), what)
 
     def cancel(self) -> None:
-        """Cancels all tasks without waiting for their end; ``close()`` waits."""
+        """Cancels all tasks without waiting for their end, for which ``close()`` waits."""
         self._closed = True
         for task in self._tasks:
             task.cancel()

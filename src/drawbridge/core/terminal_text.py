@@ -1,4 +1,4 @@
-"""Output for a terminal: text from any source is shown as harmless text, in color if the terminal has colors."""
+"""Writes to a terminal. Text from any source is shown as harmless text, in color if the terminal has colors."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _ANY_MARK: Final = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\
 _MARK: Final = _ANY_MARK + "\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
 
 # Characters that are invisible, or that would control a terminal or reorder the text. Whether some of them are escaped
-# depends on their neighbors, because emoji, French punctuation, accents and several scripts need them; joiners,
+# depends on their neighbors, because emoji, French punctuation, accents and several scripts need them. Joiners,
 # variation selectors and marks are kept at the beginning of the text. The web UI has the same rules
-# (web/src/text/harmless.ts); a test checks that both agree. These are escaped everywhere: controls, direction marks,
+# (web/src/text/harmless.ts). A test checks that both agree. These are escaped everywhere: controls, direction marks,
 # invisible format characters, overlays, most kinds of blanks, lone surrogates and tags. Joiners and variation selectors
 # after them are escaped too, since they have nothing to act on.
 _HIDDEN: Final = (
@@ -71,7 +71,7 @@ class Terminal:
         self._stream = stream
         try:
             self.is_terminal = stream.isatty()
-        except ValueError:  # closed
+        except ValueError:  # the stream is closed
             self.is_terminal = False
         self.colour = self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._encoding = getattr(stream, "encoding", None) or "utf-8"
@@ -94,8 +94,8 @@ class Terminal:
             self.write("\x1b[8l" if keeps else "\x1b[8h")
 
     def line_start(self) -> str:
-        """What to write before a line while a question is open: on a terminal the line replaces the question, elsewhere
-        it starts on a new line."""
+        """The text to write before a line while a question is open. On a terminal the line replaces the question,
+        elsewhere it starts on a new line."""
         return "\r\x1b[K" if self.is_terminal else "\n"
 
     def width(self) -> int:

@@ -1,4 +1,4 @@
-"""Agents: whether they are installed, have a version that is known to work, and ask before they write."""
+"""Checks of the agents: whether they are installed, have a version that is known to work, and ask before they write."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from drawbridge.info import guards
 from drawbridge.setup.agents import AGENTS
 
 SECONDS: Final = 6.0
-"""The maximum number of seconds to wait for a version; Gemini CLI takes 2 s."""
+"""The maximum number of seconds to wait for a version. Gemini CLI takes 2 s."""
 
 VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 

@@ -55,8 +55,8 @@ neither sends the notification that usually follows nor opens an event stream.""
 
 
 class Reached(NamedTuple):
-    """A bridge that an agent could use, and the names of the agents whose connection works. Connections to another
-    program's bridge are not tested, and count as working."""
+    """A bridge that an agent could use, and the names of the agents with a connection that works. Connections to
+    another program's bridge are not tested, and count as working."""
 
     bridge: Bridge
     agents: list[str]
@@ -83,7 +83,7 @@ def check(directory: str) -> list[Finding]:
 
 
 def elsewhere() -> list[Finding]:
-    """Findings about bridges whose files are not in the directories that the environment of this process selects."""
+    """Findings about bridges with files outside the directories that the environment of this process selects."""
     mine = {path for bridge in bridges.inspect() for path in bridge.files.values()}
     found: dict[str, Finding] = {}
     for environ in _environments_of_bridges():
@@ -196,7 +196,7 @@ def _other_place(bridge: Bridge, agent: str, path: str) -> Finding:
 
 
 def _environments_of_bridges() -> Iterator[dict[str, str]]:
-    """The environments of this user's ``drawbridge ide`` processes whose ``HOME`` is the same as this process's."""
+    """The environments of this user's ``drawbridge ide`` processes with the same ``HOME`` as this process."""
     me, home = os.geteuid(), os.environ.get("HOME")
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):

@@ -19,8 +19,8 @@ from drawbridge.settings.hook import HookSettings
 from drawbridge.setup.agents import AGENTS
 
 SLOW_MILLISECONDS: Final = 1000
-"""A hook that takes longer than this is slow; usually it takes less than 100 ms. An agent waits for it before each
-edit."""
+"""The number of milliseconds above which a hook is slow. Usually it takes less than 100 ms. An agent waits for it
+before each edit."""
 
 UNPROTECTED: Final = "Your unsaved changes are not protected, and questions in a terminal do not reach the server."
 

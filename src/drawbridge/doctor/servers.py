@@ -1,7 +1,7 @@
-"""Servers: tests each running server at each address that it announced, as a phone would reach it (certificate,
-host name, answer), and also with the owner's token and through its private socket. Also checks for a wrong clock and a
-full disk. Over TLS, the token is sent only if the certificate is the one that the server announced; its issuer and its
-host name are not checked. Without TLS, the token is sent to a loopback address only.
+"""Servers: tests each running server at each address that it announced, as a phone would reach it (certificate, host
+name, answer), and also with the owner's token and through its private socket. Also checks for a wrong clock and a full
+disk. Over TLS, the token is sent only if the certificate is the one that the server announced. Its issuer and its host
+name are not checked. Without TLS, the token is sent to a loopback address only.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SECONDS: Final = 3.0
 """The time limit for each step of a connection, in seconds."""
 
 CLOCK_SECONDS: Final = 300.0
-"""A file whose time is at least this many seconds in the future shows that the clock is or was wrong."""
+"""The clock is or was wrong if the time of a file is at least this many seconds in the future."""
 
 LARGEST: Final = 1_000_000
 

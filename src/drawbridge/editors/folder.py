@@ -1,10 +1,10 @@
-"""What a bridge uses instead of an editor: a directory, and a terminal in which the user reads proposals and decides on
-them.
+"""The folder editor, which a bridge uses instead of a real editor: a directory, and a terminal in which the user reads
+proposals and decides on them.
 
-Proposals are drawn as diffs, one after another. The user answers each with y, n or e; "e" opens the proposed text in
+Proposals are drawn as diffs, one after another. The user answers each with y, n or e. "e" opens the proposed text in
 the user's own $VISUAL or $EDITOR, and the question is asked again for the edited text. A proposal that is longer than
 the terminal is drawn page by page, and "y" accepts it only after the last page. The question appears half a second
-after the page; keys that were typed before the question never count as an answer.
+after the page. Keys that were typed before the question never count as an answer.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Folder:
         input: TextIO | None = None,
         output: TextIO | None = None,
     ) -> None:
-        """``decide``: the answer to every proposal, so that nobody is asked; if None, the user is asked. ``input`` and
+        """``decide``: the answer to every proposal, so that nobody is asked. If None, the user is asked. ``input`` and
         ``output``: by default stdin and stderr.
         """
         self._directory = str(Path(directory).absolute())
@@ -336,8 +336,8 @@ class Folder:
         self._prompt = ""
 
     def _say(self, line: str, style: str = "info") -> None:
-        """Prints one line, above an open question; delayed while the user's editor occupies the screen, and for
-        ``READING_SECONDS`` after a page has been drawn."""
+        """Prints one line, above an open question. The line is delayed while the user's editor occupies the screen, and
+        for ``READING_SECONDS`` after a page has been drawn."""
         drawn = self._canvas.plain(line, style) + "\n"
         if self._held is not None:
             self._held.append(drawn)

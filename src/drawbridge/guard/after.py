@@ -1,5 +1,5 @@
-"""After a write: buffers without unsaved changes are reloaded; in the others, the change is merged or the text is left
-alone. The agent is informed."""
+"""Handles a write: reloads buffers without unsaved changes, merges the change into the others or leaves their text
+alone, and informs the agent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from drawbridge.guard.settings import Settings
 
 REFRESH_TIMEOUT = 2_000
-"""The deadline for a busy editor, in milliseconds: the file is already written, so only the agent's next step waits for
+"""The deadline for a busy editor, in milliseconds. The file is already written, so only the agent's next step waits for
 this."""
 
 DIAGNOSTICS_SECONDS = 0.5
@@ -66,7 +66,7 @@ def _copies(environ: Mapping[bytes, bytes]) -> str:
 def _about_unsaved(
     call: calls.Call, left: list[UnsavedFile], settings: Settings, environ: Mapping[bytes, bytes]
 ) -> Iterator[str]:
-    """Handles the files whose buffers were not reloaded: merges an edit if the settings require that, notifies the
+    """Handles the files with buffers that were not reloaded: merges an edit if the settings require that, notifies the
     user, and yields what the agent should know."""
     if not left:
         return
@@ -110,7 +110,7 @@ def _about_unsaved(
 
 def _difference(one: UnsavedFile, settings: Settings, why: str) -> str:
     """A diff of the two texts, for the agent to merge by hand, if they could not be merged (``why``: the reason); "" if
-    no merge was attempted, or if there is no diff to show."""
+    no merge was attempted, or if no diff can be shown."""
     if not why:
         return ""
     from drawbridge.guard.refusal import shown_difference
@@ -146,7 +146,8 @@ def _line(path: str, problem: Mapping[str, Any]) -> str:
 
 
 def connected_to(answers: list[ask.Answer]) -> list[ask.Answer]:
-    """The answers of the editors whose bridge serves the agent that called this hook, an ancestor of this process."""
+    """The answers of the editors with a bridge that serves the agent that called this hook, an ancestor of this
+    process."""
     above = set(_ancestors())
     return [found for found in answers if any(pid in above for pid in _connected(found))]
 

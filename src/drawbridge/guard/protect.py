@@ -1,5 +1,5 @@
 """The answer to an edit of a file with unsaved changes, or to any edit while an editor is silent: deny, ask, wait, save
-or merge. Off the hot path.
+or merge. This module is not on the hot path.
 """
 
 from __future__ import annotations

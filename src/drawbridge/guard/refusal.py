@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from drawbridge.guard.unsaved import UnsavedFile
 
 LARGEST_DIFFERENCE = 4_000
-"""The maximum length of the diffs, in characters; Claude Code moves an answer of more than 10,000 to a file."""
+"""The maximum length of the diffs, in characters. Claude Code moves an answer of more than 10,000 to a file."""
 
 DIFFERENCE_SECONDS = 1.0
-"""Seconds after which no further file is compared: a denial that arrives too late has no effect."""
+"""Seconds after which no further file is compared, because a denial that arrives too late has no effect."""
 
 MOST_NAMED = 8
 

@@ -3,8 +3,8 @@ names can be. Looks up paths in the file system, but reads no files.
 
 A word names a file if it leads there from the command's directory: literally, as a pattern, or through a link. If the
 words can't be resolved (a variable, a ``cd`` in the middle, a substitution), or if another word names the file's
-directory (``cp other/a.py .``), a word whose last part is the file's name is enough: an unnecessary question, or a
-denial if the agent can't ask, is better than lost work.
+directory (``cp other/a.py .``), a word with the file's name as its last part is enough, because an unnecessary
+question, or a denial if the agent can't ask, is better than lost work.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ QUOTED = re.compile(r""""([^"]+)"|'([^']+)'""")
 OPTION = re.compile(r"-[A-Za-z](.+)")
 BRACES = re.compile(r"(?<!\$)\{[^{}]*\}")
 DEEPEST = 4
-"""The maximum depth of nested braces; real commands have two levels at most."""
+"""The maximum depth of nested braces. Real commands have two levels at most."""
 
 UNSURE = re.compile(
     r"[$`~]|\b(cd|chdir|pushd|popd|find|xargs|patch|apply|am|tar|unzip|npm|pnpm|yarn|bun)\b"
@@ -98,7 +98,7 @@ def _words(command: str) -> Iterator[str]:
 
 
 def _pattern(word: str) -> str:
-    """The word as a pattern for ``fnmatch``; braces become ``*``."""
+    """The word as a pattern for ``fnmatch``. Braces become ``*``."""
     for _ in range(DEEPEST):
         word = BRACES.sub("*", word)
     return word.replace("[^", "[!")
@@ -118,7 +118,7 @@ def _places(path: str) -> set[str | tuple[int, int]]:
 
 
 def _matches(name: str, pattern: str, directory: str) -> bool:
-    """Whether the shell may expand the pattern to ``name``; ``*`` does not cross directories, ``**`` does."""
+    """Whether the shell may expand the pattern to ``name``; ``*`` does not cross directories, but ``**`` does."""
     folder, last = os.path.split(os.path.join(directory, pattern))
     for place in (os.path.normpath(folder), os.path.realpath(folder)):
         whole = os.path.join(place, last).replace("**/", "*")

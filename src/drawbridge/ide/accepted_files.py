@@ -1,5 +1,5 @@
-"""What agents have written to files after the user accepted their proposals in this editor, as far as the user has not
-decided on it again. Does no I/O.
+"""Remembers what agents have written to files after the user accepted their proposals in this editor, as far as the
+user has not decided on it again. Does no I/O.
 
 It is stored in the memory of the bridge, within limits, and ends with it.
 """
@@ -20,15 +20,16 @@ from drawbridge.text import hunks
 from drawbridge.text.hunks import Hunk
 
 MOST_FILES: Final = 100
-"""The maximum number of files that are remembered; those that were written longest ago are forgotten first."""
+"""The maximum number of files that are remembered. Those that were written longest ago are forgotten first."""
 
 MOST_BYTES: Final = 32 * 1024 * 1024
-"""The maximum amount of memory that the texts of these files may take, in bytes. Older files are forgotten first; one
-file is always remembered, whatever its size."""
+"""The maximum amount of memory that the texts of these files may take, in bytes. Older files are forgotten first, but
+one file is always remembered, whatever its size."""
 
 
 class AcceptedHunk(NamedTuple):
-    """``id`` depends only on the lines and on the file's other hunks with the same lines, not on where they are."""
+    """A hunk of an accepted proposal. ``id`` depends only on the lines and on the file's other hunks with the same
+    lines, not on where they are."""
 
     id: str
     place: Hunk
@@ -37,9 +38,9 @@ class AcceptedHunk(NamedTuple):
 
 
 class AcceptedFile(Struct, frozen=True):
-    """``path``: with links resolved. ``base``: the file's text before the first accepted proposal, with the changes that
-    others have made since, and the hunks that were kept; None if the file did not exist. ``written``: the text after
-    the last proposal was written or the last hunk undone."""
+    """A file with accepted proposals. ``path``: with links resolved. ``base``: the file's text before the first
+    accepted proposal, with the changes that others have made since, and the hunks that were kept; None if the file did
+    not exist. ``written``: the text after the last proposal was written or the last hunk undone."""
 
     path: str
     base: str | None
@@ -57,7 +58,8 @@ class AcceptedFile(Struct, frozen=True):
 
     def at(self, now: str) -> AcceptedFile:
         """The same changes in the current text ``now``. Changes that others have made elsewhere in the file become part
-        of ``base``. Those that touch a hunk become part of the hunk: it would be a guess who wrote which line."""
+        of ``base``. Those that touch a hunk become part of the hunk, because it would be a guess who wrote which
+        line."""
         if self.base is None or now == self.written:
             return replace(self, written=now)
         base, written, current = lines_of(self.base), lines_of(self.written), lines_of(now)
@@ -87,18 +89,18 @@ class AcceptedFile(Struct, frozen=True):
         return found
 
     def kept(self, chosen: Iterable[AcceptedHunk]) -> AcceptedFile:
-        """Without the hunks ``chosen``, which stay in the file."""
+        """The file after the user has kept the hunks ``chosen``, which stay in it."""
         places = [hunk.place for hunk in chosen]
         return replace(self, base="".join(hunks.apply(lines_of(self.base or ""), lines_of(self.written), places)))
 
     def undone(self, chosen: Iterable[AcceptedHunk]) -> AcceptedFile:
-        """Without the hunks ``chosen``, which are removed from the file: ``written`` is its new text."""
+        """The file after the user has undone the hunks ``chosen``. ``written`` is its new text."""
         back = [Hunk(new, new_size, old, old_size) for old, old_size, new, new_size in (hunk.place for hunk in chosen)]
         return replace(self, written="".join(hunks.apply(lines_of(self.written), lines_of(self.base or ""), back)))
 
 
 class AcceptedFiles:
-    """These files by their resolved paths, in the order in which they were written."""
+    """The accepted files by their resolved paths, in the order in which they were written."""
 
     def __init__(self) -> None:
         self._files: dict[str, AcceptedFile] = {}
@@ -126,7 +128,7 @@ class AcceptedFiles:
             changed()
 
     def store(self, file: AcceptedFile) -> None:
-        """Replaces what is known of a file; forgets the file if nothing is left to decide on."""
+        """Replaces what is known about a file. Forgets the file if nothing is left to decide on."""
         if file.is_decided:
             self.forget(file.path)
         else:

@@ -37,7 +37,7 @@ class AcceptedReview:
         self._accepted = accepted
 
     async def read(self, folder: str) -> wire.ReviewAnswer:
-        """The review of all these files. Their names are relative to ``folder`` if they are in it."""
+        """The review of all accepted files. Their names are relative to ``folder`` if they are in it."""
         return await asyncio.to_thread(_answer, self._accepted.all(), folder)
 
     async def decide(self, line: wire.ReviewDecision, folder: str) -> wire.ReviewAnswer:
@@ -73,7 +73,7 @@ def _current(stored: Sequence[AcceptedFile]) -> list[tuple[AcceptedFile, Accepte
 def _chosen(
     stored: Sequence[AcceptedFile], folder: str, line: wire.ReviewDecision
 ) -> tuple[AcceptedFile, AcceptedFile, list[AcceptedHunk]]:
-    """The file and the hunks that a decision is about. Blocking; raises ``ReviewRefused`` if they are not as they were
+    """The file and the hunks that a decision is about. Blocking. Raises ``ReviewRefused`` if they are not as they were
     shown."""
     found = _current(stored)
     for file, now, hunks in found:
@@ -87,9 +87,9 @@ def _chosen(
 
 
 def _write(now: AcceptedFile, after: AcceptedFile) -> None:
-    """Writes the file in place, so that it keeps its mode, its owner and its links; removes it if it is new and nothing
-    is left of it. Blocking; raises ``ReviewRefused`` if the file has changed meanwhile, and ``UnusableFile`` if it
-    can't be written: it is then as it was."""
+    """Writes the file in place, so that it keeps its mode, its owner and its links. Removes it if it is new and nothing
+    is left of it. Blocking. Raises ``ReviewRefused`` if the file has changed in the meantime, and ``UnusableFile`` if
+    it can't be written. In both cases, its content is unchanged."""
     if files.read_text(now.path) != now.written:
         raise _clash(now.path)
     before = _bytes(now.written)
@@ -159,7 +159,7 @@ def _file(name: str, file: AcceptedFile, hunks: list[AcceptedHunk]) -> dict[str,
 
 
 def _hunk(hunk: AcceptedHunk, kind: str) -> dict[str, Any]:
-    """A ``ReviewHunk`` of the client protocol. Bytes that are not UTF-8 are replaced: only unsaved text has any."""
+    """A ``ReviewHunk`` of the client protocol. Bytes that are not UTF-8 are replaced, but only unsaved text has any."""
     return {
         "id": hunk.id,
         "kind": kind,

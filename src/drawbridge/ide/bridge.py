@@ -95,7 +95,7 @@ async def _serve(launched: Launched, folders: list[str], folder: str | None) -> 
         if not stop.is_set():
             raise
     finally:
-        launched.remove_files()  # before the loop removes the handlers: another signal would now kill the program
+        launched.remove_files()  # before the loop removes the handlers, because then another signal would kill the program
     return 0
 
 

@@ -1,7 +1,7 @@
 """Reviews in the editor: shows what runs changed in a directory, keeps the view up to date, and passes on
 decisions and comments.
 
-The server stores the review and carries out the decisions; the bridge converts the review for the editor. Where no
+The server stores the review and carries out the decisions. The bridge converts the review for the editor. Where no
 server has a review, the bridge shows the proposals that were accepted in its editor (``accepted_review``). Only one
 request is pending at a time, so that an older answer never replaces a newer one.
 """
@@ -49,7 +49,7 @@ LONGEST_LINE: Final = 80
 """The maximum number of characters of a changed line in the list of changes."""
 
 NOT_A_FILE: Final = ("120000", "160000")
-"""git's modes of symbolic links and submodules: a buffer with such a path shows the link's target or a directory, not
+"""git's modes of symbolic links and submodules. A buffer with such a path shows the link's target or a directory, not
 the lines of the hunks."""
 
 PRIVATE: Final = "Not in git: dependencies, caches and large files are left out."
@@ -77,12 +77,12 @@ class Changes:
         self._tasks = BackgroundTasks(logger)
         self._turn = asyncio.Lock()
         self._project = ""
-        """The id of the project or terminal session whose review is shown; empty if no review of a server
-        is shown."""
+        """The id of the project or terminal session with the review that is shown; empty if no review of a server is
+        shown."""
         self._without_server: ReviewWanted | None = None
         """The user's request, while the review of accepted proposals is shown."""
         self._shown: Review | None = None
-        """That review, without marks and including the changes that the editor hides."""
+        """The review that is shown, without marks and including the changes that the editor hides."""
         self._visiting: Visiting | None = None
         self._is_stale = False
         self._has_noted_private = False
@@ -234,14 +234,14 @@ class Changes:
             return
         hunks = before.hunk_ids if before is not None else frozenset[str]()
         if self._visiting is not None and "" in deciders and not review.hunk_ids <= hunks:
-            await self._visiting.begin()  # a run has probably ended: the server does not report that to bridges
+            await self._visiting.begin()  # a run has probably ended, which the server does not report to bridges
         await self._show(review)
         if not hunks <= review.hunk_ids:
             await self._editor.notify(_who(deciders))
 
     async def _follow_accepted(self, event: ReviewWanted) -> None:
-        """Shows a server's review instead of the one of accepted proposals if there is one now; otherwise the latter
-        as it is now, if it has changed."""
+        """Shows a server's review instead of the one of accepted proposals once the server has one. Until then, shows
+        the latter as it is now, if it has changed."""
         try:
             answer = await self._link.review(folder=event.folder, path=event.path)
         except DrawbridgeError as error:
@@ -391,7 +391,7 @@ def _is_private(answer: wire.ReviewAnswer) -> bool:
 
 
 class _Stored(msgspec.Struct, frozen=True):
-    """Where the server stores the versions of a review's files."""
+    """The field of a server's review that names the repository in which the versions of its files are stored."""
 
     repository: str = "project"
 

@@ -11,12 +11,12 @@ from drawbridge.editors.port import Selection
 from drawbridge.ide.gemini_notices import FILES_LIMIT, ContextUpdate, Cursor, OpenFile, WorkspaceState, cut
 
 MEMORY: Final = 1_000
-"""The maximum number of files whose last use is remembered, open or not."""
+"""The maximum number of files for which the last use is remembered, open or not."""
 
 
 class Context(Struct, frozen=True):
-    """``files``: (path, when the user last switched to it, in milliseconds since 1970), latest first.
-    ``selection``: the selection in the first file, or None.
+    """The context at one moment. ``files``: pairs of a path and the time at which the user last switched to it (in
+    milliseconds since 1970), latest first. ``selection``: the selection in the first file, if any.
     """
 
     files: tuple[tuple[str, int], ...] = ()

@@ -24,7 +24,7 @@ from drawbridge.transport.http_server import Exchange
 AGENT: Final = "Gemini CLI"
 
 GRACE_SECONDS: Final = 5.0
-"""Seconds that a session remains after its stream has ended or after its last request, whichever is later; the real CLI
+"""Seconds that a session remains after its stream has ended or after its last request, whichever is later. The real CLI
 reconnects after 1 s and, if that fails, 1.5 s later."""
 
 SILENT_SECONDS: Final = 600.0
@@ -121,7 +121,7 @@ class GeminiSession:
             logger.warning("%s", error)
             text = None  # the CLI writes its own text, as without an editor
         if text is None and task is not None:
-            task.cancel()  # not shown yet, or the editor does not answer
+            task.cancel()  # it is not shown yet, or the editor does not answer
         return text
 
     async def decide(self, file_path: str, *, accept: bool) -> bool:
@@ -162,7 +162,7 @@ class GeminiSession:
     # calls
 
     async def call(self, call: mcp.Call) -> bytes:
-        """The answer to a call: a JSON-RPC error for an unknown tool or invalid arguments; any other error becomes an
+        """The answer to a call: a JSON-RPC error for an unknown tool or invalid arguments. Any other error becomes an
         MCP result."""
         tool = _TOOLS.get(call.tool)
         if tool is None:

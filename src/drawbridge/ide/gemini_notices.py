@@ -15,8 +15,7 @@ from drawbridge.protocols import jsonrpc
 
 FILES_LIMIT: Final = 10
 SELECTION_LIMIT: Final = 16_384
-"""The maximum length of the selected text, in UTF-16 code units; the real CLI also cuts there, even inside a
-character.
+"""The maximum length of the selected text, in UTF-16 code units. The real CLI also cuts there, even inside a character.
 """
 
 
@@ -32,7 +31,7 @@ class Cursor(_Notice, frozen=True):
 
 
 class OpenFile(_Notice, frozen=True):
-    """``timestamp``: when the user last switched to the file, in milliseconds since 1970."""
+    """An open file. ``timestamp``: the time at which the user last switched to it, in milliseconds since 1970."""
 
     path: Annotated[str, Meta(min_length=1)]
     timestamp: Annotated[int, Meta(ge=0)]
@@ -42,7 +41,8 @@ class OpenFile(_Notice, frozen=True):
 
 
 class WorkspaceState(_Notice, frozen=True):
-    """The open files, latest first. ``isTrusted`` is left out: it would override the user's choice in the CLI."""
+    """The open files, latest first. ``isTrusted`` is left out, because it would override the user's choice in the
+    CLI."""
 
     open_files: Annotated[tuple[OpenFile, ...], Meta(max_length=FILES_LIMIT)]
 
@@ -52,8 +52,8 @@ class ContextUpdate(_Notice, frozen=True):
 
 
 class DiffAccepted(_Notice, frozen=True):
-    """``file_path``, here and in ``DiffRejected``, is spelled exactly as in openDiff, because the CLI uses it as a
-    key.
+    """The user accepted a proposal. ``file_path``, here and in ``DiffRejected``, is spelled exactly as in openDiff,
+    because the CLI uses it as a key.
     """
 
     file_path: str

@@ -14,7 +14,7 @@ HEADERS: Final = [("Content-Type", sse.CONTENT_TYPE), ("Cache-Control", "no-stor
 BACKLOG_LIMIT: Final = 100
 BACKLOG_BYTES: Final = 32 * 1024 * 1024
 """The maximum number, and total size in bytes, of the decisions that are kept for a stream that is interrupted or not
-read; the real CLI opens one proposal at a time."""
+read. The real CLI opens one proposal at a time."""
 
 
 class EventStream:
@@ -54,7 +54,7 @@ class EventStream:
         self._send()
 
     def update(self, state: bytes) -> None:
-        """Sends the state unless it is unchanged; a slow reader receives the latest one once it has caught up."""
+        """Sends the state unless it is unchanged. A slow reader receives the latest one once it has caught up."""
         self._state = state
         self._send()
 

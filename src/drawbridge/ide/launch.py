@@ -24,8 +24,8 @@ def launch(settings: IdeSettings) -> int:
     if address and address != "stdio":
         _check_address(address)
     launched = Launched(settings)
-    # The handler must not raise: during an import, Python ignores exceptions in some places, and the bridge would
-    # continue.
+    # The handler must not raise, because during an import, Python ignores exceptions in some places, and the bridge
+    # would continue.
     _on_signal(launched.end)
     try:
         sweep(lock_directory())
@@ -75,7 +75,11 @@ def _check_address(address: str) -> None:
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.settimeout(5)
                 probe.connect(address)
-    except (OSError, ValueError, OverflowError) as error:  # the last two: the host or the port is not valid
+    except (
+        OSError,
+        ValueError,
+        OverflowError,
+    ) as error:  # ValueError and OverflowError: the host or the port is not valid
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise EditorGone(
             f"Can't connect to Neovim at {address}: {reason}. Start it with nvim --listen {address}."

@@ -55,7 +55,7 @@ class Launched:
             self.files["discovery_file"] = GeminiFile(gemini_directory(), self.port, self.token)
 
     def write_files(self, editor_pid: int, ide_name: str, folders: Sequence[str]) -> list[str]:
-        """Writes every agent's discovery file; returns the problems that the user should know about.
+        """Writes every agent's discovery file, and returns the problems that the user should know about.
 
         Gemini's file is in a directory that all users of a machine share and another user may own, which must not
         prevent Claude from connecting. Raises ``NotPrivate`` if Claude's file, or all of them, could not be written.
@@ -99,7 +99,8 @@ def listen(wanted: int | None) -> socket.socket:
         listener = socket.socket()
         try:
             if os.name == "posix":
-                # A restarted bridge can reuse its port while old connections are closing; a port in use is still refused.
+                # A restarted bridge can reuse its port while old connections are closing. A port in use is still
+                # refused.
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(("127.0.0.1", port))
             listener.listen(128)

@@ -26,11 +26,11 @@ from drawbridge.ide.accepted_files import AcceptedFiles, after_write
 from drawbridge.ide.draft import Draft, check_text, draft, drafted
 
 FOLLOW_SECONDS: Final = 30.0
-"""The maximum number of seconds to wait until the agent has written the file; the real CLI takes well under one
+"""The maximum number of seconds to wait until the agent has written the file. The real CLI takes well under one
 second."""
 
 FOLLOW_STEPS: Final = (0.02, 0.02, 0.05, 0.1, 0.25)
-"""Seconds between checks of the file; the last interval is repeated."""
+"""Seconds between checks of the file. The last interval is repeated."""
 
 WRITE_SECONDS: Final = 2.0
 """The maximum number of seconds that a second proposal for a file waits for the first one's text to be written."""
@@ -47,7 +47,7 @@ TARGET_LIMIT: Final = 300
 IN_ITS_DIALOG: Final = "decided in the agent's own dialog"
 
 OPEN_LIMIT: Final = 50
-"""The maximum number of proposals that one agent may have open at once; the real CLI opens one at a time."""
+"""The maximum number of proposals that one agent may have open at the same time. The real CLI opens one at a time."""
 
 Kind: TypeAlias = Literal["change", "code"]
 
@@ -67,9 +67,10 @@ class Arbiter(Protocol):
 
 
 class _Review(Struct, eq=False):
-    """``shown``: whether the proposal was sent to the editor. ``old_text``: the user's text that it was made for.
-    ``before``: the file's signature when the proposal was decided or withdrawn. ``written``: done once the agent has
-    written the file or is no longer expected to; None if no write is expected.
+    """A proposal and what is known about it. ``shown``: whether the proposal was sent to the editor. ``old_text``: the
+    user's text that it was made for. ``before``: the file's signature when the proposal was decided or withdrawn.
+    ``written``: a future that is done once the agent has written the file or is no longer expected to; None if no write
+    is expected.
     """
 
     approval: Approval[Decision]
@@ -150,7 +151,7 @@ class Reviews:
             self.arbiter.proposed(review.approval.id, owner, agent, review.path, change, new_text)
 
     async def review_code(self, owner: Hashable, agent: str, code: str) -> Accepted | None:
-        """Asks whether ``code`` may be run; the user may edit it first. Returns None if it may not be run. Raises
+        """Asks whether ``code`` may be run. The user may edit it first. Returns None if it may not be run. Raises
         ``UnusableFile`` or ``Refused`` before anything is shown, and the editor's errors if it can't be shown."""
         check_text(code)
         with self._opened((owner, object()), "") as review:
@@ -185,7 +186,7 @@ class Reviews:
 
     def _answer(self, id: str, by: str, decision: Accepted | Rejected) -> _Review | None:
         review = self._by_id.get(id)
-        # Canceled: the agent has disconnected, so nothing could be passed to it.
+        # The call was canceled because the agent has disconnected, so nothing could be passed to it.
         if review is None or review.decision.cancelled() or not review.approval.decide(by, decision):
             return None
         self._resolve(review, decision, follow=isinstance(decision, Accepted))
@@ -204,7 +205,7 @@ class Reviews:
     # Open → withdrawn.
 
     def withdraw(self, owner: Hashable, key: Hashable, reason: str, *, written: bool = True) -> None:
-        """Withdraws a proposal whose answer is no longer needed; an unknown ``key`` has no effect. ``written``: whether
+        """Withdraws a proposal that no longer needs an answer. An unknown ``key`` has no effect. ``written``: whether
         the agent may write the file now.
         """
         review = self._open.pop((owner, key), None)
@@ -260,7 +261,7 @@ class Reviews:
             yield
         finally:
             if coming is None or coming.cancelled():
-                pass  # withdrawn before its turn came
+                pass  # it was withdrawn before its turn came
             elif review.written is None:
                 turn.release()
             else:
@@ -274,7 +275,7 @@ class Reviews:
 
     @contextlib.contextmanager
     def _opened(self, key: tuple[Hashable, Hashable], path: str) -> Iterator[_Review]:
-        """Registers a proposal for as long as it is open; it replaces an open one with the same key. Registers it
+        """Registers a proposal for as long as it is open. It replaces an open one with the same key. Registers it
         before the first wait, so that the agent can already withdraw it. Raises ``Refused`` if the agent has too many
         open proposals.
         """
@@ -290,7 +291,7 @@ class Reviews:
         try:
             yield review
         except BaseException:
-            # Canceled (the agent disconnected, or no longer wants the answer) or never shown.
+            # It was canceled (the agent disconnected, or no longer wants the answer) or never shown.
             self._withdraw(review, "the agent has disconnected")
             raise
         finally:
@@ -304,7 +305,7 @@ class Reviews:
 
     async def _show(self, review: _Review, agent: str, title: str, change: Draft, *, kind: Kind = "change") -> None:
         if review.decision.done():
-            return  # withdrawn while it was being prepared
+            return  # it was withdrawn while it was being prepared
         review.shown = True
         await self._editor.show(
             Proposal(
@@ -333,7 +334,7 @@ class Reviews:
             self._answered_for(review)
 
     def _answered_for(self, review: _Review) -> None:
-        """Records that the agent will no longer write this proposal: a later write of its file counts as not proposed,
+        """Records that the agent will no longer write this proposal. A later write of its file counts as not proposed,
         unless another proposal for the file is open."""
         if not any(other.path == review.path for other in self._open.values() if other is not review):
             self._asked.discard(review.path)
@@ -401,7 +402,7 @@ async def _wait_for_write(path: str, before: tuple[int, ...] | None, expected: s
 
 
 def _same_lines(written: str, accepted: str) -> bool:
-    """Whether the texts are equal except for their line endings: the CLI proposes an Edit with LF, but keeps the file's
+    """Whether the texts are equal except for their line endings. The CLI proposes an Edit with LF, but keeps the file's
     line endings when it writes the accepted text (2.1.329).
     """
     return written.replace("\r\n", "\n") == accepted.replace("\r\n", "\n")
@@ -421,7 +422,7 @@ def _link_note(path: str) -> str | None:
 
 
 def _read(path: str) -> str:
-    """The file's text; "" if it does not exist. Blocking; raises ``UnusableFile``."""
+    """The file's text; "" if it does not exist. Blocking. Raises ``UnusableFile``."""
     return files.read_text(path) or ""
 
 
@@ -437,6 +438,6 @@ def signature(path: str) -> tuple[int, ...] | None:
     """A value that changes with each write of a file; None if the file can't be examined. Blocking."""
     try:
         found = os.stat(path)
-    except (OSError, ValueError):  # the latter: a NUL in the path
+    except (OSError, ValueError):  # ValueError: the path contains a NUL
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns

@@ -1,6 +1,6 @@
 """The bridge's connection to the agent server on this machine, if one is running.
 
-The editor shows what other agents propose, and the reviews of runs; the server's clients can decide on what the
+The editor shows what other agents propose, and the reviews of runs. The server's clients can decide on what the
 bridge's own agents propose. Without a server, the bridge looks for one every two seconds by listing a directory. If the
 server ends or hangs, the editor alone decides on proposals.
 """
@@ -30,13 +30,13 @@ LOOK_SECONDS: Final = 2.0
 """Seconds between two searches for a server, or for a newer one."""
 
 ACK_SECONDS: Final = 1.0
-"""Seconds that the server has to acknowledge the editor's decision; after that, the decision counts."""
+"""Seconds that the server has to acknowledge the editor's decision. After that, the decision counts."""
 
 WELCOME_SECONDS: Final = 5.0
-"""Seconds that a server has to welcome a bridge that shows reviews; servers of older versions never do."""
+"""Seconds that a server has to welcome a bridge that shows reviews. Servers of older versions never do."""
 
 REVIEW_SECONDS: Final = 60.0
-"""The maximum number of seconds to wait for an answer about a review: git looks at all files in a directory."""
+"""The maximum number of seconds to wait for an answer about a review. git looks at all files in a directory."""
 
 RESTART_SECONDS: Final = 20.0
 """Seconds that a restarted server has to welcome the bridge, so that a decision can be sent again."""
@@ -67,8 +67,9 @@ class _Lost(Refused):
 
 
 class ServerLink:
-    """``about`` describes the editor to the server. ``known_as`` returns the process (None if unknown) and the session
-    ("" if unknown) of an agent's connection. ``type_prompt``: the editor's method of that name.
+    """The connection to the server. ``about`` describes the editor to the server. ``known_as`` returns the process
+    (None if unknown) and the session ("" if unknown) of an agent's connection. ``type_prompt``: the editor's method of
+    that name.
     """
 
     def __init__(
@@ -91,11 +92,12 @@ class ServerLink:
         """Set while a server that supports reviews is connected."""
         self._requests: dict[str, asyncio.Future[wire.ReviewAnswer]] = {}
         self.on_review_changed: Callable[[wire.ReviewChanged | None], None] = lambda _: None
-        """Called with each change to a review, and with None when a server connects: any review may have changed."""
+        """Called with each change to a review, and with None when a server connects, because any review may have
+        changed."""
 
     def start(self, tasks: BackgroundTasks, failed: Callable[[Exception], None]) -> asyncio.Task[None]:
         """Connects to the newest server, and reconnects, until the task is canceled. An unexpected error ends only the
-        current connection: it is logged, and ``failed`` is called."""
+        current connection. The error is logged, and ``failed`` is called."""
         return tasks.repeat(self._connect, LOOK_SECONDS, "the connection to the agent server", failed, at_once=True)
 
     async def _connect(self) -> None:
@@ -177,9 +179,9 @@ class ServerLink:
         self, line: wire.ReviewDecision | wire.ReviewComment | wire.ReviewSubmission
     ) -> wire.ReviewAnswer:
         """Sends a change and returns the review after it. If a change was made but the review could not be read after
-        it, the answer has no review and ``done`` is set. If the server is restarted in the meantime, a decision is sent again
-        with the same id; the server carries it out once. Raises ``ReviewRefused``, or ``Refused`` if no server
-        answers."""
+        it, the answer has no review and ``done`` is set. If the server is restarted in the meantime, a decision is sent
+        again with the same id, and the server carries it out once. Raises ``ReviewRefused``, or ``Refused`` if no
+        server answers."""
         try:
             return await self._request(line)
         except _Lost:
@@ -242,7 +244,7 @@ class ServerLink:
             await self._disconnected(tasks)
 
     async def _leave_for_a_newer(self, writer: asyncio.StreamWriter, passed_over: set[str]) -> None:
-        """Disconnects if a newer server has started: hooks report to the newest one, so the bridge moves there.
+        """Disconnects if a newer server has started. Hooks report to the newest one, so the bridge moves there.
         ``passed_over``: the address of the connected server, and newer ones that do not answer."""
         for newer in await asyncio.to_thread(private_socket.addresses):
             if newer in passed_over:

@@ -16,7 +16,7 @@ from drawbridge.editors.port import Editor
 from drawbridge.ide.review import Reviews, signature
 
 WRITE_SECONDS: Final = 5.0
-"""The maximum number of seconds to wait for the write after a request for diagnostics; the real CLI takes well under
+"""The maximum number of seconds to wait for the write after a request for diagnostics. The real CLI takes well under
 one second."""
 
 LOOK_SECONDS: Final = 0.05

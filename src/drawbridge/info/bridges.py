@@ -20,7 +20,7 @@ LARGEST: Final = 65_536
 class Bridge:
     """A port, and the discovery files that name it: at most one for each agent.
 
-    ``ours``: whether it is Drawbridge's; other programs' files are never removed. ``pid``: the editor's process;
+    ``ours``: whether it is Drawbridge's. Other programs' files are never removed. ``pid``: the editor's process;
     ``drawbridge_pid``: the bridge's process; each is 0 if the files do not name it. ``state`` "stale": a process has
     ended, or nothing listens on the port anymore.
     """
@@ -58,7 +58,7 @@ def sweep(environ: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def left_behind(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """What ``sweep`` would remove."""
+    """The paths of the files that ``sweep`` would remove."""
     return discovery.left_behind(lock_directory(environ)) + discovery.left_behind(gemini_directory(environ))
 
 

@@ -111,7 +111,7 @@ def unseen(places: tuple[str, ...] | None) -> list[str]:
 
 
 def sweep(sockets: Iterable[Socket]) -> list[str]:
-    """Removes stale sockets whose process, according to the process id in their name, has ended. Others stay, because a
+    """Removes stale sockets if the process with the id in their name has ended. Other stale sockets stay, because a
     running Neovim may be about to listen. Returns the paths of the removed ones."""
     swept = []
     for entry in sockets:
@@ -155,8 +155,8 @@ def _kind(path: str) -> str:
 
 
 def _answers(sockets: Sequence[tuple[str, str]], deadline: int) -> list[ask.Answer]:
-    """Asks each editor for its report, and then asks those that answered for the state of every open file. A silent
-    editor would use up the deadline again.
+    """Asks each editor for its report, and then asks those that answered for the state of every open file, because a
+    silent editor would use up the deadline again.
     """
     answers = ask.ask(sockets, "snapshot", {"paths": [], "want": list(WANTED)}, deadline)
     names = sorted({name for answer in answers for name in _open_files(answer.result)})

@@ -1,4 +1,4 @@
-"""Whether the guard is installed in the agents' settings and responds, and whether Claude Code asks before it
+"""Checks whether the guard is installed in the agents' settings and responds, and whether Claude Code asks before it
 writes."""
 
 from __future__ import annotations

@@ -4,14 +4,14 @@ messages to hooks). Does no I/O.
 Two kinds of programs connect to this socket, both running as the server's own user. The hook of an agent in a terminal
 sends one line, and then disconnects or waits for an answer (see ``Hook``). A bridge stays connected: it reports the
 changes that its own agents propose in its editor, and shows there what other agents propose. A connection that closes
-without an answer means that the server has ended (unless the hook waits for a checkpoint): hooks and bridges send open
-questions and proposals again to the next server.
+without an answer means that the server has ended (unless the hook waits for a checkpoint). Hooks and bridges then send
+open questions and proposals again to the next server.
 
 A bridge also shows the review of a directory in its editor, where the user decides on hunks and comments on lines, if
 both sides know these messages: ``Bridge.reviews`` and ``Welcome`` report that, because neither side accepts messages of
 unknown types. The VS Code extension, which is not a bridge, connects like one, but only for reviews.
 
-A change is decided on only once: if both the editor and clients can decide, the bridge asks the server before it
+A change is decided on only once. If both the editor and clients can decide, the bridge asks the server before it
 applies the editor's decision.
 """
 
@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 LINE_BYTES: Final = 64 * 1024 * 1024
-"""The maximum size of one line, in bytes: a proposal with both its texts has to fit."""
+"""The maximum size of one line, in bytes. A proposal with both its texts has to fit."""
 
 
 NOTHING: Final = Raw(b"null")
@@ -186,9 +186,9 @@ class ReviewSubmission(Struct, tag="review_submit", frozen=True, kw_only=True):
 
 
 class ReviewSeen(Struct, tag="review_seen", frozen=True, kw_only=True):
-    """The user has seen these ``hunks`` of a review, in an editor that does not store that itself. ``review``: the ids of
-    all hunks that are in the review now. ``notice``: the editor is about to show the review's notice. Sent only to a
-    server whose ``Welcome`` has ``remembers`` set. Answered by ``ReviewRemembered``."""
+    """The user has seen these ``hunks`` of a review, in an editor that does not store that itself. ``review``: the ids
+    of all hunks that are in the review now. ``notice``: the editor is about to show the review's notice. Sent only to a
+    server that has set ``remembers`` in its ``Welcome``. Answered by ``ReviewRemembered``."""
 
     id: str
     project: str
@@ -228,8 +228,8 @@ class HookAnswer(Struct, frozen=True):
 
 
 class HookContext(Struct, frozen=True):
-    """To a hook whose first line has ``takes``: the text to pass to the agent. If no text waits for the agent, the hook
-    receives a ``HookAnswer`` instead."""
+    """To a hook that has set ``takes`` in its first line: the text to pass to the agent. If no text waits for the
+    agent, the hook receives a ``HookAnswer`` instead."""
 
     context: str
 
@@ -252,8 +252,8 @@ class Withdraw(Struct, tag="withdraw", frozen=True):
 
 
 class ClientDecision(Struct, tag="answer", frozen=True):
-    """A client decided on a proposal from one of the bridge's own agents: the bridge answers the agent and closes the
-    view. ``by``: the name of whoever decided. ``text``: what is to be written; None if the proposal was rejected."""
+    """A client decided on a proposal from one of the bridge's own agents. The bridge answers the agent and closes the
+    view. ``by``: the client's name. ``text``: what is to be written; None if the proposal was rejected."""
 
     id: str
     by: str
@@ -261,7 +261,7 @@ class ClientDecision(Struct, tag="answer", frozen=True):
 
 
 class DecisionAck(Struct, tag="ruling", frozen=True):
-    """The answer to an ``EditorDecision``. ``won``: the editor's decision counts; otherwise another decision came
+    """The answer to an ``EditorDecision``. ``won``: the editor's decision counts. Otherwise, another decision came
     first, or the server does not know the proposal."""
 
     id: str
@@ -307,8 +307,8 @@ class ReviewAnswer(Struct, tag="review", frozen=True, kw_only=True):
 
 
 class ReviewList(Struct, tag="reviews", frozen=True):
-    """The sessions whose directory is one of the editor's folders, is inside one, or contains one. Only one of the
-    sessions that share a review is listed."""
+    """The sessions with a directory that is one of the editor's folders, is inside one, or contains one. Only one of
+    the sessions that share a review is listed."""
 
     id: str
     projects: tuple[str, ...]
@@ -324,8 +324,8 @@ class ReviewRemembered(Struct, tag="review_remembered", frozen=True):
 
 
 class ReviewChanged(Struct, tag="review_changed", frozen=True):
-    """The review of ``project`` has changed: either what is left to decide, or its comments. ``by``: the name of
-    whoever decided; empty if nobody did. ``directory``: the project's directory, with symbolic links resolved."""
+    """The review of ``project`` has changed: either what is left to decide, or its comments. ``by``: the name of the
+    user who decided; empty if nobody did. ``directory``: the project's directory, with symbolic links resolved."""
 
     project: str
     by: str = ""

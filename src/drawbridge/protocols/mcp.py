@@ -31,7 +31,7 @@ class Cancelled(Struct, frozen=True):
 
 
 class Initialized(Struct, frozen=True):
-    """The handshake is done: from now on notifications may be sent to the client."""
+    """The handshake is done. From now on, notifications may be sent to the client."""
 
 
 class Notified(Struct, frozen=True):
@@ -61,7 +61,7 @@ class McpServer:
         self.client: str | None = None
 
     def receive(self, text: str) -> Output | None:
-        """Returns the result of a message: an event to handle or a reply to send; None if there is neither."""
+        """Returns the result of a message: an event to handle or a reply to send; None for neither."""
         return self.receive_decoded(jsonrpc.decode(text))
 
     def receive_decoded(self, message: jsonrpc.Message) -> Output | None:

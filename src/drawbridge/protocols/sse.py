@@ -15,8 +15,8 @@ COMMENT: Final = b": keep-alive\n\n"
 """A comment, which readers ignore. It keeps proxies and clients from closing a silent connection."""
 
 RETRY_LATER: Final = b"retry: 3000\n\n"
-"""Asks a reader to reconnect after 3 s. A bridge takes up to 2 s to restart on a busy machine; Gemini CLI (0.61.0)
-would reconnect after 1 s and, if that fails, 1.5 s later, and then gives up."""
+"""A field that asks a reader to reconnect after 3 s. A bridge takes up to 2 s to restart on a busy machine. Gemini CLI
+(0.61.0) would reconnect after 1 s and, if that fails, 1.5 s later, and then gives up."""
 
 LONGEST_ID: Final = 18
 """The maximum number of digits in an id of this module."""
@@ -61,7 +61,7 @@ class Backlog:
         return self._last_id
 
     def keep(self, data: bytes, about: str) -> None:
-        """Adds an event; ``about`` is its name for ``forget``."""
+        """Adds an event. ``about`` is its name for ``forget``."""
         self._kept.append(_Kept(self.number(), about, data))
         size = sum(len(kept.data) for kept in self._kept)
         while len(self._kept) > 1 and (len(self._kept) > self._limit or size > self._size_limit):

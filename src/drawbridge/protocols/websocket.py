@@ -1,4 +1,4 @@
-"""An open WebSocket without I/O (RFC 6455): whole messages in and out; the size of received ones is limited.
+"""An open WebSocket without I/O (RFC 6455): whole messages in and out. The size of received ones is limited.
 ``websockets`` handles the frames."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from drawbridge.protocols.gate import Head
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
 
 LONGEST_REASON: Final = 123
-"""The maximum size of a reason, in bytes: a close frame has no room for more. A longer reason is truncated."""
+"""The maximum size of a reason, in bytes. A close frame has no room for more. A longer reason is truncated."""
 
 _no_frames: Final = logging.getLogger("drawbridge.frames")
 """Replaces the library's logger, which would write tokens and prompts to a log at the debug level."""
@@ -75,8 +75,8 @@ def handshake(head: Head, subprotocol: str | None, *, compress: bool = False) ->
 
 
 def compression() -> ModuleType:
-    """The module ``protocols.compression``, imported only when it is needed: a bridge never compresses, and has to
-    start quickly."""
+    """The module ``protocols.compression``, imported only when it is needed, because a bridge never compresses, and has
+    to start quickly."""
     from drawbridge.protocols import compression
 
     return compression
@@ -95,8 +95,8 @@ class WebSocketConnection:
 
     def __init__(self, message_limit: int, *, binary_as_text: bool = True, compressed: bool = False) -> None:
         """``message_limit``: the maximum size of one message in bytes, with all its fragments, once it is decompressed.
-        ``binary_as_text``: accepts binary messages as text; otherwise they are refused. ``compressed``: compression was
-        agreed."""
+        ``binary_as_text``: accepts binary messages as text. Otherwise, they are refused. ``compressed``: compression
+        was agreed."""
         self.compressed = compressed
         self._binary_as_text = binary_as_text
         self._frames = Protocol(SERVER, state=OPEN, max_size=message_limit, logger=_no_frames)
@@ -109,10 +109,10 @@ class WebSocketConnection:
         self._out: list[bytes] = []
         self.finished = False
         self.unfinished_limit: int | None = None
-        """How many bytes of an incomplete message may be buffered; None for as many as a message may have."""
+        """The number of bytes of an incomplete message that may be buffered; None for as many as a message may have."""
 
     def receive(self, data: bytes) -> list[Event]:
-        """Takes bytes from the network; b"" is the end of the stream. Returns the events to handle."""
+        """Handles bytes from the network; b"" is the end of the stream. Returns the events to handle."""
         frames = self._frames
         if frames.reader.eof or self._closed_told:
             self.finished = self.finished or not data

@@ -98,7 +98,8 @@ TOPICS: Final[Mapping[type, tuple[Literal["projects", "approvals", "reviews"], .
     ProjectGone: ("projects",),
     DiskWarning: ("projects",),
 }
-"""Clients that have not joined the session but follow one of the topics also receive these events."""
+"""Maps types of events to topics. Clients that follow one of the topics receive these events even if they have not
+joined the session."""
 
 Handler: TypeAlias = Callable[[Announced], None]
 

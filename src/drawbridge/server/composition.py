@@ -152,7 +152,7 @@ class Server:
         tasks.repeat(self.clients.check, CHECK_SECONDS, "checking which clients may stay")
 
     async def close(self, reason: str) -> None:
-        """Ends the runs and the agent processes, and sends what is waiting to be sent to clients; their connections
+        """Ends the runs and the agent processes, and sends what is waiting to be sent to clients. Their connections
         stay open. Takes at most about ``ENDING_SECONDS``.
         """
         self.dispatch.end()

@@ -1,5 +1,5 @@
 """The owner's commands for devices. ``drawbridge token`` creates, lists and revokes tokens, whether the server is
-running or not; ``drawbridge pair`` shows a code that connects one device, as text and, if other machines can reach the
+running or not. ``drawbridge pair`` shows a code that connects one device, as text and, if other machines can reach the
 server, as a QR code for the device's camera.
 """
 
@@ -28,8 +28,8 @@ UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 class Rights(NamedTuple):
-    """What a device may do. ``projects``: the directories that it may use; None for all. ``lifetime``: how long its
-    token is valid; None for no limit.
+    """The permissions of a device. ``projects``: the directories that it may use; None for all. ``lifetime``: how long
+    its token is valid; None for no limit.
     """
 
     scope: Scope

@@ -1,7 +1,7 @@
 """The server's events, and the values that they consist of. Pure.
 
 An event is *recorded* (stored in the history of its project or terminal session, with a number there) or *announced*
-(not stored, because it matters only now). Neither the client protocol nor the files on disk depend on these types:
+(not stored, because it matters only now). Neither the client protocol nor the files on disk depend on these types.
 ``updates`` has the message in which clients receive an event, and ``store.records`` the record of it in a history.
 """
 
@@ -19,7 +19,7 @@ from drawbridge.agents.base import AgentLine, AskedBy, Form, ModeOffer, OffersRe
 from drawbridge.agents.tool_calls import Kind, ToolCall
 
 SHOWN_TEXT: Final = 150_000
-"""The maximum length, in characters, of an edited text that clients get with a decision; as JSON it may be six times as
+"""The maximum length, in characters, of an edited text that clients get with a decision. As JSON it may be six times as
 long. Any other edited input may have at most this many bytes of JSON."""
 
 
@@ -27,7 +27,7 @@ State: TypeAlias = Literal["IDLE", "EXECUTING", "ERROR"]
 """The state of a managed session."""
 
 Outcome: TypeAlias = Literal["completed", "failed", "killed", "timeout", "interrupted"]
-"""How a run ended."""
+"""The way in which a run ended."""
 
 
 # Prompts and runs.
@@ -92,9 +92,9 @@ class PromptEdited(Struct, frozen=True):
 class RunInfo(Struct, frozen=True, kw_only=True):
     """A run that is active or waits. ``position``: the number of the session's runs before it.
 
-    ``prompt`` is the beginning of the run's prompt; ``cut``: there is more. ``seq``: the number of the record with the
-    whole text; 0 if no record has it. ``by`` and ``client_id``: the client that sent the prompt. ``attachments``: the
-    number of the prompt's attachments.
+    ``prompt`` is the beginning of the run's prompt; ``cut``: whether the prompt is longer. ``seq``: the number of the
+    record with the whole text; 0 if no record has it. ``by`` and ``client_id``: the client that sent the prompt.
+    ``attachments``: the number of the prompt's attachments.
     """
 
     run_id: str
@@ -135,16 +135,16 @@ class RunFinished(Struct, frozen=True, kw_only=True):
     error: str | None = None
     code: str | None = None
     retry_at: str | None = None
-    """When the limit of the agent's account is reset (AGENT_RATE_LIMITED)."""
+    """The time at which the limit of the agent's account is reset (AGENT_RATE_LIMITED)."""
     removed_by: str | None = None
-    """The name of the client that removed the prompt from the queue; the run never began. ``client_id``: that client's
+    """The name of the client that removed the prompt from the queue. The run never began. ``client_id``: that client's
     connection."""
     client_id: str | None = None
     input_tokens: int | None = None
     """The number of tokens that the models read, including tokens from a cache, if the agent reports it."""
     output_tokens: int | None = None
     directory: str | None = None
-    """The directory in which the agent worked, if it is outside the project or in another git work tree inside it: the
+    """The directory in which the agent worked, if it is outside the project or in another git work tree inside it. The
     run's changes do not include changes there."""
 
 
@@ -166,7 +166,7 @@ class ExecutionKilled(Struct, frozen=True):
 
 
 class ChangedFile(Struct, frozen=True):
-    """``path`` is relative to the project."""
+    """A changed file. ``path`` is relative to the project."""
 
     path: str
     change: Literal["added", "changed", "deleted"]
@@ -184,7 +184,7 @@ class RunReverted(Struct, frozen=True):
 
 
 class ReviewNumbers(Struct, frozen=True, kw_only=True):
-    """How much there is to decide in a review. ``added``, ``removed``: numbers of lines."""
+    """The numbers of what is left to decide in a review. ``added``, ``removed``: numbers of lines."""
 
     files: int
     hunks: int
@@ -193,8 +193,8 @@ class ReviewNumbers(Struct, frozen=True, kw_only=True):
 
 
 class ReviewChanged(Struct, frozen=True, kw_only=True):
-    """How much there is to decide in the review, after it has changed. ``by``, ``client_id``: the client that decided
-    on something; None if nobody decided anything, for example if a run changed files.
+    """The review has changed. The numbers are what is left to decide. ``by``, ``client_id``: the client that decided on
+    something; None if nobody decided anything, for example if a run changed files.
     """
 
     state: Literal["open", "decided"]
@@ -207,10 +207,10 @@ class ReviewChanged(Struct, frozen=True, kw_only=True):
 
 
 class ReviewDecided(Struct, frozen=True, kw_only=True):
-    """A user decided on hunks of the review. ``hunks``: the number of hunks; ``files``: the number of files with
-    these hunks; ``left``: the number of hunks that still wait for a decision. ``by`` None: nobody decided anything in
-    Drawbridge, but nothing is left to decide. ``interrupted``: the server was killed before it could record or finish
-    this, and has done so after its restart.
+    """A user decided on hunks of the review. ``hunks``: the number of hunks; ``files``: the number of files with these
+    hunks; ``left``: the number of hunks that still wait for a decision. If ``by`` is None, nobody decided anything in
+    Drawbridge, but nothing is left to decide. ``interrupted``: the server was killed before it could finish or record
+    the decision, and did so after its restart.
     """
 
     files: int
@@ -312,8 +312,8 @@ class ReviewPushed(Struct, frozen=True, kw_only=True):
 
 
 class Title(Struct, frozen=True):
-    """What the agent wants, such as "Claude wants to edit" and "src/bridge.py". ``path``: relative to the project, or
-    absolute outside it.
+    """A description of what the agent wants, such as "Claude wants to edit" and "src/bridge.py". ``path``: relative to
+    the project, or absolute outside it.
     """
 
     text: str
@@ -346,9 +346,9 @@ class Always(Struct, frozen=True):
 
 class ApprovalRequested(Struct, frozen=True, dict=True):
     """An agent waits for a person's decision. ``input`` and ``suggestions`` are the agent's JSON; ``form``: what the
-    input is. ``call``: what the request is about, according to the agent; it is not recorded, since it follows from the
-    other fields (see ``pending.with_call``), and is None in a record that was read back. ``changeable``: the decision may
-    contain an edited input. ``known_as``: the id by which the hook or bridge of a terminal session identifies its
+    input is. ``call``: what the request is about, according to the agent. It is not recorded, since it follows from the
+    other fields (see ``pending.with_call``), and is None in a record that was read back. ``changeable``: the decision
+    may contain an edited input. ``known_as``: the id by which the hook or bridge of a terminal session identifies its
     question when it sends the question again; empty if it gave none, and in managed sessions. ``link_targets``: the
     paths in the request that lead through a symbolic link, with their targets. ``asked_by``: the subagent that asks;
     None if the main agent asks. ``reason``: why the agent asks, in its own words. ``blocked_path``: the path that the
@@ -442,9 +442,10 @@ class OpenApproval(Struct, frozen=True):
 
 
 class SessionChanged(Struct, frozen=True):
-    """``session_id``: the conversation that the next run continues; empty if it begins a new one. ``fork_from``: the
-    conversation whose context the new one gets, if any. ``agent``: the conversation's agent, if a client has chosen the
-    conversation. ``title``: the conversation's title, if it is already known.
+    """The session's next run continues another conversation. ``session_id``: the conversation that the next run
+    continues; empty if it begins a new one. ``fork_from``: the conversation whose context the new one gets, if any.
+    ``agent``: the conversation's agent, if a client has chosen the conversation. ``title``: the conversation's title,
+    if it is already known.
     """
 
     session_id: str
@@ -508,11 +509,11 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
 
     ``terminal``: only for terminal sessions. ``cost_usd``: the cost of all runs in US dollars, as far as the agent
     reports it; ``permission_mode``, ``modes``, ``own_modes`` (those of the ``modes`` that only this agent has) and
-    ``asks`` (whether the agent can ask): only for managed sessions. ``continues_at``: when the
-    last run, which was stopped by a limit, continues automatically. ``scheduled_until``: when the last of the runs that
-    the agent itself has scheduled begins. ``problem``: why no run is possible, human-readable. ``review``: how much
-    there was to decide when the files were last compared. ``run_id``: the active run, if any; ``queued``: the number
-    of prompts in the queue.
+    ``asks`` (whether the agent can ask): only for managed sessions. ``continues_at``: when the last run, which was
+    stopped by a limit, continues automatically. ``scheduled_until``: when the last of the runs that the agent itself
+    has scheduled begins. ``problem``: why no run is possible, human-readable. ``review``: the numbers of what was left
+    to decide when the files were last compared. ``run_id``: the active run, if any; ``queued``: the number of prompts
+    in the queue.
     """
 
     id: str
@@ -574,7 +575,7 @@ class DiskWarning(Struct, frozen=True):
     message: str
 
 
-# What users do in editors. Clients' commands are audited when they are carried out; these events report the same
+# Actions of users in editors. Clients' commands are audited when they are carried out. These events report the same
 # actions for editors. ``by``: the editor's name.
 
 
@@ -656,10 +657,10 @@ Event: TypeAlias = (
 class Announced(Struct, frozen=True):
     """An event in the directory ``path``. ``project_id``: its project or terminal session; None if it has neither.
 
-    ``asker``: the id of the client whose request caused the event; the client learns of the event from the reply, and
-    receives nothing else about it. Empty if there is no such client. ``quiet``: the event needs no attention, for
-    example because it happened earlier: nobody is notified, and only clients that have joined receive it.
-    ``timestamp``: the time of a record that could not be written; None for events that are only announced.
+    ``asker``: the id of the client that caused the event with a request. It learns of the event from the reply, and
+    receives nothing else about it. It is empty if no client's request caused it. ``quiet``: the event needs no
+    attention, for example because it happened earlier: nobody is notified, and only clients that have joined receive
+    it. ``timestamp``: the time of a record that could not be written; None for events that are only announced.
     """
 
     project_id: str | None

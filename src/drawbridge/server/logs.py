@@ -20,7 +20,7 @@ FILES_KEPT: Final = 5
 
 
 def configure(level: str, form: Literal["console", "json"], file: str | None) -> None:
-    """Configures logging to stderr or, if ``file`` is not None, to that file. The file is rotated at 10 MB; five old
+    """Configures logging to stderr or, if ``file`` is not None, to that file. The file is rotated at 10 MB. Five old
     files are kept."""
     handler: logging.Handler
     if file is None:

@@ -1,4 +1,4 @@
-"""Events in the client protocol: the message in which clients receive each of them. Pure.
+"""Converts events to the messages of the client protocol in which clients receive them. Pure.
 
 Events and the protocol's structures are different types, even where they have the same fields: the protocol changes
 only for its clients, and events only for the server.
@@ -46,7 +46,8 @@ UPDATES: Final[Mapping[type, tuple[str, type[Struct]]]] = {
     events.SessionRenamed: ("session_renamed", messages.SessionRenamed),
     events.SessionReset: ("session_reset", messages.SessionReset),
 }
-"""The events that clients receive as an ``update`` with the same fields: its ``update_type`` and its structure."""
+"""Maps each event that clients receive as an ``update`` with the same fields to its ``update_type`` and its
+structure."""
 
 
 def converted(value: object, kind: type[S]) -> S:
@@ -141,7 +142,7 @@ def permission_request(
 
 
 def permission_resolved(event: ApprovalResolved) -> messages.PermissionResolved:
-    """The part of a decision for clients, in a frame of at most ``FRAME_BYTES``. A message that does not fit is cut; an
+    """The part of a decision for clients, in a frame of at most ``FRAME_BYTES``. A message that does not fit is cut. An
     edit that does not fit into the remaining space, or an edited input of more than ``SHOWN_TEXT`` bytes, is left out.
     """
     message, room = event.message, messages.FRAME_BYTES - frames.ROOM

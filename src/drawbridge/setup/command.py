@@ -44,9 +44,9 @@ class SetupSettings(NamedTuple):
 
 
 def run(chosen: SetupSettings) -> int:
-    """Runs ``drawbridge setup``, and returns the exit code: 0, or 2 if the changes were not confirmed because there was
-    no terminal, or because of ``json`` without ``yes``. Problems that can be found in advance are raised as errors
-    before any change."""
+    """Runs ``drawbridge setup``, and returns the exit code: 0, or 2 if the changes were not confirmed because no
+    terminal was available, or because of ``json`` without ``yes``. Problems that can be found in advance are raised as
+    errors before any change."""
     plan = _plan(chosen)
     asked = bool(plan.steps) and _asking(chosen)
     agreed = chosen.yes
@@ -139,7 +139,7 @@ def _answer(question: str) -> str:
 
 def _summarize(plan: Plan) -> bool:
     """Shows the plan, with one line for each change that is long or that the plan describes in words. Returns whether
-    there was such a change."""
+    it shortened a change in this way."""
     long = False
     for step in plan.steps:
         lines = step.lines()

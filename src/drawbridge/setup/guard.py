@@ -185,7 +185,7 @@ def _without_ask_mode(agent: AgentHooks, document: Document, made: Record) -> Do
 
 def _record(agent: AgentHooks, loaded: SettingsFile, document: Document, made: Record | None, former: Former) -> Record:
     there = hooks.containers(loaded.document, former)
-    # Without a record, the lists and objects of the hooks count as created by setup: they are removed once they are
+    # Without a record, the lists and objects of the hooks count as created by setup, so they are removed once they are
     # empty.
     known = made.containers if made else frozenset(there if hooks.has_guard_hooks(loaded.document, agent.name) else ())
     containers = frozenset((hooks.containers(document, former) - there) | (known & there))

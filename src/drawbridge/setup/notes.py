@@ -47,7 +47,7 @@ def of(agent: AgentHooks, project: Path | None, settings: HookSettings, document
 
 def asks(agent: AgentHooks, project: Path | None) -> bool:
     """Whether the agent's settings make it ask before it writes. Of the files that set the mode, the one with the
-    highest precedence decides, and False is returned if none sets it; without ``project``, only the account's file
+    highest precedence decides, and False is returned if none sets it. Without ``project``, only the account's file
     counts. True if the agent has no ``ask_mode``."""
     if agent.ask_mode is None:
         return True

@@ -1,7 +1,7 @@
 """``drawbridge setup serve``: runs the agent server as a user service (a systemd unit or, on macOS, a launchd agent).
 
 The service runs ``drawbridge serve`` with the settings file, and with the environment variables that ``passed_on``
-selects from this command's environment. Secrets are never written into the service's file: with systemd, an API key
+selects from this command's environment. Secrets are never written into the service's file. With systemd, an API key
 belongs in ``serve.env`` next to the settings file, unless the agent itself is logged in. launchd does not read
 ``serve.env``.
 """
@@ -142,7 +142,9 @@ class Launchd:
         self.path = Path.home() / "Library" / "LaunchAgents" / f"{NAME}.serve.plist"
 
     def content(self) -> bytes:
-        log = Path.home() / "Library" / "Logs" / f"{NAME}.log"  # the server rotates it; launchd does not rotate logs
+        log = (
+            Path.home() / "Library" / "Logs" / f"{NAME}.log"
+        )  # the server rotates it, because launchd does not rotate logs
         return plistlib.dumps(
             {
                 "Label": self.path.stem,
@@ -330,7 +332,7 @@ def succeeds(*command: str) -> bool:
 
 
 def _run(command: tuple[str, ...]) -> None:
-    """Runs a command. Raises ``ProgramFailed``: with the last line of the error output (or of the output, if the error
+    """Runs a command. Raises ``ProgramFailed`` with the last line of the error output (or of the output, if the error
     output is empty) if the command fails, or with the reason if it can't be run or takes too long."""
     try:
         ended = subprocess.run(

@@ -28,7 +28,7 @@ CONTENT_TYPES |= {".md": "text/markdown", ".svg": "image/svg+xml", ".txt": "text
 
 
 def pack(extension_dir: Path, target: Path) -> None:
-    """Writes ``target`` atomically; missing directories above it are created.
+    """Writes ``target`` atomically. Missing directories above it are created.
 
     Raises ``UnusableFile`` if ``extension_dir`` does not contain an extension, ``NotWritable`` if ``target`` can't
     be written.

@@ -1,4 +1,4 @@
-"""Which changes of a review are new to the user of one client. Does no I/O.
+"""Determines which changes of a review are new to the user of one client. Does no I/O.
 
 The web UI has the same rules (``web/src/review/open-review.ts``): a visit begins when the user opens the review, and
 when a run ends while it is open. A change is new if the user had not seen it before the current visit.
@@ -25,7 +25,7 @@ class ReviewVisits:
         return list(self._seen)
 
     def begin(self) -> None:
-        """Begins a visit: changes that the user has already seen are no longer new."""
+        """Begins a visit. Changes that the user has already seen do not count as new in it."""
         self._before = frozenset(self._seen)
 
     def saw(self, hunks: Iterable[str]) -> None:

@@ -40,7 +40,7 @@ def directory(environ: Mapping[str, str] = os.environ) -> str:
 
 @contextlib.contextmanager
 def listening() -> Iterator[socket.socket]:
-    """A listening socket of this process; it is removed at the end of the block. Raises ``NotPrivate``."""
+    """A listening socket of this process. It is removed at the end of the block. Raises ``NotPrivate``."""
     place = directory()
     make_private_directory(place)
     _sweep(place)

@@ -13,14 +13,14 @@ Request = Mapping[str, Any]
 
 
 LONGEST_PIECE: Final = 100
-"""The maximum length of a marked part of the input as it is shown, in characters; a longer part is cut."""
+"""The maximum length of a marked part of the input as it is shown, in characters. A longer part is cut."""
 
 UNSHOWABLE: Final = "The text contains characters that a terminal can't show: edit it in the web UI or in an editor."
 
 
 def field(request: Request) -> str | None:
-    """The field whose text can be edited, such as a command or a plan. None if there is no such field or more than one,
-    or for a proposal, where the file itself is edited."""
+    """The only field with a text that can be edited, such as a command or a plan. None if no field or several fields
+    have one, or for a proposal, where the file itself is edited."""
     given = request["input"]
     editable: Sequence[str] = request.get("editable") or ()
     if request.get("proposal") or len(editable) != 1 or not isinstance(given, Mapping):
@@ -29,8 +29,8 @@ def field(request: Request) -> str | None:
 
 
 def why_not_edited(request: Request, *, may_run: bool = True) -> str:
-    """Why the text can't be edited here; empty if it can. ``may_run``: whether the device may start runs, which is
-    required to change a command or a plan."""
+    """The reason why the text can't be edited here; empty if it can. ``may_run``: whether the device may start runs,
+    which is required to change a command or a plan."""
     if request.get("changeable") is False:
         return "This agent does not accept edits: accept the change as it is, or reject it with a comment."
     if field(request) is not None and not may_run:

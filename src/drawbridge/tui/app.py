@@ -1,4 +1,4 @@
-"""The application: which screen is shown, and when it is redrawn."""
+"""The application, which determines which screen is shown and when it is redrawn."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class AttachApp(App[None]):
             self.notify(block(words), severity="warning", markup=False)
 
     def action_help_quit(self) -> None:
-        """Handles Ctrl-C outside text fields: shows the keys that quit."""
+        """Handles Ctrl-C outside text fields by showing the keys that quit."""
         self.notify("q or Ctrl-Q quits; the agent continues to work.", markup=False)
 
     def _refused(self, unsent: Unsent, error: RequestError) -> None:
@@ -151,7 +151,9 @@ class AttachApp(App[None]):
         self.run_worker(self._choose(None))
 
     async def _choose(self, id: str | None) -> None:
-        with contextlib.suppress(RequestError):  # without a connection, the project is joined when there is one
+        with contextlib.suppress(
+            RequestError
+        ):  # without a connection, the project is joined once the client is connected
             await self.client.choose(id)
         self._changed()
 

@@ -39,7 +39,7 @@ from drawbridge.tui.question_form import QuestionForm
 
 READING_SECONDS: Final = 0.5
 """The number of seconds for which keys and buttons do not answer a request that has just appeared, and for which a
-button that has just moved does nothing: the user may have aimed at what was there before."""
+button that has just moved does nothing, because the user may have aimed at what was there before."""
 
 ROOMY: Final = 24
 """The minimum height, in lines, at which there is room for an empty line."""
@@ -58,8 +58,8 @@ class Answer(NamedTuple):
 
 
 class ApprovalView(Vertical, can_focus=True):
-    """One request. Posts ``Answered`` with the user's decision. Call ``settle`` when another client decides or the
-    request is withdrawn.
+    """The view of one request. Posts ``Answered`` with the user's decision. Call ``settle`` when another client decides
+    or the request is withdrawn.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -186,8 +186,8 @@ class ApprovalView(Vertical, can_focus=True):
         self.focus_first()
 
     def decide(self, how: Literal["accept", "always", "edit", "reject"]) -> None:
-        """Performs the action of a key, unless the request has only just appeared: then the key may have been meant for
-        what was there before, and the user is notified instead."""
+        """Performs the action of a key, unless the request has only just appeared. In that case, the key may have been
+        meant for what was there before, and the user is notified instead."""
         if self.is_ready:
             getattr(self, how)()
         elif self._can_be_answered:
@@ -214,7 +214,7 @@ class ApprovalView(Vertical, can_focus=True):
         self.set_class(self._height >= ROOMY, "-roomy")
         bodies = set(self.query(BODIES))
         shown = [child for child in self.children if child.display and child not in bodies]
-        # A widget that does not fit has no size yet: count one line.
+        # A widget that does not fit has no size yet, so it counts as one line.
         others = sum(max(1, child.outer_size.height) + child.styles.margin.height for child in shown)
         most = max(FEWEST_LINES, self._height - others - FRAME_LINES)
         if self._height - others - FRAME_LINES < FEWEST_LINES and self.query_one("Button.always").display:
@@ -285,7 +285,7 @@ class ApprovalView(Vertical, can_focus=True):
         return False
 
     def page(self, by: int) -> bool:
-        """Scrolls by a page; returns whether there was anything to scroll."""
+        """Scrolls by a page. Returns whether there was anything to scroll."""
         body = self._body
         if not body.display or body.max_scroll_y == 0:
             return False
@@ -348,8 +348,8 @@ class ApprovalView(Vertical, can_focus=True):
             self.query_one(".why", Input).focus()
 
     def back(self) -> bool:
-        """Goes back to reading or to the previous question, without losing what the user wrote; or closes a
-        request that is resolved or withdrawn. Returns whether there was anything to leave."""
+        """Goes back to reading or to the previous question, without losing what the user wrote, or closes a request
+        that is resolved or withdrawn. Returns whether there was anything to leave."""
         if self.is_settled:
             self.post_message(self.Closed(self))
         elif self._is_at_later_question:
@@ -482,7 +482,7 @@ class ApprovalView(Vertical, can_focus=True):
         self.call_after_refresh(self._fit)
 
     def _difference(self) -> Difference | None:
-        """The diff, including the user's edits: what is shown is what will be written. None without a proposal."""
+        """The diff, including the user's edits. What is shown is what will be written. None without a proposal."""
         proposal = self.request.get("proposal")
         return difference(proposal["old_text"], self._new_text()) if proposal else None
 

@@ -19,7 +19,7 @@ LONGEST_LABEL: Final = 120
 can be scrolled."""
 
 WAYS = ("accept", "edit", "reject", "undo", "back")
-"""The possible buttons, in order; ``more`` and ``always`` have their own lines."""
+"""The possible buttons, in order. ``more`` and ``always`` have their own lines."""
 
 
 class ApprovalState(NamedTuple):
@@ -126,7 +126,8 @@ def always_words(request: answers.Request) -> str:
 
 
 def why_not_accepted(request: answers.Request, state: ApprovalState) -> str:
-    """Why the request can't be accepted yet: not all of it has been on the screen. Empty if it can be."""
+    """The reason why the request can't be accepted yet, because not all of it has been on the screen. Empty if it can
+    be accepted."""
     if request.get("truncated"):
         return "Only part of this is shown: Space shows all of it. You can accept it once you have seen it."
     if not state.unseen:
@@ -157,7 +158,7 @@ def notice(request: answers.Request, state: ApprovalState, found: Difference | N
 
 
 def circumstances(request: answers.Request) -> list[Part]:
-    """Why the agent asks, and what is risky. This may be long, so it is shown with the call, where it can be
+    """The reason why the agent asks, and the risks. This may be long, so it is shown with the call, where it can be
     scrolled."""
     reason, path = request.get("reason"), request.get("blocked_path")
     found = [Part("words", wording.one_line(reason))] if reason else []

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 PLAN: Final = "ExitPlanMode"
-"""The tool with which an agent asks to leave plan mode; its input contains the plan."""
+"""The tool with which an agent asks to leave plan mode. Its input contains the plan."""
 
 OF_PROPOSAL: Final[Mapping[str, frozenset[str]]] = {
     "Edit": frozenset({"file_path", "old_string", "new_string", "replace_all"}),

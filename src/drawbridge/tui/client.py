@@ -69,7 +69,7 @@ class Client:
         self.mode_offers: Sequence[Mapping[str, Any]] = ()
         """The modes that the server describes: each with a ``name`` and, if it has one, a ``title``."""
         self._ids: set[str] = set()
-        """The ids that the server gave this client: a new one on every connection."""
+        """The ids that the server gave this client, which gets a new one on every connection."""
         self.scope = ""
         """The scope of this device, which determines what the device may do; empty until the server has reported it."""
         self.agents: list[str] = []
@@ -113,7 +113,7 @@ class Client:
         """Sends the first requests on a connection: reports this client's name, subscribes to projects and approval
         requests, requests the list of projects, and joins the shown project, if any.
 
-        Raises ``RequestError``, for example if the connection breaks; ``begin`` is called again on the next connection.
+        Raises ``RequestError``, for example if the connection breaks. ``begin`` is called again on the next connection.
         """
         ask = self.connection.ask
         hello = (await ask("hello", {"client": self.connection.name}))["data"]
@@ -270,7 +270,8 @@ class Client:
         return data
 
     async def decide_review(self, project: str, wish: Message) -> Message:
-        """Decides on a part of the review, or on all of it; returns the resulting review. Raises ``RequestError``."""
+        """Decides on a part of the review, or on all of it, and returns the resulting review. Raises
+        ``RequestError``."""
         data: Message = (await self.connection.ask("review_decide", wish, project=project, lasting=True))["data"]
         return data
 
@@ -280,7 +281,7 @@ class Client:
         await self.connection.ask("review_comment", wish, project=project, id=id, lasting=True)
 
     async def submit_comments(self, project: str, drafts: str, *, steer: bool = False) -> Message:
-        """Sends all drafts as one prompt; returns the ``Accepted``. ``drafts``: the version that the user has seen.
+        """Sends all drafts as one prompt, and returns the ``Accepted``. ``drafts``: the version that the user has seen.
         ``steer``: adds them to the active run. Raises ``RequestError``."""
         wish = {"drafts": drafts, **({"steer": True} if steer else {})}
         answer = await self.connection.ask("review_submit", wish, project=project, lasting=True)
@@ -292,14 +293,14 @@ class Client:
         await self.connection.ask("review_withdraw", project=project, lasting=True)
 
     async def commit(self, project: str, wish: Message) -> Message:
-        """Commits what was kept; returns the ``ReviewCommitted``. Raises ``RequestError``; after OFFLINE, the commit
-        may have been made."""
+        """Commits what was kept, and returns the ``ReviewCommitted``. Raises ``RequestError``. After OFFLINE, the
+        commit may have been made."""
         data: Message = (await self._ask("review_commit", wish, project))["data"]["data"]
         return data
 
     async def push(self, project: str, wish: Message) -> Message:
-        """Pushes the current branch; returns the ``ReviewPushed``. Raises ``RequestError``; after OFFLINE, the branch
-        may have been pushed."""
+        """Pushes the current branch, and returns the ``ReviewPushed``. Raises ``RequestError``. After OFFLINE, the
+        branch may have been pushed."""
         data: Message = (await self._ask("review_push", wish, project))["data"]["data"]
         return data
 
@@ -362,7 +363,7 @@ class Client:
             self.on_warning(f"{by} removed your prompt from the queue: {prompt[:LONGEST_SHOWN]}")
 
     def _accepted(self, message: Message, conversation: Conversation) -> None:
-        """Applies the answer to this client's own prompt: the server sends the prompt's record only to the other
+        """Applies the answer to this client's own prompt. The server sends the prompt's record only to the other
         clients."""
         one = next((one for one in self.unsent if one.id == message.get("request_id")), None)
         if one is None:
@@ -418,7 +419,7 @@ class Client:
 
 
 def own_name() -> str:
-    """The name that other clients see for decisions from this terminal if it uses the owner's token; with any other
+    """The name that other clients see for decisions from this terminal if it uses the owner's token. With any other
     token, they see the device's name."""
     try:
         person = getpass.getuser()

@@ -1,4 +1,4 @@
-"""``drawbridge attach`` and ``drawbridge review``: find the server, report what is wrong, and open the screen."""
+"""``drawbridge attach`` and ``drawbridge review``: finds the server, reports what is wrong, and opens the screen."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run(project: str | None, settings: AttachSettings) -> int:
 
 
 def review(given: str, settings: AttachSettings) -> int:
-    """Like ``run``, but shows the review of a directory, or prints why there is nothing to show. In that case, the exit
+    """Like ``run``, but shows the review of a directory, or prints why nothing can be shown. In that case, the exit
     code is 1 if the server could not read the review, otherwise 0. Raises ``NoServer`` or ``BadSetting``."""
     finder = _finder(settings, elsewhere=False)
     directory = os.path.realpath(given)
@@ -92,7 +92,7 @@ async def begin_review(client: Client, directory: str) -> StartView:
     """Connects and returns the review to show first: the first one with changes to decide on. Searches the projects in
     ``directory``, then those in each directory above it.
 
-    Raises ``NoReview``, with the connection closed, if there is no such review, and ``NoServer`` or ``BadSetting``.
+    Raises ``NoReview``, with the connection closed, if no such review is found, and ``NoServer`` or ``BadSetting``.
     """
     is_known, problem = False, ""
     await client.connection.open()
@@ -119,7 +119,7 @@ async def begin_review(client: Client, directory: str) -> StartView:
 
 
 async def begin(client: Client, project: str | None, directory: str) -> StartView:
-    """Connects and returns what to show first. Raises ``NoServer`` or ``BadSetting``.
+    """Connects and returns the view to show first. Raises ``NoServer`` or ``BadSetting``.
 
     ``directory``: ``project`` as a path on the server's machine; empty if it is not a directory, or if the server is on
     another machine.

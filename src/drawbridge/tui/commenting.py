@@ -31,17 +31,17 @@ class Commenting:
         self.version = ""
         """The version of the drafts in ``all``."""
         self.handover = ""
-        """The state of the comments that were last left for the agent of a terminal session; empty if there are none,
+        """The state of the comments that were last left for the agent of a terminal session; empty if none were left,
         or if the agent has received them."""
         self.problem = ""
-        """Why the comments could not be withdrawn; empty if nothing went wrong."""
+        """The reason why the comments could not be withdrawn; empty if nothing went wrong."""
         self.parts: Sequence[Part] = ()
         self.busy: set[str] = set()
         """The ids of comments with a request that is not answered yet."""
         self.notes: dict[str, str] = {}
         """A message about a comment, such as why the last request about it was refused, by the comment's id."""
 
-    # What this device may do.
+    # Permissions of this device.
 
     @property
     def may_write(self) -> bool:
@@ -121,8 +121,8 @@ class Commenting:
         return one
 
     def at(self, key: str | None) -> Writing | None:
-        """The unsaved text that was begun at the part with this ``key``, or whose draft is shown there. None if there
-        is no such text, or if ``key`` is None."""
+        """The unsaved text that was begun at the part with this ``key``, or that changes a draft which is shown there.
+        None if nothing was begun there, or if ``key`` is None."""
         for one in self.writings:
             draft = self.draft_of(one)
             shown = self.part_of(draft) if draft is not None else None

@@ -1,7 +1,7 @@
 """The state of one project's conversation, derived only from snapshots, records and live messages. Does no I/O.
 
-``items`` are what the user sees, ordered by ``seq``: a part of the history without gaps. ``prepend`` adds an older
-part, and items far from the reader are released. ``cursor``: the ``seq`` up to which everything was received.
+``items`` are what the user sees, ordered by ``seq``. They show a part of the history without gaps. ``prepend`` adds an
+older part, and items far from the reader are released. ``cursor``: the ``seq`` up to which everything was received.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from drawbridge.text.counts import counted
 from drawbridge.text.review_words import decided_words, interrupted_words
 
 MOST_ITEMS: Final = 600
-"""The maximum number of items in memory: each is laid out once, and again when the terminal's width changes."""
+"""The maximum number of items in memory. Each is laid out once, and again when the terminal's width changes."""
 
 NEVER: Final = 2**63
-"""Greater than any ``seq``: the run of a prompt that was removed from the queue never begins."""
+"""A number greater than any ``seq``, because the run of a prompt that was removed from the queue never begins."""
 
 Kind: TypeAlias = Literal["prompt", "text", "aside", "tool", "question", "finished", "notice"]
 Json: TypeAlias = Mapping[str, Any]
@@ -83,7 +83,7 @@ class Conversation:
         self.agent: Json = {}
         """The agent's state as the agent reports it: ``agent_state`` in the protocol."""
         self.offers: Json = {}
-        """What the agent offers: ``agent_offers`` in the protocol."""
+        """The agent's offers: ``agent_offers`` in the protocol."""
         self.live = ""
         """Partial text of the message in progress, which is not in the history yet."""
         self.thinking = False
@@ -107,7 +107,7 @@ class Conversation:
 
     @property
     def waiting(self) -> list[Json]:
-        """The prompts whose runs have not begun, the next one first."""
+        """The prompts of runs that have not begun, the next one first."""
         queued = [one for one in self.queue if one["position"] > 0]
         known = {one["run_id"] for one in queued}
         run = self.run
@@ -172,7 +172,7 @@ class Conversation:
         self.items += behind
         self.first = older[0].seq
         if len(self.items) > MOST_ITEMS:
-            cut = self.items[MOST_ITEMS].seq  # whole records only: their items are added and released together
+            cut = self.items[MOST_ITEMS].seq  # only whole records, because their items are added and released together
             self._release([item for item in self.items if item.seq < cut])
             self.last = cut - 1
 
@@ -250,7 +250,7 @@ class Conversation:
         self.queue = [one for one in self.queue if one["run_id"] != run_id]
         self._accepted.pop(run_id, None)
 
-    # A prompt is shown where its run begins: the answers to the prompts before it come first.
+    # A prompt is shown where its run begins, because the answers to the prompts before it come first.
 
     def _note_begin(self, record: Record) -> None:
         message = record.message if isinstance(record.message, dict) else {}

@@ -21,7 +21,7 @@ from drawbridge.tui.code import DiffLines
 
 CHECK_SECONDS: Final = 0.3
 """The interval, in seconds, at which a view is checked again while an animation scrolls it or a notice covers some of
-its lines: Textual does not report that a notice has closed."""
+its lines. Textual does not report that a notice has closed."""
 
 
 def on_screen(widget: Widget, region: Region) -> Region | None:

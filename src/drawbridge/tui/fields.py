@@ -52,7 +52,7 @@ class PlainTextArea(TextArea):
 
 
 class PromptBox(PlainTextArea):
-    """The field in which prompts are written. Enter sends; Up on the first line recalls the previous prompt, and Down
+    """The field in which prompts are written. Enter sends. Up on the first line recalls the previous prompt, and Down
     on the last line the next one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

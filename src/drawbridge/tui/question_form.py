@@ -83,8 +83,8 @@ class QuestionForm(VerticalScroll):
 
     @property
     def unseen(self) -> int:
-        """How many lines of the question that is shown, of the text above it and of the answer have not been on the
-        screen yet."""
+        """The number of lines of the question that is shown, of the text above it and of the answer that have not been
+        on the screen yet."""
         return sum(self._left(widget) for widget in self._needed())
 
     def _needed(self) -> list[Widget]:
@@ -124,7 +124,7 @@ class QuestionForm(VerticalScroll):
             return False
         rows = self._rows_of(widget)
         if rows is None or rows.size != region.size:
-            # At another width, the lines are wrapped differently: they count as unseen unless all of them were seen.
+            # At another width, the lines are wrapped differently, so they count as unseen unless all of them were seen.
             rows = self._rows[widget] = _Rows(
                 region.size, _typed(widget), set(range(region.height)) if rows and not rows.left else set()
             )
@@ -159,7 +159,7 @@ class QuestionForm(VerticalScroll):
             (self.scroll_page_down if by > 0 else self.scroll_page_up)(animate=False)
 
     def _places(self, widget: Widget) -> Iterator[int]:
-        """The rows of a widget's unseen lines, in the coordinates of the screen; they may be outside it."""
+        """The rows of a widget's unseen lines, in the coordinates of the screen. They may be outside it."""
         rows = self._rows_of(widget)
         for row in range(widget.region.height):
             if rows is None or row not in rows.seen:
@@ -186,7 +186,7 @@ class QuestionForm(VerticalScroll):
         self._groups[self._step].choose(number)
 
     def answers(self) -> list[tuple[str, str]]:
-        """Each question, with its answer; the answer is empty if nothing was chosen or typed."""
+        """Each question with its answer, which is empty if nothing was chosen or typed."""
         return [(group.question, group.chosen()) for group in self._groups]
 
 
@@ -244,7 +244,7 @@ class _Option(ToggleButton):
         return Content("\n" + " " * (self.INDENT - 1)).join([Content.assemble(self._button, rows[0]), *rows[1:]])
 
     def bring(self) -> None:
-        """Scrolls to the option; to its start if it does not fit."""
+        """Scrolls to the option, or to its start if it does not fit."""
         form = next((one for one in self.ancestors if isinstance(one, QuestionForm)), None)
         if form is not None:
             form.scroll_to_widget(self, animate=False, top=self.outer_size.height > form.size.height)
@@ -260,9 +260,9 @@ class _Check(Checkbox, _Option):
 
 class _Radios(RadioSet):
     def _scroll_to_selected(self) -> None:
-        """Scrolls the form to the selected option: RadioSet would scroll only within itself, and it is as tall as its
-        options. Scrolls only while the options have the focus: before that, Textual has selected the first option, but
-        the user still reads the question from its top."""
+        """Scrolls the form to the selected option, because RadioSet would scroll only within itself, and it is as tall
+        as its options. Scrolls only while the options have the focus. Before that, Textual has selected the first
+        option, but the user still reads the question from its top."""
         if self._selected is not None and self.has_focus:
             button = self.children[self._selected]
             assert isinstance(button, _Radio)
@@ -279,7 +279,7 @@ class _Group(Vertical):
         self._many = bool(asked.get("multiSelect"))
         options = asked.get("options")
         self._options = [one for one in options if isinstance(one, dict)] if isinstance(options, list) else []
-        # Fields whose values have an unexpected type are shown like unknown fields.
+        # Fields with values of an unexpected type are shown like unknown fields.
         strange = {
             name: asked[name] for name, kind in OF_QUESTION.items() if not isinstance(asked.get(name, kind()), kind)
         }

@@ -31,13 +31,13 @@ from drawbridge.tui.review_parts import Part
 from drawbridge.tui.wording import base_name
 
 GUTTER: Final = 2
-"""The number of columns before each line; they mark the change that the keys act on."""
+"""The number of columns before each line. They mark the change that the keys act on."""
 
 
 class _Lines:
     """The lines of a hunk, with comments below them. Which words differ is not determined until a line is drawn.
 
-    ``remarks``: the comments on the part. ``rest``: the drawn comments whose lines are not shown here.
+    ``remarks``: the comments on the part. ``rest``: the drawn comments on lines that are not shown here.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class _Lines:
         return line + sum(len(strips) for place, strips in self._cards if place <= line)
 
     def row(self, line: int) -> Row:
-        """The row that a line of the diff belongs to; a wrapped row has several lines."""
+        """The row that a line of the diff belongs to. A wrapped row has several lines."""
         return self.rows[self._plain.row(line)]
 
     def lines_of(self, row: Row) -> range:
@@ -182,8 +182,8 @@ class _Block(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """Which lines of a part have been on the screen. ``layout``: the width, and the line number that the column of line
-    numbers had room for, when the part was laid out; ``lines`` refers to that layout."""
+    """The lines of a part that have been on the screen. ``layout``: the width, and the line number that the column of
+    line numbers had room for, when the part was laid out. ``lines`` refers to that layout."""
 
     layout: tuple[int, int]
     lines: set[int]
@@ -213,9 +213,9 @@ class ReviewView(ScrollView, can_focus=True):
         self.painter = painter
         self._again: Timer | None = None
         self.current: str | None = None
-        """The key of the part that the user's keys decide on, or None."""
+        """The key of the part that the user's keys decide on, if any."""
         self.choice: Choice | None = None
-        """The lines of the current part that are being chosen for a comment, or None."""
+        """The lines of the current part that are being chosen for a comment, if any."""
         self._remarks: Mapping[str, Remarks] = {}
         self._new: Collection[str] = frozenset()
         self._parts: Sequence[Part] = ()
@@ -232,7 +232,7 @@ class ReviewView(ScrollView, can_focus=True):
             CHECK_SECONDS, partial(self.call_after_refresh, self.record_visible), pause=True
         )
 
-    # What is shown.
+    # The parts that are shown.
 
     def show(
         self,
@@ -244,7 +244,7 @@ class ReviewView(ScrollView, can_focus=True):
     ) -> None:
         """Shows these parts. ``words``: the text below the last part. ``remarks``: the parts' comments, by key; None if
         unchanged. ``new``: the keys of parts that are marked as new. ``hidden``: the keys of parts that are in the
-        review but not shown; what was seen of them is remembered."""
+        review but not shown. What was seen of them is remembered."""
         before = [part.key for part in self._parts]
         self._parts, self._words, self._new = parts, words, new
         self._remarks = self._remarks if remarks is None else remarks
@@ -264,7 +264,7 @@ class ReviewView(ScrollView, can_focus=True):
 
     @property
     def part(self) -> Part | None:
-        """The current part, or None."""
+        """The current part, if any."""
         return next((part for part in self._parts if part.key == self.current), None)
 
     def is_seen(self, key: str) -> bool:
@@ -297,7 +297,7 @@ class ReviewView(ScrollView, can_focus=True):
         return None if self.choice is None else review_comments.quote_of(self._rows, self.choice.place)
 
     def choose(self) -> bool:
-        """Begins to choose lines of the current part: at first the new lines of its hunk or, if there are none, the
+        """Begins to choose lines of the current part: at first the new lines of its hunk or, without new lines, the
         removed ones. Returns False if it has no lines."""
         part = self.part
         self.choice = review_comments.chosen(part) if part is not None and self._rows else None
@@ -430,7 +430,7 @@ class ReviewView(ScrollView, can_focus=True):
         start, top = self._starts[at], self.scroll_offset.y
         return range(max(0, top - start), max(0, min(self._blocks[at].height, top + self.size.height - start)))
 
-    # What has been seen.
+    # Lines that have been seen.
 
     def record_visible(self) -> None:
         """Records which lines are on the screen now, without those that a notice covers. If the current part is off the
@@ -472,7 +472,8 @@ class ReviewView(ScrollView, can_focus=True):
     # Keys and the mouse.
 
     def action_step(self, by: int) -> None:
-        """Goes to the next change or the previous one; while lines are being chosen, to the next or previous line."""
+        """Goes to the next change or the previous one or, while lines are being chosen, to the next or previous
+        line."""
         if self.choice is not None:
             self._choose(review_comments.stepped(self.choice, self._rows, by))
             return

@@ -1,4 +1,4 @@
-"""What the server reported about the reviews of all projects, and what the user wrote. Does no I/O."""
+"""The state of the reviews of all projects: what the server reported, and what the user wrote. Does no I/O."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Draft(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Commit:
-    """What the user has entered for a commit, and its result. ``without``: the paths of kept files that are left for
-    later; ``output``: git's output after a refusal; ``done``: a ``ReviewCommitted``, or None before the commit."""
+    """The user's input for a commit, and its result. ``without``: the paths of kept files that are left for later;
+    ``output``: git's output after a refusal; ``done``: a ``ReviewCommitted``, or None before the commit."""
 
     message: str = ""
     is_new_branch: bool = False
@@ -47,9 +47,9 @@ class Commit:
 
 @dataclass(slots=True, eq=False)
 class Push:
-    """What the user has entered for a push, and its result. ``title``, ``body``: of the pull request; ``proposed``: the
-    title and body that the server proposed last; ``output``: the output of git and its hooks after a refusal; ``done``:
-    a ``ReviewPushed``, or None before the push."""
+    """The user's input for a push, and its result. ``title``, ``body``: of the pull request; ``proposed``: the title
+    and body that the server proposed last; ``output``: the output of git and its hooks after a refusal; ``done``: a
+    ``ReviewPushed``, or None before the push."""
 
     is_pull_request: bool = False
     title: str = ""
@@ -101,7 +101,8 @@ class Reviews:
             self._changes[id].append(told)
 
     def expect(self, project: str) -> bool:
-        """Whether the numbers of this project have to be requested: once per connection, since changes are reported."""
+        """Whether the numbers of this project have to be requested, which is the case once per connection, since
+        changes are reported."""
         is_new = project not in self._numbers
         self._numbers.setdefault(project, Numbers())
         return is_new

@@ -72,7 +72,8 @@ class ConversationScreen(Screen[None]):
         self._loading = False
         self._keys: object = None
         self._cancels_since: float | None = None
-        """When (``time.monotonic``) the stop key began to cancel what is scheduled; None if it stops the run."""
+        """The time (``time.monotonic``) at which the stop key began to cancel what is scheduled; None if it stops the
+        run."""
 
     def compose(self) -> ComposeResult:
         yield Bar()
@@ -133,7 +134,7 @@ class ConversationScreen(Screen[None]):
             self.refresh_bindings()
 
     def _show_rights(self) -> None:
-        """Shows, in place of the prompt box, why there is none."""
+        """Shows the reason why the prompt box is missing, in its place."""
         client, line = self._client, self.query_one("#rights", Static)
         words = wording.rights(client.project or {}, may_answer=client.may("permission_response"))
         line.display = not client.may_prompt
@@ -171,7 +172,7 @@ class ConversationScreen(Screen[None]):
         )
 
     def _expect_review(self, conversation: Conversation) -> None:
-        """Requests how much there is to review, once for each connection."""
+        """Requests the numbers of what is left to review, once for each connection."""
         client = self._client
         if client.connection.state != "open" or not conversation.joined or not conversation.cursor:
             return
@@ -198,7 +199,7 @@ class ConversationScreen(Screen[None]):
 
     @property
     def card(self) -> ApprovalView | None:
-        """The approval request that is shown, or None."""
+        """The approval request that is shown, if any."""
         return self._questions.card
 
     def on_questions_settled(self) -> None:
@@ -298,7 +299,7 @@ class ConversationScreen(Screen[None]):
 
     @property
     def may_cancel(self) -> bool:
-        """Whether the stop key has meant "cancel" for ``READING_SECONDS``: a key that is pressed sooner was meant for
+        """Whether the stop key has meant "cancel" for ``READING_SECONDS``. A key that is pressed sooner was meant for
         the run."""
         return self._cancels_since is not None and time.monotonic() - self._cancels_since >= READING_SECONDS
 
@@ -386,7 +387,7 @@ class ConversationScreen(Screen[None]):
         do(self, go())
 
     def action_back(self) -> None:
-        """Goes back in the approval request, as in ``ApprovalView.back``; otherwise leaves the field."""
+        """Goes back in the approval request, as in ``ApprovalView.back``. Otherwise, leaves the field."""
         if self.card is not None and self.card.back():
             return
         if not self._in_field:

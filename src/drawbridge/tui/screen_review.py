@@ -34,15 +34,15 @@ from drawbridge.tui.reviews import Draft
 from drawbridge.tui.visiting import Visiting
 
 READING_SECONDS: Final = 0.5
-"""The number of seconds for which keys decide nothing after another change has automatically become the current one:
-they may be meant for the previous change."""
+"""The number of seconds for which keys decide nothing after another change has automatically become the current one,
+because they may be meant for the previous change."""
 
 REPEAT_SECONDS: Final = 0.15
 """The maximum number of seconds between two repeats of a key that is held down."""
 
 GONE: Final = frozenset({"INVALID_PATH", "PROJECT_NOT_FOUND"})
-"""The codes of errors after which there is nothing to decide on: the project or its directory no longer exists, or the
-directory is no longer allowed."""
+"""The codes of errors after which nothing is left to decide on, because the project or its directory no longer exists,
+or the directory is no longer allowed."""
 
 EMPTY: Final = "Changes made by the agent’s runs are shown here until someone decides on them."
 WRITTEN: Final = "Your comment is kept here until you add it: c continues, d discards it."
@@ -96,7 +96,7 @@ class ReviewScreen(Screen[None]):
         self._note = ""
         """The result of the last decision, or why a key has no effect."""
         self._editing: str | None = None
-        """The key of the part whose lines are being edited."""
+        """The key of the part with the lines that are being edited."""
         self._is_sending = False
         self._is_loading = False
         self._is_stale = False
@@ -259,7 +259,7 @@ class ReviewScreen(Screen[None]):
 
     @property
     def _why_not_written(self) -> str:
-        """Why files can't be changed now; empty if they can."""
+        """The reason why files can't be changed now; empty if they can."""
         project = self._client.projects.all.get(self._project) or {}
         return review_words.WORKING if project.get("state") == "EXECUTING" else ""
 
@@ -396,7 +396,7 @@ class ReviewScreen(Screen[None]):
         try:
             text = await self._client.file_text(self._project, path)
         except RequestError:
-            return  # a private or large file: its hunks are shown without the lines around them
+            return  # a private or large file, with hunks that are shown without the lines around them
         if text is not None and self._is_there:
             self._texts[path] = text
             self._view.put_texts(self._texts)
@@ -498,8 +498,8 @@ class ReviewScreen(Screen[None]):
             self._decide_some(decision, some, where, {"all": True, "decision": decision})
 
     def _decide_some(self, decision: Decision, some: Sequence[Part], where: str, wish: Message) -> None:
-        """Asks the user once to confirm the decision on several changes, and shows their number. If there is only one
-        change, decides on it as ``action_decide`` does."""
+        """Asks the user once to confirm the decision on several changes, and shows their number. A single change is
+        decided on as ``action_decide`` does."""
         if not self._is_ready or self._is_refused(decision) or not some:
             return
         if len(some) == 1:
@@ -521,7 +521,7 @@ class ReviewScreen(Screen[None]):
         self.app.push_screen(ConfirmDialog(title, text, review_words.VERBS[decision]), answered)
 
     def _is_refused(self, decision: Decision | None) -> bool:
-        """Whether the decision is refused because the agent is working; if so, the user is notified."""
+        """Whether the decision is refused because the agent is working. If so, the user is notified."""
         why_not = self._why_not_written if decision != "keep" else ""
         if why_not:
             self._say(why_not)
@@ -739,7 +739,7 @@ class ReviewScreen(Screen[None]):
     def _run_push(self) -> None:
         self.run_worker(self._pushing.run())
 
-    # What is shown, and moving.
+    # Filtering and moving.
 
     def action_switch(self) -> None:
         """Shows only what is new since the last visit, or everything again."""
@@ -759,7 +759,7 @@ class ReviewScreen(Screen[None]):
         self.app.push_screen(HelpDialog(REVIEW_KEYS))
 
     def action_back(self) -> None:
-        """Leaves the choice of lines, the field (whose text is kept), or the review."""
+        """Leaves the choice of lines, the field (but keeps its text), or the review."""
         if self._view.choice is not None:
             self._view.end_choice()
             self._draw()

@@ -1,9 +1,8 @@
 """The Agent Client Protocol (version 1): lines in, events out; commands in, lines out.
 
-Pure: ``AcpConversation`` is Drawbridge's side of the connection to one process with one session. Most kinds of
-updates from the agent are passed on unchanged; its text and its tool calls are converted by ``agents.lines`` (see
-``acp.text`` and ``acp.shown``), and its permission requests become ``Question`` events. Measured with Gemini CLI
-0.61.0.
+Pure: ``AcpConversation`` is Drawbridge's side of the connection to one process with one session. Most kinds of updates
+from the agent are passed on unchanged. Its text and its tool calls are converted by ``agents.lines`` (see ``acp.text``
+and ``acp.shown``), and its permission requests become ``Question`` events. Measured with Gemini CLI 0.61.0.
 """
 
 from __future__ import annotations
@@ -174,8 +173,8 @@ class AcpConversation:
         return self._reports.opened(self._opening.opened) if self._ready else []
 
     def _wanted(self, message: Incoming) -> list[Output]:
-        """Handles a request from the agent. Only requests for permission are supported: Drawbridge offers neither files
-        nor terminals."""
+        """Handles a request from the agent. Only requests for permission are supported, because Drawbridge offers
+        neither files nor terminals."""
         id = message.request_id
         if id is None:
             return []
@@ -273,7 +272,7 @@ class AcpConversation:
     # Messages to the agent.
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]:
-        """Begins a turn; the prompt is sent once the session is open. Must not be called while another turn is open."""
+        """Begins a turn. The prompt is sent once the session is open. Must not be called while another turn is open."""
         if self._turn_open:
             raise RuntimeError("another prompt is still being processed")
         self._turn_open, self._interrupted = True, False
@@ -296,7 +295,7 @@ class AcpConversation:
         return []
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Sends the answer to a question; does nothing if the question is no longer open."""
+        """Sends the answer to a question. Does nothing if the question is no longer open."""
         asked = self._questions.pop(question_id, None)
         if asked is not None:
             self._out.append(wire.result(asked.id, questions.outcome(asked.options, decision)))
@@ -314,8 +313,8 @@ class AcpConversation:
         self._questions.clear()
 
     def set_mode(self, mode: str) -> str:
-        """Asks the agent to switch to ``mode``. Returns the id of the ``Replied`` that follows. Raises ``AgentRefused`` if
-        the agent is still starting or has no such mode."""
+        """Asks the agent to switch to ``mode``. Returns the id of the ``Replied`` that follows. Raises ``AgentRefused``
+        if the agent is still starting or does not have the mode."""
         return self._set("mode", mode)
 
     def set_model(self, model: str) -> str:

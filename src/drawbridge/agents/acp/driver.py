@@ -29,13 +29,13 @@ LISTING_SECONDS: Final = 15.0
 
 
 def usable(files: str | None) -> str | None:
-    """``files`` (see ``Launch.files``) if that directory exists, otherwise None: an agent may refuse to open a session
-    if the directory is missing. Blocking."""
+    """``files`` (see ``Launch.files``) if that directory exists, otherwise None, because an agent may refuse to open a
+    session if the directory is missing. Blocking."""
     return files if files is not None and os.path.isdir(files) else None
 
 
 class Acp:
-    """Any ACP agent. ``command`` starts it; ``title`` is its display name."""
+    """Any ACP agent. ``command`` starts it, and ``title`` is its display name."""
 
     asks = True
     own_modes = True

@@ -1,6 +1,6 @@
 """Messages of the Agent Client Protocol, version 1 (https://agentclientprotocol.com). Pure.
 
-Only the fields that Drawbridge needs are parsed; most nested values stay unparsed JSON until they are read. Measured
+Only the fields that Drawbridge needs are parsed. Most nested values stay unparsed JSON until they are read. Measured
 with Gemini CLI 0.61.0.
 """
 
@@ -51,7 +51,7 @@ class Incoming(Struct):
 
 
 class Update(Struct):
-    """The update in a ``session/update``."""
+    """The fields that are read from the update in a ``session/update``."""
 
     sessionUpdate: Any = None  # noqa: N815 - the protocol's own name
     content: Raw = NOTHING
@@ -71,7 +71,7 @@ class Params(Struct):
 
 
 class Fault(Struct):
-    """The error of a response."""
+    """The fields that are read from the error of a response."""
 
     code: Any = None
     message: Any = None

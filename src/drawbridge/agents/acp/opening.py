@@ -24,7 +24,7 @@ from drawbridge.agents.results import FAILED, NO_SESSION, not_logged_in
 
 FENCE: Final = "_drawbridge/fence"
 """The method of a request that no agent supports. Its error response arrives after everything that the agent sent
-before, and so marks the end of a replay: Gemini CLI (0.61.0) continues to replay an old session after it has reported
+before, and so marks the end of a replay. Gemini CLI (0.61.0) continues to replay an old session after it has reported
 that the session is loaded.
 """
 
@@ -35,15 +35,16 @@ ignore that option.
 
 
 LONGEST_NAME: Final = 200
-"""The maximum length of a mode's or a model's name, in characters; longer names are ignored."""
+"""The maximum length of a mode's or a model's name, in characters. Longer names are ignored."""
 
 MOST_MODES: Final = 50
 """The maximum number of an agent's modes that are shown to clients."""
 
 
 class Choices(Struct, frozen=True):
-    """A choice that the session offers: the ``method`` that sets it, with the parameters ``fixed`` and the value in the
-    parameter ``name``; its possible ``values``; and its ``current`` value, None if that is not known."""
+    """A choice that the session offers. ``method``: the method that sets it, with the parameters ``fixed`` and the
+    value in the parameter ``name``. ``values``: its possible values. ``current``: its current value; None if that is
+    not known."""
 
     method: str
     fixed: dict[str, str]
@@ -99,7 +100,7 @@ class Opened(Struct):
 
     def choices(self, what: str) -> Choices | None:
         """The choices for "mode" or "model", which are set by their own method or as an option of the session. None if
-        the session offers no such choice."""
+        the session does not offer that choice."""
         listed, word = (self.modes, "mode") if what == "mode" else (self.models, "model")
         if isinstance(listed, dict):
             key = "id" if word == "mode" else "modelId"
@@ -194,7 +195,7 @@ class Opening:
 
     def _usual_mode(self) -> str | None:
         """The mode to set if none was chosen: "default", whatever the agent's settings are. None to keep the current
-        mode: it is "default" or is not known, or the agent has no "default" mode and its current mode can ask.
+        mode, because it is "default" or is not known, or the agent has no "default" mode and its current mode can ask.
 
         If an agent without a "default" mode would start in a mode that never asks, returns its first mode that can ask.
         Raises ``AgentUnusable`` if it has none.
@@ -226,7 +227,7 @@ class Opening:
 
     def choice(self, what: str, wanted: str) -> Request:
         """The request that sets "mode" or "model". Raises ``AgentRefused`` if the agent does not offer the mode, or
-        does not let its caller choose a model; whether the model exists is not checked."""
+        does not let its caller choose a model. Whether the model exists is not checked."""
         choices = self.opened.choices(what)
         value = modes.chosen(wanted, choices.values if choices else ()) if what == "mode" else wanted
         if choices is None or value is None:
@@ -294,8 +295,8 @@ def check(options: Options, name: str) -> None:
 
 
 def introduction(version: str) -> dict[str, Any]:
-    """The parameters of ``initialize``. Files and terminals are not offered: an agent's permissions already cover its
-    own access to both.
+    """The parameters of ``initialize``. Files and terminals are not offered, because an agent's permissions already
+    cover its own access to both.
     """
     return {
         "protocolVersion": wire.VERSION,

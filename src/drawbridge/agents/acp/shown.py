@@ -1,6 +1,6 @@
 """Converts tool calls that an agent reports in the Agent Client Protocol into history lines. Pure.
 
-Measured: Gemini CLI 0.61.0 reports a call that needs approval only after the call has ended; codex-acp 2.6.0 reports
+Measured: Gemini CLI 0.61.0 reports a call that needs approval only after the call has ended. codex-acp 2.6.0 reports
 each call before it asks about it. Fields may arrive later than the call: a title, an input, the diff.
 """
 
@@ -19,7 +19,7 @@ LONGEST_TITLE: Final = 2_000
 """The maximum length of a call's title, in characters."""
 
 NAMES: Final = {"execute": "Bash", "read": "Read", "edit": "Edit", "fetch": "WebFetch", "search": "Grep"}
-"""The protocol's kinds of calls → the equivalent tools of Claude Code, whose names clients show."""
+"""The protocol's kinds of calls → the names of the equivalent tools of Claude Code, which clients show."""
 
 SUBJECTS: Final = {"Bash": "command", "Read": "file_path", "Edit": "file_path", "WebFetch": "url", "Grep": "pattern"}
 """A tool in ``NAMES`` → the field of its input that clients show next to its name."""

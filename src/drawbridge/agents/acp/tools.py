@@ -40,7 +40,8 @@ ARGUMENTS: Final = "rawInput"
 
 class AcpTools(Tools):
     def call(self, name: str, given: Mapping[str, Any], suggestions: Raw, form: Form) -> ToolCall:
-        """``name``: the kind of the tool call; ``given``: the tool call; ``suggestions``: the options."""
+        """See ``Tools.call``. ``name``: the kind of the tool call; ``given``: the tool call; ``suggestions``: the
+        options."""
         kind, raw = KINDS.get(name, "tool"), given.get(ARGUMENTS)
         arguments = raw if isinstance(raw, dict) else {}
         command = command_field(arguments) if kind in ("command", "tool") else ""

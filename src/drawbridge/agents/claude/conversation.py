@@ -2,7 +2,7 @@
 
 Pure: ``ClaudeConversation`` is Drawbridge's side of one process, fed by the module that owns the pipes. The format is
 the CLI's ``stream-json`` with ``--permission-prompt-tool stdio``, measured with 2.1.329. A message of an unknown type
-is passed on unchanged, since the CLI often adds new types; only control messages of unknown types are ignored. Nothing
+is passed on unchanged, since the CLI often adds new types. Only control messages of unknown types are ignored. Nothing
 relies on the order of keys.
 """
 
@@ -52,18 +52,18 @@ INTERRUPTED: Final = "It was interrupted."
 SUBAGENTS_KNOWN: Final = 1_000
 
 LONGEST_MODE: Final = 100
-"""The maximum length of a mode's name, in characters; a longer name is ignored."""
+"""The maximum length of a mode's name, in characters. A longer name is ignored."""
 
 
 EPHEMERAL: Final = ("stream_event", "command_lifecycle", "tool_progress")
 EPHEMERAL_SYSTEM: Final = ("status", "task_progress", "hook_progress", "session_state_changed")
-"""The kinds of lines, and of lines of type ``system``, that do not belong in the history; anything permanent in them is
+"""The kinds of lines, and of lines of type ``system``, that do not belong in the history. Anything permanent in them is
 repeated in a later line."""
 
 
 class Message(Struct, gc=False):
-    """The fields that are read from every line. Their values may be anything; other fields are only checked to be
-    JSON. JSON values have no reference cycles, so the garbage collector need not track them."""
+    """The fields that are read from every line. Their values may be anything. Other fields are only checked to be JSON.
+    JSON values have no reference cycles, so the garbage collector need not track them."""
 
     type: Any = None
     subtype: Any = None
@@ -123,7 +123,7 @@ class _Moves(Struct):
 
 
 WORKTREE: Final = b'"worktreePath"'
-"""Lines of type ``user`` without these bytes are not decoded to look for a change of directory."""
+"""The bytes without which a line of type ``user`` is not decoded to look for a change of directory."""
 
 _moves: Final = msgspec.json.Decoder(_Moves)
 _message: Final = msgspec.json.Decoder(Message)
@@ -183,7 +183,7 @@ class ClaudeConversation:
         self._directory: str | None = None
         """The directory in which the agent works, if it has been reported."""
         self._last_answer: bytes | None = None
-        """The main agent's latest answer, as a line; the size of the context is read from it. None before the first
+        """The main agent's latest answer, as a line. The size of the context is read from it. None before the first
         answer and after a compaction."""
         self._retrying = False
         self._efforts: dict[str, str] = {}
@@ -331,7 +331,7 @@ class ClaudeConversation:
 
     def _begun(self) -> list[Output]:
         """Handles the beginning of a turn. Returns ``TurnBegun`` for a turn that the CLI began itself, but only if the
-        CLI has reported that it is working: otherwise, the end of that turn would not be known."""
+        CLI has reported that it is working, because otherwise the end of that turn would not be known."""
         self._own_turn = self._prompt_id is None
         if not self._own_turn or self._begun_alone or self._state in (None, "idle"):
             return []
@@ -508,7 +508,7 @@ class ClaudeConversation:
 
     def steer(self, text: str, attachments: tuple[Attachment, ...], record: Callable[[], None]) -> None:
         """See ``AgentProcess.steer``. The CLI merges the message into the turn at the next tool result, or begins
-        another turn with it after this one; either way, it reports "idle" only once both this turn and the message have
+        another turn with it after this one. Either way, it reports "idle" only once both this turn and the message have
         been handled (2.1.329).
         """
         if not self._reports.steers:

@@ -30,7 +30,7 @@ SEARCHED_BYTES: Final = 16 * 1024 * 1024
 but it has the position before which the search continues."""
 
 REMEMBERED_BYTES: Final = 64 * 1024 * 1024
-"""How many bytes at the end of the file are searched for jobs."""
+"""The number of bytes at the end of the file that are searched for jobs."""
 
 LONGEST_LINE: Final = 8 * 1024 * 1024
 """The maximum size of a line, in bytes. Longer lines, which mostly contain images, are skipped."""
@@ -45,8 +45,8 @@ def messages(
 ) -> EarlierMessages:
     """The last ``limit`` messages, of at most ``size`` bytes in total (or one larger message), that were written
     between ``after`` and ``before`` and are stored before the offset ``end`` (None for the end of the file). The size
-    of a message is that of its line in the file. Blocking. Empty if the directory has no such conversation or its file
-    can't be read.
+    of a message is that of its line in the file. Blocking. Empty if the directory does not have the conversation or its
+    file can't be read.
     """
     with _opened(path, session_id) as file:
         if file is None:
@@ -59,8 +59,8 @@ def messages_from(
     path: Path, session_id: str, *, after: datetime, before: datetime, start: int
 ) -> Iterator[tuple[int, EarlierMessage]]:
     """Yields the messages that were written between ``after`` and ``before`` and are stored at or after the offset
-    ``start``, in order, each with the offset of the line that follows it. Blocking. Yields nothing if the directory has
-    no such conversation or its file can't be read.
+    ``start``, in order, each with the offset of the line that follows it. Blocking. Yields nothing if the directory
+    does not have the conversation or its file can't be read.
     """
     with _opened(path, session_id) as descriptor:
         if descriptor is None:
@@ -91,8 +91,8 @@ def jobs(path: Path, session_id: str) -> dict[str, float]:
 
 @contextlib.contextmanager
 def _opened(path: Path, session_id: str) -> Iterator[int | None]:
-    """The descriptor of a conversation's file, open during the context. None if the directory has no such conversation,
-    or if its file can't be opened, is not a regular file, or belongs to another user."""
+    """The descriptor of a conversation's file, open during the context. None if the directory does not have the
+    conversation, or if its file can't be opened, is not a regular file, or belongs to another user."""
     if not known(path, session_id):
         yield None
         return

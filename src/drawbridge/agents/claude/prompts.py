@@ -30,7 +30,7 @@ def words(told: object, longest: int) -> str | None:
 
 
 def content(text: str, attachments: tuple[Attachment, ...]) -> str | list[dict[str, Any]]:
-    """The content of a user message. Attachments with a ``path`` are referred to by it; the others are embedded. Raises
+    """The content of a user message. Attachments with a ``path`` are referred to by it. The others are embedded. Raises
     ``BadArgument`` if an embedded attachment is not an image, a PDF or text."""
     parts = [one for one in attachments if one.path is None]
     text = with_paths(text, [one for one in attachments if one.path is not None])

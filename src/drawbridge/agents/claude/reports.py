@@ -1,8 +1,8 @@
-"""What Claude Code reports about itself in its stream: model, context, to-dos, tasks, retries, and what it offers.
-Pure.
+"""Reads what Claude Code reports about itself in its stream: model, context, to-dos, tasks, retries, and what it
+offers. Pure.
 
-Only what a client can't know from the last records of the history is read here. The formats were measured with 2.1.329;
-to-do lists in the format of older versions are also read. Fields of an unexpected type are ignored; everything is
+Only what a client can't know from the last records of the history is read here. The formats were measured with 2.1.329.
+To-do lists in the format of older versions are also read. Fields of an unexpected type are ignored, and everything is
 bounded in number and length.
 """
 
@@ -36,7 +36,7 @@ SYNTHETIC: Final = "<synthetic>"
 """The model name in a message that Claude Code itself wrote, such as an error."""
 
 TODO_TOOL: Final = b"TodoWrite"
-"""Lines without these bytes are not decoded to look for a to-do list."""
+"""The bytes without which a line is not decoded to look for a to-do list."""
 
 
 class _Usage(Struct):

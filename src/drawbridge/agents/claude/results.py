@@ -32,7 +32,7 @@ _DIAGNOSTIC: Final = "[ede_diagnostic]"  # a note for the CLI's developers
 def failure(
     name: str, result: Mapping[str, Any], api_error: str | None, limited: float | None = None
 ) -> Failure | None:
-    """Why the turn failed; None if it did not. ``api_error``: the ``error`` of its last ``assistant`` line.
+    """The failure of the turn; None if it did not fail. ``api_error``: the ``error`` of its last ``assistant`` line.
     ``limited``: the latest result of ``limited_until``.
     """
     is_error = result.get("is_error")
@@ -70,8 +70,8 @@ class _LimitEvent(Struct):
 
 
 def limited_until(data: bytes) -> float | None:
-    """When the account's limit resets, in seconds since 1970, from a ``rate_limit_event``. None if no limit was reached
-    or the time is unknown."""
+    """The time at which the account's limit resets, in seconds since 1970, from a ``rate_limit_event``. None if no
+    limit was reached or the time is unknown."""
     try:
         limits = msgspec.json.decode(data, type=_LimitEvent).rate_limit_info
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -132,8 +132,8 @@ def _count(value: object) -> int:
 
 
 def _usage(models: object) -> float | None:
-    """The cost since the previous result, in US dollars, summed over the models: 2.1.329 reports it for each. None if
-    it is not reported, as in older versions."""
+    """The cost since the previous result, in US dollars, summed over the models. 2.1.329 reports it for each model.
+    None if it is not reported, as in older versions."""
     if not isinstance(models, dict):
         return None
     costs = [amount(usage.get("costUSD")) for usage in models.values() if isinstance(usage, dict)]

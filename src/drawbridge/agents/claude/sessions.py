@@ -1,6 +1,6 @@
 """The conversations that Claude Code stores for a directory, including those begun in a terminal.
 
-They are the CLI's own files, ``<config>/projects/<directory>/<session id>.jsonl``; in the directory's name, a hyphen
+They are the CLI's own files, ``<config>/projects/<directory>/<session id>.jsonl``. In the directory's name, a hyphen
 replaces each character that is not a letter or digit. The format is undocumented (seen on 2.1.197 and 2.1.329), so
 files in another format are ignored.
 """

@@ -1,4 +1,4 @@
-"""The permission mode in which ``claude`` starts in a terminal: no hook reports it before a prompt (2.1.329)."""
+"""The permission mode in which ``claude`` starts in a terminal. No hook reports it before a prompt (2.1.329)."""
 
 from __future__ import annotations
 

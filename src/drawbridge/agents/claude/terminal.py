@@ -36,7 +36,7 @@ ASKS_IN_TERMINAL: Final = ("permission_prompt", "agent_needs_input", "elicitatio
 """The types of the notifications that the CLI sends when a dialog has been open in the terminal for a few seconds."""
 
 SPARE: Final = {("SessionStart", "startup"), ("SessionEnd", "")}
-"""The name and the source of each event that a background session sends before it has been given any work: the CLI's
+"""The name and the source of each event that a background session sends before it has been given any work. The CLI's
 daemon starts such sessions in advance.
 """
 
@@ -120,7 +120,7 @@ class ClaudeInTerminal(TerminalAgent):
         return True
 
     def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
-        if tool == LEAVING_PLAN:  # only one such question can be open; the agent's own call has no input
+        if tool == LEAVING_PLAN:  # only one such question can be open, and the agent's own call has no input
             return True
         if all(name in after and after[name] == before[name] for name in before):
             return True
@@ -154,7 +154,7 @@ class ClaudeInTerminal(TerminalAgent):
         return () if found is None else (found,)
 
     def end_of(self, uuid: str, data: bytes) -> int | None:
-        # The line with this uuid, not the next line, which contains it as its parent's uuid.
+        # This matches the line with this uuid, not the next line, which contains it as its parent's uuid.
         lines = re.finditer(rb'"uuid": ?"' + re.escape(uuid.encode()) + rb'"[^\n]*\n', data)
         return max((found.end() for found in lines), default=None)
 

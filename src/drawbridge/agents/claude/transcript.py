@@ -1,8 +1,8 @@
 """Reads Claude Code's own transcript of a session, one line at a time, and converts it for the history and clients.
 Pure.
 
-The file is undocumented (seen on 2.1.329): lines in another format are ignored. The lines contain far more than what is
-used here: whole requests and copies of files, for example.
+The file is undocumented (seen on 2.1.329), so lines in another format are ignored. The lines contain far more than what
+is used here, such as whole requests and copies of files.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class _Line(Struct, rename="camel"):
 
 
 class _Outcome(Struct, omit_defaults=True):
-    """What a tool has changed in a file, or the answers to its questions. The rest of its result, such as the text of a
-    file before the change, is not kept."""
+    """The changes that a tool has made to a file, or the answers to its questions. The rest of its result, such as the
+    text of a file before the change, is not kept."""
 
     type: str = ""
     structuredPatch: list[Any] = []  # noqa: N815 - the CLI's own name
@@ -163,7 +163,7 @@ def _attached(found: _Line) -> Prompt | Context | None:
 
 def _queued(found: _Line) -> Prompt | None:
     """A prompt that was typed while the agent worked; None for any other attachment. The agent received the prompt with
-    a tool's result; the transcript contains it as an attachment."""
+    a tool's result. The transcript contains it as an attachment."""
     queued = _attachment.decode(found.attachment)
     if queued.type != "queued_command" or queued.command_mode != "prompt" or queued.origin.kind != "human":
         return None

@@ -1,5 +1,5 @@
-"""Runs Codex for the server: ``codex exec --json``, one process per prompt (measured with 0.169.0). Codex never asks:
-its sandbox, which the permission mode selects, decides what it may do.
+"""Runs Codex for the server: ``codex exec --json``, one process per prompt (measured with 0.169.0). Codex never asks.
+Its sandbox, which the permission mode selects, decides what it may do.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Codex:
     embeds = staticmethod(is_text)
 
     def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:
-        """``path``: the program; if it is None, PATH is searched at each start."""
+        """``path``: the program. If it is None, PATH is searched at each start."""
         self._path = path
         self._environment = environment
 

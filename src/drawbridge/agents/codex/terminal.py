@@ -1,8 +1,8 @@
 """Codex in a terminal. Implements ``agents.terminal.TerminalAgent``.
 
 Measured with 0.169.0: Codex shows its own dialog only after the hook has ended. A hook can allow or deny a call, but
-can't change its input. The first hook runs when the first prompt is sent. No hook reports a failed turn; the transcript
-contains it.
+can't change its input. The first hook runs when the first prompt is sent. No hook reports a failed turn, but the
+transcript contains it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class CodexInTerminal(TerminalAgent):
         return False
 
     def answer(self, decision: Decision, tool_name: str, given: Raw, suggestions: Raw) -> Mapping[str, Any]:
-        """The answer has no other keys: Codex rejects them."""
+        """The answer has no other keys, because Codex rejects them."""
         if decision.updated_input is not None:
             raise BadArgument("updated_input", "Codex does not accept an edited input. The request stays open.")
         if decision.allow:

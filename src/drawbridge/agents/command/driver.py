@@ -1,5 +1,5 @@
-"""Any program as an agent: it reads a prompt from its input and prints text or JSON lines. It never asks, and has no
-conversation unless its JSON lines name one.
+"""Runs any program as an agent. The program reads a prompt from its input and prints text or JSON lines. It never asks,
+and has no conversation unless its JSON lines name one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from drawbridge.agents.output import session_id_of
 
 SESSION: Final = "DRAWBRIDGE_SESSION_ID"
 """The environment variable with the id of the conversation to continue: the last ``session_id`` in the program's JSON
-lines. It is set only if there is such a conversation."""
+lines. It is not set for the first prompt of a conversation."""
 
 LONGEST_TEXT: Final = 64 * 1024
 """The number of bytes of text after which a new line begins in the history."""

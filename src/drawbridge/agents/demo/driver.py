@@ -1,4 +1,4 @@
-"""Starts the demo agent: a script that runs as a real child process and uses Claude Code's stream format. It needs no
+"""Starts the demo agent, a script that runs as a real child process and uses Claude Code's stream format. It needs no
 account."""
 
 from __future__ import annotations
@@ -50,5 +50,5 @@ class Demo:
 
 
 def agent(path: str | None) -> Demo:
-    """``path``: always None, since the script is part of this package."""
+    """Returns the demo agent. ``path``: always None, because the script is part of this package."""
     return Demo()

@@ -43,8 +43,8 @@ class Failed(Exception):
 
 
 class Agent:
-    """One conversation; one turn at a time. A thread reads stdin, so that the user can interrupt the agent while it
-    writes."""
+    """One conversation, with one turn at a time. A thread reads stdin, so that the user can interrupt the agent while
+    it writes."""
 
     def __init__(self, flags: dict[str, str]) -> None:
         self._session_id = flags.get("session-id") or flags.get("resume") or str(uuid.uuid4())

@@ -1,3 +1,3 @@
-"""Interprets the demo agent's tool calls: the agent has Claude Code's tools."""
+"""Interprets the demo agent's tool calls, which are calls of Claude Code's tools."""
 
 from drawbridge.agents.claude.tools import TOOLS as TOOLS

@@ -19,7 +19,8 @@ from drawbridge.agents.gemini.sessions import GeminiSessionFiles, spare
 ROW: Final = catalog.AGENTS["gemini"]
 
 OWN: Final = {"GEMINI_CLI_NO_RELAUNCH": "true"}
-"""Without this variable, the CLI restarts itself with a larger heap: one more process, and twice the start time."""
+"""The variable without which the CLI restarts itself with a larger heap, which takes one more process and twice the
+start time."""
 
 
 class Gemini(Acp):
@@ -27,7 +28,7 @@ class Gemini(Acp):
     own = OWN
 
     def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:
-        """``path``: the program; if it is None, PATH is searched at each start."""
+        """``path``: the program. If it is None, PATH is searched at each start."""
         super().__init__(ROW.name, [path or ROW.program, "--acp"], ROW.title, environment)
 
     async def start(self, launch: Launch, emit: Callable[[Event], None]) -> process.Process:

@@ -1,4 +1,4 @@
-"""Gemini CLI's hooks: what they send, and how they are answered. Loaded at every guard call, so it imports nothing.
+"""The input of Gemini CLI's hooks, and the answers to them. Loaded at every guard call, so it imports nothing.
 
 Source: ``docs/hooks/reference.md`` of version 0.61.0 and the program itself (``ask`` is not documented there, but the
 program supports it).
@@ -32,7 +32,8 @@ NO_CONTEXT = ("before",)
 hides_dialog = None
 
 COMMENTS = "<review_comments>", "</review_comments>"
-"""The marks around the text with which Gemini CLI continues after it has stopped: to the program it is a new prompt."""
+"""The marks around the text with which Gemini CLI continues after it has stopped. To the program, it is a new
+prompt."""
 
 SHELLS = (b"bash", b"sh")
 """The programs that Gemini CLI starts a hook's command with."""
@@ -61,8 +62,8 @@ def continue_with(event: str, text: str) -> "dict[str, Any]":
 def session(
     environ: "Mapping[bytes, bytes]", ancestors: "Iterable[tuple[int, Sequence[bytes]]]"
 ) -> "dict[str, Any] | None":
-    """What is reported to the server about the session that calls the hook. None if Gemini CLI runs without its own user
-    interface, or if its process can't be found: the hook's parent is the shell that runs its command."""
+    """The report to the server about the session that calls the hook. None if Gemini CLI runs without its own user
+    interface, or if its process can't be found. The hook's parent is the shell that runs its command."""
     if b"true" in (environ.get(b"CI"), environ.get(b"GITHUB_ACTIONS")):
         return None
     home = environ.get(b"GEMINI_CLI_HOME")

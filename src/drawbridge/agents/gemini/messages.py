@@ -24,7 +24,7 @@ TOOLS: Final = {
     "list_directory": "LS",
     "google_web_search": "WebSearch",
 }
-"""The CLI's tools → the equivalent tools of Claude Code, whose names clients show."""
+"""The CLI's tools → the names of the equivalent tools of Claude Code, which clients show."""
 
 CONTEXT: Final = "<session_context>"
 """The beginning of the text that the CLI itself sends before the first prompt."""
@@ -54,7 +54,7 @@ class EndedCall(Struct, frozen=True):
     shown: Any
 
     def as_lines(self, session_id: str) -> tuple[AgentLine, AgentLine]:
-        """The call and its result."""
+        """The history lines for the call and for its result."""
         name = TOOLS.get(self.name, self.name)
         return lines.call(session_id, self.id, name, _given(self.name, self.given)), self._result(session_id)
 

@@ -1,4 +1,5 @@
-"""What the file of a conversation of Gemini CLI (0.61.0) contains about the model and the size of its context. Pure."""
+"""Reads what the file of a conversation of Gemini CLI (0.61.0) contains about the model and the size of its context.
+Pure."""
 
 from __future__ import annotations
 

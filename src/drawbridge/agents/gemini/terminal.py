@@ -6,7 +6,7 @@ Source: version 0.61.0, its ``docs/hooks`` and its program.
   its turn. Neither names the turn.
 * ``AfterAgent`` also runs if the request to the model has failed or was interrupted, without reporting that. It does not
   run if the user rejects or interrupts a call. The file contains that (see ``transcript``).
-* No hook can allow a call: ``BeforeTool`` runs before the CLI decides whether it asks, and can only deny the call or
+* No hook can allow a call. ``BeforeTool`` runs before the CLI decides whether it asks, and can only deny the call or
   make the CLI ask. ``Notification`` runs just before the CLI asks, and its answer is ignored.
 * No hook reports the permission mode, which the user can change at any time.
 * Subagents call the hooks of the session that has started them, without naming themselves.
@@ -63,7 +63,8 @@ _decoder: Final = msgspec.json.Decoder(_Payload)
 
 
 class GeminiInTerminal(TerminalAgent):
-    """Its questions are the proposals that it sends to an editor. An answer to one may change the proposed text."""
+    """Gemini CLI in a terminal. Its questions are the proposals that it sends to an editor. An answer to one may change
+    the proposed text."""
 
     accepts_changed_input = True
     accepts_typing = reports_tasks = names_turns = reports_mode = False
@@ -90,7 +91,7 @@ class GeminiInTerminal(TerminalAgent):
         return False
 
     def answer(self, decision: Decision, tool_name: str, given: Raw, suggestions: Raw) -> Mapping[str, Any]:
-        """Empty: no hook reports a question."""
+        """Returns an empty answer, because no hook reports a question."""
         return {}
 
     def hides_dialog(self, asked_by: AskedBy | None) -> bool:
@@ -133,7 +134,7 @@ class GeminiInTerminal(TerminalAgent):
         return transcript.end_of(uuid, data)
 
     def title(self, transcript: Path) -> str | None:
-        """The first prompt."""
+        """The first prompt of the conversation."""
         try:
             with transcript.open("rb") as opened:
                 lines = opened.read(sessions.HEAD_BYTES).split(b"\n")

@@ -1,4 +1,4 @@
-"""Interprets Gemini CLI's tool calls. In the server's runs, they are calls of the Agent Client Protocol; in terminal
+"""Interprets Gemini CLI's tool calls. In the server's runs, they are calls of the Agent Client Protocol. In terminal
 sessions, they are changes that Gemini CLI proposed to an editor. Pure.
 """
 
@@ -16,7 +16,7 @@ from drawbridge.agents.tool_calls import ToolCall
 
 
 class GeminiTools(WholeFiles):
-    """Only a change that was proposed to an editor can be edited."""
+    """Gemini CLI's tools. Only a change that was proposed to an editor can be edited."""
 
     def call(self, name: str, given: Mapping[str, Any], suggestions: Raw, form: Form) -> ToolCall:
         if form == "acp":

@@ -6,8 +6,8 @@ other lines. Unlike ``earlier``, it reads each line on its own:
 * A message of the model is written when its text is complete, and again when all its calls have ended. The second line
   repeats the text, so only the calls are read from it.
 * A line with ``$set`` may replace all messages. If the last one that is left does not call a tool, the agent no longer
-  works: the user has interrupted it or rejected a call, or the request to the model has failed. The file does not
-  contain which of these has happened, and it does not name turns.
+  works, because the user has interrupted it or rejected a call, or the request to the model has failed. The file does
+  not contain which of these has happened, and it does not name turns.
 * Messages with the type ``user`` are also results of calls, and texts that the CLI or a hook adds.
 """
 
@@ -29,10 +29,10 @@ from drawbridge.agents.terminal import Call, Context, Entry, Fate, Message, Prom
 ID: Final = re.compile(r"[0-9A-Za-z_-]{1,100}")
 
 REFERENCED: Final = "--- Content from referenced files ---"
-"""What the CLI adds after a prompt that names files with ``@``; the contents of the files follow."""
+"""The line that the CLI adds after a prompt that names files with ``@``. The contents of the files follow."""
 
 HOOK_CONTEXT: Final = re.compile(r"<hook_context>(.*)</hook_context>", re.DOTALL)
-"""A text that a hook has added. In it, the CLI has escaped the characters < and >."""
+"""Matches a text that a hook has added. In it, the CLI has escaped the characters < and >."""
 
 NUDGE: Final = "[System: You successfully executed a tool"
 """The beginning of the prompt that the CLI sends when the model has answered a tool's result with nothing."""
@@ -50,7 +50,7 @@ NOT_SAID: Final = (
 """The beginnings of texts that the CLI itself sends in place of a prompt from the user."""
 
 REJECTED: Final = ("User denied execution.", "User cancelled operation")
-"""The reasons for canceled calls if the user has rejected one of them: the agent continues if others have run."""
+"""The reasons for canceled calls if the user has rejected one of them. The agent continues if others have run."""
 
 _line: Final = msgspec.json.Decoder(dict[str, Any])
 
@@ -122,7 +122,7 @@ def _of_model(id: str, message: Mapping[str, Any], session_id: str) -> Sequence[
 
 
 def _of_call(uuid: str, call: EndedCall, session_id: str) -> Iterator[Entry]:
-    """Yields a call and its result."""
+    """Yields the entries for a call and for its result."""
     given, answered = call.as_lines(session_id)
     yield Message(uuid, _with(uuid, given), calls=(Call(call.id, call.name, Raw(msgspec.json.encode(call.given))),))
     fate: Fate = "rejected" if call.status == "cancelled" else "ran"

@@ -19,7 +19,8 @@ Content: TypeAlias = Sequence[str]
 
 
 class ToolContext(Protocol):
-    """What a tool may use on behalf of one client. All I/O is done here or by the editor, so that the tools do none."""
+    """The operations that a tool may use on behalf of one client. All I/O is done here or by the editor, so that the
+    tools do none."""
 
     workspace: Workspace
 
@@ -42,7 +43,7 @@ class ToolContext(Protocol):
         ...
 
     async def close_review(self, title: str) -> None:
-        """Withdraws this client's proposal with that title; an unknown title is ignored."""
+        """Withdraws this client's proposal with that title. An unknown title is ignored."""
         ...
 
     async def close_reviews(self) -> int:
@@ -99,7 +100,7 @@ class Tool(Struct, frozen=True):
 
 
 def _plain(property: dict[str, Any]) -> dict[str, Any]:
-    """Removes null from a schema: null means "not given", and is accepted but not advertised."""
+    """Removes null from a schema. Null means "not given", and is accepted but not advertised."""
     alternatives = property.get("anyOf")
     return alternatives[0] if alternatives else property
 

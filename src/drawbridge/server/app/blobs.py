@@ -24,7 +24,7 @@ from drawbridge.text.counts import counted
 ALTOGETHER: Final = 256 * 1024 * 1024
 MOST: Final = 200
 DEVICES_PART: Final = 0.75
-"""The share of ``ALTOGETHER`` (bytes) and ``MOST`` (blobs) that all devices together may use; the rest is reserved for
+"""The share of ``ALTOGETHER`` (bytes) and ``MOST`` (blobs) that all devices together may use. The rest is reserved for
 the owner."""
 
 DEVICE_PART: Final = 0.5
@@ -63,12 +63,12 @@ class Blobs:
         self._blobs: dict[Key, _Blob] = {}
         self._names = map(str, itertools.count())
         self._putting = asyncio.Lock()
-        """Pieces are written one at a time, because each is checked against the room that the previous ones left."""
+        """Serializes the writing of pieces, because each is checked against the room that the previous ones left."""
         for left in directory.iterdir():
             left.unlink()
 
     async def put(self, blob_id: str, offset: int, data: bytes, last: bool, device: str | None = None) -> BlobStored:
-        """Appends a piece at ``offset`` (bytes), where the previous piece ended; ``offset`` 0 restarts an unfinished
+        """Appends a piece at ``offset`` (bytes), where the previous piece ended. ``offset`` 0 restarts an unfinished
         blob. Raises ``ClientError``.
 
         ``last``: whether this piece completes the blob. ``device``: the device or SSH key that sends the piece; None

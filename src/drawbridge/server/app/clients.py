@@ -73,7 +73,7 @@ class Client:
         self.topics: set[str] = set()
         self.identity: Identity | None = None
         self.nonce: str | None = None
-        """The nonce of the challenge that waits for a signature; None if there is no such challenge."""
+        """The nonce of the challenge that waits for a signature; None if no challenge is waiting."""
         self.is_closed = self.is_dismissed = False
         self.outbox = Outbox(websocket, self._too_slow)
         self._websocket = websocket
@@ -168,7 +168,7 @@ class Client:
         self.close(code, reason)
 
     def close(self, code: int, reason: str) -> None:
-        """Closes the connection. Drops frames that wait to be sent; requests that have already arrived are still
+        """Closes the connection. Drops frames that wait to be sent. Requests that have already arrived are still
         executed."""
         if not self.is_closed:
             level = (
@@ -239,8 +239,8 @@ class Clients:
         return len(self._known)
 
     def add(self, client: Client, identity: Identity | None) -> None:
-        """Adds a client whose connection has been opened. ``identity``: the identity of the token in its request; None
-        if a token is required but missing. If there is no room for the client, its connection is closed."""
+        """Adds a client after its connection has been opened. ``identity``: the identity of the token in its request;
+        None if a token is required but missing. If there is no room for the client, its connection is closed."""
         if identity is not None:
             try:
                 self.let_in(client, identity)
@@ -253,10 +253,9 @@ class Clients:
         self._strangers[client] = None
 
     def _make_room(self, of: str) -> bool:
-        """Makes room for one more client that has not signed in. If there are too many, closes one whose
-        ``GRACE_SECONDS`` are over: the oldest one from the network ``of`` or, if the limit for all networks together is
-        reached, from the network with the most of them. Returns False if there are too many, and none of them can be
-        closed yet.
+        """Makes room for one more client that has not signed in. If there are too many, closes one after its
+        ``GRACE_SECONDS``: the oldest one from the network ``of`` or, if the limit for all networks together is reached,
+        from the network with the most of them. Returns False if there are too many, and none of them can be closed yet.
         """
         mine = [stranger for stranger in self._strangers if stranger.network == of]
         if len(mine) >= NETWORK_STRANGERS:
@@ -284,7 +283,7 @@ class Clients:
         self._known[client.id] = client
 
     def remove(self, client: Client) -> None:
-        """Removes a client that has disconnected and whose requests are all done. No other method may be called for it
+        """Removes a client that has disconnected, after all its requests are done. No other method may be called for it
         afterwards.
         """
         self._strangers.pop(client, None)
@@ -295,7 +294,7 @@ class Clients:
             self._core.remove_client(client)
 
     async def check(self) -> None:
-        """Disconnects clients whose token or SSH key is no longer valid."""
+        """Disconnects clients with a token or an SSH key that is no longer valid."""
         for client in self:
             why = self._entrance.refusal_of(client.known)
             if why is not None:

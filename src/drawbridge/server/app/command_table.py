@@ -24,7 +24,7 @@ OK: Final = Reply("ok", Nothing)
 TOPICS: Final = Reply("subscribed", replies.Topics)
 AUTHENTICATED: Final = Reply("auth", replies.Authenticated)
 HISTORY: Final[Reply[replies.History]] = Reply("message_history", cast("Any", replies.History))
-"""The cast is needed because type checkers do not accept a union as a ``type``."""
+"""The reply with records of a history. The cast is needed because type checkers do not accept a union as a ``type``."""
 
 
 def _is_typed(command: commands.Execute) -> bool:
@@ -32,7 +32,7 @@ def _is_typed(command: commands.Execute) -> bool:
     return command.project_id.startswith(TERMINAL_PREFIX)
 
 
-# Not annotated: from an annotation, mypy would infer the rows' type variables, and check nothing.
+# The table is not annotated, because from an annotation mypy would infer the rows' type variables, and check nothing.
 # fmt: off
 COMMANDS: Final = (
     Row("hello", commands.Hello, "view", Server, Server.hello, Reply("hello", replies.Hello)),

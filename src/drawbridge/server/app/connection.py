@@ -2,7 +2,7 @@
 request.
 
 Slow requests run concurrently with the others. Until a client has signed in, it can only sign in. An unexpected error
-affects only its own request: the error is logged under the request's correlation id, the client receives
+affects only its own request. The error is logged under the request's correlation id, the client receives
 INTERNAL_ERROR, and the next request is executed.
 """
 
@@ -77,7 +77,7 @@ class Connection:
             self._silent = False
             self.client.topics.add("stats")
         self._inbox.append(text)
-        # Before the client has signed in, reading pauses after each message until the message is handled: if it signs
+        # Before the client has signed in, reading pauses after each message until the message is handled. If it signs
         # the client in, longer messages are allowed from then on.
         if not self._held and (len(self._inbox) > INBOX or self.client.identity is None):
             self._held = True
@@ -123,7 +123,8 @@ class Connection:
         try:
             command, answer = await self._dispatch.sign_in(short, self.client)
         except ClientError as failure:
-            # Only at this level, so that strangers can't fill the log; ``Entrance`` logs what matters, within limits.
+            # This is logged only at the debug level, so that strangers can't fill the log. ``Entrance`` logs what
+            # matters, within limits.
             logger.debug("%s: %s could not sign in: %s", self.client.id, self.client.address, failure.code)
             self.client.send(Frame(error(failure, correlation_id, request_id_of(short))))
             self.client.close_after(REFUSED_WITH.get(failure.code, UNAUTHORIZED), failure.text)

@@ -94,9 +94,9 @@ class Core:
         audit: Handler,
         find_unsaved: FindUnsaved = no_editors,
     ) -> None:
-        """``terminal_agents``: the agents whose hooks report their sessions in terminals, by name. ``privacy``: the files that
-        clients do not see. ``broadcast`` sends a frame to many clients. ``notices`` and
-        ``audit`` receive the events for notifications and for the audit log."""
+        """``terminal_agents``: the agents with hooks that report their sessions in terminals, by name. ``privacy``: the
+        files that clients do not see. ``broadcast`` sends a frame to many clients. ``notices`` and ``audit`` receive
+        the events for notifications and for the audit log."""
         self.audience = Audience(broadcast)
         self.metrics = RunMetrics()
         editors = Editors(directories.leads_to)
@@ -299,7 +299,7 @@ class Core:
         session = await self.projects.create(command.path, command.agent)
         if command.join:
             self.audience.join(session.id, client)
-        # Clients that follow all projects are notified; the client that creates the project gets its state in the reply
+        # Clients that follow all projects are notified. The client that creates the project gets its state in the reply
         # instead, as the specification shows.
         session.store.announce(ProjectCreated(session.summary()), client)
         return updated("project_state", session.shown(), session.id)
@@ -363,7 +363,7 @@ class Core:
     # The sessions in the histories.
 
     def _searched(self, project_id: str, client: Subscriber) -> list[Session]:
-        """The sessions whose histories a command from this client covers: one, or all that the client may see."""
+        """The sessions with histories that a command from this client covers: one, or all that the client may see."""
         if project_id:
             return [self.all_sessions.get(project_id)]
         return [session for session in self.all_sessions if client.sees(session.path)]
@@ -706,8 +706,8 @@ class Core:
         return OK
 
     async def _check_unused(self, session: ManagedSession, agent: Agent | None, session_id: str) -> None:
-        """Raises ``ClientError`` if another process or session has the conversation open: both would write to the same
-        transcript."""
+        """Raises ``ClientError`` if another process or session has the conversation open, because both would write to
+        the same transcript."""
         users = await asyncio.to_thread(conversations.used_by, agent, session_id, session.pids)
         others = [other for other in self.all_sessions if other is not session and other.is_using(session_id)]
         if users or others:
@@ -730,7 +730,7 @@ class Core:
     async def permission_response(
         self, command: commands.PermissionResponse, client: Subscriber
     ) -> Answer[messages.PermissionResolved]:
-        """``command`` is the result of ``with_input``."""
+        """Carries out a decision on an approval request. ``command`` is the result of ``with_input``."""
         assert command.updated_input_blob is None, "the agent would receive its own input"
         decision = Decision(command.decision == "allow", command.message, command.updated_input, command.remember)
         session = self.all_sessions.get(command.project_id)

@@ -123,7 +123,7 @@ class Dispatch:
         try:
             command, asked = await self._check(row, command, client)
             answer = await _answered(row, self._owners[row.request], command, client)
-            # This comes first, because the command is done, whatever fails from here on.
+            # This comes first, because the command is done, even if something fails from here on.
             if answer.then is not None:
                 after_reply.callback(answer.then)
             if row.audit is not None:

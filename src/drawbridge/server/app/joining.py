@@ -1,5 +1,5 @@
-"""How a client joins a session: it receives one snapshot, then the records after its cursor, then the stream, without
-gaps or duplicates."""
+"""Joins a client to a session: the client receives one snapshot, then the records after its cursor, then the stream,
+without gaps or duplicates."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Joining:
                     logger.warning(
                         "%s: record %d of its history was not written by Drawbridge; it was skipped", session.id, seq
                     )
-            if not page.records:  # the records up to ``last_seq`` are damaged; more may have been written since
+            if not page.records:  # the records up to ``last_seq`` are damaged, and more may have been written since
                 seq = last_seq
             await client.room()
             if session.history.closed:  # the session was deleted, and the client has been notified

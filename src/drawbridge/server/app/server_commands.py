@@ -118,7 +118,7 @@ class ServerCommands:
         return Answer(type="paired", data=paired)
 
     def _authenticated(self, identity: Identity, client: Client, name: str | None) -> Answer[replies.Authenticated]:
-        """Signs a client in; a client that is already signed in keeps its identity. ``name``: the name that the owner's
+        """Signs a client in. A client that is already signed in keeps its identity. ``name``: the name that the owner's
         client chooses, if any. Raises ``ClientError`` if there is no room for the client, or if it is signed in with
         another identity."""
         if client.identity is None:
@@ -134,7 +134,7 @@ class ServerCommands:
 
     async def hello(self, command: commands.Hello, client: Client) -> Answer[replies.Hello]:
         """Describes the server, and what the client may do. The owner's own clients choose their names with this
-        command; other clients keep the name of their device or SSH key."""
+        command. Other clients keep the name of their device or SSH key."""
         identity = client.known
         if command.client is not None and identity.is_owner:
             logger.info("%s at %s is now named %r", client.id, client.address, command.client)
@@ -269,7 +269,8 @@ class ServerCommands:
         """Creates a pairing code. The token of the device that uses it expires no later than the token of the device
         that creates it."""
         devices, at = self._managed_by(client), now()
-        # This is done before a code is stored: if it failed afterwards, the client would never receive the code.
+        # This is done before a code is stored, because if it failed afterwards, the client would never receive the
+        # code.
         page = await self._page(command.origin, client)
         try:
             code = await asyncio.to_thread(new_code, devices, command.scope, command.name, maker=client.known)

@@ -1,8 +1,8 @@
-"""What the server serves over HTTP: the WebSocket for clients, the web UI, a health check, and the certificate of the
-server's own authority.
+"""Everything that the server serves over HTTP: the WebSocket for clients, the web UI, a health check, and the
+certificate of the server's own authority.
 
-The web UI's files are read from the package once; a request's path is never used to open a file. They are served
-without a token, because they are the same for everybody. The security policy in their headers restricts the web UI: it
+The web UI's files are read from the package once. A request's path is never used to open a file. They are served
+without a token, because they are the same for everybody. The security policy in their headers restricts the web UI. It
 can load only from this server, run only scripts that are among these files, and never parse text as HTML (Trusted
 Types).
 """
@@ -177,7 +177,7 @@ class ServerSite:
         self._authority = authority
         self._page = Page()
         self._life = secrets.token_hex(4)
-        """Part of each client's id: after a restart, a browser must not mistake another client's id for its own."""
+        """Part of each client's id, so that after a restart no browser mistakes another client's id for its own."""
         self._numbers = count(1)
 
     def admit(self, head: Head, upgrade: bool) -> Refusal | None:
@@ -193,8 +193,8 @@ class ServerSite:
         return None
 
     def compresses(self, head: Head) -> bool:
-        """Whether frames are compressed: not for clients on the server's own machine, where that would only cost
-        time."""
+        """Whether frames are compressed. They are not for clients on the server's own machine, where that would only
+        cost time."""
         return not is_loopback(self._entrance.address(head))
 
     def opened(self, head: Head, websocket: WebSocket) -> Connection:

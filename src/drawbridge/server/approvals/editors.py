@@ -1,4 +1,4 @@
-"""The editors on this machine as surfaces: a proposal is shown in each editor that accepts proposals and has an open
+"""The editors on this machine as surfaces. A proposal is shown in each editor that accepts proposals and has an open
 folder that contains the file, and a decision there counts like a client's. Editors that show reviews are notified when
 one changes.
 
@@ -91,8 +91,8 @@ class Editors:
             self._show(offered, editor)
 
     def published(self, announced: Announced) -> None:
-        """The "editors" receiver of the event bus: an approval request that is resolved or withdrawn is closed in every
-        editor, and the editors that show reviews are notified when a review or its comments have changed."""
+        """The "editors" receiver of the event bus. Closes an approval request that is resolved or withdrawn in every
+        editor, and notifies the editors that show reviews when a review or its comments have changed."""
         match announced.event:
             case ApprovalResolved(approval_id=approval_id, decision=decision):
                 self._close(approval_id, written=decision == "allow")
@@ -117,8 +117,8 @@ class Editors:
     # Called by editors.
 
     def add(self, editor: Editor) -> None:
-        """Adds an editor whose bridge has identified itself, or updates it after a change to its report. Sends it the
-        approval requests that it may show now."""
+        """Adds an editor after its bridge has identified itself, or updates it after a change to its report. Sends it
+        the approval requests that it may show now."""
         if editor not in self._editors:
             self._editors.append(editor)
         for offered in self._offered.values():
@@ -168,8 +168,8 @@ class Editors:
 
 
 def decision(approval: PendingApproval, text: str | None) -> Decision:
-    """The decision of a user who saw the change as text: the agent may write exactly ``text``. Denied if ``text`` is
-    None, or if the tool can't write it."""
+    """The decision of a user who saw the change as text. It allows the agent to write exactly ``text``, and denies the
+    request if ``text`` is None or the tool can't write it."""
     proposal = approval.request.proposal
     if text is None or proposal is None:
         return Decision(allow=False)

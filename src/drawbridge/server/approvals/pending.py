@@ -17,8 +17,8 @@ from drawbridge.server.events import ApprovalRequested
 
 
 class Verdict(Struct, frozen=True, omit_defaults=True):
-    """How an approval request ended: ``by`` whom and how (``decision``) it was resolved, or the ``reason`` why it was
-    withdrawn."""
+    """The end of an approval request: the ``decision`` that resolved it, and ``by`` whom it was made; or the ``reason``
+    why the request was withdrawn."""
 
     by: str | None = None
     decision: str | None = None
@@ -67,7 +67,7 @@ class PendingApproval(Approval[Decision]):
 
     @property
     def call(self) -> ToolCall:
-        """What the request is about."""
+        """The tool call that the request is about."""
         assert self.request.call is not None, "it has not been interpreted"
         return self.request.call
 
@@ -90,20 +90,20 @@ class PendingApproval(Approval[Decision]):
         self.request = self.request.described(**fields)
 
     def recorded(self, seq: int | None) -> None:
-        """Sets the record's number in the history. ``seq``: None if the record could not be written; the number is then
+        """Sets the record's number in the history. ``seq``: None if the record could not be written. The number is then
         0."""
         self.seq = seq or 0
 
     def verdict(self, client_id: str | None = None) -> Verdict:
-        """How the request ended. ``client_id``: the connection that decided."""
+        """The decision or the reason with which the request ended. ``client_id``: the connection that decided."""
         if self.decision is None:
             return Verdict(reason=self.reason)
         return Verdict(self.decided_by, "allow" if self.decision.allow else "deny", client_id=client_id)
 
 
 class Surface(Protocol):
-    """Where an agent waits for the decision: its process, a hook, or the editor in which the agent itself shows the
-    change. ``pid``: the id of the agent's process, if it is known."""
+    """A surface through which an agent waits for the decision: its process, a hook, or the editor in which the agent
+    itself shows the change. ``pid``: the id of the agent's process, if it is known."""
 
     pid: int | None
     in_editor: bool
@@ -116,13 +116,13 @@ class Surface(Protocol):
         ...
 
     def closed(self) -> None:
-        """Closes the request: its decision is no longer needed, or the agent has received it through another
+        """Closes the request, because its decision is no longer needed or the agent has received it through another
         surface."""
         ...
 
 
 class AgentSurface:
-    """The agent's own process, run by the server; ``answer`` sends it the decision on the question with this id."""
+    """The agent's own process, which the server runs. ``answer`` sends it the decision on the question with this id."""
 
     pid: int | None = None
     in_editor = False
@@ -147,10 +147,10 @@ class ExpectedSurface:
         """``is_certain``: whether this process is known to be the one that asked."""
         self.pid = pid
         self.is_certain = is_certain
-        self.in_editor = pid is None  # only a bridge asks for an agent whose process is not known
+        self.in_editor = pid is None  # only a bridge asks for an agent with an unknown process
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
-        """Does nothing: the surface receives the decision when it reports again."""
+        """Does nothing, because the surface receives the decision when it reports again."""
 
     def closed(self) -> None:
         pass

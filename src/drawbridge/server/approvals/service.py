@@ -1,4 +1,4 @@
-"""The approval requests of one session: each is resolved or withdrawn once, recorded, and reported on every surface."""
+"""The approval requests of one session. Each is resolved or withdrawn once, recorded, and reported on every surface."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Approvals:
     """The approval requests of one session. Iterating yields the open ones, oldest first. Each has at least one surface
     through which the agent sent it.
 
-    ``root``: the project's directory. ``append`` records a decision, and raises ``DrawbridgeError`` if that fails;
-    ``publish`` then reports it on the surfaces; ``record`` does both for other events, and only logs a failure (all as
+    ``root``: the project's directory. ``append`` records a decision, and raises ``DrawbridgeError`` if that fails.
+    ``publish`` then reports it on the surfaces. ``record`` does both for other events, and only logs a failure (all as
     in ``SessionStore``). ``verdicts``: how the latest requests ended according to the history, including requests of
     earlier server processes. ``decide`` handles a decision from an editor like one from a client.
     """
@@ -134,7 +134,8 @@ class Approvals:
         return True
 
     def remove(self, approval: PendingApproval, surface: Surface) -> None:
-        """Removes a surface through which the agent can no longer be reached; another surface still reaches it."""
+        """Removes a surface through which the agent can no longer be reached. The request must have
+        another one."""
         self._surfaces[approval.id].remove(surface)
 
     def release(self) -> None:
@@ -146,7 +147,7 @@ class Approvals:
     def decide(
         self, approval_id: str, decision: Decision, by: Subscriber, at: Surface | None = None
     ) -> tuple[PendingApproval, Answer[messages.PermissionResolved], Surface]:
-        """Accepts the first decision: it is recorded, the agent receives it through the first surface, and then it is
+        """Accepts the first decision. It is recorded, the agent receives it through the first surface, and then it is
         published and the other surfaces are closed. ``at``: the surface that delivers the decision itself, instead of
         the first one. Returns the request, the reply for the client, and the surface that delivers the decision.
 
@@ -179,7 +180,7 @@ class Approvals:
         try:
             if at is None:
                 asking.decided(approval, decision, by.name)
-        finally:  # the decision is in the history: clients see it even if the agent can't be reached
+        finally:  # the decision is in the history, so clients see it even if the agent can't be reached
             seq = self._publish(stored)
         for surface in surfaces:
             if surface is not asking:
@@ -274,7 +275,7 @@ def _edited(approval: PendingApproval, decision: Decision) -> dict[str, Any]:
 
 
 def _encode(value: Any) -> bytes:
-    """Encodes a value so that only equal JSON values have equal encodings: in Python, ``1 == True``."""
+    """Encodes a value so that only equal JSON values have equal encodings (in Python, ``1 == True``)."""
     return msgspec.json.encode(value, order="deterministic")
 
 
@@ -286,7 +287,8 @@ _LONGEST_PATH: Final = 4_096
 """The maximum length of a text that may be a path, in characters."""
 
 _PATHS: Final = ("path", "file", "dir", "target", "source", "destination", "cwd")
-"""A field is taken to contain a path if its name contains one of these words, in upper or lower case."""
+"""The words that identify the fields with paths: the name of such a field contains one of them, in upper or lower
+case."""
 
 _TEXTS: Final = frozenset(
     [
@@ -312,7 +314,7 @@ _TEXTS: Final = frozenset(
         "newText",
     ]
 )
-"""Fields of a tool's input whose text is not a path."""
+"""The fields of a tool's input with a text that is not a path."""
 
 _DEPTH: Final = 32
 """The number of levels of a tool's input that are searched for paths: more than any tool uses, but few enough for
@@ -356,7 +358,7 @@ def _texts(value: object, depth: int, name: str = "") -> Iterator[tuple[str, str
 
 
 def _resolved(text: str) -> str:
-    """The path that a ``file:`` URI, or a path with a leading ``~`` or ``~user``, stands for; other text is returned
+    """The path that a ``file:`` URI, or a path with a leading ``~`` or ``~user``, stands for. Other text is returned
     unchanged."""
     try:
         return os.path.expanduser(text) if text.startswith("~") else from_uri(text)
@@ -371,7 +373,7 @@ def _normal(path: str) -> str:
 
 
 def _real(path: str) -> str:
-    """The path with all links followed; a path that can't exist is only normalized."""
+    """The path with all links followed. A path that can't exist is only normalized."""
     try:
         return os.path.realpath(path)
     except (OSError, ValueError):  # a NUL byte, or a name that can't be encoded

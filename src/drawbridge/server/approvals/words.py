@@ -1,6 +1,6 @@
 """The wording of an approval request: what the agent wants, what deserves a second look, and what "always" would mean.
 Pure. The server chooses it once, so that all clients use the same words. Paths keep the characters that the agent
-wrote: clients make misleading characters visible.
+wrote, because clients make misleading characters visible.
 """
 
 from __future__ import annotations
@@ -167,9 +167,9 @@ def _risks_of_command(command: object, call: ToolCall, root: str, resolve: Resol
 
 
 def _always(grants: Sequence[Grant], root: str, resolve: Resolve) -> Iterator[Always]:
-    """What a decision with ``remember`` would change, in words. A change that only adds directories in ``root`` is left
-    out because it has no effect: the agent can use these directories anyway, and would ask again. Options that allow
-    more than this call are left out if there are several: the agent's driver chooses one."""
+    """Describes what a decision with ``remember`` would change. A change that only adds directories in ``root`` is left
+    out because it has no effect. The agent can use these directories anyway, and would ask again. Options that allow
+    more than this call are left out if there are several, because the agent's driver chooses one."""
     lasting = [grant for grant in grants if isinstance(grant, Option) and grant.lasts]
     for grant in grants:
         match grant:

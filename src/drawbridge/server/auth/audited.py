@@ -1,4 +1,5 @@
-"""What the audit log records about a client's command: who, where, which tool and file; never contents. Pure.
+"""The fields that the audit log records about a client's command, such as the project, the tool and the file, but never
+contents. Pure.
 
 The commands' rows (``app.command_table``) determine which commands are audited.
 """
@@ -34,7 +35,7 @@ SECURITY: Final = frozenset(
 own refusals."""
 
 PLACES: Final = ("file_path", "notebook_path", "path")
-"""Fields of a tool's input that name its file."""
+"""The fields of a tool's input that name its file."""
 
 
 def _nothing(command: object, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 Scope = Literal["view", "approve", "run", "admin"]
 
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
-"""All scopes, from least to most: each includes the previous ones.
+"""All scopes, from least to most. Each includes the previous ones.
 
 ``view`` only reads. ``approve`` also decides on approval requests, comments on reviews and stops runs. ``run`` also
 works in existing projects: it starts and reverts runs, decides on reviews and manages sessions. ``admin`` also does
@@ -34,7 +34,8 @@ the queue.
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """The identity of a connection. ``projects``: the directories whose projects it may see; None for all projects.
+    """The identity of a connection. ``projects``: the directories with the projects that it may see; None for all
+    projects.
 
     ``device_id``: None for the owner and for SSH keys. ``key``: the fingerprint of the SSH key; None without one.
     ``only``: the ids of the project and of the approval request that a notification's token is for; None for all other
@@ -79,7 +80,7 @@ def owner(name: str) -> Identity:
 
 def check_only(identity: Identity, command: commands.Command, what: str) -> None:
     """Raises ``ClientError`` (OUT_OF_SCOPE) if the token is for one approval request and the command is not a plain
-    decision on it: a notification shows only this request, so its token allows nothing else.
+    decision on it. A notification shows only this request, so its token allows nothing else.
     """
     if identity.only is None:
         return
@@ -124,7 +125,8 @@ def check_answer(identity: Identity, answer: commands.PermissionResponse, asked:
 
 def _changeable(asked: ApprovalRequested) -> frozenset[str]:
     """The fields that ``approve`` may change in the input: the answers to the agent's questions, and the text of a
-    proposal, but not the file's path. It may not change a command: a different command amounts to starting a run."""
+    proposal, but not the file's path. It may not change a command, because a different command amounts to starting a
+    run."""
     call = asked.call
     if call is None:
         return frozenset()

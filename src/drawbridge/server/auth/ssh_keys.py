@@ -34,7 +34,7 @@ BEGIN, END = "-----BEGIN SSH SIGNATURE-----", "-----END SSH SIGNATURE-----"
 KINDS: Final = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")
 
 RSA_BITS: Final = 2048
-"""The minimum length of an RSA key, in bits; shorter keys are ignored. RSA signatures with SHA-1 are refused."""
+"""The minimum length of an RSA key, in bits. Shorter keys are ignored. RSA signatures with SHA-1 are refused."""
 
 FILE_BYTES: Final = 1024 * 1024
 

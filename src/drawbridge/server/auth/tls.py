@@ -1,13 +1,13 @@
 """The server's own certificate authority, and the certificate that it issues for this machine, so that traffic is
 encrypted from the first start.
 
-A phone that trusts the authority accepts every later certificate that it issues for this server. The authority can
-only certify this machine's own names, the ``--public-host`` names and private networks (name constraints, RFC 5280,
-4.2.1.10): a device that trusts the authority accepts no other names from it, even if the authority's key is stolen.
+A phone that trusts the authority accepts every later certificate that it issues for this server. The authority can only
+certify this machine's own names, the ``--public-host`` names and private networks (name constraints, RFC 5280,
+4.2.1.10). A device that trusts the authority accepts no other names from it, even if the authority's key is stolen.
 
-The key of the server's certificate is created once and kept when the certificate is renewed: clients that have pinned
-the key don't have to pin it again. A self-signed certificate from an earlier version of Drawbridge is used until it has
-to be renewed.
+The key of the server's certificate is created once and kept when the certificate is renewed, so that clients that have
+pinned the key don't have to pin it again. A self-signed certificate from an earlier version of Drawbridge is used until
+it has to be renewed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ logger = logging.getLogger("drawbridge.server")
 AUTHORITY_LIFETIME: Final = timedelta(days=3650)
 
 AUTHORITY_SPARE: Final = timedelta(days=430)
-"""An authority is replaced this long before it expires, so that none of its certificates outlives it."""
+"""The remaining lifetime at which an authority is replaced, so that none of its certificates outlives it."""
 
 PRIVATE_NETWORKS: Final = tuple(
     map(
@@ -165,19 +165,19 @@ def _limits(names: Sequence[str]) -> list[x509.GeneralName]:
 
 
 LIFETIME: Final = timedelta(days=397)
-"""The lifetime of the server's certificate: browsers accept at most 398 days."""
+"""The lifetime of the server's certificate. Browsers accept at most 398 days."""
 
 RENEWAL: Final = timedelta(days=30)
-"""The server's own certificate is renewed this long before it expires."""
+"""The remaining lifetime at which the server's own certificate is renewed."""
 
 EARLIER: Final = timedelta(hours=24)
-"""A certificate is valid from this long before its creation, because a phone's clock may be slow."""
+"""The time before its creation from which a certificate is valid, because a phone's clock may be slow."""
 
 
 class Certificate:
     """A certificate with its key on disk. ``fingerprint``: SHA-256 of the certificate, as browsers show it.
 
-    ``directory`` contains the server's own certificate and the authority that issued it; it is None for a certificate
+    ``directory`` contains the server's own certificate and the authority that issued it. It is None for a certificate
     that the owner set.
     """
 

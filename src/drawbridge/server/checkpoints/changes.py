@@ -35,7 +35,7 @@ _NAMES: Final[dict[str, Literal["added", "changed", "deleted"]]] = {
 
 
 class RunChanges(Struct, frozen=True):
-    """What a run changed. ``diff``: in git's format, perhaps only its beginning; ``files``: the changed files.
+    """The changes of a run. ``diff``: in git's format, perhaps only its beginning; ``files``: the changed files.
     ``truncated``: ``diff`` or ``files`` are incomplete."""
 
     run_id: str
@@ -54,7 +54,7 @@ class Changes:
         """Run id → the task that reads the run's changes, so that identical requests share an answer."""
 
     async def of(self, run_id: str) -> RunChanges:
-        """What the run changed, as much as fits into one message. Raises ``NoCheckpoint``, ``GitFailed`` or
+        """The changes of the run, as many as fit into one message. Raises ``NoCheckpoint``, ``GitFailed`` or
         OSError."""
         while (shared := self._reading.get(run_id)) is not None:
             await asyncio.wait([shared])

@@ -32,7 +32,7 @@ class Checkpoints:
     wait for each other.
 
     ``folder``: where the index of the last checkpoint is stored (``index_cache.py``). The private repository of a
-    directory that is not in a git work tree is also in ``folder``; without a folder, such a directory has no
+    directory that is not in a git work tree is also in ``folder``. Without a folder, such a directory has no
     checkpoints. ``on_stored``: as in ``Snapshotter``. ``active``: returns the runs that may be active in addition to
     the run that a checkpoint is for.
     """

@@ -101,7 +101,7 @@ class Git:
         }
 
     async def configuration(self) -> list[tuple[str, str]]:
-        """All settings of the user and the repository, as names and values; if a name occurs several times, the last
+        """All settings of the user and the repository, as names and values. If a name occurs several times, the last
         value applies. Raises the errors of ``run``."""
         return settings_listed((await _configuration(self._program))[0])
 
@@ -114,10 +114,10 @@ class Git:
         self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None, writes: bool = False
     ) -> tuple[int, str, str]:
         """Runs git. Returns its exit code, output and error output. In the output, bytes that are not UTF-8 are
-        surrogates. ``writes``: whether git writes to the work tree; if so, its time limit is never shortened.
+        surrogates. ``writes``: whether git writes to the work tree. If so, its time limit is never shortened.
 
-        Raises ``NoCheckpoint`` if git waited for a file, such as a pipe; ``GitFailed`` if git did not end in time
-        for another reason, was killed, or printed too much."""
+        Raises ``NoCheckpoint`` if git waited for a file, such as a pipe. Raises ``GitFailed`` if git did not end in
+        time for another reason, was killed, or printed too much."""
         given = self._environment | dict(environment or {})
         return await self._program.run([*self.settings.words, *words], given, stdin, writes=writes)
 
@@ -127,8 +127,8 @@ class Git:
         return _output(words, *await self.run(*words, stdin=stdin, environment=environment))
 
     async def once(self, *words: str) -> tuple[int, str, str]:
-        """Like ``run``, but for results that can't change during an operation, such as the content of an object:
-        git is started only the first time."""
+        """Like ``run``, but for results that can't change during an operation, such as the content of an object. git is
+        started only the first time."""
         if words not in self._once:
             self._once[words] = await self.run(*words)
         return self._once[words]
@@ -216,9 +216,9 @@ async def _read_settings(program: GitProgram) -> Settings:
 
 
 async def _prepared(program: GitProgram, known: Settings | None, *, is_in_root: bool) -> Git:
-    """git in its own git directory, which is created. ``known``: the settings of an earlier operation; the
+    """git in its own git directory, which is created. ``known``: the settings of an earlier operation. The
     configuration is read again if it has changed. Raises ``NoCheckpoint`` for a repository that is not supported, or in
-    which git would wait for a file; ``GitFailed`` if the configuration can't be read."""
+    which git would wait for a file. Raises ``GitFailed`` if the configuration can't be read."""
     if odd := await asyncio.to_thread(odd_file, program.repository):
         raise unavailable(odd)
     is_current = known is not None and await asyncio.to_thread(known.are_current)
@@ -236,8 +236,8 @@ async def opened(
     known: Settings | None = None,
     find: Callable[[Path], Repository | None] = find,
 ) -> AsyncIterator[Git | None]:
-    """git for one operation in ``directory``; None if ``find`` returns None or git is not installed. ``endings``:
-    the tasks in which the processes are ended, so that this is completed even if the operation is canceled; these tasks
+    """git for one operation in ``directory``; None if ``find`` returns None or git is not installed. ``endings``: the
+    tasks in which the processes are ended, so that this is completed even if the operation is canceled. These tasks
     must not be canceled. ``known``: the settings of an earlier operation, so that git does not have to be started to
     read them. ``find``: finds the repository of ``directory``.
 

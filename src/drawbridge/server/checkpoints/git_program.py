@@ -74,10 +74,10 @@ class GitProgram:
     ) -> tuple[int, str, str]:
         """Runs git with these arguments. Returns its exit code, output and error output. In the output, bytes that are
         not UTF-8 are surrogates. ``seconds``: the maximum, by default ``SECONDS``. ``writes``: whether git writes to
-        the work tree; if so, its time limit is never shortened.
+        the work tree. If so, its time limit is never shortened.
 
-        Raises ``NoCheckpoint`` if git waited for a file, such as a pipe; ``GitFailed`` if git did not end in time
-        for another reason, was killed, or printed too much."""
+        Raises ``NoCheckpoint`` if git waited for a file, such as a pipe. Raises ``GitFailed`` if git did not end in
+        time for another reason, was killed, or printed too much."""
         if stdin:
             await asyncio.to_thread((self.folder / "in").write_bytes, stdin.encode(errors="surrogateescape"))
         variables = (f"{name}={shlex.quote(value)}" for name, value in environment.items())

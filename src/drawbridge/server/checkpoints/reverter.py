@@ -1,4 +1,4 @@
-"""Reverts what one run changed, and nothing else: later changes are kept, and merged line by line."""
+"""Reverts what one run changed, and nothing else. Later changes are kept, and merged line by line."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def _merged(git: Git, current: str, after: str, before: str) -> str | int 
 
 def first_conflict(current: str, after: str, before: str) -> int | None:
     """The first line of ``current``, from 1, that was changed in a place where undoing the run (from ``after`` to
-    ``before``) changes something. None if there is no such line."""
+    ``before``) changes something. None if no such line was changed."""
     lines = split(after)[0]
     undone = hunks.diff(lines, split(before)[0])
     for hunk in hunks.diff(lines, split(current)[0]):

@@ -27,8 +27,8 @@ from drawbridge.server.checkpoints.untracked import NOTHING, Untracked, find_unt
 logger = logging.getLogger("drawbridge.server")
 
 Stored: TypeAlias = Callable[[Git, str, When, str], Awaitable[None]]
-"""Called after each checkpoint is stored, with git, the run's id, whether the checkpoint is from before or after the
-run, and the commit's id."""
+"""The type of a function that is called after each checkpoint is stored, with git, the run's id, whether the checkpoint
+is from before or after the run, and the commit's id."""
 
 
 class _Begun(Struct, frozen=True):
@@ -77,12 +77,12 @@ class Snapshotter:
         """The task that completes what ``begin`` started."""
 
     async def create(self, run_id: str, when: When) -> bool:
-        """Creates a checkpoint of a run. Returns False if there is no repository for it, or git is not installed.
-        Raises ``GitFailed``, ``NoCheckpoint`` or OSError."""
+        """Creates a checkpoint of a run. Returns False without a repository for it, or if git is not installed. Raises
+        ``GitFailed``, ``NoCheckpoint`` or OSError."""
         return await self._create(run_id, when, asyncio.get_running_loop().create_future())
 
     async def begin(self, run_id: str) -> bool:
-        """Like ``create(run_id, "before")``, but returns as soon as git has the state of the files: later changes do
+        """Like ``create(run_id, "before")``, but returns as soon as git has the state of the files. Later changes do
         not become part of the checkpoint. The checkpoint is stored in the background, before any other operation
         begins."""
         await self._storing.wait()
@@ -109,7 +109,7 @@ class Snapshotter:
 
     async def _complete(self, run_id: str, collected: asyncio.Future[bool]) -> None:
         """Creates the checkpoint before a run. ``collected`` receives the result, or an error that occurs before git
-        has the state of the files; a later error is logged."""
+        has the state of the files. A later error is logged."""
         try:
             created = await self._create(run_id, "before", collected)
         except Exception as error:
@@ -160,7 +160,7 @@ class Snapshotter:
         """Makes git's index match the files before a run."""
         digest = await self._cache.users_digest(git)
         if cached is not None and cached.is_usable(git, digest):
-            # Both at the same time, because a run waits for them.
+            # Both are done at the same time, because a run waits for them.
             is_resumed, listed = await asyncio.gather(
                 self._resume(git),
                 asyncio.to_thread(list_folders, self._directory, self._begun.untracked.folders),

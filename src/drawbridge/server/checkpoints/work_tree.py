@@ -16,7 +16,7 @@ from drawbridge.server.checkpoints.staging import Staging
 from drawbridge.server.checkpoints.unsaved import FindUnsaved, UnsavedChanges
 
 REFUSED: Final = 1
-"""The exit code of ``git apply`` if the patch does not match the files. In that case, nothing was written; with other
+"""The exit code of ``git apply`` if the patch does not match the files. In that case, nothing was written. With other
 codes, some files may have been written.
 """
 

@@ -80,7 +80,7 @@ class Sender:
 
     def do(self, what: str, send: Callable[[], None]) -> bool:
         """Queues a call to ``send``, which raises ``Failed`` if it fails. If ``WAITING`` others are queued, drops the
-        call and logs that. Returns whether it was queued. Never blocks. ``what``: the recipient, for the log; it must
+        call and logs that. Returns whether it was queued. Never blocks. ``what``: the recipient, for the log. It must
         not contain secrets."""
         if self._thread is None:
             # This is not a thread of the event loop's executor, because the server waits for such threads when it ends.
@@ -128,8 +128,8 @@ class Sender:
 
 
 class Notifier:
-    """Notifies users about approval requests and the ends of runs, with what there is to review. ``public`` and
-    ``host``: names of this machine, for the contact address that push services receive.
+    """Notifies users about approval requests and the ends of runs, with the changes to review. ``public`` and ``host``:
+    names of this machine, for the contact address that push services receive.
     """
 
     def __init__(
@@ -158,8 +158,8 @@ class Notifier:
         self._refused: dict[str, str] = {}
         """The push services that permanently refused a push and have not accepted one since, with the reasons."""
         self._next_tests: dict[str | None, float] = {}
-        """When each device may send another test, on the monotonic clock; infinite during a test. The key None is
-        the owner's."""
+        """The times from which each device may send another test, on the monotonic clock; infinite during a test. The
+        key None is the owner's."""
         self._questions: dict[str, asyncio.TimerHandle] = {}
         """The timers of approval requests that have not caused a notification yet, by approval id."""
         self._ends: dict[str, tuple[asyncio.TimerHandle, Announced]] = {}
@@ -347,7 +347,7 @@ class Notifier:
 
 
 def post(url: str, headers: Mapping[str, str], body: bytes) -> None:
-    """Sends one request. Raises ``Failed``, whose text never contains the address: it may include a secret."""
+    """Sends one request. Raises ``Failed``. Its text never contains the address, which may include a secret."""
     request = urllib.request.Request(url, body, dict(headers), method="POST")  # noqa: S310 - only http(s) gets here
     try:
         with _opener.open(request, timeout=TIMEOUT):

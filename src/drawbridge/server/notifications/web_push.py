@@ -42,7 +42,7 @@ this server posts to, any other address could be one inside the server's own net
 """
 
 OF_ONE_DEVICE: Final = 10
-"""The maximum number of a device's subscriptions; if there are more, the oldest is removed. A browser creates a new one
+"""The maximum number of a device's subscriptions. If there are more, the oldest is removed. Browsers create new ones
 now and then."""
 
 AUTH_BYTES: Final = 16
@@ -216,7 +216,7 @@ LIFETIME: Final = {True: 3_600, False: 600}
 """Seconds for which a service keeps a push for a device that is offline, by whether the push is urgent."""
 
 SIGNED_SECONDS: Final = 12 * 3_600
-"""Seconds for which a signature is valid; services accept at most 24 hours."""
+"""Seconds for which a signature is valid. Services accept at most 24 hours."""
 
 DOTTED: Final = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
 

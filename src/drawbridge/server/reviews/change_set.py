@@ -27,13 +27,13 @@ from drawbridge.text.hunks import Hunk as Span
 ID_BYTES: Final = 12
 
 REGULAR: Final = frozenset({"100644", "100755"})
-"""git's modes of the files whose lines are compared."""
+"""git's modes of the files that are compared by lines."""
 
 ALIKE: Final = 0.5
 """The minimum share of a renamed file that is the same in both versions. It is the same as git's default."""
 
 MOST_COMPARED: Final = 2_500
-"""The maximum number of pairs of deleted and added files that are compared; if there are more, only files with the same
+"""The maximum number of pairs of deleted and added files that are compared. If there are more, only files with the same
 content, and files that were already known to be renamed, count as renamed."""
 
 Kind: TypeAlias = Literal["lines", "file", "mode", "name"]
@@ -59,7 +59,7 @@ class Hunk(Struct, frozen=True):
     """A part of a change that is kept, undone or edited as a whole.
 
     ``kind``: some lines, the whole file (it was added or deleted, or its lines can't be compared), its mode, or its
-    name. ``span``: its lines in both versions, 0-based (none for a mode or a name); the id does not depend on it.
+    name. ``span``: its lines in both versions, 0-based (none for a mode or a name). The id does not depend on it.
     """
 
     id: str
@@ -77,7 +77,7 @@ class Part(NamedTuple):
 
 class FileChange(Struct, frozen=True):
     """The change to one file. ``old`` and ``new``: None if the file does not exist in that version. ``hunks``: in the
-    order of the lines; the hunks for the mode and the name are last. ``old_path``: the path of the old version if the
+    order of the lines. The hunks for the mode and the name are last. ``old_path``: the path of the old version if the
     file was renamed; empty otherwise."""
 
     path: str
@@ -117,8 +117,8 @@ def lines_of(text: str) -> list[str]:
 def changed(
     path: str, old: Version | None, new: Version | None, decided: Collection[str] = (), old_path: str = ""
 ) -> FileChange:
-    """The change from ``old`` to ``new``. ``decided``: the ids of hunks that were decided on before; a new hunk with
-    the same lines gets another id. ``old_path``: the previous path of a renamed file, whose versions are both text or
+    """The change from ``old`` to ``new``. ``decided``: the ids of hunks that were decided on before. A new hunk with
+    the same lines gets another id. ``old_path``: the previous path of a renamed file. Its versions are both text, or
     have the same content."""
     if old_path:
         assert old is not None
@@ -199,7 +199,7 @@ def renames(
     sides: Mapping[str, tuple[Version | None, Version | None]], known: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
     """The files of a change that were renamed: new path → old path. ``sides``: both versions of the files by their
-    paths. ``known``: the renames that were found before; each is kept if the old file is still deleted, the new one is
+    paths. ``known``: the renames that were found before. Each is kept if the old file is still deleted, the new one is
     still added, and they are still comparable.
 
     Files with the same content are paired first, then files of which at least ``ALIKE`` is the same. Links and empty
@@ -253,7 +253,7 @@ def _base(path: str) -> str:
 
 
 def _alike(one: Counter[str], other: Counter[str]) -> float:
-    """The share of the larger file's characters that are in lines of both files; 0 if there are no lines."""
+    """The share of the larger file's characters that are in lines of both files; 0 without lines."""
     both = sum(map(_length, (one & other).items()))
     return both / max(1, sum(map(_length, one.items())), sum(map(_length, other.items())))
 
@@ -282,8 +282,8 @@ def absorbed(base: Version | None, head: Version | None, now: Version | None) ->
     if base.text is None or head.text is None or now.text is None or head.blob == now.blob:
         return found
     lines = head.lines
-    # The hunks as they are shown, backwards, because a comparison from head to base may align repeated lines in another
-    # way.
+    # The hunks are compared as they are shown, backwards, because a comparison from head to base may align repeated
+    # lines in another way.
     shown = differences.diff(base.lines, lines)
     ours = [Span(span.new_start, span.new_count, span.old_start, span.old_count) for span in shown]
     theirs = differences.diff(lines, now.lines)

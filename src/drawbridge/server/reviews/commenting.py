@@ -35,15 +35,15 @@ def submission_key(drafts: str, text: str) -> str:
 
 
 class KeptComments(Protocol):
-    """Where the comments on a review are stored."""
+    """The store of the comments on a review."""
 
     @property
     def known(self) -> Mapping[str, RememberedComment]: ...
 
     @property
     def handover(self) -> Handover | None:
-        """The comments that were last left with a terminal session. None if there are none, or once they were withdrawn
-        or the agent has received them all."""
+        """The comments that were last left with a terminal session. None before that, and once they were withdrawn or
+        the agent has received them all."""
         ...
 
     def write(self, event: ReviewCommented, session: str, asker: Subscriber) -> int | None:

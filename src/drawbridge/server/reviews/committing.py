@@ -1,9 +1,9 @@
-"""Commits what was kept in a review: the commit adds only the kept changes to HEAD.
+"""Commits what was kept in a review. The commit adds only the kept changes to HEAD.
 
-The commit is made by the user's own git, with a separate index: whatever the user has staged or changed is left as it
-is. The user's index gets the same changes, so that they do not appear as staged in reverse. It is locked, as git locks
-it, from before HEAD is read until the commit is made or refused, so no other commit comes in between. A failure changes
-neither the index nor a branch nor a file, except for what a hook itself has changed.
+The commit is made by the user's own git, with a separate index, so everything that the user has staged or changed is
+left as it is. The user's index gets the same changes, so that they do not appear as staged in reverse. It is locked, as
+git locks it, from before HEAD is read until the commit is made or refused, so no other commit comes in between. A
+failure changes neither the index nor a branch nor a file, except for what a hook itself has changed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from drawbridge.server.reviews.contents import Entry, loaded_texts, put, tree_wi
 from drawbridge.server.reviews.intents import Attempt, Verdict
 
 SECONDS: Final = 120.0
-"""Seconds for a commit, including its hooks."""
+"""The maximum number of seconds for a commit, including its hooks."""
 
 IDENTITY_SECONDS: Final = 30.0
 """Seconds that git may take to read the user's name from its configuration."""
@@ -88,7 +88,7 @@ class Refused(Exception):
 
 class Committed(Struct, frozen=True):
     """A commit that was made. ``branch``: without "refs/heads/". ``files``: the paths of the committed files, as
-    ``shown_path`` returns them. ``kept``: the paths of the files whose kept changes the branch now contains."""
+    ``shown_path`` returns them. ``kept``: the paths of the files with kept changes that the branch now contains."""
 
     commit: str
     branch: str
@@ -98,8 +98,8 @@ class Committed(Struct, frozen=True):
 
 
 class Head(NamedTuple):
-    """What is checked out. ``ref``: the branch; empty if none is checked out. ``commit``: empty if the branch has no
-    commits yet."""
+    """The branch and the commit that are checked out. ``ref``: the branch; empty if none is checked out. ``commit``:
+    empty if the branch has no commits yet."""
 
     ref: str
     commit: str
@@ -263,7 +263,7 @@ async def author_of(git: Git) -> str:
 
 
 async def head_of(git: Git) -> Head:
-    """What is checked out. Raises ``GitFailed``."""
+    """The branch and the commit that are checked out. Raises ``GitFailed``."""
     await git.see_head()
     code, ref, _ = await git.run("symbolic-ref", "--quiet", "HEAD")
     name = "" if code else ref.strip()
@@ -424,5 +424,5 @@ else
 fi
 exit $code
 """
-"""The shell itself ignores SIGTERM, so the script is completed even if the commit is terminated because it took too
-long, or because the server has ended."""
+"""The script that makes the commit. The shell itself ignores SIGTERM, so the script is completed even if the commit is
+terminated because it took too long, or because the server has ended."""

@@ -121,8 +121,8 @@ def exists(entry: str) -> bool:
 
 
 def verdict(states: Mapping[str, State], *, is_in_review: bool) -> Verdict:
-    """``states``: the states of the decision's files, by path. ``is_in_review``: whether the review already contains
-    the decision, which is so only once all files are written."""
+    """The result of an interrupted decision. ``states``: the states of the decision's files, by path. ``is_in_review``:
+    whether the review already contains the decision, which is the case only once all files are written."""
     found = {state: tuple(path for path, one in states.items() if one == state) for state in set(states.values())}
     before, after, torn, changed = (found.get(state, ()) for state in ("before", "after", "torn", "changed"))
     if is_in_review:

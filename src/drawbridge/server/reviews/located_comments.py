@@ -1,5 +1,5 @@
-"""Where the comments in a review are now, and which hunks have changed the commented lines since the agent received the
-comments.
+"""Finds the current lines of the comments in a review, and the hunks that have changed the commented lines since the
+agent received the comments.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ written.
 """
 
 LITERAL: Final = {"GIT_LITERAL_PATHSPECS": "1"}
-"""With this environment, git does not interpret a file's name as a pattern."""
+"""The environment in which git does not interpret a file's name as a pattern."""
 
 REPLACED: Final = "\ufffd"
-"""What ``shown_path`` returns for bytes that are not UTF-8."""
+"""The character with which ``shown_path`` replaces bytes that are not UTF-8."""
 
 
 class Commits(NamedTuple):
@@ -57,8 +57,8 @@ async def located(
     comments: Sequence[ReviewComment],
     begun: Mapping[str, Since],
 ) -> LocatedComments:
-    """Finds the comments in the files. ``begun``: the ids of the comments whose run has begun, each with the moment
-    from which on hunks count as answers to it. Raises ``GitFailed``.
+    """Finds the comments in the files. ``begun``: the ids of the comments with a run that has begun, each with the
+    moment from which on hunks count as answers to it. Raises ``GitFailed``.
     """
     paths = sorted({comment.path for comment in comments})
     names = {shown_path(file.path): file.path for file in files}
@@ -130,8 +130,7 @@ class _Comparing:
         return LocatedComments(tuple(found), answers)
 
     def _lines_in(self, comment: ReviewComment, blob: str | None) -> Range | None:
-        """Where the lines of a comment are in the text ``blob`` (None if the file does not exist); None if they are not
-        found."""
+        """The lines of a comment in the text ``blob`` (None if the file does not exist); None if they are not found."""
         lines = Range(comment.line, comment.end_line)
         if blob == comment.blob:
             return lines
@@ -141,7 +140,8 @@ class _Comparing:
     def _answering(
         self, comment: ReviewComment, lines: Range | None, hunks: Iterable[Hunk], since: Since
     ) -> list[Hunk]:
-        """The hunks that have changed the lines of a comment ``since`` then. ``lines``: where those lines are now."""
+        """The hunks that have changed the lines of a comment since the moment ``since``. ``lines``: the current place
+        of those lines."""
         hunks = [hunk for hunk in hunks if hunk.kind in ("lines", "file")]
         before = _blob(self._before.get(comment.run_id or "", {}).get(comment.path))
         if since == "comment":

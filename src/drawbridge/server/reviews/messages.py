@@ -45,7 +45,7 @@ LONGEST_OUTPUT: Final = 10_000
 """The maximum length of the output of git and its hooks that clients receive, in characters."""
 
 ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-"""Escape sequences for a terminal, such as colors."""
+"""Matches escape sequences for a terminal, such as colors."""
 
 LARGEST_KEPT: Final = 50_000
 """The maximum size of the list of kept files as JSON, in bytes."""
@@ -171,7 +171,7 @@ def not_pushed(error: CannotPush | NotPushed) -> ClientError:
 
 
 def push_offer(found: Target | CannotPush) -> replies.PushOffer | None:
-    """What clients see of a possible push; None without a git work tree, a remote, or a branch with commits."""
+    """The offer to push, as clients see it; None without a git work tree, a remote, or a branch with commits."""
     match found:
         case CannotPush(reason="remote"):
             return replies.PushOffer(problem=f"The branch can't be pushed: {found}.")
@@ -274,7 +274,7 @@ def numbers(review: OpenReview, asker: Subscriber | None = None) -> ReviewChange
 
 
 def commit_offer(message: str, author: str | Blocked, kept: Mapping[str, tuple[int, int]]) -> replies.CommitOffer:
-    """What clients see of a possible commit. ``author``: its author, or the reason why nothing can be committed.
+    """The offer to commit, as clients see it. ``author``: its author, or the reason why nothing can be committed.
     ``kept``: as ``Review.kept`` returns it."""
     lines = {shown_path(path): replies.Lines(*numbers) for path, numbers in kept.items()}
     fitting = {path: lines[path] for path in _fitting(sorted(lines))}

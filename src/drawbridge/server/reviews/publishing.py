@@ -1,5 +1,4 @@
-"""Commits what was kept in a review, and pushes the current branch: what is offered, what is done, and what is
-recorded."""
+"""Offers to commit what was kept in a review and to push the current branch, does it, and records it."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ REMEMBERED_PUSHES: Final = 20
 
 
 class Owner(Protocol):
-    """Whether the server's owner allows clients to commit and to push."""
+    """The permissions to commit and to push that the server's owner gives clients."""
 
     @property
     def commits(self) -> bool: ...
@@ -69,8 +68,8 @@ class Store(Protocol):
 
 
 class Offers(Struct, frozen=True):
-    """What was kept, and what can be done with it. ``kept``: the paths of files with kept changes that the last commit
-    does not contain. ``commit``, ``push``: as in ``replies.Review``."""
+    """The kept changes, and the offers to commit and to push. ``kept``: the paths of files with kept changes that the
+    last commit does not contain. ``commit``, ``push``: as in ``replies.Review``."""
 
     kept: tuple[str, ...] = ()
     commit: CommitOffer | None = None
@@ -98,8 +97,8 @@ class Publishing:
         self._recovery = recovery
         self._pushing = asyncio.Lock()
         self._pushes: dict[tuple[str, str, str], Answer[messages.ReviewPushed]] = {}
-        """The replies to the latest pushes, by request. They are not needed after a restart: git and the program for
-        pull requests then report that the remote already has what was pushed."""
+        """The replies to the latest pushes, by request. They are not needed after a restart, because git and the
+        program for pull requests then report that the push was already done."""
 
     async def offers(self, git: Git, session: str) -> Offers:
         """The offers for clients of this session. Raises ``GitFailed``."""

@@ -104,7 +104,7 @@ class Recovery:
         await asyncio.to_thread(write_private, str(self._path), msgspec.json.encode(intent), synced=True)
 
     async def end(self) -> None:
-        """Removes the intent: the decision is recorded, or was refused before it changed anything."""
+        """Removes the intent, because the decision is recorded, or was refused before it changed anything."""
         if self._may_be_due:
             await asyncio.to_thread(remove_quietly, str(self._path))
             self._may_be_due = False
@@ -144,7 +144,7 @@ class Recovery:
         async with self._checkpoints.operations.exclusive() as git:
             review = await self._review.current(git, self._checkpoints.work_tree)
         store = self._stores.get(intent.session)  # None: a terminal session that was removed from the list
-        # Whoever requested a decision that failed has received the error, unless the server was restarted.
+        # The client that requested a failed decision has received the error, unless the server was restarted.
         is_news = found.result == "done" or self._is_restarted
         event = recovered_record(intent, found, review, interrupted=self._is_restarted)
         if store is not None and is_news and not await _is_recorded(store, intent):
@@ -165,8 +165,9 @@ class Recovery:
                 return await finished(git, intent.attempt, self._check_at_rest)
 
     def _read(self) -> Intent | None:
-        """The intent of an interrupted decision; None if there is none, or if the file is damaged. Nothing can be
-        learned from a damaged file; the review then shows the files as they are. Blocking. Raises OSError."""
+        """The intent of an interrupted decision; None if no decision was interrupted, or if the file is damaged.
+        Nothing can be learned from a damaged file, so the review then shows the files as they are. Blocking. Raises
+        OSError."""
         try:
             found: Intent = msgspec.json.decode(self._path.read_bytes(), type=Intent)
             return found

@@ -13,7 +13,7 @@ from drawbridge.server.events import ReviewComment
 MOST_COMMENTS: Final = 200
 
 COMMENTS_BYTES: Final = 200_000
-"""The maximum size of all comments on a review as JSON, in bytes: the message with the review contains them."""
+"""The maximum size of all comments on a review as JSON, in bytes. The message with the review contains them."""
 
 
 class RememberedComment(Struct, frozen=True):

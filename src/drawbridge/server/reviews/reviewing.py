@@ -49,7 +49,7 @@ class Store(publishing.Store, recovery.Store, Protocol):
 
     @property
     def review(self) -> ReviewNumbers | None:
-        """How much is left to decide, for lists of sessions; None if that is not known."""
+        """The numbers of what is left to decide, for lists of sessions; None if they are not known."""
         ...
 
     def review_is(self, numbers: ReviewNumbers) -> None: ...
@@ -57,7 +57,7 @@ class Store(publishing.Store, recovery.Store, Protocol):
 
 class Reviewing:
     """The review of one directory, for clients. ``stores``: the stores of the sessions that share the review, by
-    session id; a managed session does not share its review."""
+    session id. A managed session does not share its review."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Reviewing:
         check_at_rest: Callable[[], None],
     ) -> None:
         """``name``: for the log. ``owner``: returns what the owner allows now. ``folder``: where the intent of a
-        decision is stored; it exists before a decision is made. ``check_at_rest`` raises ``ClientError`` during a run,
+        decision is stored. It exists before a decision is made. ``check_at_rest`` raises ``ClientError`` during a run,
         when changes can only be kept."""
         self._name = name
         self._review = review
@@ -115,7 +115,7 @@ class Reviewing:
             self._publish(review)
 
     def publish_gone(self) -> None:
-        """Publishes that there is nothing to decide, because the directory no longer exists or is no longer allowed.
+        """Publishes that nothing is left to decide, because the directory no longer exists or is no longer allowed.
         Once the directory is available again, so is the review."""
         self._publish(OpenReview(), is_gone=True)
 
@@ -221,7 +221,7 @@ class Reviewing:
     ) -> None:
         """Records a decision in the session in which it was made (``own``), and publishes what is left to decide."""
         review = outcome.review
-        if not outcome.hunks:  # a repeated request
+        if not outcome.hunks:  # the request was repeated
             self._publish(review)
             return
         self._known_version = review.version

@@ -6,7 +6,7 @@ is what was kept but not committed. All three are commits with private refs (``r
 directory>/review/base``, ``…/head`` and ``…/start``), so they outlive the server.
 
 The title of head names the run that it is about: ``run_1 before`` and ``run_1 now`` during that run, ``run_1 after``
-once it has ended. What changes during a run counts as the agent's work; what changes at any other time counts as
+once it has ended. What changes during a run counts as the agent's work. What changes at any other time counts as
 somebody else's, and is absorbed into base and start. A run that ended while no server was running counts as ended the
 next time that the review is read.
 """
@@ -74,7 +74,7 @@ class RequestedDecision(Struct, frozen=True):
     """A user's decision. It applies to the hunks with the ids ``hunks``, to all hunks of ``files`` (paths as clients
     see them), or to ``all`` hunks.
 
-    ``version``: the version of the review that the user has seen; decisions on ``files`` and ``all`` are refused if it
+    ``version``: the version of the review that the user has seen. Decisions on ``files`` and ``all`` are refused if it
     has changed. ``text``: for an edit, the lines that replace the new lines of one hunk. ``request_id``: the id of the
     request, so that a repeated request is recognized; empty if it has none.
     """
@@ -169,7 +169,7 @@ class Plan(Struct, frozen=True):
 
 
 Begin: TypeAlias = Callable[[Plan], Awaitable[None]]
-"""Called before a decision changes anything. If it raises, nothing is changed."""
+"""The type of a function that is called before a decision changes anything. If it raises, nothing is changed."""
 
 
 async def _unplanned(plan: Plan) -> None:
@@ -185,7 +185,7 @@ class _Notes(Struct, frozen=True):
 
 
 class _Trees(NamedTuple):
-    """The commits of a review. ``run``: the last run whose changes are in head. ``is_running``: whether head was
+    """The commits of a review. ``run``: the last run with changes that are in head. ``is_running``: whether head was
     recorded before the end of that run.
     """
 
@@ -212,8 +212,8 @@ class Review:
     def __init__(self, project_id: str) -> None:
         self._refs = f"refs/drawbridge/{project_id}/{REVIEW}"
         self._run: str | None = ""
-        """The latest run whose beginning this server recorded; empty if it recorded none; None if any run that has not
-        ended counts as active.
+        """The latest run for which this server recorded the beginning; empty if it recorded none; None if any run that
+        has not ended counts as active.
         """
         self._compared: dict[str, _Compared] = {}
         """The latest comparison of each file, by path."""
@@ -223,7 +223,7 @@ class Review:
         """git for one operation → the review's commits, if that operation has read or set them."""
 
     def continues(self) -> None:
-        """Notes that a run that began before the server was restarted is still active."""
+        """Marks a run that began before the server was restarted as still active."""
         self._run = None
 
     async def extend(self, git: Git, run_id: str, when: When, commit: str) -> None:
@@ -375,8 +375,8 @@ class Review:
     async def located(
         self, git: Git, review: OpenReview, comments: Sequence[ReviewComment], begun: Mapping[str, Since]
     ) -> LocatedComments:
-        """Where the comments are in the files of ``review``. ``begun``: the ids of the comments whose run has begun,
-        each with the moment from which on hunks count as answers to it. Raises ``GitFailed``."""
+        """The comments at their lines in the files of ``review``. ``begun``: the ids of the comments with a run that
+        has begun, each with the moment from which on hunks count as answers to it. Raises ``GitFailed``."""
         trees = await self._trees(git) if comments else None
         if trees is None:
             return LocatedComments(tuple(comments))
@@ -586,7 +586,8 @@ def _versions(
 
 
 def _moved(path: str, was: Version | None, path_now: str, now: Version | None) -> dict[str, Version | None]:
-    """What a decision changes in one of the trees: path → new version. A renamed file is removed from ``path``."""
+    """The changes that a decision makes to one of the trees: path → new version. A renamed file is removed from
+    ``path``."""
     if path != path_now:
         return {path: None, path_now: now}
     return {} if same(was, now) else {path: now}

@@ -1,5 +1,5 @@
-"""Which directories may be projects: allowed roots and directories inside them, identified by their
-canonical paths. A project can't be inside another project."""
+"""Decides which directories may be projects: allowed roots and directories inside them, identified by their canonical
+paths. A project can't be inside another project."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ SILENT = "The disk that contains the directory of this project does not respond.
 
 
 class _Seen(NamedTuple):
-    """What was at a path when it was last examined. ``problem``: see ``AllowedDirectories.problem``."""
+    """The result of the last examination of a path. ``problem``: see ``AllowedDirectories.problem``."""
 
     leads_to: Path
     problem: str | None
@@ -117,7 +117,7 @@ class AllowedDirectories:
     """The directories in which agents may run. ``roots``: the canonical directories that the owner allows; ``data``:
     the server's own data directory.
 
-    A disk may be slow or not respond at all, so the event loop never examines a directory: code that is about to use
+    A disk may be slow or not respond at all, so the event loop never examines a directory. Code that is about to use
     one calls ``examine``, and all other code uses the result of the last call.
     """
 
@@ -133,8 +133,8 @@ class AllowedDirectories:
         return self.data.resolve() in (path, *path.parents)
 
     def problem(self, path: Path) -> str | None:
-        """Examines a session's directory. Returns why agents may not run in it now, as a message for the user; None if
-        they may. Blocking.
+        """Examines a session's directory. Returns the reason why agents may not run in it now, as a message for the
+        user; None if they may. Blocking.
 
         A project may have been created when the owner allowed more directories, and its directory may have become a
         link since.
@@ -151,7 +151,7 @@ class AllowedDirectories:
 
     async def examine(self, path: Path) -> str | None:
         """Returns what ``problem`` returns. If the disk does not respond, returns ``SILENT`` after
-        ``EXAMINING_SECONDS``; at most one thread waits for each directory."""
+        ``EXAMINING_SECONDS``. At most one thread waits for each directory."""
         examining = self._examining.get(path)
         if examining is None:
             examining = asyncio.get_running_loop().run_in_executor(None, self.problem, path)
@@ -183,12 +183,12 @@ class AllowedDirectories:
         return SILENT
 
     def last_problem(self, path: Path) -> str | None:
-        """Why agents could not run in a session's directory when it was last examined, as ``problem`` returns it.
-        Blocking if it was never examined."""
+        """The reason why agents could not run in a session's directory when it was last examined, as ``problem``
+        returns it. Blocks if it was never examined."""
         return self._last(path).problem
 
     def leads_to(self, path: Path) -> Path:
-        """The canonical path of a session's directory when it was last examined. Blocking if it was never examined."""
+        """The canonical path of a session's directory when it was last examined. Blocks if it was never examined."""
         return self._last(path).leads_to
 
     def _last(self, path: Path) -> _Seen:
@@ -203,7 +203,7 @@ class AllowedDirectories:
         return usable(path, self.roots) and not self.is_own(Path(path).resolve())
 
     def resolve(self, given: str, taken: Iterable[Path]) -> Path:
-        """The canonical directory of a new project; ``given`` may begin with "~". Raises ``ClientError``. Blocking."""
+        """The canonical directory of a new project. ``given`` may begin with "~". Raises ``ClientError``. Blocking."""
         real = resolve(expanded(given), self.roots, taken)
         if self.problem(real) is not None:
             raise ClientError("INVALID_PATH", NOT_HERE, field="data.path")
@@ -249,7 +249,7 @@ def _is_file_name(name: str) -> bool:
 
 
 def repositories(starts: Iterable[Path], depth: int = 2) -> tuple[list[Path], bool]:
-    """The git work trees at most ``depth`` levels below ``starts``, sorted; and whether the search ended early. It does
+    """The git work trees at most ``depth`` levels below ``starts``, sorted, and whether the search ended early. It does
     not follow links, enter work trees, or look into hidden directories. Blocking, for at most ``SEARCH_SECONDS``.
     """
     until, count = time.monotonic() + SEARCH_SECONDS, 0

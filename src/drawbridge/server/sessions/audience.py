@@ -1,4 +1,4 @@
-"""The clients that have joined a session or follow a topic: which events they receive, and in which messages. Pure.
+"""Sends each event to the clients that have joined its session or follow a topic, in the message for it. Pure.
 
 All clients receive an event in the same frame, with the same bytes live and in a replay of the history.
 """
@@ -18,7 +18,7 @@ from drawbridge.server.protocol.frames import Frame, Subscriber
 from drawbridge.server.store import records
 
 Broadcast: TypeAlias = Callable[[Sequence[Subscriber], Frame], None]
-"""Sends a frame to many clients."""
+"""The type of a function that sends a frame to many clients."""
 
 
 class Audience:
@@ -30,7 +30,6 @@ class Audience:
     """
 
     def __init__(self, broadcast: Broadcast) -> None:
-        """``broadcast`` sends a frame to many clients."""
         self._broadcast = broadcast
         self._joined: dict[str, dict[str, Subscriber]] = {}
         self._catching_up: dict[str, dict[str, Subscriber]] = {}
@@ -42,12 +41,12 @@ class Audience:
         return of_sessions + sum(map(len, self._topics.values()))
 
     def join(self, project_id: str, client: Subscriber) -> None:
-        """Subscribes ``client`` to the session's events; it is no longer catching up."""
+        """Subscribes ``client`` to the session's events. It is no longer catching up."""
         self._catching_up.get(project_id, {}).pop(client.id, None)
         self._joined.setdefault(project_id, {})[client.id] = client
 
     def catch_up(self, project_id: str, client: Subscriber) -> None:
-        """Marks ``client`` as catching up: it has joined, and has to be sent what it has missed before anything new."""
+        """Marks ``client`` as catching up. It has joined, and has to be sent what it has missed before anything new."""
         self._catching_up.setdefault(project_id, {})[client.id] = client
 
     def end_catching_up(self, project_id: str, client: Subscriber) -> None:
@@ -105,9 +104,9 @@ class Audience:
 
     def published(self, announced: Announced) -> None:
         """The "clients" receiver of the event bus. Clients that have joined the session receive every event, except
-        while they are catching up; clients that have not joined receive the events of the topics that they follow, but
-        no quiet ones. In both cases, clients have to be allowed to see the session's directory. The client whose
-        request caused the event gets a reply instead."""
+        while they are catching up. Clients that have not joined receive the events of the topics that they follow, but
+        no quiet ones. In both cases, clients have to be allowed to see the session's directory. The client that caused
+        the event with a request gets a reply instead."""
         event, project_id = announced.event, announced.project_id or ""
         # Clients that are catching up receive this, too, because a removed session has no more records to send.
         is_over = isinstance(event, ProjectGone)

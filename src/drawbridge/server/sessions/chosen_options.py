@@ -26,7 +26,7 @@ from drawbridge.server.sessions.session import SessionStore
 logger = logging.getLogger("drawbridge.server")
 
 MOST_RESETS = 20
-"""How many times a process is reset to an allowed mode before it is ended."""
+"""The maximum number of times that a process is reset to an allowed mode. After that, it is ended."""
 
 
 class ChosenOptions:
@@ -53,20 +53,21 @@ class ChosenOptions:
         self._tasks = tasks
         self._publish_state = publish_state
         self._mode: str | None = None
-        """The mode that the agent's process has reported or was set to; None if that is not known, or there is no
+        """The mode that the agent's process has reported or was set to; None if that is not known, or without a
         process."""
         self._resets = 0
-        """How many times the agent's process has been reset to an allowed mode."""
+        """The number of times that the agent's process has been reset to an allowed mode."""
 
     @property
     def agent(self) -> str:
-        """The name of the current agent: that of the active run, or else of the conversation."""
+        """The name of the agent of the active run or, without an active run, of the conversation."""
         run = self._controller.run
         return (run and run.order.agent) or self._store.recorded.agent or self._data.agent
 
     @property
     def permission_mode(self) -> str:
-        """The mode that the agent's process has reported or was set to, or else the mode of the next run."""
+        """The mode that the agent's process has reported or was set to or, if that is not known, the mode of the next
+        run."""
         next_mode = self.usual(self._data.agent).permission_mode
         return self._mode or next_mode or usual_mode(self._grants.ceilings)
 
@@ -108,20 +109,20 @@ class ChosenOptions:
         self._store.save()
 
     def mode_reported(self, report: base.ModeChanged) -> None:
-        """Notes the mode that the agent reported, and the modes that it offers."""
+        """Stores the mode that the agent reported, and the modes that it offers."""
         self._keep(report.mode)
         self._know(report.mode, report)
 
     def mode_set(self, mode: str | None) -> None:
-        """Notes the mode that the process was given; None if the process has ended."""
+        """Stores the mode that the process was given; None if the process has ended."""
         self._know(mode)
         if mode is None:
             self._resets = 0
 
     def _keep(self, mode: str) -> None:
-        """Keeps a mode that the agent changed to: its next process continues this conversation in that mode, if
-        clients may choose it; other conversations are not affected. The first mode that a process reports is the one
-        that it was started in, perhaps for one prompt only, so it is not kept."""
+        """Keeps a mode that the agent changed to. Its next process continues this conversation in that mode, if clients
+        may choose it. Other conversations are not affected. The first mode that a process reports is the one that it
+        was started in, perhaps for one prompt only, so it is not kept."""
         if self._mode is None or mode == self._mode or not self._grants.allows(mode, self.agent):
             return
         self._process.mode_changed(mode)

@@ -26,7 +26,7 @@ from drawbridge.server.sessions.run import Order, Run
 LIMITED: Final = "AGENT_RATE_LIMITED"
 
 LONGEST_SECONDS: Final = 8 * 86_400.0
-"""The longest delay, in seconds: the longest known limit resets after a week."""
+"""The longest delay, in seconds. The longest known limit resets after a week."""
 
 TIMES = 5
 """The maximum number of times in a row that a run continues automatically."""
@@ -68,7 +68,7 @@ class Continuing:
         self._is_busy = is_busy
         self._timer: asyncio.TimerHandle | None = None
         self._begun: str | None = None
-        """The id of the last run that continued automatically. ``_times``: how many such runs there were in a row."""
+        """The id of the last run that continued automatically. ``_times``: the number of such runs in a row."""
         self._times = 0
 
     @property
@@ -82,8 +82,8 @@ class Continuing:
         """Plans to continue the run if a limit has stopped it, and no other run is active or waiting. Once the run's
         end is recorded, ``check_schedule`` has to be called.
 
-        Returns why the run does not continue although the owner has enabled that, as sentences for the user, who would
-        otherwise wait for it. Empty if it continues, or if there is nothing to wait for."""
+        Returns the reason why the run does not continue although the owner has enabled that, as sentences for the user,
+        who would otherwise wait for it. Empty if it continues, or if the user has nothing to wait for."""
         self._times = self._times + 1 if run.id == self._begun else 0
         now = time.time()
         if not self._wanted or finished.code != LIMITED or retry_at is None or self._is_busy():
@@ -118,7 +118,7 @@ class Continuing:
         return waited
 
     def check_schedule(self) -> None:
-        """Continues the run if its time has come; otherwise checks again later. Must be called on the event loop's
+        """Continues the run if its time has come. Otherwise checks again later. Must be called on the event loop's
         thread. After a restart, the first check has to be started by calling this."""
         self.close()
         if self.at is None:

@@ -16,7 +16,7 @@ from drawbridge.server.protocol.replies import SessionInfo
 IN_USE: Final = (
     "This conversation is open in another process, such as a terminal. Close it there, or fork the conversation."
 )
-"""The error for a conversation that is open in another process: both processes would write to the same file, and
+"""The error for a conversation that is open in another process. Both processes would write to the same file, and
 neither would see what the other does.
 """
 

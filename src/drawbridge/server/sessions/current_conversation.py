@@ -1,4 +1,4 @@
-"""The current conversation of a managed session: the one that its next run continues, and how it is replaced.
+"""The current conversation of a managed session, which its next run continues, and its replacement by another one.
 
 Its id is part of the session's ``RecordedState``. This class adds what that state does not contain: the conversation to
 fork.
@@ -45,7 +45,7 @@ class CurrentConversation:
         return self._store.recorded
 
     def snapshot(self, title: str) -> SessionChanged:
-        """Returns what ``restore`` needs. ``title``: the title that people see."""
+        """The conversation as ``restore`` expects it. ``title``: the title that people see."""
         return SessionChanged(self._recorded.session_id, self.fork_from, self._recorded.agent, title)
 
     def restore(self, former: SessionChanged) -> None:
@@ -76,15 +76,15 @@ class CurrentConversation:
             self._forget_state()
 
     async def is_lost(self, agent: str) -> bool:
-        """Whether the agent ended without storing the conversation. ``agent``: the session's agent, for a
-        conversation whose agent is not known."""
+        """Whether the agent ended without storing the conversation. ``agent``: the session's agent, for a conversation
+        with an unknown agent."""
         recorded, session_id = self._recorded, self._recorded.session_id
         if not recorded.unproven or not await self._process.is_lost(recorded.agent or agent, recorded):
             return False
         return recorded.unproven and recorded.session_id == session_id
 
     def lose(self) -> None:
-        """Abandons the conversation, which the agent did not store; the next prompt begins a new one."""
+        """Abandons the conversation, which the agent did not store. The next prompt begins a new one."""
         self._store.record(SessionChanged(""))
         self._forget_state()
 

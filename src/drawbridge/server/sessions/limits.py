@@ -9,8 +9,8 @@ from drawbridge.server.sessions.disk import Sizes
 
 
 class Limits(Struct, frozen=True):
-    """Limits that the owner sets, except for ``warm_seconds``: how long an idle process is kept for the next prompt.
-    Times are in seconds."""
+    """The limits that the owner sets, and ``warm_seconds``, the time for which an idle process is kept for the next
+    prompt. Times are in seconds."""
 
     projects: int = 100
     runs_at_once: int = 4

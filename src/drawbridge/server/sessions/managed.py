@@ -1,9 +1,9 @@
-"""The session of a project, whose agent the server starts: its queue, its runs, its checkpoints, and what users do with
-it.
+"""The session of a project with an agent that the server starts: its queue, its runs, its checkpoints, and the actions
+of users.
 
 One thing happens at a time, on the event loop's thread. Events that belong to the history are written to it before they
-are published. Apart from writing to the history and the metadata, and examining a directory that the agent changed
-to, only methods that are documented as blocking block: whatever takes time is done in tasks and threads.
+are published. Apart from writing to the history and the metadata, and examining a directory that the agent changed to,
+only methods that are documented as blocking block. Everything else that takes time is done in tasks and threads.
 """
 
 from __future__ import annotations
@@ -88,20 +88,21 @@ class RecordedComments:
 
     @property
     def handover(self) -> None:
-        """Always None: drafts are left only with terminal sessions. A managed agent receives them in a prompt."""
+        """Returns None, because drafts are left only with terminal sessions. A managed agent receives them in a
+        prompt."""
 
     def write(self, event: events.ReviewCommented, session: str, asker: Subscriber) -> int | None:
         return self._store.write(event, asker)
 
     def forget(self, deleted: Sequence[range], asker: Subscriber) -> None:
-        """Removes the comments whose records were ``deleted``."""
+        """Removes the comments with records that were ``deleted``."""
         for id, one in list(self.known.items()):
             if any(one.seq in some for some in deleted):
                 self._store.record(events.ReviewCommented(comment_id=id, by=asker.name))
 
 
 class ManagedSession(Session):
-    """A session whose agent the server starts."""
+    """A session with an agent that the server starts."""
 
     def __init__(
         self,
@@ -168,10 +169,10 @@ class ManagedSession(Session):
         self._elsewhere: str | None = None
         """The directory in which the agent works, if changes in it are not changes to the project."""
         self._known_problem = grants.directories.last_problem(self.path)
-        """Why agents can't run in the project's directory, as last published; None if they can."""
+        """The reason why agents can't run in the project's directory, as last published; None if they can."""
         self.offers = offers
         self._choosing = asyncio.Lock()
-        """Held while options are changed: one change after the other, in the order in which they were requested."""
+        """Held while options are changed, so that the changes are made in the order in which they were requested."""
         self.continuing = Continuing(data, limits.continue_limited, self._continue, lambda: self.controller.busy)
         self._reverting = asyncio.Lock()
         """Held while a run is reverted, a decision on a review is applied, kept changes are committed, or a
@@ -263,13 +264,13 @@ class ManagedSession(Session):
         self._asking()
 
     def _asking(self) -> None:
-        """Notes whether a person is being asked. As long as that is the case, the run's time limits are suspended."""
+        """Suspends the run's time limits if a person is being asked, and otherwise resumes them."""
         self.controller.asking(bool(self.approvals))
 
     def interrupt(self) -> None:
-        """Asks the agent to stop this turn; its process keeps running, and what it has scheduled stays scheduled. A run
-        that still waits for a slot ends immediately. If there is no run, cancels one that waits for a limit to reset.
-        Raises ``ClientError`` if no run waits for that either."""
+        """Asks the agent to stop this turn. Its process keeps running, and what it has scheduled stays scheduled. A run
+        that still waits for a slot ends immediately. Without a run, cancels one that waits for a limit to reset. Raises
+        ``ClientError`` if no run waits for that either."""
         if self.controller.run is None and self.continuing.forget():
             self.store.save()
             return self.publish_state()
@@ -291,7 +292,7 @@ class ManagedSession(Session):
         self._process.end_soon()
 
     async def kill(self, asker: Subscriber) -> Answer[messages.ExecutionKilled]:
-        """Ends the run with its process; returns when both have ended. The record is written only then, so that the
+        """Ends the run with its process, and returns when both have ended. The record is written only then, so that the
         answer, which replaces the record for ``asker``, arrives in the order of the records. Raises ``ClientError`` if
         no run is active.
         """
@@ -311,7 +312,7 @@ class ManagedSession(Session):
         self.store.save()
         self._holds_state = True  # in the specification, the state follows the reply
         try:
-            # The next prompt waits until the process has ended; the answer, which replaces a record, does not wait.
+            # The next prompt waits until the process has ended, but the answer, which replaces a record, does not wait.
             self._process.end_soon()
         finally:
             self._holds_state = False
@@ -400,7 +401,7 @@ class ManagedSession(Session):
     async def delete_session(
         self, parts: Sequence[Part], asker: Subscriber, trash: Path, *, is_current: bool, agent_copy: bool
     ) -> Answer[messages.SessionDeleted]:
-        """Moves the records of one conversation into the new file ``trash``; the rest of the history does not change.
+        """Moves the records of one conversation into the new file ``trash``. The rest of the history does not change.
         If the current conversation is deleted, the next prompt begins a new one (see ``settle``).
 
         If this raises ``ClientError`` or ``DrawbridgeError``, the conversation can still be continued.
@@ -474,7 +475,7 @@ class ManagedSession(Session):
                 retryable=True,
             )
 
-    # What the controller and the process report.
+    # Reports from the controller and the process.
 
     def _reported(self, report: Report) -> None:
         """Handles a report. Reports arrive in the order in which things happened."""

@@ -28,8 +28,8 @@ ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Waiting(Struct):
-    """A run that will continue automatically: its prompt, sender, agent and options. ``at``: when, in seconds since
-    1970."""
+    """A run that will continue automatically: its prompt, sender, agent and options. ``at``: when it continues, in
+    seconds since 1970."""
 
     at: float
     prompt: str
@@ -46,9 +46,9 @@ class SessionMode(Struct):
 
 
 class Metadata(Struct):
-    """Times are RFC 3339 in UTC. ``recorded`` covers the history up to ``recorded.seq``; later records are read when the
-    server starts. ``review``: the review's numbers for clients, stored because comparing the files of all projects at
-    startup would take too long."""
+    """The contents of the file. Times are RFC 3339 in UTC. ``recorded`` covers the history up to ``recorded.seq``.
+    Later records are read when the server starts. ``review``: the review's numbers for clients, stored because
+    comparing the files of all projects at startup would take too long."""
 
     id: str
     path: str
@@ -90,7 +90,7 @@ def save(directory: Path, metadata: Metadata) -> None:
 
 
 def deleted(directory: Path) -> Metadata | None:
-    """The metadata of a project in the trash, whose directory was renamed; None if it can't be read."""
+    """The metadata of a project in the trash, after its directory was renamed; None if it can't be read."""
     try:
         return msgspec.json.decode((directory / NAME).read_bytes(), type=Metadata)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""The agent processes of this server: how they are started, a record of all of them, and a pool of idle ones.
+"""Starts the agent processes of this server, and keeps a record of all of them and a pool of idle ones.
 
 When the server starts, it uses the record to end processes that were left behind by a crash.
 
@@ -41,7 +41,7 @@ clock is corrected.
 """
 
 LEAST_AVAILABLE: Final = 0.1
-"""The share of the machine's memory that must be available. Below that, one idle process is ended at each check; an
+"""The share of the machine's memory that must be available. Below that, one idle process is ended at each check. An
 idle ``claude`` uses some 200 MB."""
 
 MOST_SCHEDULED: Final = 8
@@ -100,9 +100,7 @@ class RunningProcesses:
             logger.error("the list of running agents can't be saved for recovery after a crash: %s", error)
 
     def end_leftovers(self) -> None:
-        """Ends the processes that were left behind by an earlier server. Blocking; called before any agent is
-        started.
-        """
+        """Ends the processes that were left behind by an earlier server. Blocking. Called before any agent is started."""
         entries = self._load()
         if not entries:
             return
@@ -158,7 +156,7 @@ def _is_ours(process: psutil.Process, marks: set[str], times: dict[int, float]) 
 
 
 def started_at(pid: int) -> float | None:
-    """When the process was started, in seconds since 1970; None if it does not exist."""
+    """The time at which the process was started, in seconds since 1970; None if it does not exist."""
     try:
         return psutil.Process(pid).create_time()
     except (psutil.Error, ValueError, OverflowError):
@@ -197,8 +195,8 @@ class IdlePool:
     """The idle processes that are kept for the next prompt: at most ``processes``, for at most ``seconds``, and only
     while the machine has free memory. The least recently used is ended first.
 
-    Processes whose agents have scheduled a turn are kept until that turn: at most ``MOST_SCHEDULED`` of them. If memory
-    is short, they are ended after the others. A process that is working in the background is kept in any case.
+    Processes of agents that have scheduled a turn are kept until that turn, but at most ``MOST_SCHEDULED`` of them. If
+    memory is short, they are ended after the others. A process that is working in the background is kept in any case.
     """
 
     def __init__(self, processes: int, seconds: float, available: Callable[[], float] = available) -> None:
@@ -282,7 +280,8 @@ class AgentProcesses:
 
     async def check_directories(self, directory: str, options: Options) -> None:
         """Raises ``AgentUnusable`` if agents may not run in ``directory`` now, or may not be given one of the
-        additional directories in ``options``: directories may have been moved or replaced since the run was accepted.
+        additional directories in ``options``, because directories may have been moved or replaced since the run was
+        accepted.
         """
         problem = await self._directories.examine(Path(directory))
         for path in options.add_dirs:

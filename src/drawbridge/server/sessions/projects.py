@@ -1,5 +1,4 @@
-"""The projects of a server, each with its managed session: they are created, deleted, restored after a restart, and
-maintained.
+"""Creates, deletes, restores and maintains the projects of a server, each with its managed session.
 
 ``<data>/projects/<id>/`` contains one project; ``<data>/trash/`` what was deleted, for 7 days (histories, images, files
 and private repositories for less if the data limit is reached); ``<data>/quarantine/`` damaged projects.
@@ -106,8 +105,8 @@ class Projects:
         return session
 
     def load(self) -> None:
-        """Restores all projects as idle. Damaged projects are moved to quarantine; projects that can't be
-        read at present are retried later. Raises ``NotPrivate`` if a directory for projects can't be created or made
+        """Restores all projects as idle. Damaged projects are moved to quarantine. Projects that can't be read at
+        present are retried later. Raises ``NotPrivate`` if a directory for projects can't be created or made
         private."""
         for name in ("projects", "trash", "quarantine"):
             make_private_directory(str(self._data / name))
@@ -169,7 +168,7 @@ class Projects:
             session.directory_examined()
 
     def problems(self) -> list[str]:
-        """What is wrong with projects, as human-readable sentences without paths."""
+        """The problems of projects, as human-readable sentences without paths."""
         return [
             *(
                 f"{problem} No agent can run in project {one.id}."
@@ -320,7 +319,7 @@ class Projects:
             await checkpoints.close()
 
     def _due(self) -> list[Path]:
-        """What has been in the trash for more than 7 days. Blocking."""
+        """The paths of everything that has been in the trash for more than 7 days. Blocking."""
         return [deleted for deleted in self._trash() if time.time() - deleted.lstat().st_mtime > TRASH_SECONDS]
 
     def make_room(self) -> None:
@@ -358,7 +357,7 @@ class Maintenance:
         self._projects = projects
         self._retention = retention
         self._clean_at = time.monotonic()
-        """When the next cleanup is due, in seconds on the monotonic clock."""
+        """The time at which the next cleanup is due, in seconds on the monotonic clock."""
 
     async def round(self) -> None:
         """Does one round of maintenance. Called every ``MAINTENANCE_SECONDS``."""

@@ -23,7 +23,8 @@ class PromptAttachments:
         self.images = PromptImages(directory / "images")
         self.files = PromptFiles(directory / "files")
         self.storing = asyncio.Lock()
-        """Held from ``store`` until the prompt is accepted or refused: the size limit is for all files together."""
+        """Held from ``store`` until the prompt is accepted or refused, because the size limit is for all files
+        together."""
         self._session_id = session_id
         self._tasks = tasks
 

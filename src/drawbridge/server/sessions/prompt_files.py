@@ -1,6 +1,6 @@
 """The files that users sent with prompts and that an agent opens by their paths. Each file is in its own directory next
-to the history, whose records contain the files' ids. A file is removed with the record that names it, or earlier if the
-files take up too much room.
+to the history. The history's records contain the files' ids. A file is removed with the record that names it, or
+earlier if the files take up too much room.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class PromptFiles:
             raise ClientError("RESOURCE_LIMIT", text, field="data.attachments")
 
     def _stored(self) -> Sequence[tuple[float, int, str]]:
-        """For each file, when it was stored, its size in bytes and its id; the oldest first. Files that the agent
+        """The time at which each file was stored, its size in bytes and its id, the oldest first. Files that the agent
         itself put into the directory are left out.
         """
         found = []

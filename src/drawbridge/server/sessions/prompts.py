@@ -62,8 +62,8 @@ class Prompts:
     # Prompts that arrive.
 
     def send(self, order: Order, asker: Subscriber | None, *, queue: bool) -> Answer[Accepted]:
-        """Accepts a prompt: it is in the history when this returns. Its run begins after the reply, or later if it has
-        to wait. A request with the same ``request_id`` and prompt as an earlier one is not run again: the reply names
+        """Accepts a prompt. It is in the history when this returns. Its run begins after the reply, or later if it has
+        to wait. A request with the same ``request_id`` and prompt as an earlier one is not run again. Its reply names
         the earlier run. Raises ``ClientError`` or ``DrawbridgeError``.
         """
         known = self.accepted_before(order.request_id, order.prompt)
@@ -108,7 +108,7 @@ class Prompts:
         return None if known is None else self._accepted(known)
 
     def accept(self, order: Order, asker: Subscriber | None, *, queue: bool) -> int | None:
-        """Adds the prompt to the history and to the queue; the caller has to begin the next run afterwards. Returns
+        """Adds the prompt to the history and to the queue. The caller has to begin the next run afterwards. Returns
         what ``SessionStore.write`` returns for the reply to ``asker``. If this raises ``ClientError`` or
         ``DrawbridgeError``, the prompt is neither in the history nor in the queue.
         """
@@ -173,7 +173,7 @@ class Prompts:
         self._retitled(title)
 
     def remove_all(self, asker: Subscriber) -> int:
-        """Removes all prompts from the queue. Returns how many there were."""
+        """Removes all prompts from the queue. Returns their number."""
         waiting = self._queue.clear()
         for run in waiting:
             self._removed(run, asker)

@@ -1,6 +1,6 @@
 """The state of a session that is derived from its records. Pure.
 
-The state is saved with the metadata from time to time; after a restart, it is updated with the later records.
+The state is saved with the metadata from time to time. After a restart, it is updated with the later records.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ DAYS_KEPT: Final = 90
 """The number of days with runs for which the usage is kept."""
 
 CONTINUE: Final = "The limit that stopped you has reset. Continue with what you were asked:\n\n"
-"""Precedes the prompt of a run that continues automatically."""
+"""The text before the prompt of a run that continues automatically."""
 
 
 def request_key(request_id: str, text: str) -> str:
@@ -98,8 +98,8 @@ class RecordedState(Struct):
     verdicts: dict[str, Verdict] = {}
     """Approval requests that were resolved or withdrawn, each with its outcome; newest last."""
     unproven: bool = False
-    """Whether the agent may have ended before storing the conversation: the agent began it, and no run has completed
-    since."""
+    """Whether the agent may have ended before storing the conversation, because the agent began it, and no run has
+    completed since."""
     agent: str = ""
     """The agent of the conversation ``session_id``; empty if it is not known."""
     last_outcome: str | None = None
@@ -107,8 +107,8 @@ class RecordedState(Struct):
     title: str = ""
     """The first prompt of the conversation, shortened (see ``titled``), or its title if it was begun elsewhere."""
     titled_by: str = ""
-    """The run whose prompt is the ``title``. Empty if there is no such run, or if an older server accepted the
-    prompt."""
+    """The run with the prompt that is the ``title``. Empty if the title is not from a prompt, or if an older server
+    accepted the prompt."""
     subject: str = ""
     """The first line of the last prompt that a person wrote, in the form of a commit message's subject."""
     begun: int = 0
@@ -128,7 +128,7 @@ class RecordedState(Struct):
     """Runs in which the agent worked outside the project, or in another work tree inside it → the directory in which it
     worked, newest last."""
     usage_complete: bool = False
-    """Whether ``usage`` contains the runs of the whole history: an earlier version did not count them."""
+    """Whether ``usage`` contains the runs of the whole history. An earlier version did not count them."""
 
     def run_of(self, request_id: str, text: str) -> str | None:
         """The run of this request if it was accepted before; None if it is new. Older servers stored requests only by
@@ -165,7 +165,7 @@ class RecordedState(Struct):
                 self.agent = agent
                 for id in self._sent_with(run_id):
                     self.comments[id] = self.comments[id].now(begun=True)
-                # Most runs are known from their prompt; in a terminal session, the prompt is recorded later.
+                # Most runs are known from their prompt. In a terminal session, the prompt is recorded later.
                 self.unfinished.setdefault(run_id, agent)
             case RunFinished(run_id=run_id, removed_by=str()):  # it never started
                 self.unfinished.pop(run_id, None)
@@ -206,7 +206,8 @@ class RecordedState(Struct):
 
     @property
     def shown_title(self) -> str:
-        """The name that a person gave to the current conversation, or else its title, usually its first prompt."""
+        """The name that a person gave to the current conversation or, without a name, its title, usually its first
+        prompt."""
         return self.names.get(self.session_key) or self.title
 
     def _begins(self, title: str) -> None:
@@ -217,7 +218,7 @@ class RecordedState(Struct):
             self.title, self.titled_by = titled(prompt), run_id
 
     def _untitle(self, run_id: str) -> None:
-        """Forgets the title if it came from this run, whose prompt was edited or removed before it was sent."""
+        """Forgets the title if it came from the prompt of this run, which was edited or removed before it was sent."""
         if run_id == self.titled_by:
             self.title = self.titled_by = ""
 

@@ -1,7 +1,7 @@
 """Searches the sessions and the texts in the histories: keeps their indexes up to date, and answers clients' requests.
 
 Records are indexed in a thread after they have been written and sent, so that neither agents nor clients wait for that.
-A client's request first indexes the latest records, as far as there is time; the reply states whether an index is
+A client's request first indexes the latest records, as far as there is time. The reply states whether an index is
 behind.
 """
 
@@ -45,7 +45,7 @@ class Searching:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self._failed: set[str] = set()
-        """The ids of sessions whose index could not be updated the last time, so that the failure is logged only
+        """The ids of sessions with an index that could not be updated the last time, so that the failure is logged only
         once."""
 
     async def round(self) -> None:
@@ -104,7 +104,7 @@ class Searching:
 
     async def _read(self, session: Session) -> list[Part]:
         """The parts of a session's history; empty if its index is being rebuilt. If older records were dropped, the
-        history may not contain the id of the current conversation; in that case, it is taken from the session's
+        history may not contain the id of the current conversation. In that case, it is taken from the session's
         ``RecordedState``. Raises ``ClientError`` if the index can't be read."""
         try:
             parts = await asyncio.to_thread(session.index.parts)
@@ -118,7 +118,7 @@ class Searching:
             raise _unusable(session, error) from None
 
     async def waited(self, session: Session) -> dict[str, Waited]:
-        """What happened to each prompt that was edited in the queue or removed from it, by run id; empty if the index
+        """The changes to each prompt that was edited in the queue or removed from it, by run id; empty if the index
         can't be read."""
         await self.complete(session)
         try:

@@ -1,4 +1,4 @@
-"""What managed sessions and terminal sessions share.
+"""The base class of managed sessions and terminal sessions, and the list of all sessions.
 
 ``Session`` contains the identity, the history, the store, the approval requests, and what clients see. A
 ``ManagedSession`` belongs to a project, and its history contains the project's conversations, one after the other. A
@@ -64,13 +64,14 @@ logger = logging.getLogger("drawbridge.server")
 
 LOOKED_BACK: Final = 300
 LOOKED_BACK_BYTES: Final = 1024 * 1024
-"""An agent's state is reconstructed from at most this many records, and bytes, at the end of the history."""
+"""The maximum numbers of records, and of bytes, at the end of the history from which an agent's state is
+reconstructed."""
 
 SHOWN_PROMPT: Final = 500
-"""The maximum number of characters of a prompt that are shown in lists; the history contains the whole prompt."""
+"""The maximum number of characters of a prompt that are shown in lists. The history contains the whole prompt."""
 
 COUNTED_AT_ONCE: Final = 1_000
-"""The number of records of an older history that are read at once to count its runs."""
+"""The number of records of an older history that are read at a time to count its runs."""
 
 FINISHED: Final = records.KINDS[RunFinished].subtype.encode()
 
@@ -106,10 +107,10 @@ class Session(ABC):
         """Whether ``publish_state`` does nothing, because the state will be published after something that has to come
         first."""
         self._agent_state = AgentState()
-        """What the agent reported about itself, including reports from a process that has ended since."""
+        """The state that the agent reported, including reports from a process that has ended since."""
         self._is_restored = not history.count and data.options == Options()
-        """Whether ``restore_agent_state`` has nothing left to read: it was called before, or there are neither records nor
-        chosen options."""
+        """Whether ``restore_agent_state`` has nothing left to read, because it was called before, or because neither
+        records nor chosen options exist."""
 
     @property
     def recorded(self) -> RecordedState:
@@ -125,7 +126,7 @@ class Session(ABC):
         agent's own file."""
         self.recorded.title = self.recorded.title or title
 
-    # What differs between the kinds.
+    # Members that differ between the kinds.
 
     @property
     @abstractmethod
@@ -149,7 +150,7 @@ class Session(ABC):
 
     @abstractmethod
     def review_is_gone(self) -> None:
-        """Reports that there is nothing to review because the directory no longer exists or is no longer allowed."""
+        """Reports that nothing can be reviewed, because the directory no longer exists or is no longer allowed."""
 
     @abstractmethod
     async def review_image(self, blob: str, largest: int) -> bytes:
@@ -210,7 +211,7 @@ class Session(ABC):
             self._report_state(self._with_choices(state))
 
     async def _state_in_history(self, session_id: str) -> AgentState:
-        """What the agent had reported about itself by the end of the history."""
+        """The state that the agent had reported by the end of the history."""
         try:
             where = {"before_seq": self.history.last_seq + 1, "limit": LOOKED_BACK, "max_bytes": LOOKED_BACK_BYTES}
             page = await self.store.read(**where)
@@ -226,7 +227,7 @@ class Session(ABC):
 
     @abstractmethod
     def _last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
-        """What the agent had reported about itself by the end of ``lines``, its lines in the history. Called in a
+        """The state that the agent had reported by the end of ``lines``, its lines in the history. Called in a
         thread."""
 
     @final
@@ -246,7 +247,7 @@ class Session(ABC):
         the agent; None if it was withdrawn.
         """
 
-    # What clients see.
+    # State for clients.
 
     @final
     def info(self) -> messages.ProjectInfo:
@@ -268,8 +269,8 @@ class Session(ABC):
 
     @final
     def unrecorded(self) -> tuple[Event, ...]:
-        """What clients see that is not in the history, as the events that publish it. The result always contains the
-        same kinds of events in the same order, so that two results can be compared."""
+        """The state that clients see and that is not in the history, as the events that publish it. The result always
+        contains the same kinds of events in the same order, so that two results can be compared."""
         of_agent = self._of_agent()
         return (
             StateChanged(self.summary()),
@@ -320,13 +321,13 @@ class Session(ABC):
         answer = answered(renamed, messages.SessionRenamed, self.id, seq)
         return msgspec.structs.replace(answer, then=self.publish_state)
 
-    # How approval requests end.
+    # Ends of approval requests.
 
     @final
     def decide(
         self, approval_id: str, decision: Decision, by: Subscriber, at: Surface | None = None
     ) -> Answer[messages.PermissionResolved]:
-        """Decides on an approval request. Only the first decision counts: it is recorded, reported to the other clients
+        """Decides on an approval request. Only the first decision counts. It is recorded, reported to the other clients
         and sent to the agent. ``at``: the surface on which the decision was made, if that delivers the decision itself.
         Raises ``ClientError``.
         """
@@ -379,7 +380,7 @@ class SessionStore:
 
     @property
     def review(self) -> ReviewNumbers | None:
-        """How much there is to decide in the review, for lists of sessions; None if that is not known."""
+        """The numbers of what is left to decide in the review, for lists of sessions; None if they are not known."""
         return self.data.review
 
     @property
@@ -429,8 +430,8 @@ class SessionStore:
         return self.publish(self.append(event, asker.id if asker is not None else ""))
 
     def record(self, event: Recorded, asker: Subscriber | None = None, *, quiet: bool = False) -> int | None:
-        """Like ``write``, but if the history can't be written, that is only logged: the event is published without a
-        number, and None is returned. Raises ``ClientError`` if the session is closed."""
+        """Like ``write``, but if the history can't be written, that is only logged. The event is then published without
+        a number, and None is returned. Raises ``ClientError`` if the session is closed."""
         try:
             stored = self.append(event, asker.id if asker is not None else "", quiet=quiet)
         except DrawbridgeError as error:
@@ -475,7 +476,8 @@ class SessionStore:
             logger.error("%s: its metadata can't be written: %s", self.data.id, error)
 
     def review_is(self, numbers: ReviewNumbers) -> None:
-        """Stores how much there is to decide in the review, so that lists of sessions show it even after a restart."""
+        """Stores the numbers of what is left to decide in the review, so that lists of sessions show it even after a
+        restart."""
         self.data.review = numbers
         if not self.closed:
             self.save()
@@ -568,7 +570,8 @@ class Sessions:
         self._tasks = BackgroundTasks(logger)
 
     def __iter__(self) -> Iterator[Session]:
-        """Iterates over a copy: sessions may be added or removed during the iteration, even by another thread."""
+        """Iterates over a copy, because sessions may be added or removed during the iteration, even by another
+        thread."""
         return iter(sorted(self._sessions.values(), key=lambda session: session.id.startswith(TERMINAL_PREFIX)))
 
     def find(self, id: str) -> Session | None:

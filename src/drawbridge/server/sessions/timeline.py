@@ -1,6 +1,6 @@
 """A session's conversation, read from its end to its beginning, regardless of where it took place.
 
-What happened in Drawbridge is in the history of the project; what happened before, between and after those records,
+What happened in Drawbridge is in the history of the project. What happened before, between and after those records,
 such as work in a terminal, is only in the agent's own files. A fork begins with the conversation that it was forked
 from.
 
@@ -108,7 +108,7 @@ async def page(
     limit: int,
 ) -> SessionMessagesPage:
     """A page of the conversation: the records before ``position``, or the last records if that is None. ``agent``: the
-    agent whose own transcript is read too; None if none is read, for example because the client may not see it.
+    agent with the transcript that is read, too; None if none is read, for example because the client may not see it.
 
     Raises ``ClientError``, or ``HistoryUnreadable`` if the history can't be read.
     """

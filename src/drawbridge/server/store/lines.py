@@ -26,7 +26,7 @@ LONGEST_LINE: Final = 100 * 1024 * 1024
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _ROOM: Final = 200
-"""Bytes that are reserved for everything in a line except its message: more than is ever needed."""
+"""Bytes that are reserved for everything in a line except its message, which is more than is ever needed."""
 _DEEPEST: Final = 500
 """The maximum number of levels of nesting: low enough for readers that are called from deeper in the stack than
 ``compose``."""
@@ -109,8 +109,8 @@ def _check(message: bytes) -> None:
 
 
 def _depth(value: bytes) -> int:
-    """How many levels deep a JSON value is nested. Only its brackets are counted, since the value has already been
-    decoded."""
+    """The number of levels to which a JSON value is nested. Only its brackets are counted, since the value has already
+    been decoded."""
     deepest = depth = 0
     for sign in _STRUCTURE.sub(b"", value):
         depth += 1 if sign in b"[{" else -1
@@ -141,13 +141,13 @@ class Head(NamedTuple):
 
 
 def believed(heads: Sequence[Head], before: int | None, start: int, sure: int | None = None) -> list[Head]:
-    """The heads whose ``seq`` is plausible, in ascending order. ``before``: the number of the line that ends at the
-    offset ``start``; None if it is not known. ``sure``: the number that the last head is known to have; None if it
-    is not known.
+    """The heads with a plausible ``seq``, in ascending order. ``before``: the number of the line that ends at the
+    offset ``start``; None if it is not known. ``sure``: the number that the last head is known to have; None if it is
+    not known.
 
     Each line has one number, so the lines between two good ones must account for the numbers between them. A line that
     does not fit (because a digit or line breaks were damaged) counts only if the lines after it continue from its
-    number; otherwise, a wrong number would hide these lines. The last line counts if the damaged part before it has
+    number. Otherwise, a wrong number would hide these lines. The last line counts if the damaged part before it has
     room for the missing records, or if its number is ``sure``.
     """
     good: list[Head] = []
@@ -171,5 +171,5 @@ def _goes_on(head: Head, following: Sequence[Head]) -> bool:
 
 
 def _room(end: int, head: Head) -> int:
-    """How many records the damaged part between ``end`` and a line may have contained."""
+    """The maximum number of records in the damaged part between ``end`` and a line."""
     return (head.offset - end) // SHORTEST_LINE

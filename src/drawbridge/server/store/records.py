@@ -1,15 +1,15 @@
-"""The format of records: how each recorded event is written to a history, and read back. Pure.
+"""The format of records, in which events are written to a history and read back. Pure.
 
 A record is a line with ``seq``, ``timestamp``, ``direction`` and ``message``. The direction ``client`` is a user's
 prompt, ``claude`` an agent's line, unchanged (the name comes from the specification), and ``server`` an event of the
 server: ``{"type": "system", "subtype": <kind>, "message": {…}}``.
 
 The structures in this module are this format, and nothing else uses them. Records are never rewritten, so every version
-must read the records of all earlier ones: a field can be added if it has a default, but none can be removed, renamed or
-moved. Where earlier versions did not write a field that is always written now, a second structure is what is read
-(``…Read``). A change that earlier versions can't read also needs a new format of data directories (``upgrade``), so
-that they refuse the directory instead of misreading it. Records of format 0 have only some kinds and fields; those of
-format 1 have had all of today's kinds since reviews were added, and fields with defaults were added over time.
+must read the records of all earlier ones. A field can be added if it has a default, but none can be removed, renamed or
+moved. Where earlier versions did not write a field that is always written now, a second structure is read (``…Read``).
+A change that earlier versions can't read also needs a new format of data directories (``upgrade``), so that they refuse
+the directory instead of misreading it. Records of format 0 have only some kinds and fields. Those of format 1 have had
+all of today's kinds since reviews were added, and fields with defaults were added over time.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class _Text(Struct, frozen=True):
 
 
 class _Prompt(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="user"):
-    """The specification requires the prompt in ``message.prompt``."""
+    """A user's prompt. The specification requires it in ``message.prompt``."""
 
     message: _Text
     run_id: str
@@ -150,7 +150,8 @@ class _RunFinished(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class _RunFinishedRead(_RunFinished, frozen=True, kw_only=True):
-    """Numbers are bounded, because values derived from them are stored and must be readable later."""
+    """The end of a run, as it is read. Numbers are bounded, because values derived from them are stored and must be
+    readable later."""
 
     duration_ms: int = 0
     cost_usd: Annotated[float, Meta(ge=0, le=1_000_000)] | None = None
@@ -294,7 +295,7 @@ _RequestKind: TypeAlias = Literal[
 
 
 class _ApprovalRequested(Struct, frozen=True, omit_defaults=True):
-    """Format 0 has the fields up to ``proposal``."""
+    """An approval request. Format 0 has the fields up to ``proposal``."""
 
     approval_id: str
     run_id: str
@@ -373,8 +374,8 @@ class _SessionResetRead(_SessionReset, frozen=True, kw_only=True):
 
 
 class _Kind(NamedTuple):
-    """One kind of the server's records. ``subtype``: its name in the record. ``written`` and ``read``: what is written
-    now, and what is read."""
+    """One kind of the server's records. ``subtype``: its name in the record. ``written`` and ``read``: the structures
+    that are written now, and read."""
 
     subtype: str
     event: type[Recorded]

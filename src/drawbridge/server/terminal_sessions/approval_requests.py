@@ -72,7 +72,7 @@ class ApprovalRequests:
         return [OpenQuestion(approval, approvals.surfaces(approval)[0]) for approval in approvals]
 
     def ask(self, question: Question, surface: Surface) -> PendingApproval:
-        """Opens an approval request for a question from the agent. ``surface``: where it was asked."""
+        """Opens an approval request for a question from the agent. ``surface``: the surface on which it was asked."""
         session, questions = self._session, self._session.questions
         run = session.turns.current.id if session.turns.current is not None else ""
         approval = PendingApproval.new(question, run, now(), surface.known_as)
@@ -110,8 +110,8 @@ class ApprovalRequests:
         self._session.changed()
 
     def closed(self, approval: PendingApproval, asked_by: Surface | None) -> None:
-        """Notes that an approval request was resolved or withdrawn. ``asked_by``: the surface that delivers the decision
-        to the agent; None if the request was withdrawn."""
+        """Handles the end of an approval request, which was resolved or withdrawn. ``asked_by``: the surface that
+        delivers the decision to the agent; None if the request was withdrawn."""
         if held := self._held.pop(approval.id, None):
             held.cancel()
         if self._session.questions.closed(approval, asked_by):
@@ -149,8 +149,8 @@ class ApprovalRequests:
             self.carry_out(questions.restored(approval))
 
     def reconnect(self, approval: PendingApproval, surface: Surface) -> None:
-        """Connects ``surface``, which has reported the question again, to its approval request: the surface receives the
-        decision or waits for it, or is closed if the request was withdrawn."""
+        """Connects ``surface``, which has reported the question again, to its approval request. The surface receives
+        the decision or waits for it, or is closed if the request was withdrawn."""
         session = self._session
         session.turns.reconnected(approval.request.run_id, approval.request.agent_id, surface.pid)
         session.questions.reconnected(approval, surface.pid)

@@ -1,9 +1,10 @@
-"""Serves the bridges on the private socket: they send the proposals of their agents, and receive requests for their
+"""Serves the bridges on the private socket. They send the proposals of their agents, and receive requests for their
 editors.
 
 Claude Code's hook reports the approval request, and the diff that its bridge shows is a second surface of it (see
-``shown_proposals``). Gemini CLI has no such hook: its bridge's proposal is the question. It belongs to the session that
-Gemini CLI's other hooks report; if they report none, a session begins with the first proposal, and ends with the bridge.
+``shown_proposals``). Gemini CLI does not have such a hook, so its bridge's proposal is the question. It belongs to the
+session that Gemini CLI's other hooks report. If they report none, a session begins with the first proposal, and ends
+with the bridge.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class Bridges:
 
     @contextlib.contextmanager
     def _terminals_change(self) -> Iterator[None]:
-        """After the block, clients receive the state of each session that has started or stopped accepting prompts."""
+        """Publishes, after the block, the state of each session that has started or stopped accepting prompts."""
         before = {session.id: session.prompts.possible for session in self._terminal_sessions}
         yield
         for session in self._terminal_sessions:
@@ -125,7 +126,7 @@ class Bridges:
                 for approval in session.approvals:
                     if shown.is_same(proposed.pid, approval.request.proposal):
                         return shown.join(session, approval)
-                for approval in session.questions.decided:  # answered in the meantime
+                for approval in session.questions.decided:  # they may have been answered in the meantime
                     if shown.is_same(proposed.pid, approval.request.proposal):
                         shown.belongs_to(session, approval)
         return None

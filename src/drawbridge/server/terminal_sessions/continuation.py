@@ -1,7 +1,7 @@
-"""What continues in a terminal session after a restart, according to its history: the active run, the open approval
-requests, and how the latest of the others ended.
+"""Determines what continues in a terminal session after a restart, according to its history: the active run, the open
+approval requests, and how the latest of the others ended.
 
-If the agent kept running while the server was down, its hook or bridge still waits for the answer: it reconnects and
+If the agent kept running while the server was down, its hook or bridge still waits for the answer. It reconnects and
 reports the same question.
 """
 
@@ -38,8 +38,9 @@ LOOK_BACK: Final = 2_000
 
 
 class RestoredRequests(Struct):
-    """What was read from a history. ``approvals``: the open and the latest closed approval requests that a hook or
-    bridge may report again, oldest first. ``calls``: the latest tool calls without a result."""
+    """The approval requests and calls that were read from a history. ``approvals``: the open and the latest closed
+    approval requests that a hook or bridge may report again, oldest first. ``calls``: the latest tool calls without a
+    result."""
 
     approvals: list[PendingApproval]
     calls: list[Call]
@@ -86,8 +87,8 @@ def restored_requests(history: History, waiting: Collection[str]) -> RestoredReq
 
 
 class Continuation(Struct):
-    """What continues after a restart. ``run``: the active run, if any. ``works``: the PID of the process that works on it,
-    if it is known. ``is_open``: whether a process may still have the conversation open."""
+    """The part of a session that continues after a restart. ``run``: the active run, if any. ``works``: the PID of the
+    process that works on it, if it is known. ``is_open``: whether a process may still have the conversation open."""
 
     restored: RestoredRequests
     run: str | None

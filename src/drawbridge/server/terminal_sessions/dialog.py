@@ -82,11 +82,11 @@ class TerminalOnly:
         self._asked.append(approval)
 
     def noticed(self) -> None:
-        """Notes that the CLI notified the user of a dialog for which no approval request is known."""
+        """Adds a dialog that the CLI notified the user of, and for which no approval request is known."""
         self._noticed = True
 
     def called(self) -> None:
-        """Notes that a tool call has ended, so the dialog that is known only from a notification is closed."""
+        """Forgets the dialog that is known only from a notification. It is closed, because a tool call has ended."""
         self._noticed = False
 
     def about(self, call: EndedCall) -> list[PendingApproval]:
@@ -94,11 +94,11 @@ class TerminalOnly:
         return [approval for approval in self._asked if call.is_of(self._agent, approval.request)]
 
     def answered(self, approval: PendingApproval) -> None:
-        """Notes that the question was answered."""
+        """Forgets a question that was answered."""
         self._asked.remove(approval)
 
     def continued(self, agent_id: str | None) -> None:
-        """Notes that the agent has continued with something else, so its dialog is closed."""
+        """Forgets the dialog of an agent that has continued with something else."""
         self._noticed = False
         self._asked = [approval for approval in self._asked if approval.request.agent_id != agent_id]
 
@@ -124,9 +124,9 @@ class _ClientDecision(Struct, frozen=True):
 
 
 class DecisionOutcome(Struct, frozen=True):
-    """What the agent did with a client's decision on ``approval``. ``otherwise``: what happened instead, in words; None
-    if the decision took effect, or if that can't be determined. ``as_decided``: whether the decision took effect.
-    ``exact``: whether the input of the call is exactly the one that was decided on."""
+    """The effect of a client's decision on ``approval``. ``otherwise``: what happened instead, in words; None if the
+    decision took effect, or if that can't be determined. ``as_decided``: whether the decision took effect. ``exact``:
+    whether the input of the call is exactly the one that was decided on."""
 
     approval: PendingApproval
     otherwise: str | None
@@ -150,7 +150,7 @@ class ClientDecisions:
         self._decisions[approval.id] = _ClientDecision(approval, decision)
 
     def asked_again(self, approval: PendingApproval) -> None:
-        """Notes that the agent asks about a call that may be the same as one that was decided on. It may also be an
+        """Marks earlier decisions as repeated if the agent may be asking about the same call again. It may also be an
         identical call at the same time, so the earlier decisions are kept."""
         asked = approval.request
         again = EndedCall("", asked.tool_name, asked.given or {}, "ran", asked.agent_id, as_run=True)
@@ -170,8 +170,8 @@ class ClientDecisions:
                 del self._decisions[id]
 
     def not_delivered(self, reason: str) -> list[Overruled]:
-        """Overrules the decisions that allowed a call of the main agent: it asks in its terminal although no approval
-        request is open, so the decisions did not reach it. Returns what was overruled."""
+        """Overrules the decisions that allowed a call of the main agent. They did not reach it, because it asks in its
+        terminal although no approval request is open. Returns what was overruled."""
         overruled = []
         for approval in self:
             if (
@@ -217,7 +217,7 @@ class ClientDecisions:
         ran_with: Mapping[str, Any] | None,
         fate: Fate,
     ) -> str | None:
-        """What happened instead of the decision, in words; None if the decision took effect, or if that can't be
+        """A description of what happened instead of the decision; None if the decision took effect, or if that can't be
         determined."""
         if fate == "denied" or not decision.allow:
             return "allowed" if fate == "ran" else None

@@ -1,7 +1,7 @@
 """The directories in which agents run in terminals: checkpoints before and after runs, and one open review per
 directory.
 
-All sessions in a directory share its review: what changes while any of their runs is active is attributed to an agent.
+All sessions in a directory share its review. What changes while any of their runs is active is attributed to an agent.
 As long as a session in the directory is listed, ``<data>/directories/<id>`` contains the directory's path, the comments
 on its review, the index of its last checkpoint, and its private repository if it has one.
 
@@ -62,8 +62,8 @@ PATH: Final = "path"
 class ReviewedDirectory:
     """One directory, ``path``. ``folder`` contains the server's files for it.
 
-    A session has at most one run at a time. The active runs are set immediately; a task takes the checkpoints that are
-    due. A run that has ended before the task gets to it, such as one that is read from an old transcript, gets no
+    A session has at most one run at a time. The active runs are set immediately, and a task takes the checkpoints that
+    are due. A run that has ended before the task gets to it, such as one that is read from an old transcript, gets no
     checkpoint.
     """
 
@@ -105,7 +105,7 @@ class ReviewedDirectory:
         self._expected: dict[str, str] = {}
         """The runs, by session id, that a hook reported and the session has not processed yet."""
         self._begun: dict[str, bool] = {}
-        """The runs for which a checkpoint was begun. The value is False if that failed; the run then gets a checkpoint
+        """The runs for which a checkpoint was begun. The value is False if that failed. The run then gets a checkpoint
         at its end only if the review contains the beginning of another run."""
         self._is_extended = False
         """Whether the review contains the beginning of a run, and no end of a run after it."""
@@ -128,10 +128,11 @@ class ReviewedDirectory:
         )
         self.recovery = self._reviewing.recovery
         self._sending: asyncio.Future[str] | None = None
-        """The last submission of comments: done once the agent has started on it, or the submission has failed."""
+        """The last submission of comments. It is done once the agent has started on it, or the submission has
+        failed."""
         self._problem = ""
-        """Why the last checkpoint could not be taken; empty if it was taken. The same reason is logged only once in
-        succession."""
+        """The reason why the last checkpoint could not be taken; empty if it was taken. The same reason is logged only
+        once in succession."""
         self._tasks = BackgroundTasks(logger)
 
     # The sessions in the directory.
@@ -167,7 +168,7 @@ class ReviewedDirectory:
         return session in self._runs
 
     def expect(self, session: str, run: str) -> None:
-        """Notes that a hook reported the beginning of ``run``, and starts the checkpoint before it."""
+        """Starts the checkpoint before ``run``, because a hook reported its beginning."""
         self._expected[session] = run
         self._update()
 
@@ -242,7 +243,7 @@ class ReviewedDirectory:
                 return self._stopped()
 
     async def _checkpoint(self, run: str, when: When) -> bool:
-        """Takes a checkpoint. Returns whether it was taken; a failure is logged."""
+        """Takes a checkpoint. Returns whether it was taken. A failure is logged."""
         problem = await self._grants.directories.examine(self.path)
         try:
             if problem is None:
@@ -275,7 +276,7 @@ class ReviewedDirectory:
 
     async def _extend_review(self, git: Git, run_id: str, when: When, commit: str) -> None:
         """Extends the review to a stored checkpoint, unless the checkpoint was taken after a run while another run is
-        active: changes after that point are still an agent's work."""
+        active, because changes after that point are still an agent's work."""
         if when == "after" and self.busy:
             return
         if await self._reviewing.extend(git, run_id, when, commit):
@@ -347,8 +348,8 @@ class ReviewedDirectory:
         return self._reviewing.commenting.submission(located, drafts, text)
 
     def sends(self, sending: asyncio.Future[str]) -> None:
-        """Notes that a prompt with the comments is being sent. ``sending`` is done once the agent has started on it, or
-        sending it has failed."""
+        """Sets the submission of the comments that is in progress. ``sending`` is done once the agent has started on
+        it, or sending it has failed."""
         self._sending = sending
 
     async def withdraw_comments(self, asker: Subscriber, session: str) -> Answer[ReviewReply]:
@@ -364,7 +365,7 @@ class ReviewedDirectory:
         return await self._reviewing.get(session)
 
     def submitted(self, review: Submission, run: str, by: str) -> None:
-        """Notes that an agent started on a prompt with these comments."""
+        """Marks these comments as sent, because an agent started on a prompt with them."""
         self.comments.send(review, run, by)
 
     # Closing and removing.
@@ -458,8 +459,8 @@ class Directories:
         self._removing[directory.folder.name] = self._removals.start(directory.remove(), what)
 
     def remove_unused(self) -> None:
-        """Removes the checkpoints and reviews of directories without a session. Blocks while it lists them; removing
-        checkpoints continues in the background."""
+        """Removes the checkpoints and reviews of directories without a session. Blocks while it lists them, and removes
+        the checkpoints in the background."""
         make_private_directory(str(self._folder))
         used = {directory.folder.name for directory in self._directories.values()}
         for folder in sorted(self._folder.iterdir()):

@@ -1,4 +1,4 @@
-"""Reviews in editors: a bridge (or the VS Code extension, which connects like one) requests reviews, decides on them
+"""Reviews in editors. A bridge (or the VS Code extension, which connects like one) requests reviews, decides on them
 and comments on them with the same commands as clients, under the name of its editor."""
 
 from __future__ import annotations
@@ -175,8 +175,8 @@ class EditorReviews:
         return await self._commands.review_get(commands.ReviewGet(project_id=session.id), person)
 
     async def _found(self, line: wire.ReviewRequest, person: Person) -> tuple[Session, Answer[replies.Review]]:
-        """The first session whose review has files, otherwise the first session, with its review. Sessions whose review
-        can't be read are skipped. Raises ``ClientError`` if none is left."""
+        """The first session with a review that has files, otherwise the first session, with its review. Sessions with a
+        review that can't be read are skipped. Raises ``ClientError`` if none is left."""
         first: tuple[Session, Answer[replies.Review]] | None = None
         problem: ClientError | None = None
         for session in await self._candidates(line):

@@ -1,8 +1,8 @@
-"""Comments left with a terminal session: its agent receives them when it stops, or with the user's next prompt.
+"""Comments left with a terminal session. Its agent receives them when it stops, or with the user's next prompt.
 
 One of the agent's hooks hands them over, as context in its answer (measured on 2.1.329). They are stored as handed over
-before the hook receives them, and the hook confirms that it received them; without this confirmation, they wait for
-the next hook. The agent's transcript confirms that they have arrived.
+before the hook receives them, and the hook confirms that it received them. Without this confirmation, they wait for the
+next hook. The agent's transcript confirms that they have arrived.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from drawbridge.server.terminal_sessions.shared_comments import LeftComments, Re
 logger = logging.getLogger("drawbridge.server")
 
 LONGEST: Final = 9_000
-"""The maximum number of characters that are handed over: Claude Code moves more than 10,000 to a file (2.1.329), and
+"""The maximum number of characters that are handed over. Claude Code moves more than 10,000 to a file (2.1.329), and
 the guard adds its own context."""
 
 TOO_LONG: Final = (
@@ -56,8 +56,8 @@ class Receiver(Protocol):
 
 
 class Handover:
-    """The comments that are left with one session. ``comments``: all comments on the review of the session's directory;
-    the comments that are left are stored in the same file."""
+    """The comments that are left with one session. ``comments``: all comments on the review of the session's directory.
+    The comments that are left are stored in the same file."""
 
     def __init__(self, session: Receiver, comments: SharedComments) -> None:
         self._session = session
@@ -69,7 +69,7 @@ class Handover:
         return left if left is not None and left.session == self._session.id else None
 
     def known(self, request_id: str | None, key: str) -> Answer[Accepted] | None:
-        """The reply to a repeated request whose comments the agent may still receive; None for any other request.
+        """The reply to a repeated request if the agent may still receive its comments; None for any other request.
         ``key``: the key of the submission."""
         left = self._left
         if left is None or request_id is None or (left.request_id, left.review.key) != (request_id, key):

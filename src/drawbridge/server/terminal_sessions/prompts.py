@@ -71,7 +71,7 @@ class Terminals:
         self._typing: dict[str, tuple[Editor, asyncio.Future[str | None]]] = {}
 
     def add(self, editor: Editor) -> None:
-        """Adds an editor whose bridge has connected, unless it has been added already."""
+        """Adds an editor after its bridge has connected, unless it has been added already."""
         if editor not in self._editors:
             self._editors.append(editor)
 
@@ -84,7 +84,7 @@ class Terminals:
                 outcome.set_exception(ClientError("EXECUTION_FAILED", text, retryable=False))
 
     def answered(self, editor: Editor, id: str, refusal: str | None) -> None:
-        """Sets the result of a prompt. ``refusal``: why the prompt was not typed; None if it was."""
+        """Sets the result of a prompt. ``refusal``: the reason why the prompt was not typed; None if it was."""
         typed_by, outcome = self._typing.get(id, (None, None))
         if outcome is not None and typed_by is editor and not outcome.done():
             outcome.set_result(refusal)
@@ -158,7 +158,7 @@ class Receiver(Protocol):
         ...
 
     def submitted(self, review: Submission, turn: str, by: str) -> None:
-        """Notes that the agent started on a prompt with these comments."""
+        """Marks these comments as sent, because the agent started on a prompt with them."""
         ...
 
 
@@ -183,8 +183,8 @@ class Prompts:
 
     @property
     def possible(self) -> bool:
-        """Whether clients can send prompts to this session: its agent accepts typed prompts, and runs in a terminal of
-        a connected editor. A prompt is still refused while the agent is busy."""
+        """Whether clients can send prompts to this session, because its agent accepts typed prompts and runs in a
+        terminal of a connected editor. A prompt is still refused while the agent is busy."""
         session = self._session
         return session.agent.accepts_typing and not session.ended and self._terminals.contain(session.pid)
 
@@ -254,7 +254,7 @@ class Prompts:
                 sending.set_exception(ClientError("SHUTTING_DOWN", UNSURE))
 
         what = f"{self._session.id}: typing a prompt"
-        sent_to = self._session.pid  # the process whose state was checked
+        sent_to = self._session.pid  # the process with the state that was checked
         self._tasks.start(self._send(sent, sent_to, sending), what, failed=sending.set_exception).add_done_callback(
             ended
         )
@@ -305,7 +305,7 @@ class Prompts:
         return sent.text if sent is not None and is_sent else prompt
 
     def begun(self, turn: str, prompt: str) -> None:
-        """Notes that the agent started on ``prompt``."""
+        """Handles the report that the agent started on ``prompt``."""
         sent = self.sent
         if sent is None or not same_words(self._session.agent, sent.text, prompt):
             return
@@ -316,8 +316,8 @@ class Prompts:
             self._begun.set_result(turn)
 
     def found(self, entry: Prompt, run: str) -> PromptAccepted:
-        """Notes that a prompt of ``run`` is in the conversation's file, so the agent has started on it. Returns it as it
-        is stored in the history."""
+        """Handles a prompt of ``run`` in the conversation's file, on which the agent has therefore started. Returns it
+        as it is stored in the history."""
         self.begun(run, entry.text)
         sent = self.sent
         if sent is None or sent.turn != run:
@@ -327,7 +327,7 @@ class Prompts:
         )
 
     def recorded(self, entry: Prompt, run: str) -> None:
-        """Notes that a prompt of ``run`` is in the history, so it no longer has to be kept here."""
+        """Forgets a prompt of ``run``, because it is now in the history."""
         self.begun(run, entry.text)
         if self.sent is not None and self.sent.turn:
             self._keep(None)

@@ -22,15 +22,15 @@ RESTING_SECONDS: Final = 3.0
 """Seconds between two checks of a conversation's file and of the agent's process while no hook reports anything: the
 first during a run or while an approval request is open, the second otherwise. An ended session is not checked.
 
-A check takes 0.4 ms of processor time. No event can replace it: no hook reports the agent's texts between two tool
-calls, a prompt that the user withdrew, or a process that was moved to the background or killed. Only the agent's files
-and its process show that. Python can't watch files; the interfaces of the operating systems differ, and report nothing
-on network disks. Only Linux has an event for the end of any process (``pidfd_open``), and the files would still have to
-be checked."""
+A check takes 0.4 ms of processor time. No event can replace it, because no hook reports the agent's texts between two
+tool calls, a prompt that the user withdrew, or a process that was moved to the background or killed. Only the agent's
+files and its process show that. Python can't watch files. The interfaces of the operating systems differ, and report
+nothing on network disks. Only Linux has an event for the end of any process (``pidfd_open``), and the files would still
+have to be checked."""
 
 
 class ReportQueue:
-    """The reports about ``session``, in order of arrival. While there are none, the agent is checked, because its end may
+    """The reports about ``session``, in order of arrival. Between reports, the agent is checked, because its end may
     not be reported."""
 
     def __init__(self, session: TerminalSession) -> None:
@@ -92,8 +92,8 @@ class ReportQueue:
 
     def _begins_turn(self, report: Report) -> bool:
         """Whether only this report begins the turn of a prompt that the file may already contain. It is then processed
-        first: otherwise, the prompt in the file would not belong to any turn. Lines from before the session are always
-        read first."""
+        first, because otherwise the prompt in the file would not belong to any turn. Lines from before the session are
+        always read first."""
         if not isinstance(report, HookReport) or self.session.agent.names_turns:
             return False
         return report.event.name == "UserPromptSubmit" and self._file.is_up_to_date
@@ -110,12 +110,12 @@ class ReportQueue:
                 self._finding = self._tasks.start(
                     self._find_mode(report.pid), f"{self.session.id}: finding its permission mode"
                 )
-        except Exception:  # this session may be shown incorrectly; the others are not affected
+        except Exception:  # this session may be shown incorrectly, but the others are not affected
             logger.exception("%s: internal error", self.session.id)
 
     async def _find_mode(self, pid: int) -> None:
-        """Finds the mode in which the agent's process was started: the process reports its mode only with its first
-        prompt."""
+        """Finds the mode in which the agent's process was started, because the process reports its mode only with its
+        first prompt."""
         self.session.started_in(pid, await self._file.start_mode(pid, self.session.path))
 
     async def _read_until(self, condition: Condition | None) -> None:

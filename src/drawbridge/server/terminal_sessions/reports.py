@@ -54,7 +54,7 @@ class HookReport(Struct, frozen=True):
 
     @property
     def after(self) -> Condition | None:
-        """The end of a turn follows the agent's last text."""
+        """The condition under which the report is processed: the end of a turn follows the agent's last text."""
         is_end = self.event.name in ("Stop", "StopFailure")
         return AfterText(self.event.last_message) if is_end and self.event.last_message else None
 
@@ -65,7 +65,7 @@ class HookReport(Struct, frozen=True):
 
 
 class QuestionReport(Struct, frozen=True):
-    """A question from the agent, for whose answer the hook ``surface`` waits. ``proposal``: the change that the question
+    """A question from the agent. The hook ``surface`` waits for the answer. ``proposal``: the change that the question
     is about, if any."""
 
     event: HookEvent
@@ -96,7 +96,7 @@ class ReturnTimeOver(_Unconditional, frozen=True):
 
 
 class Barrier(_Unconditional, frozen=True):
-    """Something waits until all reports before this one have been processed. ``done`` gets its result then."""
+    """Something waits until all reports before this one have been processed. ``done`` then gets its result."""
 
     done: asyncio.Future[None]
 

@@ -1,4 +1,4 @@
-"""The comments on a review on their way to the agent of a terminal session: typed as a prompt, or left with the
+"""Sends the comments on a review to the agent of a terminal session: types them as a prompt, or leaves them with the
 session."""
 
 from __future__ import annotations

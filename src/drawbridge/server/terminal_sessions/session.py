@@ -1,4 +1,4 @@
-"""A terminal session: its state is derived from what the agent's hooks report and from the agent's transcript.
+"""A terminal session. Its state is derived from what the agent's hooks report and from the agent's transcript.
 
 The server does not start or stop the agent.
 """
@@ -132,10 +132,10 @@ class TerminalSession(Session):
         terminal_agent: TerminalAgent | None,
         beginning_with: Callable[[str], str | None],
     ) -> None:
-        """``facts``: what was stored before a restart. ``terminals``: the terminals of connected editors, and ``shown``:
-        the proposals that they show. ``reviewed``: the directory in which the agent works. ``terminal_agent``: the agent;
-        None if its hooks are not supported. ``beginning_with``: returns the id of the terminal session whose agent's own
-        session id begins with the given prefix, if any."""
+        """``facts``: what was stored before a restart. ``terminals``: the terminals of connected editors, and
+        ``shown``: the proposals that they show. ``reviewed``: the directory in which the agent works.
+        ``terminal_agent``: the agent; None if its hooks are not supported. ``beginning_with``: returns the id of the
+        terminal session for which the agent's own session id begins with the given prefix, if any."""
         super().__init__(directory, data, history, surfaces, disk)
         self._shown = shown
         self._beginning_with = beginning_with
@@ -154,7 +154,7 @@ class TerminalSession(Session):
         self.processes = Processes(facts)
         self.turns = Turns(self.agent, time.monotonic, facts.past)
         self._stored = msgspec.convert(facts, StoredTurns, from_attributes=True)
-        """What was last stored about the turns."""
+        """The facts about the turns, as they were last stored."""
         self.questions = Questions(
             self.agent, str(self.path), read_file, time.monotonic, is_unattended=facts.is_unattended
         )
@@ -170,11 +170,11 @@ class TerminalSession(Session):
         """Whether the session was closed. Changes to its state are then no longer saved for the next start of the
         server."""
         self._about: TerminalReports | None = None
-        """What the agent reports about itself in its conversation's file; None until the first line has been read."""
+        """The agent's reports about itself in its conversation's file; None until the first line has been read."""
         self.prompts = Prompts(self, terminals, facts.sent, self.save)
         self.handover = Handover(self, reviewed.comments)
 
-    # What clients see.
+    # State for clients.
 
     @property
     def state(self) -> messages.State:
@@ -182,7 +182,7 @@ class TerminalSession(Session):
 
     @property
     def phase(self) -> events.TerminalState:
-        """What the agent is doing, as clients show it for a terminal session."""
+        """The agent's activity, as clients show it for a terminal session."""
         if self.ended:
             return "ended"
         if self.approvals or self.questions.asks_in_terminal:
@@ -301,7 +301,7 @@ class TerminalSession(Session):
     def _approval_closed(self, approval: PendingApproval, asked_by: Surface | None = None) -> None:
         self.requests.closed(approval, asked_by)
 
-    # What is reported.
+    # Reports.
 
     def process(self, report: Report) -> None:
         """Processes a report from the queue. Everything that precedes it has been processed."""
@@ -329,15 +329,15 @@ class TerminalSession(Session):
     @property
     def checked_processes(self) -> set[int]:
         """The PIDs of the process that is working and the process that reported last, which receives prompts, if they
-        are known. Empty while an approval request is open: the agent waits for its answer."""
+        are known. Empty while an approval request is open, because the agent waits for its answer."""
         if self.approvals:
             return set()
         turn = self.turns.current
         return {pid for pid in (self.pid, turn.process if turn is not None else None) if pid is not None}
 
     def _check(self, states: Mapping[int, ProcessState]) -> None:
-        """Checks whether the agent is still running and still has this conversation open: hooks do not always report
-        that it has ended, or has left the conversation. ``states``: as in ``ProcessCheck``."""
+        """Checks whether the agent is still running and still has this conversation open, because hooks do not always
+        report that it has ended, or has left the conversation. ``states``: as in ``ProcessCheck``."""
         if self.pid is None or self.ended:
             return
         gone = self.processes.exited
@@ -360,7 +360,7 @@ class TerminalSession(Session):
 
     def _follow_to_background(self, pid: int, prefix: str) -> None:
         """Ends the part of the process ``pid`` in this session, because the user has moved the conversation to the
-        background. Waits for the session that continues it, whose id begins with ``prefix``, for at most
+        background. Waits for the session that continues it under an id that begins with ``prefix``, for at most
         ``MOVE_CHECKS`` checks."""
         former, checks = self._moved
         if prefix == former and checks > MOVE_CHECKS:
@@ -371,7 +371,7 @@ class TerminalSession(Session):
             self._moved = (prefix, MOVE_CHECKS + 1)
             self.move(pid, successor)
 
-    # What the agent's hooks report.
+    # Events from the agent's hooks.
 
     def expect(self, event: HookEvent) -> None:
         """Begins the checkpoint before a run if this event, which a hook reported, may begin a run. To be called
@@ -440,13 +440,13 @@ class TerminalSession(Session):
             self._reopen()
 
     def _reopen(self) -> None:
-        """Notes that a process has the conversation open: a session that had ended continues."""
+        """Reopens a session that had ended, because a process has the conversation open."""
         if self.ended:
             self.ended, self.continued_in = False, None
             self.save()
 
     def leave(self, pid: int | None, outcome: events.Outcome = "interrupted", *, quiet: bool = False) -> None:
-        """Notes that a process has ended or has closed the conversation. Another terminal may still have it open.
+        """Removes a process that has ended or has closed the conversation. Another terminal may still have it open.
         ``outcome`` and ``quiet`` apply to its run, as in ``RunFinished``."""
         if pid is None or not self.processes.beside(pid):
             self._end("interrupted", pid)
@@ -461,7 +461,7 @@ class TerminalSession(Session):
         self._end("interrupted", None)
 
     def move(self, pid: int, continued_in: str | None) -> None:
-        """Notes that the user has moved the conversation of the process ``pid`` to the background, where the session
+        """Removes the process ``pid``, because the user has moved its conversation to the background, where the session
         ``continued_in`` (None if it is not known) continues it under another id."""
         if self.processes.beside(pid):  # another terminal has it open
             self.leave(pid, "completed", quiet=True)
@@ -472,7 +472,8 @@ class TerminalSession(Session):
     def _end(
         self, outcome: events.Outcome, pid: int | None, *, quiet: bool = False, continued_in: str | None = None
     ) -> None:
-        """Ends the session: no process has the conversation open. ``pid``: the process that had it open until now."""
+        """Ends the session, because no process has the conversation open. ``pid``: the process that had it open until
+        now."""
         self.processes.only_latest()
         self.handover.end()
         self._record(self.turns.end(outcome, pid, quiet=quiet))
@@ -485,7 +486,7 @@ class TerminalSession(Session):
         self._record(self.turns.begin_after_stop(handed.run, handed.turn, handed.text, pid))
         self.reviewed.expect_nothing(self.id)
 
-    # What follows.
+    # Effects of reports.
 
     def _record(self, changes: Iterable[Change]) -> None:
         """Records what has changed about the turns, and closes the questions that nobody is waiting for any longer."""
@@ -551,7 +552,7 @@ class TerminalSession(Session):
         if (self.turns.stored, self.questions.is_unattended) != (self._stored, self._was_unattended):
             self.save()
 
-    # What was asked before a restart.
+    # Recovery after a restart.
 
     def recover(self) -> None:
         """Restores the state after a restart. What does not continue (see ``continuation``) counts as ended."""
@@ -571,7 +572,7 @@ class TerminalSession(Session):
         if self.ended:
             self.handover.end()
 
-    # What hooks and bridges ask.
+    # Questions from hooks and bridges.
 
     def reconnect(self, surface: Surface) -> PendingApproval | None:
         """Returns the approval request for the question that ``surface`` reports, if it was asked before, and connects
@@ -665,7 +666,7 @@ class TerminalSession(Session):
 
     def _keep(self, event: AgentLine | PromptAccepted) -> None:
         if not self.store.has_room(len(written(event)[1])):
-            return  # the limit for agents' data is reached; the agent keeps its own transcript
+            return  # the limit for agents' data is reached, but the agent keeps its own transcript
         try:
             self.store.write(event)
         except DrawbridgeError as error:
@@ -677,8 +678,8 @@ class TerminalSession(Session):
         self.publish_reports()
 
     def close(self, reason: str) -> None:
-        """Closes the session; the agent continues. A question stays open if its hook or bridge will report it again;
-        other questions can then only be answered in the terminal.
+        """Closes the session. The agent continues. A question stays open if its hook or bridge will report it again.
+        Other questions can then only be answered in the terminal.
         """
         self.requests.close(reason)
         self.prompts.close()

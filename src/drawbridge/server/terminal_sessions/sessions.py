@@ -1,4 +1,4 @@
-"""The terminal sessions on this machine: agents that people started and whose hooks or bridges report them.
+"""The terminal sessions on this machine: agents that people started, and that hooks or bridges report.
 
 The files of each session, such as its history, are in ``<data>/desk/<id>``.
 """
@@ -53,7 +53,7 @@ MOST: Final = 50
 If none has ended, the new one is not shown."""
 
 RETURN_SECONDS: Final = 20.0
-"""Seconds that hooks and bridges have to reconnect after the server has started; they try at least every 2 s."""
+"""Seconds that hooks and bridges have to reconnect after the server has started. They try at least every 2 s."""
 
 FORGOTTEN: Final = "gone_"
 """The prefix of the names of directories that are being removed."""
@@ -78,9 +78,9 @@ class TerminalSessions:
         self._agents = agents
         self.terminals = Terminals()
         self.shown = ShownProposals()
-        """What the bridges show in their editors."""
+        """The proposals that the bridges show in their editors."""
         self.closed = False
-        """Whether the server is shutting down: hooks and bridges that connect now wait for the next server."""
+        """Whether the server is shutting down. If so, hooks and bridges that connect wait for the next server."""
         self._directory = data / "desk"
         self._surfaces = surfaces
         self._disk = disk
@@ -110,7 +110,8 @@ class TerminalSessions:
         return session is not None and session.is_open
 
     def check_agent(self, session_id: str, agent: str) -> None:
-        """Raises ``ClientError`` if this is the conversation of a terminal session whose agent is not ``agent``."""
+        """Raises ``ClientError`` if this is the conversation of a terminal session with an agent other than
+        ``agent``."""
         session = self.find(TERMINAL_PREFIX + session_id)
         if session is not None and session.data.agent != agent:
             own, other = catalog.title(session.data.agent), catalog.title(agent)
@@ -219,11 +220,11 @@ class TerminalSessions:
         self._reports[session] = ReportQueue(session)
 
     def report(self, agent: str, event: HookEvent, process: Process) -> ReportQueue | None:
-        """Returns the ``ReportQueue`` of the event's session, which is added if it is not known and the event contains its
-        directory; None if the session is not shown. ``agent``: the agent whose hook sent the event. ``process``:
-        that agent's process.
+        """Returns the ``ReportQueue`` of the event's session, which is added if it is not known and the event contains
+        its directory; None if the session is not shown. ``agent``: the agent with the hook that sent the event.
+        ``process``: that agent's process.
 
-        The CLI's daemon starts background sessions in advance; they are not shown until they are used.
+        The CLI's daemon starts background sessions in advance. They are not shown until they are used.
         """
         id, terminal_agent = TERMINAL_PREFIX + event.session_id, self.terminal_agent(agent)
         session = self.find(id)
@@ -287,12 +288,12 @@ class TerminalSessions:
             await self._discard(session)
 
     def _discard(self, session: TerminalSession) -> Coroutine[Any, Any, None]:
-        """Forgets the session immediately; its agent may report again at any moment, and then gets a new session.
+        """Forgets the session immediately. Its agent may report again at any moment, and then gets a new session.
         Returns a coroutine that removes the session's files.
         """
         reason = "it was removed from the list"
         self._sessions.remove(session)
-        self._reports[session].process_all()  # a hook whose question has not been processed yet is answered, too
+        self._reports[session].process_all()  # a hook with a question that has not been processed yet is answered, too
         session.withdraw_all(reason)
         closed = self._close(session, reason)
         self._directories.leave(session.reviewed, session.id)
@@ -307,7 +308,7 @@ class TerminalSessions:
         return self._remove(closed, forgotten)
 
     def _close(self, session: TerminalSession, reason: str) -> asyncio.Task[None]:
-        """Closes the session: nothing that is reported about it is processed from now on. Returns a task that is done
+        """Closes the session. From then on, nothing that is reported about it is processed. Returns a task that is done
         when the processing has ended."""
         following = self._reports[session].close()
         session.close(reason)

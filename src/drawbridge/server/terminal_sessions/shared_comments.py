@@ -33,7 +33,7 @@ NAME: Final = "comments.json"
 
 
 WAITING: Final = ".waiting"
-"""The suffix of a file that exists while comments wait for a session: the session's hooks look for it
+"""The suffix of a file that exists while comments wait for a session. The session's hooks look for it
 (``guard.report``)."""
 
 Release: TypeAlias = Literal["unsure", "ended", "refused"]

@@ -88,7 +88,7 @@ class ShownProposals:
         return self._shown.pop((id(editor), id_), None)
 
     def remove_all(self, editor: Editor) -> list[BridgeSurface]:
-        """Removes and returns the proposals in an editor whose bridge has disconnected."""
+        """Removes and returns the proposals in an editor after its bridge has disconnected."""
         return [self._shown.pop(key) for key in list(self._shown) if key[0] == id(editor)]
 
     def join(self, session: Session, approval: PendingApproval, pid: int | None, proposal: Proposal | None) -> None:

@@ -32,11 +32,11 @@ from drawbridge.transport.private_socket import listening
 logger = logging.getLogger("drawbridge.server")
 
 EARLIER: Final = "claude"
-"""The agent of a hook that does not name its agent: earlier versions of the guard supported only this one."""
+"""The agent of a hook that does not name its agent. Earlier versions of the guard supported only this one."""
 
 MODE_SECONDS: Final = 0.8
-"""Seconds that the server waits for the mode of a prompt's turn; after that, it hands over no comments. Less than the 1 s
-for which the hook waits (``HANDOVER_SECONDS`` in the guard)."""
+"""Seconds that the server waits for the mode of a prompt's turn. After that, it hands over no comments. This is less
+than the 1 s for which the hook waits (``HANDOVER_SECONDS`` in the guard)."""
 
 _anything: Final = msgspec.json.Decoder(dict[str, Any])
 
@@ -168,8 +168,8 @@ async def _has_read_mode(reports: ReportQueue) -> bool:
 
 
 def _read(line: bytes) -> wire.FromPeer:
-    """Decodes a line. Raises ``ValueError``. A line that msgspec does not accept is repaired if possible: agents send
-    lone halves of surrogate pairs."""
+    """Decodes a line. Raises ``ValueError``. A line that msgspec does not accept is repaired if possible, because
+    agents send lone halves of surrogate pairs."""
     try:
         return wire.decode_from_peer(line)
     except ValueError:

@@ -1,8 +1,8 @@
 """The turns of an agent in a terminal, what it left running in the background, and how hooks' events and entries of the
-transcript change both. Pure: what follows from a change is returned as values, in order.
+transcript change both. Pure. What follows from a change is returned as values, in order.
 
-Hooks and the transcript report the same turns, each at its own time, and each may miss some. A turn is shown as a run:
-each run begins once and ends once. If the agent continues a turn that was over, a new run begins.
+Hooks and the transcript report the same turns, each at its own time, and each may miss some. A turn is shown as a run.
+Each run begins once and ends once. If the agent continues a turn that was over, a new run begins.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COPIED: Final = "fork"
 
 IDLE_SECONDS = 3.0
 """Seconds that the agent must have been waiting for a prompt before its run counts as over although its end was not
-reported: a hook or the conversation's file would have reported it sooner."""
+reported. A hook or the conversation's file would have reported it sooner."""
 
 
 class PromptBegun(Struct, frozen=True):
@@ -57,9 +57,9 @@ class RunBegun(Struct, frozen=True):
 
 
 class RunFinished(Struct, frozen=True):
-    """A run is over. ``seconds``: how long it took. ``quiet``: it ended earlier, so its end does not cause a
-    notification, and ``seconds`` is 0. ``error``: why it failed, for people. ``code``: the client protocol's code for the
-    failure, if it has one."""
+    """A run is over. ``seconds``: its duration. ``quiet``: it ended earlier, so its end does not cause a notification,
+    and ``seconds`` is 0. ``error``: the reason for its failure, for people. ``code``: the client protocol's code for
+    the failure, if it has one."""
 
     run: str
     outcome: Outcome
@@ -107,7 +107,7 @@ Change: TypeAlias = (
 
 
 class StoredTurns(Struct, frozen=True):
-    """What a restart needs to know about the turns. The fields are described in ``Facts``."""
+    """The facts about the turns that are needed after a restart. The fields are described in ``Facts``."""
 
     works: int | None = None
     rests: bool = False
@@ -117,8 +117,9 @@ class StoredTurns(Struct, frozen=True):
 
 
 class Turns:
-    """The turns of one session. In all methods, ``pid`` is the PID of the agent's process that reports (None if it is not
-    known), and ``prompt`` is the text of the reported prompt as a client has sent it, or else as it was reported."""
+    """The turns of one session. In all methods, ``pid`` is the PID of the agent's process that reports (None if it is
+    not known), and ``prompt`` is the text of the reported prompt as a client has sent it or, if no client has sent it,
+    as it was reported."""
 
     def __init__(self, agent: AskingAgent, clock: Clock, past: Iterable[str] = ()) -> None:
         """``past``: the ids of turns that are over."""
@@ -131,16 +132,16 @@ class Turns:
         """The ids of the latest turns that are over."""
         self.remember(past)
         self._background: dict[int | None, Background] = {}
-        """What each process has left running."""
+        """The background tasks of each process."""
         self._is_copy = False
         """Whether the conversation is a copy of another one, and its file has no new prompt yet."""
         self._copys_prompt = ""
         """The uuid of a copy's first new prompt, if it is among the entries that are processed next; otherwise
         empty."""
         self._carried = ""
-        """The id of the turn that was active at the last restart and continued after it; empty if there was none."""
+        """The id of the turn that was active at the last restart and continued after it; otherwise empty."""
 
-    # What is known.
+    # The state of the turns.
 
     @property
     def is_resting(self) -> bool:
@@ -183,11 +184,11 @@ class Turns:
         self.current, self._carried = turn, run
 
     def remember(self, past: Iterable[str]) -> None:
-        """Notes that these turns are over."""
+        """Adds turns that are over."""
         for id in past:
             self._past[id] = None
 
-    # What hooks report.
+    # Events from hooks.
 
     def hook(self, event: HookEvent, pid: int | None, *, prompt: str = "", is_alone: bool = True) -> list[Change]:
         """Applies a hook's event, except the end of a session. ``is_alone``: whether no other process has the
@@ -223,12 +224,12 @@ class Turns:
         return []
 
     def subagent_runs(self, agent: str, pid: int | None, type: str | None = None) -> None:
-        """Notes that the subagent ``agent`` of the process is running."""
+        """Adds the subagent ``agent`` of the process, which is running."""
         self._of(pid).add_subagent(agent, type)
 
     def reconnected(self, run: str, agent: str | None, pid: int | None) -> None:
-        """Notes that the process has reported a question of the run ``run`` again. ``agent``: the subagent that asks, which
-        runs in this process and in no other; None for the main agent."""
+        """Handles a question of the run ``run`` that the process has reported again. ``agent``: the subagent that asks,
+        which runs in this process and in no other; None for the main agent."""
         if agent is not None:
             for one in self._background.values():
                 one.remove(agent)
@@ -253,8 +254,8 @@ class Turns:
         return changes
 
     def _work(self, event: HookEvent, pid: int | None) -> list[Change]:
-        """Notes that the main agent or one of its subagents is working. A subagent may outlive the turn that started
-        it."""
+        """Handles an event that shows that the main agent or one of its subagents is working. A subagent may outlive
+        the turn that started it."""
         if event.agent_id is not None:
             self.subagent_runs(event.agent_id, pid, event.agent_type)
         elif not self._is_past(event.turn):
@@ -262,15 +263,15 @@ class Turns:
         return []
 
     def _stop(self, event: HookEvent, pid: int | None) -> list[Change]:
-        """Notes that the main agent has stopped. Its turn is over unless it has left something running in the
-        background; then the turn rests."""
+        """Handles the stop of the main agent. Its turn is over unless it has left something running in the background.
+        In that case, the turn rests."""
         self.set_tasks(event, pid)
         changes: list[Change] = [OnlyRunning(pid, tuple(self._of(pid).ids))]
         if not self._is_past(event.turn):
             changes += self._complete_or_rest(pid)
         return changes
 
-    # What the transcript contains.
+    # Entries of the transcript.
 
     def expect_prompt(self, entries: Iterable[Entry]) -> None:
         """Finds the first new prompt of a copy among the entries that are passed to ``entry`` next: the last one with the
@@ -330,7 +331,7 @@ class Turns:
         return changes
 
     def _end_unreported(self, turn: Turn, entry: Message, *, quiet: bool) -> list[Change]:
-        """Ends the current turn because its last message, ``entry``, was read: the hook that reports the end may not
+        """Ends the current turn because its last message, ``entry``, was read. The hook that reports the end may not
         have found a server."""
         self._of(turn.process).forget_carried()  # the agent knows that these tasks have ended
         if not entry.failed:
@@ -343,13 +344,13 @@ class Turns:
         does not show that: the CLI writes the earlier prompts with the id of the first new one (2.1.329)."""
         return self.current is not None and same_words(self._agent, self.current.prompt, entry.text)
 
-    # What is neither reported nor in the transcript.
+    # Changes that are neither reported nor in the transcript.
 
     def check(self, idle: float | None) -> list[Change]:
         """Ends a run when its agent has stopped and no background task has to be waited for any longer, or when the
-        agent has been waiting for a prompt for ``idle`` seconds although no hook has reported that it has stopped: the
-        user has withdrawn the prompt. ``idle``: None if the agent is not waiting, or if that is not known. Between runs,
-        forgets background tasks that need not be waited for any longer.
+        agent has been waiting for a prompt for ``idle`` seconds although no hook has reported that it has stopped. In
+        the second case, the user has withdrawn the prompt. ``idle``: None if the agent is not waiting, or if that is
+        not known. Between runs, forgets background tasks that need not be waited for any longer.
         """
         turn = self.current
         if turn is None:
@@ -369,15 +370,15 @@ class Turns:
         return OnlyRunning(pid, ())
 
     def leave(self, pid: int | None, outcome: Outcome, *, quiet: bool = False) -> list[Change]:
-        """Notes that a process has ended or has closed the conversation, which other processes have open. If one of them
-        is working, its next hook begins a new run. ``outcome`` and ``quiet`` are about the run of this process."""
+        """Ends the run of a process that has ended or has closed the conversation, which other processes have open. If
+        one of them is working, its next hook begins a new run. ``outcome`` and ``quiet`` are about the run of this
+        process."""
         self.forget(pid)
         is_own = self.current is not None and self.current.process in (pid, None)
         return self._finish(outcome, pid, quiet=quiet) if is_own else []
 
     def forget(self, pid: int | None) -> None:
-        """Forgets the background tasks of a process that has ended; those whose process is not known if ``pid`` is
-        None."""
+        """Forgets the background tasks of a process that has ended, or of an unknown process if ``pid`` is None."""
         self._background.pop(pid, None)
 
     def end(self, outcome: Outcome, pid: int | None, *, quiet: bool = False) -> list[Change]:
@@ -387,17 +388,17 @@ class Turns:
         return [EverythingEnded(), *self._finish(outcome, pid, quiet=quiet)]
 
     def interrupt(self, pid: int | None) -> list[Change]:
-        """Ends the current run, because there is no longer any sign that its agent is running."""
+        """Ends the current run, because nothing shows any longer that its agent is running."""
         return self._finish("interrupted", pid)
 
     def close(self) -> None:
         """Forgets the current turn, because the session is closed. The next server continues it."""
         self.current = None
 
-    # How turns begin and end.
+    # Beginnings and ends of turns.
 
     def _of(self, pid: int | None) -> Background:
-        """What the process has left running."""
+        """The background tasks of the process."""
         if pid not in self._background:
             self._background[pid] = Background(self._clock, is_complete=self._agent.reports_tasks)
         return self._background[pid]
@@ -417,8 +418,8 @@ class Turns:
         reported: bool = True,
     ) -> list[Change]:
         """Begins a run for a turn of the agent, unless that turn is already running. ``follows``: whether it continues
-        the current turn, if there is one. ``recorded``, ``reported``: as in ``Turn``. If the agent continues a turn that
-        was over, a new run begins, because each run ends only once.
+        the current turn, if any. ``recorded``, ``reported``: as in ``Turn``. If the agent continues a turn that was
+        over, a new run begins, because each run ends only once.
         """
         current = self.current
         if current is not None and (not turn or follows or current.has(turn)):
@@ -445,8 +446,8 @@ class Turns:
     def _finish_current(
         self, outcome: Outcome, pid: int | None, *, quiet: bool, error: str | None = None, code: str | None = None
     ) -> list[Change]:
-        """Like ``_finish``. The process that works on the current turn counts, not the one that has reported, if there is
-        a current turn."""
+        """Like ``_finish``. The process that works on the current turn counts, not the one that has reported, unless no
+        turn is active."""
         working = self.current.process if self.current is not None else pid
         return self._finish(outcome, working, quiet=quiet, error=error, code=code)
 

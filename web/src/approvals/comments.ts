@@ -45,7 +45,7 @@ export class Collected {
     this.count.value = 0;
   }
 
-  /** The message for the agent: the comments in the order of their files and lines, then `reason`. */
+  /** The message for the agent, with the comments in the order of their files and lines, then `reason`. */
   message(reason: string): string {
     const number = ({ line }: CommentOn) => Math.abs(Number(line.replace('−', '-')));
     const sorted = this.all.sort((a, b) => a.path.localeCompare(b.path) || number(a) - number(b));

@@ -34,7 +34,7 @@ export const partOf = (index: number, part: string, option?: number) =>
   [index, part, ...(option === undefined ? [] : [option])].join(' ');
 
 export class Question {
-  /** The parts of the question that the form has no place for: they are shown as they are. */
+  /** The parts of the question that the form has no place for. They are shown unchanged. */
   more: Record<string, any>;
   text: string;
   header: string;
@@ -67,7 +67,7 @@ export class Question {
     this.own = signal(before?.own ?? '');
   }
 
-  /** Chooses an option; if several may be chosen, choosing it again removes it. */
+  /** Chooses an option. If several may be chosen, choosing it again removes it. */
   pick(label: string) {
     const { value } = this.chosen;
     if (!this.multiple) this.chosen.value = [label];
@@ -80,7 +80,10 @@ export class Question {
     if (!this.multiple && text.trim()) this.chosen.value = [];
   }
 
-  /** The parts that have to be read: the question, its other fields, and the chosen options with their previews. */
+  /**
+   * The parts that have to be read, which are the question, its other fields, and the chosen options with their
+   * previews.
+   */
   parts(index: number): string[] {
     const ofOptions = this.options.flatMap(({ label, preview }, n) => {
       if (!this.chosen.value.includes(label)) return [];
@@ -157,7 +160,7 @@ export class Questions {
     return true;
   }
 
-  /** Goes to another question; to a later one only if the current one is answered. */
+  /** Goes to another question, but to a later one only if the current one is answered. */
   step(by: number) {
     const question = this.all[this.at.value];
     if (by > 0 && !question.answer) this.problem.value = missing(question);

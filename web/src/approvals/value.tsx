@@ -14,7 +14,7 @@ import type { Risk } from './input.ts';
 const SHOWN = 3000;
 const LINES = 50;
 
-/** The number of characters of a text that are measured; a longer text is always cut. */
+/** The number of characters of a text that are measured. A longer text is always cut. */
 const STEP = 8000;
 
 /** One shared list, so that the default doesn't invalidate memos. */

@@ -6,7 +6,7 @@ import type { Offer } from '../protocol/messages.ts';
 export type Token = { kind: 'command' | 'file'; from: number; to: number; query: string };
 export type Choice = { value: string; label: string; text?: string; kind: 'command' | 'file' | 'directory' };
 
-/** The maximum length of a query, in characters; a longer text is not completed. */
+/** The maximum length of a query, in characters. A longer text is not completed. */
 const LONGEST = 200;
 
 export const MOST = 50;

@@ -44,7 +44,7 @@ export class Composer {
   private earlier: string[];
   private place: number;
   private unfinished = '';
-  // Until the project is known, every file is accepted: the server refuses what the agent can't take.
+  // Until the project is known, every file is accepted. The server refuses what the agent can't take.
   private around: Around = {
     placeholder: 'Message…',
     accepts: { images: true, files: true },
@@ -235,7 +235,7 @@ export class Composer {
 
   // Files.
 
-  /** Attaches files that are pasted or dropped; the browser handles everything else. */
+  /** Attaches files that are pasted or dropped. The browser handles everything else. */
   private given(event: ClipboardEvent & DragEvent) {
     const data = event.clipboardData ?? event.dataTransfer;
     const files = [...(data?.files ?? [])];

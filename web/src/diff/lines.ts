@@ -1,8 +1,8 @@
 // What differs between two texts: lines first, then the words of lines that were changed. Pure.
 
 /**
- * The number of edit steps above which a text counts as rewritten: finding more would block the page for seconds. Also
- * the number of lines, in both texts together, above which texts are compared piecewise.
+ * The number of edit steps above which a text counts as rewritten, because finding more would block the page for
+ * seconds. Also the number of lines, in both texts together, above which texts are compared piecewise.
  */
 const MOST = 2000;
 
@@ -40,8 +40,8 @@ const BETWEEN = 300;
 
 /**
  * The lines that two texts have in common. Long texts are compared piecewise, between lines that are unique in both (as
- * in patience diff): this is much faster than finding the shortest edit script, and the result is rarely longer. Texts
- * that are short, or have no such lines, are compared exactly; undefined if they differ too much.
+ * in patience diff). This is much faster than finding the shortest edit script, and the result is rarely longer. Texts
+ * that are short, or have no such lines, are compared exactly. Undefined if the texts differ too much.
  */
 function aligned(a: readonly string[], b: readonly string[]): [number, number][] | undefined {
   const anchors = a.length + b.length > MOST ? anchorsOf(a, b) : [];
@@ -149,7 +149,10 @@ export type Difference = {
   both: boolean;
   /** The number of unchanged rows after the last hunk. */
   left?: number;
-  /** Too much differs for a line-by-line comparison: the whole old text is removed and the whole new text added. */
+  /**
+   * Whether too much differs for a line-by-line comparison, so that the whole old text is removed and the whole new
+   * text added.
+   */
   rough?: boolean;
   /** How the newline at the end of the file changed, in words. */
   end?: string;
@@ -256,7 +259,7 @@ function cut(rows: Row[]) {
       skipped++;
       continue;
     }
-    // A gap of one row is shown: "1 unchanged line" would take the same room.
+    // A gap of one row is shown, because "1 unchanged line" would need the same space.
     const single = skipped === 1 ? [rows[n - 1]] : [];
     if (skipped > 1 || !hunks.length) hunks.push({ skipped: single.length ? 0 : skipped, rows: [] });
     skipped = 0;

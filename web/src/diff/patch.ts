@@ -30,7 +30,7 @@ export function filesIn(text: string): GitChange[] {
   return files;
 }
 
-/** `diff --git a/x b/x`: both halves are the same path, since the server's diffs do not detect renames. */
+/** `diff --git a/x b/x`: both halves are the same path, because the server's diffs do not detect renames. */
 function pathIn(line: string) {
   const rest = line.slice('diff --git '.length);
   return rest

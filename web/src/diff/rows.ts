@@ -17,7 +17,7 @@ export type Line = { kind: 'same' | 'added' | 'removed' | 'changed'; old?: Side;
 /** A run of `count` unchanged lines; `old` and `new` are the numbers of the first line on each side. */
 export type GapOf = { count: number; old: number; new: number };
 
-/** Rows from `from` up to, but not including, `to`; a gap counts as no rows. */
+/** Rows from `from` up to, but not including, `to`. A gap does not count as a row. */
 export type Block = { from: number; to: number; rows: Line[]; gap?: GapOf };
 
 /** @param split whether the diff is in two columns */

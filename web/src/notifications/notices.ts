@@ -54,7 +54,7 @@ export function watch(client: import('../protocol/client.ts').Client, reviews: R
   client.addEventListener('message', (event) => {
     const { type, project_id: id, data } = (event as CustomEvent).detail;
     const isUpdate = (kind: string) => type === 'update' && data.update_type === kind;
-    // The checkpoint after the run has found changes; a change with a `by` is a person's decision instead.
+    // The checkpoint after the run has found changes. A change with a `by` is a person's decision instead.
     if (isUpdate('review_changed') && !data.data.by) waiting.get(id)?.();
     const project = client.projects.all.get(id);
     if (!project || !document.hidden) return;

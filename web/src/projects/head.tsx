@@ -124,7 +124,7 @@ function headingOf({ client, place }: World): string {
   return shown.view === 'files' ? `Files of ${name}` : `Review of ${name}`;
 }
 
-/** Milliseconds after which the review is requested: the content of the session comes first. */
+/** Milliseconds after which the review is requested, so that the content of the session comes first. */
 const PAUSE = 1500;
 
 /** The link to the review of a project, shown while there is something to decide or to commit. */

@@ -11,12 +11,15 @@ import { textSize } from '../ui/dom.ts';
 const PAGE = 120;
 
 /**
- * The number of records with which a conversation is opened: more than fit on a screen, but few enough for a slow
- * network. A full page follows, because it may contain what the view shows about the run.
+ * The number of records with which a conversation is opened. They are more than fit on a screen, but few enough for a
+ * slow network. A full page follows, because it may contain what the view shows about the run.
  */
 const FIRST_PAGE = 30;
 
-/** How many of the last records are searched for a fork: mode or model changes may follow it before its first run. */
+/**
+ * How many of the last records are searched for a fork, because mode or model changes may follow it before its first
+ * run.
+ */
 const AFTER_A_FORK = 20;
 
 /** If more records than this were missed, a conversation is loaded again from its end instead of catching up. */
@@ -72,7 +75,7 @@ export class Client extends EventTarget {
     this.conversation = undefined;
     this.hello = undefined;
     this.name = this._called = kept.clientName();
-    /** Whether the token belongs to a device: the server then uses the device's name, whatever this browser sends. */
+    /** Whether the token belongs to a device. If so, the server uses the device's name, whatever this browser sends. */
     this.isNamed = false;
     this.connection = new Connection({ connect });
     this.connection.onstate = () => this._tell('connection');
@@ -110,7 +113,7 @@ export class Client extends EventTarget {
 
   /**
    * Whether the server accepts messages of this type from this device. Until it has answered, its last known answer
-   * counts; true if there isn’t one.
+   * counts, or true if there isn’t one.
    */
   may(type: string) {
     return (this.hello?.features ?? kept.features())?.includes(type) ?? true;
@@ -201,7 +204,7 @@ export class Client extends EventTarget {
     return this.connection.ask(type, data, { project: this._id });
   }
 
-  /** Removes a project, or a terminal session. */
+  /** Removes a project or a terminal session. */
   async remove(id: string) {
     this._removing = id;
     try {
@@ -281,7 +284,7 @@ export class Client extends EventTarget {
     for (let page = 0; page < most && conversation.before && conversation.first > seq && isWanted(); page++)
       await this._olderOfSession(conversation);
     if (!isWanted() || isHere(conversation) || conversation.session !== undefined) return isWanted();
-    // The record is not in this session, or far back: it is shown in the whole history of the project.
+    // The record is not in this session, or far back, so it is shown in the whole history of the project.
     const { before } = conversation;
     conversation.before = undefined;
     try {
@@ -368,8 +371,10 @@ export class Client extends EventTarget {
     void this._olderOfSession(conversation).catch(() => {});
   }
 
-  /** Loads older messages of the session; overlapping calls share one request. Returns false if there are none, or if
-   * other records were loaded in the meantime. */
+  /**
+   * Loads older messages of the session. Overlapping calls share one request. Returns false if there are none, or if
+   * other records were loaded in the meantime.
+   */
   async _olderOfSession(conversation: Conversation): Promise<boolean> {
     if (!conversation.before) return false;
     conversation.loading ??= this._pageOfSession(conversation).finally(() => (conversation.loading = undefined));
@@ -420,7 +425,7 @@ export class Client extends EventTarget {
     this._tell('hello');
   }
 
-  /** Joins the conversation that is shown: continues at its cursor, or begins at its end. */
+  /** Joins the conversation that is shown, at its cursor or, if it has none, at its end. */
   async _join() {
     let conversation = this.conversation;
     if (!conversation) return;
@@ -461,7 +466,7 @@ export class Client extends EventTarget {
     if (!isFresh) return;
     if (readsSessions) {
       try {
-        // Until the session is known, no older records are requested: they could belong to another session.
+        // Until the session is known, no older records are requested, because they could belong to another session.
         conversation.before = conversation.first > 1 ? '' : null;
         if (conversation.before === null) return;
         const session = await this._currentSession(this.projects.all.get(conversation.id) ?? project);

@@ -61,7 +61,7 @@ export class Comments {
   isSending: Signal<boolean> = signal(false);
   /** Why sending or withdrawing the comments failed. */
   note: Signal<string> = signal('');
-  /** Comments that were left with the agent of a terminal session. */
+  /** Comments that wait for the agent of a terminal session. */
   handover: Signal<Handover | undefined> = signal(undefined);
   isWithdrawing: Signal<boolean> = signal(false);
   /** The drafts as a prompt, if it could not be sent to the agent's terminal. */
@@ -126,7 +126,7 @@ export class Comments {
     return this._client.may('review_withdraw');
   }
 
-  /** The state of the comments that were left with an agent, in words; '' if there are none. */
+  /** The state of the comments that wait for an agent, in words, or '' if none wait. */
   get waitingWords(): string {
     const { project_id, state } = this.handover.value ?? {};
     const agent = project_id === this._project ? 'The agent' : 'The agent of another session in this directory';
@@ -157,7 +157,7 @@ export class Comments {
 
   /** Shows the comments that the server sent with a review. */
   show({ comments = [], drafts = '', handover }: Review) {
-    // The drafts have changed: the prompt that was refused is not the one that would be sent now.
+    // The drafts have changed, so the prompt that was refused is not the one that would be sent now.
     if (this.unsent.peek() && drafts !== this._version) this.note.value = this.unsent.value = '';
     this._version = drafts;
     this.all.value = comments;
@@ -181,7 +181,7 @@ export class Comments {
   // Writing.
 
   /**
-   * Begins a comment on a line, or continues the one that was begun there.
+   * Begins a comment on a line, or continues the comment that was begun there.
    * @param name the name of the line
    * @param isRange whether to extend the comment that was begun last up to this line instead
    */
@@ -257,7 +257,7 @@ export class Comments {
     return text.value.trim() !== '' || (suggestion.value !== undefined && isOther(suggestion.value, quote));
   }
 
-  /** The draft that is being changed; undefined for a new comment, or if the draft has been sent or removed since. */
+  /** The draft that is being changed. Undefined for a new comment, or if the draft has been sent or removed since. */
   draftOf({ comment_id: id }: Writing): ReviewComment | undefined {
     return this.all.value.find((one) => one.comment_id === id && isDraft(one));
   }

@@ -90,7 +90,7 @@ export function listen({
   });
 }
 
-/** Focuses the next or previous item of the conversation; if the focused item is not in view, one that is. */
+/** Focuses the next or previous item of the conversation or, if the focused item is not in view, one that is. */
 function step(view: import('../conversation/view.tsx').ConversationView | undefined, by: 1 | -1) {
   if (!view) return;
   const all = [...view.scroller.querySelectorAll<HTMLElement>('.items > .item:not([hidden]), .card')];

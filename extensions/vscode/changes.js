@@ -1,6 +1,6 @@
 // The undecided changes of runs: a list in the Source Control view, VS Code's own diff, and the user's decisions.
 //
-// The server stores the reviews and carries out the decisions; nothing here writes a file.
+// The server stores the reviews and carries out the decisions. Nothing here writes a file.
 'use strict';
 
 const fs = require('node:fs');
@@ -25,7 +25,7 @@ const { TextsBefore } = require('./texts_before');
 
 const VIEW = 'drawbridge.changes';
 
-/** The context key that is true while there are changes to review: it shows the list and the commands for changes. */
+/** The context key that is true while there are changes to review. It shows the list and the commands for changes. */
 const HAS_CHANGES = 'drawbridge.hasChanges';
 
 /** The context key that is true while some of the changes are new and others are not. */
@@ -40,7 +40,7 @@ const NONE_HERE = 'there is no change to review at the cursor. The Drawbridge: C
 
 const NO_NEW_HERE = `only the changes ${NEW} are shown, and none of them is at the cursor.`;
 
-/** The warning for a command without its list entry: VS Code passes none while it reads the list again. */
+/** The warning for a command without its list entry, because VS Code passes none while it reads the list again. */
 const MOVED = 'the list has just changed. Select the change again.';
 
 /** Milliseconds for which a message in the status bar is shown. */
@@ -220,7 +220,7 @@ class Changes {
     for (const one of found) {
       const isFirst = !this._visited.has(one.directory);
       const isExtended = [...model.keysOf([one])].some((key) => !known.has(key));
-      // If nobody has decided, a run has probably ended: the server does not report that to editors.
+      // If nobody has decided, a run has probably ended, which the server does not report to editors.
       const isAfterRun = isExtended && changes.get(one.project)?.has('');
       if (isFirst || isAfterRun) await this._begin(one);
     }
@@ -283,7 +283,7 @@ class Changes {
 
   // What is new.
 
-  /** The user has opened the list: a visit begins, unless some changes are hidden. */
+  /** The user has opened the list, so a visit begins, unless some changes are hidden. */
   _opened() {
     void this._inTurn(async () => {
       for (const one of this._reviews) await (this._hidesOthers ? this._remember(one) : this._begin(one));

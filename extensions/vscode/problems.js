@@ -1,4 +1,4 @@
-// Errors and warnings that an edit introduced: the file has them now and did not have them before.
+// Errors and warnings that an edit introduced, that is, which the file has now and did not have before.
 'use strict';
 
 const MOST = 20;

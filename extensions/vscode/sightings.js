@@ -45,7 +45,7 @@ class Sightings {
 }
 
 /**
- * A row after the last one counts as the last one: there, a diff shows the lines that were removed at the end.
+ * A row after the last one counts as the last one, because there a diff shows the lines that were removed at the end.
  *
  * @param {number} row
  * @param {Shown} shown

@@ -1,4 +1,4 @@
-// The sockets of a window: one for each workspace folder; without a folder, one for the home directory.
+// The sockets of a window, one for each workspace folder or, without a folder, one for the home directory.
 'use strict';
 
 const fs = require('node:fs');

@@ -8,7 +8,7 @@ local function say(text, level)
   require('drawbridge.message').answer(text, level)
 end
 
---- Applies the options: starts the bridge, unless `auto_start` is off, and creates or removes the aliases.
+--- Applies the options. Starts the bridge, unless `auto_start` is off, and creates or removes the aliases.
 local function put_into_force()
   local options = require('drawbridge.config').get()
   require('drawbridge.aliases').set(options.gemini.aliases)
@@ -145,7 +145,7 @@ function M.reject_hunk()
   require('drawbridge.review').reject_hunk()
 end
 
---- `:DrawbridgeReview`: shows the proposal that has waited longest; if none is waiting, goes to one that is shown.
+--- `:DrawbridgeReview`: shows the proposal that has waited longest or, if none is waiting, goes to one that is shown.
 function M.review()
   require('drawbridge.review').open()
 end
@@ -214,7 +214,7 @@ function M.status()
   return require('drawbridge.status').get()
 end
 
---- A few characters for a status line; empty unless the bridge is running or starting. Cheap, and never raises an
+--- A few characters for a status line, or '' unless the bridge is running or starting. Cheap, and never raises an
 --- error.
 ---@return string
 function M.statusline()

@@ -28,8 +28,8 @@ const REPLACED_FOR = 10 * 60 * 1000;
 
 /**
  * @typedef {Object} Base
- * @property {string | null} stamp the stamp of the file on disk; null if it is not known
- * @property {string | null} text the text of the file; null if it is not known or too large
+ * @property {string | null} stamp the stamp of the file on disk, or null if it is not known
+ * @property {string | null} text the text of the file, or null if it is not known or too large
  * @property {{text: string, at: number} | null} replaced the text of the document before VS Code read the file again
  * @property {boolean} merged whether the text on disk has been merged into the document; VS Code does not know this
  * @property {NodeJS.Timeout | null} settling

@@ -80,7 +80,7 @@ class Changes {
     this._files = new Map();
     this._isStale = false;
     /**
-     * @type {Map<string, Set<string>>} who has decided since the reviews were read, by project; '' if the review has
+     * @type {Map<string, Set<string>>} who has decided since the reviews were read, by project, or '' if the review has
      *   changed in another way
      */
     this._deciders = new Map();
@@ -503,7 +503,7 @@ class Changes {
   /**
    * @param {{project: string, decision: Decision, hunk?: string, file?: string, all?: boolean, version?: string}} about
    * @param {string} done
-   * @returns {Promise<boolean>} whether the decision was carried out; false if the server refused it
+   * @returns {Promise<boolean>} whether the decision was carried out, or false if the server refused it
    */
   async _send(about, done) {
     try {

@@ -69,7 +69,7 @@ class Documents {
 
   /**
    * @param {string[]} paths absolute
-   * @returns {Promise<(OpenFile|null)[]>} one entry for each path; null if the file is not open
+   * @returns {Promise<(OpenFile|null)[]>} one entry for each path, or null if the file is not open
    */
   async find(paths) {
     const [opened, asked] = await Promise.all([this.all(), Promise.all(paths.map(locate))]);

@@ -18,7 +18,7 @@ const PATIENCE = 1500;
  * @param {typeof import('vscode')} vscode the API
  * @param {import('./documents').OpenFile[]} files
  * @param {InstanceType<typeof import('./bases').Bases>} bases
- * @param {string | null} backups the directory for copies; null if none are wanted
+ * @param {string | null} backups the directory for copies, or null if none are wanted
  * @returns {Promise<{reloaded: {name: string, backup: string | null}[], kept: {name: string, lines?: number}[]}>}
  */
 async function refresh(vscode, files, bases, backups) {

@@ -12,7 +12,7 @@ class SeenChanges {
   /**
    * @param {typeof import('vscode')} vscode the API
    * @param {(original: import('vscode').Uri) => {project: string, file: ReviewedFile} | null} find the file, as it is
-   *   listed, whose diff has this document on the left; null if it is not a diff of the list
+   *   listed, whose diff has this document on the left, or null if it is not a diff of the list
    * @param {(project: string, hunks: string[]) => void} saw
    */
   constructor(vscode, find, saw) {

@@ -95,7 +95,7 @@ function isLive(address) {
  * @param {net.Socket} socket
  * @param {import('./lines').Methods} methods
  * @param {(reply: import('./lines').Answered) => void} answered is called with each answer
- * @returns {Promise<string>} why this side has ended it; '' if the other side did, or after any other error
+ * @returns {Promise<string>} why this side has ended it, or '' if the other side did, or after any other error
  */
 async function serve(socket, methods, answered) {
   const closed = new AbortController();

@@ -52,7 +52,7 @@ class Refused extends Error {
 }
 
 /**
- * @returns {Promise<string[]>} the paths where a server may listen, newest first; none if the directory is missing,
+ * @returns {Promise<string[]>} the paths where a server may listen, newest first, or none if the directory is missing,
  *   belongs to another user or is open to others
  */
 async function addresses() {

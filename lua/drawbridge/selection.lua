@@ -244,7 +244,7 @@ end
 
 --- Mentions a file to agents.
 ---@param path string
----@param first integer? The first line, from 0; nil for the whole file.
+---@param first integer? The first line, from 0, or nil for the whole file.
 ---@param last_line integer?
 function M.mention(path, first, last_line)
   link.send('mentioned', { path = path, first = first, last = last_line or first })

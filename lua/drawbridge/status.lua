@@ -28,8 +28,8 @@ end
 local ASKING = { default = true, manual = true, plan = true }
 
 --- What the guard's hook has reported about the connected agents.
----@return string? silent The mode of an agent that does not ask; nil if no agent has reported such a mode.
----@return string? asks The mode of an agent that asks; nil unless all agents have reported a mode.
+---@return string? silent The mode of an agent that does not ask, or nil if no agent has reported such a mode.
+---@return string? asks The mode of an agent that asks, or nil unless all agents have reported a mode.
 local function reported()
   local link = loaded('link')
   local state = link and link.attached() and link.state() or { pids = {}, modes = {} }

@@ -20,7 +20,7 @@ local function printable(line, tabstop)
   return shown
 end
 
---- A removed line as chunks of virtual text; `word`: where the part that differs begins and ends, in bytes.
+--- A removed line as chunks of virtual text. `word`: where the part that differs begins and ends, in bytes.
 local function chunks_of(line, word, tabstop)
   line = line:sub(1, LINE_LIMIT)
   local is_plain = not line:find('%c')
@@ -117,8 +117,8 @@ function M.make_room_at_top(buffer, namespace)
 end
 
 --- Shows hunks. `first` and `last` (exclusive) are lines of the proposed text, from 0. Each item of `words` and
---- `removed_words` is the number of a line in that text or in `removed`, and where a changed part of the line begins and
---- ends, in bytes.
+--- `removed_words` is the number of a line in that text or in `removed`, and where a changed part of the line begins
+--- and ends, in bytes.
 ---@param buffer integer
 ---@param hunks {first: integer, last: integer, removed: string[], hidden: integer, words: integer[][], removed_words?: integer[][]}[]
 ---@param clear boolean Whether to remove the previous marks.

@@ -45,7 +45,7 @@ view.subscribe((now) => {
   last = now;
 });
 
-/** Why the server has refused the token or code; empty if the token is not valid, undefined if nothing was refused. */
+/** Why the server has refused the token or code. Empty if the token is not valid, undefined if nothing was refused. */
 const refused = signal<string | undefined>(undefined);
 
 /** The code with which this device is being paired, and the server's fingerprint if a link contained it. */

@@ -6,7 +6,7 @@ import { deviceName } from '../src/state/device-name.ts';
 
 declare const self: ServiceWorkerGlobalScope;
 
-/** The addresses of this version's files; `VERSION`: its name. The build inserts both. */
+/** The addresses of this version's files. `VERSION`: its name. The build inserts both. */
 declare const FILES: string[];
 declare const VERSION: string;
 

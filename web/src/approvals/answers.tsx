@@ -197,7 +197,7 @@ function Choices({ card, version }: CardProps) {
   );
 }
 
-/** What "Always" would save; '' if it is not offered. */
+/** What "Always" would save, or '' if it is not offered. */
 const alwaysOf = ({ request, world, isPlan }: ApprovalCard) =>
   !world.may('execute') || (isPlan && approvesMode(request.suggestions, 'acceptEdits')) ? '' : alwaysLabel(request);
 
@@ -215,7 +215,7 @@ export function LongAlways({ card }: CardProps) {
   );
 }
 
-/** The label of the "Always" button; '' if the agent suggests nothing to remember. */
+/** The label of the "Always" button, or '' if the agent suggests nothing to remember. */
 function alwaysLabel({ always, suggestions, title }: any): string {
   if (title !== undefined || Array.isArray(always)) {
     return ((always ?? []) as Always[])

@@ -168,7 +168,7 @@ function Call({ request, root, comments, redrawn, whole, edited = NONE }: Contex
   );
 }
 
-/** A command, or a list of its arguments, as a shell command; empty if the value is neither. */
+/** A command, or a list of its arguments, as a shell command. Empty if the value is neither. */
 function commandOf(given: unknown): string {
   if (!Array.isArray(given) || given.some((word) => typeof word !== 'string'))
     return typeof given === 'string' ? given : '';

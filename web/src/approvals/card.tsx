@@ -31,7 +31,7 @@ export type World = {
   may: (type: string) => boolean;
   answer: (request: any, answer: any) => Promise<void>;
   whole: (blob: string) => Promise<any>;
-  /** The server's id for this connection; undefined if it is not known yet. */
+  /** The server's id for this connection, or undefined if it is not known yet. */
   connection: () => string | undefined;
   /** Measures again what is in view. */
   look: () => void;
@@ -49,15 +49,15 @@ export class ApprovalCard {
   /** Which parts of the card have been in view. */
   sight = new Sight();
   element: HTMLElement;
-  /** The notebook cell that can be edited instead of the file; undefined if the request has no such cell. */
+  /** The notebook cell that can be edited instead of the file, or undefined if the request has no such cell. */
   cell: EditedCell | undefined;
-  /** The user's version of the file or the cell; `fields`: the user's versions of input fields. */
+  /** The user's version of the file or the cell. `fields`: the user's versions of input fields. */
   text: string | undefined;
   fields: Record<string, string> | undefined;
   message: string;
   questions: Questions | undefined;
   comments: Collected;
-  /** The request's position among the open ones, in words: "2 of 4"; '' if it is the only one. */
+  /** The request's position among the open ones, in words: "2 of 4", or '' if it is the only one. */
   place: Signal<string> = signal('');
   /** How many buttons in the card have to be pressed before the request can be accepted. */
   unopened: Signal<number> = signal(0);
@@ -69,11 +69,11 @@ export class ApprovalCard {
   hidesRemoved: Signal<boolean> = signal(false);
   /** Why nothing in view counts as seen now, or undefined if what is in view counts. */
   cut: Signal<Cut> = signal(undefined);
-  /** The number of lines of the proposal not seen yet; undefined if 0, or while something above it is not seen. */
+  /** The number of lines of the proposal not seen yet, or undefined if 0, or while something above it is not seen. */
   unread: Signal<number | undefined> = signal(undefined);
-  /** An estimate of how many lines of the card have not been in view; undefined if the card shows a proposal. */
+  /** An estimate of how many lines of the card have not been in view, or undefined if the card shows a proposal. */
   rest: Signal<number | undefined> = signal(undefined);
-  /** Whether files are shown whole; `showsTools`: whether the buttons for that are shown. */
+  /** Whether files are shown whole. `showsTools`: whether the buttons for that are shown. */
   isFileWhole: Signal<boolean> = signal(false);
   showsTools: Signal<boolean> = signal(false);
   /** The numbers of added and removed lines in the user's version. */
@@ -152,7 +152,7 @@ export class ApprovalCard {
     return this.world.may('execute') && !this._hasEditor ? editableFields(this.request) : [];
   }
 
-  /** The names of the fields that are being edited; none if the file is edited instead. */
+  /** The names of the fields that are being edited, or none if the file is edited instead. */
   get edits(): string[] {
     if (this.text === undefined) return Object.keys(this.fields ?? {});
     return this.cell ? ['new_source'] : [];
@@ -182,7 +182,7 @@ export class ApprovalCard {
   /**
    * Called after measuring what is in view.
    * @param isInView whether everything drawn in the card is in view, or was, one part after the other
-   * @param cut why nothing in view counts as seen; undefined if what is in view counts
+   * @param cut why nothing in view counts as seen, or undefined if what is in view counts
    */
   looked(isInView: boolean, cut: Cut) {
     this.cut.value = cut;
@@ -301,7 +301,7 @@ export class ApprovalCard {
     return Math.ceil(this.sight.unseen / (height || LINE));
   }
 
-  /** The number of lines in `proposed` not seen yet; undefined if 0, or if something above it is not seen. */
+  /** The number of lines in `proposed` not seen yet, or undefined if 0, or if something above it is not seen. */
   _unreadIn(proposed: HTMLElement) {
     const { top } = this.element.getBoundingClientRect();
     if (!this.sight.has(0, proposed.getBoundingClientRect().top - top)) return undefined;

@@ -4,7 +4,7 @@
 import { type Signal, signal } from '@preact/signals';
 
 /**
- * `line`: the line's number, with a leading "−" if the line was removed, or the number of a part of the plan; `quote`:
+ * `line`: the line's number, with a leading "−" if the line was removed, or the number of a part of the plan. `quote`:
  * the text that is commented on.
  */
 type CommentOn = { path: string; line: string; text: string; quote: string };

@@ -93,7 +93,7 @@ export class Sight {
   /**
    * Whether all of a card has been in view, at once or one part after the other, and some of it is in view now.
    * @param isDrawn whether a frame was drawn with the card in this place; only then does what is in view count as seen
-   * @param head the height of the card's sticky header, under which the rest of it scrolls; `foot`: that of its footer
+   * @param head the height of the card's sticky header, under which the rest of it scrolls. `foot`: that of its footer
    * @param covers where other elements cover it
    */
   look(
@@ -203,7 +203,7 @@ export class Current<Card extends Decidable> {
     this._scroller = scroller;
     this._cards = cards;
     this.card = undefined;
-    /** When the card came into view, as `performance.now()`; undefined while it is not in view. */
+    /** When the card came into view, as `performance.now()`, or undefined while it is not in view. */
     this._since = undefined;
     /** False after a click on text, until a control is clicked or `arm` is called. */
     this._armed = true;

@@ -257,7 +257,7 @@ function watched({ root, view, freePart, isSeen, seen }: Watched): Watch {
   };
 }
 
-/** The positions between which the text is in view; undefined if none of it is. */
+/** The positions between which the text is in view, or undefined if none of it is. */
 function linesInView(host: Element, view: EditorView, freePart: FreePart): [number, number] | undefined {
   if (document.hidden || document.querySelector('dialog[open]')) return undefined;
   const card = host.closest('.card');

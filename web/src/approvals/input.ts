@@ -10,7 +10,7 @@ export type Risk = { code: string; text: string; field?: string; start?: number;
 
 /**
  * One of the changes that a decision with `remember` would make. `suggestion`: the index of its suggestion in
- * `suggestions`; `saved_in`: the file in which the agent saves the change, if that is known.
+ * `suggestions`. `saved_in`: the file in which the agent saves the change, if that is known.
  */
 export type Always = { text: string; suggestion: number; saved_in?: string };
 
@@ -151,7 +151,7 @@ export function isDrawn(name: string, value: any): boolean {
   return (name === 'content' && Array.isArray(value)) || (name === 'rawInput' && isObject(value));
 }
 
-/** The plan that an agent wants to carry out; undefined if the request is not about one. */
+/** The plan that an agent wants to carry out, or undefined if the request is not about one. */
 export function planIn(request: any): string | undefined {
   const { tool_name: tool, input } = request;
   if (tool !== 'ExitPlanMode') return undefined;

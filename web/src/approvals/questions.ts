@@ -93,7 +93,7 @@ export class Question {
     return [partOf(index, 'text'), ...(isEmpty(this.more) ? [] : [partOf(index, MORE)]), ...ofOptions];
   }
 
-  /** The answer to send; '' while nothing is chosen or written. Several choices are in the order of the options. */
+  /** The answer to send, or '' while nothing is chosen or written. Several choices are in the order of the options. */
   get answer(): string {
     const own = this.own.value.trim();
     const labels = this.options.map(({ label }) => label).filter((label) => this.chosen.value.includes(label));
@@ -107,7 +107,7 @@ export class Questions {
   all: Question[];
   /** The index of the question that number keys act on, and that is shown if there is room for only one. */
   at: Signal<number>;
-  /** What the user has to do first, in words: answer a question, or show a preview in full; '' if nothing. */
+  /** What the user has to do first, in words: answer a question, or show a preview in full, or '' if nothing. */
   problem: Signal<string>;
   /** The parts of the form that have been in view. */
   read = new Set<string>();
@@ -119,7 +119,7 @@ export class Questions {
   /**
    * @param input the input of the tool, whose `questions` are
    *   `{question, header, multiSelect, options: [{label, description, preview}]}`
-   * @param keep is called with the draft answers; undefined if there are none
+   * @param keep is called with the draft answers, or undefined if there are none
    */
   constructor(input: any, begun: Begun[] | undefined, keep: (begun: Begun[] | undefined) => void) {
     this._input = input;
@@ -137,7 +137,7 @@ export class Questions {
 
   /**
    * The first unread part of all questions, or of those with these indexes, that has to be read before they are
-   * answered; undefined if all such parts have been read.
+   * answered, or undefined if all such parts have been read.
    */
   unread(indexes = this.all.map((_, index) => index)): string | undefined {
     const parts = [...(isEmpty(this.more) ? [] : [MORE]), ...indexes.flatMap((index) => this.all[index].parts(index))];

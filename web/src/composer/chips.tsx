@@ -141,7 +141,7 @@ function currentModel({ model }: AgentState, { models = [] }: AgentOffers): Mode
   );
 }
 
-/** The title of the agent’s model, or its name; empty if neither is known. */
+/** The title of the agent’s model, or its name. Empty if neither is known. */
 export const modelTitle = (agent: AgentState, offers: AgentOffers): string =>
   (currentModel(agent, offers)?.title ?? agent.model ?? '').replace(/ \(recommended\)$/, '');
 

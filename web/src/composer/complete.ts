@@ -11,7 +11,7 @@ const LONGEST = 200;
 
 export const MOST = 50;
 
-/** The token that ends at the caret; undefined if there is nothing to complete. */
+/** The token that ends at the caret, or undefined if there is nothing to complete. */
 export function tokenAt(text: string, caret: number): Token | undefined {
   const before = text.slice(Math.max(0, caret - LONGEST - 1), caret);
   if (text[0] === '/' && caret > 0 && caret <= LONGEST && !/\s/.test(before))

@@ -28,7 +28,7 @@ export type ItemRow = {
   seq: number;
   version: string;
   item: Item;
-  /** At the end of a run: the run’s tool calls; undefined if the run’s prompt is not loaded, or if it has none. */
+  /** At the end of a run: the run’s tool calls, or undefined if the run’s prompt is not loaded, or if it has none. */
   calls?: ToolRow[];
 };
 

@@ -97,7 +97,7 @@ export class ConversationView {
   /** The id of the last loaded run that has ended. */
   _lastRun = signal('');
   _look = LOOK;
-  /** The `_kind` for which the cards and the foot were drawn; undefined while the project is not known. */
+  /** The `_kind` for which the cards and the foot were drawn, or undefined while the project is not known. */
   _drawn: string | undefined;
   _rowsLook: string | undefined;
   _rowsOf: Conversation | undefined;

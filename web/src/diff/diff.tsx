@@ -105,7 +105,7 @@ function step(event: KeyboardEvent) {
   event.preventDefault();
 }
 
-/** Buttons for the layout of diffs. `both`: whether a diff has two sides; `hasGaps`: whether it has hidden lines. */
+/** Buttons for the layout of diffs. `both`: whether a diff has two sides. `hasGaps`: whether it has hidden lines. */
 export function Tools({ both, hasGaps, whole }: { both: boolean; hasGaps: boolean; whole: Signal<boolean> }) {
   return (
     <div class="diff-tools">
@@ -255,7 +255,7 @@ function Hunks({
 
 const isLong = ({ old, new: fresh }: Line) => [old, fresh].some((side) => side && side.text.length > LONGEST);
 
-/** @param texts the lines of the file; undefined if they are not known, in which case the gap can't be opened */
+/** @param texts the lines of the file, or undefined if they are not known, in which case the gap can't be opened */
 function Gap({ gap, texts, whole, shared }: { gap: GapOf; texts?: string[]; whole?: Signal<boolean>; shared: Shared }) {
   const [isShown, setShown] = useState(false);
   const isOpen = texts !== undefined && (isShown || Boolean(whole?.value));

@@ -13,8 +13,8 @@ const MARKED = 200;
 const CONTEXT = 3;
 
 /**
- * The elements that the shortest edit script from `a` to `b` (Myers) keeps, as pairs of indexes; undefined if it would
- * have more than `most` steps.
+ * The elements that the shortest edit script from `a` to `b` (Myers) keeps, as pairs of indexes, or undefined if it
+ * would have more than `most` steps.
  */
 export function common(
   a: readonly string[],
@@ -131,7 +131,7 @@ function linesOf(text: string) {
   return { lines, endless: endless && text !== '' };
 }
 
-/** A line of one side. Lines are numbered from 1; `marks`: the start and the end of each part that differs. */
+/** A line of one side. Lines are numbered from 1. `marks`: the start and the end of each part that differs. */
 export type Side = { number: number; text: string; marks?: [number, number][] };
 
 /** The lines on both sides of a row; a side that is missing is undefined. */
@@ -246,7 +246,7 @@ function trimmed([from, to]: [number, number], line: string): [number, number] {
   return [from + text.length - text.trimStart().length, to - text.length + text.trimEnd().length];
 }
 
-/** Rows that are near a change, in hunks; `left`: how many rows follow the last hunk. */
+/** Rows that are near a change, in hunks. `left`: how many rows follow the last hunk. */
 function cut(rows: Row[]) {
   const hunks: Hunk[] = [];
   let near = -1;

@@ -5,7 +5,7 @@ import { type Difference, markWords, type Row } from './lines.ts';
 /** What git reports about one file. `note`: a change without lines, such as a new file mode. */
 export type GitChange = Difference & { path: string; note: string };
 
-/** The files of a git diff; none if the text is not a diff. */
+/** The files of a git diff, or none if the text is not a diff. */
 export function filesIn(text: string): GitChange[] {
   const files: GitChange[] = [];
   const lines = text.split('\n');
@@ -39,7 +39,7 @@ function pathIn(line: string) {
     .replace(/"$/, '');
 }
 
-/** The patch that Claude Code reports with an edit, with the file's line numbers; undefined if it is not a patch. */
+/** The patch that Claude Code reports with an edit, with the file's line numbers, or undefined if it is not a patch. */
 export function patchIn(patch: any): Difference | undefined {
   if (!Array.isArray(patch) || !patch.length) return undefined;
   const found: Difference = { hunks: [], added: 0, removed: 0, both: true };

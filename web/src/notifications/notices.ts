@@ -19,10 +19,10 @@ const REVIEW_MS = 3000;
 type Notice = { title: string; body: string; address: string };
 
 /**
- * The notification about a run's end; undefined if nobody has to be notified.
+ * The notification about a run's end, or undefined if nobody has to be notified.
  *
  * @param name the project's name
- * @param review the review's counts; undefined if there is nothing to review
+ * @param review the review's counts, or undefined if there is nothing to review
  */
 export function endNotice(outcome: string, id: string, name: string, review?: Numbers): Notice | undefined {
   const ended = OUTCOMES[outcome as keyof typeof OUTCOMES];

@@ -83,7 +83,7 @@ export const plainLine = (text: string) =>
 export const modeOffer = (project: any, mode: string, offers: ModeOffer[] = []): ModeOffer | undefined =>
   [...offers, ...(project?.own_modes ?? [])].find((one) => one.name === mode);
 
-/** Whether the agent asks before it changes files; true if that is not known. */
+/** Whether the agent asks before it changes files, or true if that is not known. */
 export const asksFirst = (project: any, offers?: ModeOffer[]): boolean =>
   project?.asks !== false && modeOffer(project, project?.permission_mode, offers)?.asks !== false;
 

@@ -214,7 +214,7 @@ export class Client extends EventTarget {
     }
   }
 
-  /** The project in the directory of a terminal session; undefined if there isn’t one. */
+  /** The project in the directory of a terminal session, or undefined if there isn’t one. */
   _besides({ path }: any) {
     return [...this.projects.all.values()].find((one) => !one.desk && one.path === path);
   }
@@ -341,7 +341,7 @@ export class Client extends EventTarget {
     await this._join();
   }
 
-  /** The `session_messages` id of the session that a project's next run continues; undefined if there isn’t one. */
+  /** The `session_messages` id of the session that a project's next run continues, or undefined if there isn’t one. */
   async _currentSession({ id, session_id }: any): Promise<string | undefined> {
     if (session_id) return session_id;
     const { data } = await this.connection.ask('sessions', { limit: 20 }, { project: id });

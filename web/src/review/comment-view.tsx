@@ -33,8 +33,8 @@ const isWriting = (one: Entry): one is Writing => 'key' in one;
 const keyOf = (one: Entry) => (isWriting(one) ? one.key : one.comment_id);
 
 /**
- * The comments on a part. `rows`: the comments by the name of their last line (`lineName`); `rest`: the comments whose
- * lines are not shown; `ranges`: the lines of each comment on more than one line.
+ * The comments on a part. `rows`: the comments by the name of their last line (`lineName`). `rest`: the comments whose
+ * lines are not shown. `ranges`: the lines of each comment on more than one line.
  */
 type Arranged = { rows: ReadonlyMap<string, Entry[]>; rest: Entry[]; ranges: Place[] };
 

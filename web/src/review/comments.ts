@@ -29,7 +29,7 @@ export type Writing = {
   part: string;
   path: string;
   side: Side;
-  /** The number of its first line; `offset`: how many lines that is below the hunk's first line on this side. */
+  /** The number of its first line. `offset`: how many lines that is below the hunk's first line on this side. */
   line: number;
   offset: number;
   /** The text of its lines, as it was shown. */
@@ -37,7 +37,7 @@ export type Writing = {
   /** The id of the draft that it changes. */
   comment_id?: string;
   text: Signal<string>;
-  /** The suggested replacement for the lines; undefined if there isn’t one. */
+  /** The suggested replacement for the lines, or undefined if there isn’t one. */
   suggestion: Signal<string | undefined>;
   busy: Signal<boolean>;
   note: Signal<string>;
@@ -326,7 +326,7 @@ export class Comments {
   /**
    * Sends all drafts, but only if they are still the ones that are shown.
    * @param steer whether to add them to the active run
-   * @returns what was done; '' if it failed, if there is nothing to send, or while an earlier call is under way
+   * @returns what was done, or '' if it failed, if there is nothing to send, or while an earlier call is under way
    */
   async send(steer = false): Promise<string> {
     if (this.isSending.peek() || !this.drafts.peek().length) return '';

@@ -66,7 +66,7 @@ export const onlyParts = (files: readonly ShownFile[], isWanted: (part: Part) =>
 export const partsIn = (files: readonly ShownFile[]) => files.flatMap(({ parts }) => parts);
 
 /** The key of the part to show: `key` if it is still there, otherwise the next part that is left, or the last one. If
- * `key` is undefined, the first part; undefined if there are no parts. */
+ * `key` is undefined, the first part, or undefined if there are no parts. */
 export function follow(before: readonly string[], now: readonly string[], key: string | undefined): string | undefined {
   if (key === undefined) return now[0];
   if (now.includes(key)) return key;
@@ -269,7 +269,7 @@ export const lineName = (side: Side, line: number) => (side === 'new' ? String(l
 export const lineOf = (name: string): [side: Side, line: number] =>
   name.startsWith('−') ? ['old', Number(name.slice(1))] : ['new', Number(name)];
 
-/** The text of the lines `from` to `to`; undefined if not all of them are shown. */
+/** The text of the lines `from` to `to`, or undefined if not all of them are shown. */
 export function quoteOf(lines: ReadonlyMap<number, string>, from: number, to: number): string | undefined {
   let text = '';
   for (let n = from; n <= to; n++) {

@@ -51,7 +51,7 @@ export type Standing = {
   isEditing: Signal<boolean>;
   /**
    * How many of its buttons still have to be pressed, and how many of its images still have to be drawn, before it can
-   * be decided on; undefined if that is not known, because it is not drawn.
+   * be decided on, or undefined if that is not known, because it is not drawn.
    */
   unopened: Signal<number | undefined>;
   /** Lines of context on each side. */

@@ -32,7 +32,7 @@ import { CONTEXT, type OpenReview, type Standing } from './open-review.ts';
 /** Lines that "Show more lines" first adds on each side. After that, it doubles the lines of context. */
 const MORE = 20;
 
-/** What the user may do now. `whyNot`: why the files can't be written; empty if they can. */
+/** What the user may do now. `whyNot`: why the files can't be written. Empty if they can. */
 export type Rights = { mayDecide: boolean; whyNot: string };
 
 /** What the user can do with a part. The functions ask for confirmation where necessary. */

@@ -236,8 +236,8 @@ export class Foot {
   }
 
   /**
-   * The time of the agent's next attempt, in milliseconds since 1970; undefined if the agent is not waiting to retry.
-   * It is computed once for each attempt, because the delay counts from the first report.
+   * The time of the agent's next attempt, in milliseconds since 1970, or undefined if the agent is not waiting to
+   * retry. It is computed once for each attempt, because the delay counts from the first report.
    */
   private retryAt() {
     const retry = this.conversation?.agent.retry;

@@ -68,7 +68,7 @@ export class Conversation {
 
   /**
    * @param id the project's id
-   * @param session the id of an earlier session, which the project's next run does not continue; undefined for the
+   * @param session the id of an earlier session, which the project's next run does not continue, or undefined for the
    *   current session or the whole history
    */
   constructor(id: string, session?: string) {
@@ -85,7 +85,7 @@ export class Conversation {
     this.open = new Map();
     this.run = null;
     this.queue = [];
-    /** What the agent reports about itself; `offers`: what it offers. Empty if the server or agent reports nothing. */
+    /** What the agent reports about itself. `offers`: what it offers. Empty if the server or agent reports nothing. */
     this.agent = {};
     this.offers = {};
     this.live = '';

@@ -4,7 +4,7 @@ import { deviceName } from './device-name.ts';
 
 const memory: Map<string, string> = new Map();
 
-/** The maximum number of a project's messages that the arrow keys recall; `PROMPTS_SIZE`: of their characters. */
+/** The maximum number of a project's messages that the arrow keys recall. `PROMPTS_SIZE`: of their characters. */
 const PROMPTS = 50;
 const PROMPTS_SIZE = 100_000;
 

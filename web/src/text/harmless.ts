@@ -1,7 +1,7 @@
 // Makes text from agents and files safe to read: characters that reorder, hide or imitate others are written out, such
 // as `\u202e`. `drawbridge/core/terminal_text.py` has the same rules, and a test checks that both agree. Pure.
 
-/** Blocks of combining characters that any script may use; `MARK`: also the marks of scripts that stack them. */
+/** Blocks of combining characters that any script may use. `MARK`: also the marks of scripts that stack them. */
 const ANY_MARK =
   '\\u0300-\\u036f\\u0483-\\u0489\\u1ab0-\\u1aff\\u1dc0-\\u1dff\\u20d0-\\u20e2\\u20e4-\\u20ff\\ufe20-\\ufe2f';
 const MARK = `${ANY_MARK}\\u0591-\\u05bd\\u0610-\\u061a\\u064b-\\u065f\\u0e31\\u0e34-\\u0e3a\\u0e47-\\u0e4e`;

@@ -94,7 +94,7 @@ const GRAMMARS: Record<string, () => Promise<Grammar>> = {
   yaml: async () => await import('@lezer/yaml'),
 };
 
-/** The line-by-line grammar of a language, for editors; undefined if it has none. */
+/** The line-by-line grammar of a language, for editors, or undefined if it has none. */
 export async function modeOf(language: string): Promise<StreamParser<any> | undefined> {
   const grammar = Object.hasOwn(GRAMMARS, language) ? await GRAMMARS[language]() : undefined;
   return grammar && 'mode' in grammar ? grammar.mode : undefined;
@@ -173,7 +173,7 @@ const FILES: Record<string, string> = {
   rakefile: 'ruby',
 };
 
-/** The language of a file, by its name; empty if it is not known. */
+/** The language of a file, by its name. Empty if it is not known. */
 export function languageOf(path: string): string {
   const name = (path.split('/').pop() ?? '').toLowerCase();
   if (Object.hasOwn(FILES, name)) return FILES[name];

@@ -59,7 +59,7 @@ class Bounded extends Tokenizer {
   }
 
   /**
-   * What `find` finds at the beginning of `text`; undefined beyond the limits. `masked`: the whole text, of which
+   * What `find` finds at the beginning of `text`, or undefined beyond the limits. `masked`: the whole text, of which
    * `text` is the rest, with links and code masked.
    */
   _spanning<T extends { raw: string }>(

@@ -160,7 +160,7 @@ function inline(tokens: Token[] | undefined, world: World): ComponentChildren[] 
   return found;
 }
 
-/** The text that a token adds to the text around it; undefined if the token is an element. */
+/** The text that a token adds to the text around it, or undefined if the token is an element. */
 function plainText(token: Tokens.Generic) {
   if (token.type === 'text' && !token.tokens) return decoded(token.text);
   if (token.type === 'escape') return token.text as string;
@@ -227,7 +227,7 @@ const linkAsText = (token: Tokens.Generic, world: World) => (wordsOf(token) || h
 
 const hrefOf = (token: Tokens.Generic): string => (token.autolink ? token.href : decoded(token.href));
 
-/** What the words of a link don’t show of it; empty unless `world.whole`. */
+/** What the words of a link don’t show of it. Empty unless `world.whole`. */
 function hiddenOf(token: Tokens.Generic, world: World) {
   const href = hrefOf(token);
   if (!world.whole || token.autolink || wordsOf(token) === href) return '';
@@ -251,7 +251,7 @@ export function addressOf(href: string) {
   return ['http:', 'https:', 'mailto:'].includes(url.protocol) ? url.href : undefined;
 }
 
-/** The file and the line that a relative link names: `src/app.js#L3`, `src/app.js:3`; undefined for other links. */
+/** The file and the line that a relative link names: `src/app.js#L3`, `src/app.js:3`, or undefined for other links. */
 export function fileOf(href: string): { path: string; line?: number } | undefined {
   const [, name, line] =
     /^(.*?)(?:#L(\d{1,7})(?:C\d+)?(?:-L?\d+(?:C\d+)?)?|:(\d{1,7})(?:[:-]\d+)?)?$/s.exec(href) ?? [];

@@ -115,7 +115,7 @@ function skip(main: HTMLElement | null) {
 }
 
 /**
- * The state of the connection; empty if it is open.
+ * The state of the connection. Empty if it is open.
  * @param isAtBox whether the message box shows the state, so that this element is only for screen readers
  */
 function Banner({ isAtBox }: { isAtBox: boolean }) {

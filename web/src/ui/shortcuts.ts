@@ -19,7 +19,9 @@ export function listen({
   view: () => import('../conversation/view.tsx').ConversationView | undefined;
   help: () => void;
   palette: () => void;
-  /** Returns a function that goes to the next session with an approval request; undefined if no other session waits. */
+  /**
+   * Returns a function that goes to the next session with an approval request, or undefined if no other session waits.
+   */
   next: () => (() => void) | undefined;
 }) {
   const look = () => requestAnimationFrame(() => void view()?.current.look());

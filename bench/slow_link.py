@@ -48,7 +48,7 @@ class _Direction:
 
 @contextlib.asynccontextmanager
 async def slow_link(server: Server, *, kilobits: float, latency: float) -> AsyncIterator[str]:
-    """Runs a slow link to the server; yields the address of the web UI behind it. ``kilobits``: the speed in each
+    """Runs a slow link to the server, and yields the address of the web UI behind it. ``kilobits``: the speed in each
     direction, in kbit/s; ``latency``: the duration of a round trip, in seconds. A new connection takes one more round
     trip."""
     port = int(server.url.removesuffix("/ws").rpartition(":")[2])

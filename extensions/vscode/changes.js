@@ -40,7 +40,7 @@ const NONE_HERE = 'there is no change to review at the cursor. The Drawbridge: C
 
 const NO_NEW_HERE = `only the changes ${NEW} are shown, and none of them is at the cursor.`;
 
-/** The warning for a command without its list entry, because VS Code passes none while it reads the list again. */
+/** The warning for a command without its list entry. VS Code passes no entry while it reads the list again. */
 const MOVED = 'the list has just changed. Select the change again.';
 
 /** Milliseconds for which a message in the status bar is shown. */

@@ -16,8 +16,8 @@ const { Given, selected } = require('./selection');
 const LARGEST_SELECTION = 100_000;
 
 /**
- * Milliseconds within which the same notice is shown only once, because the guard sends it to every socket, and a
- * window has one for each of its folders.
+ * Milliseconds within which the same notice is shown only once. The guard sends it to every socket, and a window has
+ * one for each of its folders.
  */
 const SAME_NOTICE = 1000;
 
@@ -149,8 +149,8 @@ class Window {
     const now = performance.now();
     if (now - (this._notices.get(message) ?? -SAME_NOTICE) >= SAME_NOTICE) {
       this._notices = new Map([[message, now]]);
-      // Not awaited, because the notice stays until the user or VS Code closes it. A file's name must not become a
-      // link.
+      // The call is not awaited, because the notice stays until the user or VS Code closes it. A file's name must not
+      // become a link.
       this._vscode.window.showWarningMessage(`Drawbridge: ${message.replaceAll('](', '] (')}`);
     }
     return { success: true };

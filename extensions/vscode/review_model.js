@@ -167,8 +167,8 @@ function changesIn(reviews) {
 }
 
 /**
- * The reviews with only these hunks, and with the files that are too large to show, because it is not known what in
- * them is new.
+ * The reviews with only these hunks, and with the files that are too large to show. It is not known which of their
+ * changes are new.
  *
  * @param {Placed[]} reviews
  * @param {Set<Hunk>} hunks

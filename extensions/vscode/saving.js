@@ -72,7 +72,7 @@ async function merge(vscode, file, { version, edits }, bases) {
 }
 
 /**
- * Applies the edits. Returns whether that was possible, because VS Code refuses if the document has changed by then.
+ * Applies the edits. Returns whether that was possible. VS Code refuses if the document has changed by then.
  *
  * @param {typeof import('vscode')} vscode
  * @param {import('vscode').TextDocument} document

@@ -92,12 +92,12 @@ function M.stop()
   end
 end
 
---- `:DrawbridgeStatus`: shows the status in a small window; `q` or Esc closes it.
+--- `:DrawbridgeStatus`: shows the status in a small window. `q` or Esc closes it.
 function M.show_status()
   require('drawbridge.status').show()
 end
 
---- `:DrawbridgeLog`: shows the last lines that the bridge and the plugin have logged; `q` closes the window.
+--- `:DrawbridgeLog`: shows the last lines that the bridge and the plugin have logged. `q` closes the window.
 function M.log()
   local file = require('drawbridge.config').get().server.log_file
   require('drawbridge.log').show(file and vim.fn.fnamemodify(file, ':p'))
@@ -140,7 +140,7 @@ function M.reject()
   require('drawbridge.review').reject()
 end
 
---- `:DrawbridgeRejectHunk`: reverts the hunk under the cursor; the rest of the proposal stays open.
+--- `:DrawbridgeRejectHunk`: reverts the hunk under the cursor. The rest of the proposal stays open.
 function M.reject_hunk()
   require('drawbridge.review').reject_hunk()
 end
@@ -208,7 +208,7 @@ function M.gemini(arguments)
   require('drawbridge.terminal').open('gemini', arguments or {})
 end
 
---- The state for scripts; see `:help drawbridge.status()`.
+--- The state for scripts. See `:help drawbridge.status()`.
 ---@return table
 function M.status()
   return require('drawbridge.status').get()

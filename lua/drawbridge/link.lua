@@ -1,10 +1,10 @@
 --- The connection to the bridge: one dispatcher for its calls, one notification for the events sent to it, and its state.
 local M = {}
 
---- The version of the calls and events; `editors/neovim.py` contains the same number. Raise both with each change.
+--- The version of the calls and events. `editors/neovim.py` contains the same number. Raise both with each change.
 M.REVISION = 5
 
-local ALIVE_EVERY = 1000 -- ms between two checks, because Neovim does not report that a channel has closed
+local ALIVE_EVERY = 1000 -- ms between two checks of the channel: Neovim does not report that it has closed
 
 local ANCESTORS = 6 -- how many processes, from the one that called the hook upward, are compared with the agents
 
@@ -129,7 +129,7 @@ function M.detach()
 end
 
 local function folders()
-  -- The directory of the whole editor, because `:lcd` and `:tcd` do not change where the user works.
+  -- This is the directory of the whole editor, because `:lcd` and `:tcd` do not change where the user works.
   return { vim.fn.getcwd(-1, -1) }
 end
 

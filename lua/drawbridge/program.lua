@@ -46,8 +46,8 @@ local function absolute(path)
   return #full > 1 and (full:gsub('/$', '')) or full
 end
 
--- How a switch is passed on. One value is a flag, and the other one is in the environment, because otherwise the
--- bridge's settings file would decide.
+-- How a switch is passed on. One value is a flag, and the other one is set in the environment. Otherwise the bridge's
+-- settings file would decide.
 local SWITCHES = {
   { 'single_client', '--single-client', true },
   { 'execute_code', '--execute-code', true },

@@ -19,8 +19,8 @@ local function refuse(message)
   error({ code = 'REFUSED', message = message })
 end
 
---- A text without blanks, because lines are wrapped, without joiners and variation selectors, and without what the CLI
---- adds, such as [⧉ In a.txt].
+--- A text without joiners and variation selectors, without what the CLI adds, such as [⧉ In a.txt], and without blanks,
+--- because the CLI wraps lines.
 local function squeezed(text)
   text = text:gsub('%s', ''):gsub('\194\160', ''):gsub('\226\128\141', ''):gsub('\239\184\143', '')
   return (text:gsub('%[⧉[^%]]*%]', ''))

@@ -1,7 +1,7 @@
 --- The status: a few characters for a status line, a table for scripts, and a small window for the user.
 local M = {}
 
---- A module of the plugin, or nil unless something has loaded it already, because a status line must not load any.
+--- A module of the plugin, or nil unless something has loaded it already. A status line must not load any module.
 local function loaded(name)
   local module = package.loaded['drawbridge.' .. name]
   return type(module) == 'table' and module or nil

@@ -10,7 +10,7 @@ local text = require('drawbridge.view_text')
 local M = { unfold = diff.unfold }
 
 local EDITED_AFTER = 150 -- ms from an edit to new marks
-local READABLE = 30 -- columns of a side, because narrower sides are stacked
+local READABLE = 30 -- columns of a side; narrower sides are stacked
 
 local function is_normal(window)
   return vim.api.nvim_win_get_config(window).relative == '' and vim.bo[vim.api.nvim_win_get_buf(window)].buftype == ''

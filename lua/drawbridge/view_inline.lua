@@ -139,8 +139,8 @@ function M.mark(buffer, hunks, clear)
       mark(hunk.first, 0, { end_row = last, hl_group = 'DrawbridgeAdded', hl_eol = true, strict = false })
     end
     for row = hunk.first, last - 1 do
-      -- One mark for each row, because for a mark of several rows, Neovim 0.10 also draws the sign at the row after the
-      -- last one.
+      -- Each row has its own mark, because for a mark of several rows, Neovim 0.10 also draws the sign at the row after
+      -- the last one.
       mark(row, 0, { sign_text = '+', sign_hl_group = 'DrawbridgeAdded', number_hl_group = 'DrawbridgeAdded' })
     end
     for _, word in ipairs(hunk.words) do

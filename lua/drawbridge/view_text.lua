@@ -5,7 +5,7 @@ local place = require('drawbridge.view_place')
 local M = {}
 
 local COPIED = { 'tabstop', 'shiftwidth', 'softtabstop', 'expandtab', 'textwidth' }
-local SYNTAX_LIMIT = 512 * 1024 -- bytes, because for a larger text, colors would make Neovim slow
+local SYNTAX_LIMIT = 512 * 1024 -- bytes: for a larger text, colors would make Neovim slow
 
 --- Gives a buffer the first free one of the names "name (kind)", "name (kind 2)" and so on or, without `kind`, "name",
 --- "name (2)" and so on.
@@ -89,7 +89,7 @@ end
 
 local function color_buffer(buffer, syntax)
   if syntax ~= '' and vim.api.nvim_buf_get_offset(buffer, vim.api.nvim_buf_line_count(buffer)) < SYNTAX_LIMIT then
-    -- Not 'filetype', because file type plugins and language servers should not run in a proposal.
+    -- This does not set 'filetype', because file type plugins and language servers should not run in a proposal.
     pcall(function()
       vim.bo[buffer].syntax = syntax
     end)

@@ -159,7 +159,7 @@ export class ApprovalCard {
   }
 
   /**
-   * Whether a single letter can accept the request, because a change to one file can be undone, but a command can't.
+   * Whether a single letter can accept the request. A change to one file can be undone, but a command can't.
    */
   get takesLetter() {
     return this.mode === 'read' && changesOneFile(this.request);

@@ -21,8 +21,7 @@ const CONTENT = '.asked, .proposed, .questions';
 const CONTROL = 'button, a, input, select, textarea, summary, label, dialog';
 
 /**
- * Milliseconds for which a button that appeared or moved can't be used, because a click may be meant for the previous
- * one.
+ * Milliseconds for which a button that appeared or moved can't be used. A click may be meant for the previous one.
  */
 const SETTLING = 500;
 
@@ -148,7 +147,7 @@ export type Decidable = {
 
 /**
  * The areas in which cards may be covered now. They are found once for all cards, because the whole page is searched.
- * The search is by class, for which browsers keep lists, because a selector would take long on a page with a long diff.
+ * The search is by class, for which browsers keep lists. A selector would take long on a page with a long diff.
  */
 const covering = () =>
   COVERS.flatMap((name) => [...document.getElementsByClassName(name)])

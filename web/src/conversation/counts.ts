@@ -10,7 +10,7 @@ type LineCounts = { added: number; removed: number };
 /** The maximum length of two texts that are compared, in characters of both together. */
 const LONGEST = 200_000;
 
-/** Results by call, because comparing is slow, and a call is rendered many times. */
+/** Caches the results by call, because comparing is slow, and a call is rendered many times. */
 const known = new WeakMap<object, { version: string; counts: LineCounts | undefined }>();
 
 /**

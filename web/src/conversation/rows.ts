@@ -138,7 +138,7 @@ function questionsOf(items: readonly Item[]) {
   return { byTool, taken };
 }
 
-/** The key for calls of any tool, because a request of the Agent Client Protocol contains the id of its call. */
+/** The key for calls of any tool. A request of the Agent Client Protocol contains the id of its call. */
 const BY_ID = '';
 
 /** The number of recent calls that are searched for the call that an approval request is about. */

@@ -178,7 +178,7 @@ const TODOS: { name: string; words: string; icon: IconName }[] = [
   { name: 'completed', words: 'Done', icon: 'check' },
 ];
 
-/** The state of a to-do entry, or "To do" if its status is not known, because agents may send any value. */
+/** The state of a to-do entry, or "To do" if its status is not known. Agents may send any value. */
 const todoOf = (todo: any) => TODOS.find(({ name }) => name === todo?.status) ?? TODOS[0];
 
 function Todos({ todos }: { todos: any[] }) {

@@ -55,7 +55,7 @@ export function Comment({
         value={text}
         onInput={(event) => change(event.currentTarget.value)}
         onBlur={(event) => {
-          // Not immediately, because that would move what is being clicked out from under the pointer.
+          // This does not happen immediately, because it would move what is being clicked out from under the pointer.
           if (!event.currentTarget.value.trim())
             setTimeout(() => area.current && !area.current.value.trim() && close(), 300);
         }}

@@ -1,8 +1,8 @@
 // What differs between two texts: lines first, then the words of lines that were changed. Pure.
 
 /**
- * The number of edit steps above which a text counts as rewritten, because finding more would block the page for
- * seconds. Also the number of lines, in both texts together, above which texts are compared piecewise.
+ * The number of edit steps above which a text counts as rewritten. Finding more would block the page for seconds. Also
+ * the number of lines, in both texts together, above which texts are compared piecewise.
  */
 const MOST = 2000;
 
@@ -134,7 +134,7 @@ function linesOf(text: string) {
 /** A line of one side. Lines are numbered from 1. `marks`: the start and the end of each part that differs. */
 export type Side = { number: number; text: string; marks?: [number, number][] };
 
-/** The lines on both sides of a row; a side that is missing is undefined. */
+/** The lines on both sides of a row. A side that is missing is undefined. */
 export type Row = { kind: 'same' | 'changed'; old?: Side; new?: Side };
 
 /** Rows around a change. `skipped`: the number of unchanged rows before them that are left out. */

@@ -51,7 +51,7 @@ export function patchIn(patch: any): Difference | undefined {
   return found;
 }
 
-/** Adds a hunk. `from` and `to`: the numbers of its first lines; each of `lines` begins with its sign. */
+/** Adds a hunk. `from` and `to` are the numbers of its first lines. Each of `lines` begins with its sign. */
 function addHunk(change: Difference, from: number, to: number, lines: string[]) {
   const last = change.hunks[change.hunks.length - 1]?.rows.findLast((row) => row.old);
   const skipped = Math.max(0, from - (last?.old?.number ?? 0) - 1);

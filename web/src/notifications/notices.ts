@@ -11,7 +11,7 @@ import type { Numbers, Reviews } from '../state/reviews.ts';
 const OUTCOMES = { completed: 'Run finished', failed: 'Run failed', timeout: 'Run timed out' };
 
 /**
- * The maximum number of milliseconds that the notification of a run's end waits for the review's counts: as on the
+ * The maximum number of milliseconds that the notification of a run's end waits for the review's counts, as on the
  * server.
  */
 const REVIEW_MS = 3000;

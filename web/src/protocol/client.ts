@@ -11,14 +11,13 @@ import { textSize } from '../ui/dom.ts';
 const PAGE = 120;
 
 /**
- * The number of records with which a conversation is opened. They are more than fit on a screen, but few enough for a
+ * The number of records with which a conversation is opened. These are more than fit on a screen, but few enough for a
  * slow network. A full page follows, because it may contain what the view shows about the run.
  */
 const FIRST_PAGE = 30;
 
 /**
- * How many of the last records are searched for a fork, because mode or model changes may follow it before its first
- * run.
+ * How many of the last records are searched for a fork. Mode or model changes may follow it before its first run.
  */
 const AFTER_A_FORK = 20;
 
@@ -418,7 +417,7 @@ export class Client extends EventTarget {
     this._ids.add(hello.client_id);
     kept.keepConnection(hello.client_id);
     const { name } = hello.device;
-    // A device's token has this prefix; the owner's token does not.
+    // A device's token has this prefix, but the owner's token does not.
     this.isNamed = kept.token().startsWith('drawbridge_');
     this.name = name;
     kept.keepFeatures(hello.features);
@@ -569,7 +568,7 @@ export class Client extends EventTarget {
     kept.keepSent(run, one);
   }
 
-  /** Notes that a prompt has left the queue: its run has begun, or it was removed. */
+  /** Notes that a prompt has left the queue, because its run has begun or it was removed. */
   _leaves(what: string, { run_id: run, removed_by: by, client_id: id }: any) {
     const sent = what === 'run_started' || what === 'run_finished' ? this._sent.get(run) : undefined;
     if (!sent) return;

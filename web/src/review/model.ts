@@ -158,7 +158,7 @@ export function isCut(hunk: ReviewHunk): boolean {
   return known;
 }
 
-/** The results of `isCut`, because thousands of hunks may be checked after each decision. */
+/** Caches the results of `isCut`, because thousands of hunks may be checked after each decision. */
 const cut: WeakMap<ReviewHunk, boolean> = new WeakMap();
 
 const MODES: Record<string, string> = {

@@ -303,7 +303,7 @@ function Bar({ review, board, rights, parts }: Shared & { parts: readonly Part[]
           {!rights.whyNot && closed && <Button label="Go to it" class="quiet" onClick={() => board.goTo(closed.key)} />}
         </p>
       )}
-      {/* After the hint, so that the buttons share its line and leave the decisions in the first one. */}
+      {/* These buttons come after the hint, so that they share its line and leave the decisions in the first one. */}
       <div class="acts beside sends">
         <Sending review={review} board={board} />
       </div>

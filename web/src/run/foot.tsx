@@ -24,7 +24,7 @@ const TWICE = 2000;
 /** Milliseconds after "Stop" until an agent that is still working can be killed. */
 const PATIENCE = 5000;
 
-/** A shared empty list, because the commands are compared by identity to detect changes. */
+/** This empty list is shared, because the commands are compared by identity to detect changes. */
 const NO_COMMANDS: Offer[] = [];
 
 /** The maximum number of files that are offered for completion. */
@@ -370,7 +370,7 @@ export class Foot {
   }
 }
 
-/** The prompt for a message that consists only of files, because the server requires text. */
+/** The prompt for a message that consists only of files. The server requires text. */
 const describe = (files: Attached[]) =>
   `Look at the attached ${files.every((one) => one.url) ? 'image' : 'file'}${files.length === 1 ? '' : 's'}.`;
 

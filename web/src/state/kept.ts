@@ -8,7 +8,7 @@ const memory: Map<string, string> = new Map();
 const PROMPTS = 50;
 const PROMPTS_SIZE = 100_000;
 
-/** The maximum number of connection ids that are kept, because a phone reconnects each time it is unlocked. */
+/** The maximum number of connection ids that are kept. A phone reconnects each time it is unlocked. */
 const CONNECTIONS = 500;
 
 /** The maximum number of hunks of a review whose ids are kept because they have been in view. */

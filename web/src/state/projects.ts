@@ -103,7 +103,7 @@ export function editedInput({ tool_name: tool, input, proposal }: any, text: str
   return undefined;
 }
 
-/** `text` with the line endings that most lines of `model` have, because a text field has only one kind. */
+/** `text` with the line endings that most lines of `model` have. A text field has only one kind. */
 export function endsLike(model: string, text: string) {
   const crlf = model.split('\r\n').length - 1;
   return crlf * 2 > model.split('\n').length - 1 ? text.replace(/\n/g, '\r\n') : text;

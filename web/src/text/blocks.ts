@@ -33,7 +33,7 @@ const lines = (text: string) => (text.includes('\r') ? text.replace(/\r\n?/g, '\
 
 const noLinks = (): Links => Object.create(null);
 
-/** The blocks of a text. `links`: the link definitions that are known; those in the text are added. */
+/** The blocks of a text. `links`: the link definitions that are known, to which those in the text are added. */
 export function blocksOf(text: string, links = noLinks()): Token[] {
   const source = lines(text);
   if (!lexer) return [plain(source)];
@@ -50,7 +50,7 @@ export function blocksOf(text: string, links = noLinks()): Token[] {
  * so that the time does not grow with the square of the length.
  */
 export class GrowingBlocks {
-  /** Always the same array; `update` changes it. */
+  /** Always the same array, which `update` changes. */
   blocks: Token[] = [];
   /** The number of finished blocks. */
   finished = 0;

@@ -18,7 +18,7 @@ const LONGEST = 20_000;
  */
 const SPAN = 500;
 
-/** The maximum number of searches for emphasis in a text, because many meaningless markers would take a long time. */
+/** The maximum number of searches for emphasis in a text. Many meaningless markers would take a long time. */
 const SEARCHES = 2_000;
 
 /** What a link, an image or a reference begins with. */

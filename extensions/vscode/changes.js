@@ -145,7 +145,7 @@ class Changes {
     for (const part of this._parts) part.dispose();
   }
 
-  // The server.
+  // The methods for the connection to the server.
 
   /** Searches for a server, unless one is connected, no folder is open, or the user does not trust the workspace. */
   _start() {
@@ -227,7 +227,7 @@ class Changes {
     this._set(found);
     const left = model.keysOf(found);
     const deciders = new Set([...changes.values()].flatMap((names) => [...names]));
-    deciders.delete(this._about().editor); // a decision here already has its message
+    deciders.delete(this._about().editor); // a decision in this window already has its message
     const [name] = deciders;
     if (deciders.size === 1 && name && [...known].some((key) => !left.has(key))) {
       this._say(`${harmless(name)} made decisions in this review.`);
@@ -281,7 +281,7 @@ class Changes {
     return onlyNewWords(this._visits.news(reviews).size, all);
   }
 
-  // What is new.
+  // The methods for new changes and visits.
 
   /** The user has opened the list, so a visit begins, unless some changes are hidden. */
   _opened() {
@@ -360,7 +360,7 @@ class Changes {
     this._draw();
   }
 
-  // The list.
+  // The methods that draw the list.
 
   /**
    * @param {Node} node
@@ -451,7 +451,7 @@ class Changes {
     await commands.executeCommand('vscode.diff', left, right, title, options);
   }
 
-  // Decisions.
+  // The methods for decisions.
 
   /**
    * @param {Decision} decision

@@ -268,7 +268,7 @@ class ServerLink {
 
   /** @param {net.Socket} socket */
   _ended(socket) {
-    if (socket !== this._socket) return; // another one has taken its place
+    if (socket !== this._socket) return; // another connection has replaced it
     this._socket = null;
     const wasWelcome = this._isWelcome;
     if (wasWelcome) this._pause = FIRST_PAUSE;

@@ -25,7 +25,7 @@ function canonical(folder) {
   try {
     return fs.realpathSync(folder);
   } catch {
-    return folder; // it was removed, or is on a disk that is not mounted now
+    return folder; // the folder was removed, or is on a disk that is not mounted now
   }
 }
 

@@ -9,7 +9,7 @@ local link = require('drawbridge.link')
 local M = {}
 
 local loop = vim.uv or vim.loop
-local TEXT_LIMIT = 262144 -- characters; the same as `SELECTION_LIMIT` in editors/port.py
+local TEXT_LIMIT = 262144 -- characters, as many as `SELECTION_LIMIT` in editors/port.py
 local LINES_AT_ONCE = 500
 local VISUAL = { v = 'v', V = 'V', ['\22'] = '\22', s = 'v', S = 'V', ['\19'] = '\22' }
 

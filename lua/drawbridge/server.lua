@@ -8,7 +8,7 @@ local M = {}
 
 local READY_WITHIN = 5000 -- ms that `when_ready` waits
 local STOP_WITHIN = 2000 -- ms from closing the bridge's stdin to SIGTERM
-local RESTARTS, RESTARTS_WITHIN = 5, 60 -- at most this many in this many seconds
+local RESTARTS, RESTARTS_WITHIN = 5, 60 -- the maximum number of restarts, within this number of seconds
 local FIRST_PAUSE = 100 -- ms before the first restart, doubled with each further restart within RESTARTS_WITHIN
 
 ---@alias drawbridge.Phase 'stopped'|'starting'|'ready'|'stopping'|'pausing'|'failed'|'leaving'

@@ -5,7 +5,7 @@ local M = {}
 
 local loop = vim.uv or vim.loop
 local SETTLES = 500 -- ms without a key until a view accepts keys, or less if `idle_ms` is less
-local LOOK = 20 -- ms between two checks
+local LOOK = 20 -- ms between two checks for keys
 
 local MOUSE = { 'Mouse', 'Scroll', 'Drag', 'Release', 'Focus' }
 

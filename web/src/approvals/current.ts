@@ -107,7 +107,7 @@ export class Sight {
     const height = card.bottom - card.top;
     if (Math.abs(height - this._height) > 2) this._seen = [];
     this._height = height;
-    if (height <= 0) return false; // it is not drawn
+    if (height <= 0) return false; // the card is not drawn
     const count = Math.ceil(height / SLICE);
     if (isDrawn && card.top >= view.top - 2 && card.bottom <= view.bottom + 2 && isFree(card.top, card.bottom)) {
       this._seen = Array(count).fill(true);
@@ -212,7 +212,7 @@ export class Current<Card extends Decidable> {
     this._resized.observe(scroller);
     for (const type of ['resize', 'scroll']) visualViewport?.addEventListener(type, this._changed);
     document.addEventListener('visibilitychange', this._changed);
-    document.addEventListener('close', this._changed, true); // when a dialog closes
+    document.addEventListener('close', this._changed, true); // this event also arrives when a dialog closes
     // Blocks clicks on a button that has just moved, including those that come from a key.
     scroller.addEventListener(
       'click',

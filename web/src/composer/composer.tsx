@@ -233,7 +233,7 @@ export class Composer {
     this.area.style.height = `${Math.min(this.area.scrollHeight + 2, innerHeight * HEIGHT)}px`;
   }
 
-  // Files.
+  // The methods for attached files.
 
   /** Attaches files that are pasted or dropped. The browser handles everything else. */
   private given(event: ClipboardEvent & DragEvent) {
@@ -273,7 +273,7 @@ export class Composer {
     this.area.focus();
   }
 
-  // Keys.
+  // The methods that handle keys.
 
   private key(event: KeyboardEvent) {
     if (isComposing(event) || (this.found.value.length && this.keyOfList(event))) return;
@@ -298,7 +298,7 @@ export class Composer {
     this.area.setSelectionRange(at, at);
   }
 
-  // Completion.
+  // The methods for completion.
 
   get suggestions() {
     return this.found.value;

@@ -135,7 +135,7 @@ export class Client extends EventTarget {
     if (this.connection.state === 'open') void this._join().catch(() => {});
   }
 
-  // What the user does.
+  // The actions of the user.
 
   /**
    * Sends a prompt. Returns whether the server has accepted it, or may still do so once the connection is back. Throws,
@@ -245,7 +245,7 @@ export class Client extends EventTarget {
       return false;
     const { first } = conversation;
     const { data } = await this.command('get_messages', { before_seq: first, limit: PAGE });
-    if (conversation.first !== first || conversation.before !== undefined) return false; // a jump intervened
+    if (conversation.first !== first || conversation.before !== undefined) return false; // the user has jumped
     conversation.prepend(data.messages);
     this._tell('conversation');
     return data.messages.length > 0;
@@ -291,7 +291,7 @@ export class Client extends EventTarget {
         const { data } = await this.command('get_messages', { after_seq, limit: PAGE });
         if (!isWanted()) return false;
         conversation.place(data.messages);
-        if (conversation.last >= seq) break; // otherwise, large records before it have filled the message
+        if (conversation.last >= seq) break; // if it is missing, large records before it have filled the message
       }
     } catch (error) {
       if (this.conversation === conversation) {
@@ -329,7 +329,7 @@ export class Client extends EventTarget {
     return new Uint8Array(await new Blob(parts).arrayBuffer());
   }
 
-  // Internal.
+  // The methods below are internal.
 
   /** Loads the conversation again, from its end. */
   async _reload() {
@@ -430,7 +430,7 @@ export class Client extends EventTarget {
     if (!conversation) return;
     const project = this.projects.all.get(conversation.id);
     if (!project) {
-      if (this.projects.known) this._tell('gone'); // otherwise it is joined once the list has arrived
+      if (this.projects.known) this._tell('gone'); // if the list has not arrived yet, the project is joined once it has
       return;
     }
     if (conversation.session !== undefined) {
@@ -439,7 +439,7 @@ export class Client extends EventTarget {
       try {
         await this._begin(conversation, this._lastOfSession(conversation.session));
       } catch (error) {
-        conversation.joined = false; // it is joined again once the connection is back
+        conversation.joined = false; // the project is joined again once the connection is back
         throw error;
       }
       return;
@@ -456,7 +456,7 @@ export class Client extends EventTarget {
     // If the session is known, its records are requested in parallel, which saves a round trip.
     const known: string | undefined = isFresh && readsSessions && project.last_seq > 0 ? project.session_id : undefined;
     const last = known ? this._lastOfSession(known) : undefined;
-    last?.catch(() => {}); // if joining fails, nothing awaits this promise: its error is ignored
+    last?.catch(() => {}); // if joining fails, nothing awaits this promise, so its error is ignored
     const { data } = await joining;
     if (this.conversation !== conversation) return;
     conversation.join(data.data, isFresh);
@@ -472,7 +472,7 @@ export class Client extends EventTarget {
         if (this.conversation !== conversation || conversation.before === undefined) return;
         conversation.reads = session;
         if (session === undefined) {
-          conversation.before = null; // without a session, there is nothing older
+          conversation.before = null; // without a session, no older records exist
           this._tell('conversation');
           return;
         }
@@ -480,7 +480,7 @@ export class Client extends EventTarget {
         return;
       } catch (error) {
         if (!(error instanceof RequestError) || error.code === 'OFFLINE') {
-          conversation.joined = false; // it is joined from scratch once the connection is back
+          conversation.joined = false; // the project is joined from scratch once the connection is back
           throw error;
         }
         conversation.before = undefined; // shows the whole history of the project instead

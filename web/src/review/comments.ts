@@ -178,7 +178,7 @@ export class Comments {
     this.all.value = others;
   }
 
-  // Writing.
+  // The methods for comments that the user is writing.
 
   /**
    * Begins a comment on a line, or continues the comment that was begun there.
@@ -299,7 +299,7 @@ export class Comments {
     }
   }
 
-  // Comments that the server stored.
+  // The methods for comments that the server has stored.
 
   remove({ comment_id }: ReviewComment) {
     return this._change(comment_id, { comment_id, remove: true });

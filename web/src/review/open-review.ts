@@ -229,7 +229,7 @@ export class OpenReview {
     return draft.value !== undefined && (!hunk || draft.value !== fieldOf(hunk));
   }
 
-  // What the user writes.
+  // The methods for the user's edits.
 
   edit(part: Part) {
     const { draft, isEditing } = this.of(part.key);
@@ -277,7 +277,7 @@ export class OpenReview {
     this._all.value = shownFiles(this._sent, this._gone, this._all.value);
   }
 
-  // Decisions.
+  // The methods for decisions.
 
   decide(part: Part, decision: 'keep' | 'undo') {
     const wish = part.hunk ? { hunks: [part.hunk.id] } : this._whole({ files: [part.path] });
@@ -344,7 +344,7 @@ export class OpenReview {
     return goneWords(details && { ...details, by: details.by && this._client.called(details) });
   }
 
-  // What the server sends.
+  // The methods for messages from the server.
 
   /** Requests the review as it is now. Calls while a request is under way share the next request. */
   load(): Promise<void> {

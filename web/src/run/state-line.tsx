@@ -69,7 +69,7 @@ export function StateLine(props: Props) {
   const context = contextWords(used, window);
   const part = used && window ? Math.min(100, (100 * used) / window) : undefined;
   const once = (act: () => void) => (event: MouseEvent) => {
-    if (event.detail < 2) act(); // the second click of a double-click would stop what comes next
+    if (event.detail < 2) act(); // the second click of a double click would stop the next run
   };
   return (
     <div class="run">

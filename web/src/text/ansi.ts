@@ -63,7 +63,7 @@ export function ansi(text: string): AnsiSpan[] {
     if (match[2] === 'm') {
       look = changed(look, match[1]);
       style = styleOf(look);
-    } else if (match[0] === '\r' && text[at] !== '\n') add('\n'); // a progress bar overwrites its line: show each state
+    } else if (match[0] === '\r' && text[at] !== '\n') add('\n'); // shows each state of a progress bar
   }
   add(text.slice(at));
   return found;

@@ -158,7 +158,7 @@ class Documents {
 }
 
 /**
- * The URIs that a tab is about, whatever its kind is. This includes future kinds with the same structure.
+ * The URIs that a tab of any kind is about. This includes future kinds with the same structure.
  *
  * @param {import('vscode').Tab} tab
  */

@@ -111,7 +111,7 @@ export function QuestionForm({
   );
 }
 
-/** Fields that the form has no other place for. */
+/** Fields that the form does not show elsewhere. */
 function More({ of: fields, part }: { of: Record<string, any>; part: string }) {
   if (!Object.keys(fields).length) return null;
   return (

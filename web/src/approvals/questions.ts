@@ -17,7 +17,7 @@ const isEmpty = (value: any) => isObject(value) && !Object.keys(value).length;
 
 const isOption = (one: any) => isObject(one) && typeof one.label === 'string';
 
-/** The parts of an option that the form has no place for. */
+/** The parts of an option that the form does not show elsewhere. */
 function moreOf(option: any) {
   if (!isOption(option)) return option;
   return without(
@@ -26,7 +26,7 @@ function moreOf(option: any) {
   );
 }
 
-/** The name of the part of the form, or of a question, with the fields that the form has no other place for. */
+/** The name of the part of the form, or of a question, with the fields that the form does not show elsewhere. */
 export const MORE = 'more';
 
 /** The name of a part of the form that has to be read, for the question with this index. */
@@ -34,7 +34,7 @@ export const partOf = (index: number, part: string, option?: number) =>
   [index, part, ...(option === undefined ? [] : [option])].join(' ');
 
 export class Question {
-  /** The parts of the question that the form has no place for. They are shown unchanged. */
+  /** The parts of the question that the form does not show elsewhere. They are shown unchanged. */
   more: Record<string, any>;
   text: string;
   header: string;
@@ -102,7 +102,7 @@ export class Question {
 }
 
 export class Questions {
-  /** The parts of the input that the form has no place for. */
+  /** The parts of the input that the form does not show elsewhere. */
   more: Record<string, any>;
   all: Question[];
   /** The index of the question that number keys act on, and that is shown if there is room for only one. */

@@ -1,4 +1,5 @@
-"""``make bench`` measures most numbers in docs/internals/benchmarks.md; ``make bench ARGS=server`` only one part."""
+"""``make bench`` measures most numbers in docs/internals/benchmarks.md, and ``make bench ARGS=server`` only one
+part."""
 
 from __future__ import annotations
 

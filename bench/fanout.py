@@ -94,7 +94,7 @@ async def rows(row: Row, directory: Path) -> None:
 
 
 async def latency(row: Row) -> None:
-    """Measures the latency at 1,000 messages per second. Each p99 is the median of several runs, since a single delay
+    """Measures the latency at 1,000 messages per second. Each p99 is the median of several runs, because a single delay
     can determine it."""
     ours = [await run("ours", 2, 3_000, 1) for _ in range(ROUNDS)]
     p50, p99 = (statistics.median(getattr(one, name) for one in ours) for name in ("p50", "p99"))

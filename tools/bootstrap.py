@@ -1,6 +1,6 @@
 """Creates ``.venv`` with the locked packages and the project itself. This module needs only the standard library.
 
-Setup is done once; afterwards ``ensure`` only compares a stamp. An interrupted setup leaves no stamp and is repeated.
+Setup is done once. Afterwards, ``ensure`` only compares a stamp. An interrupted setup leaves no stamp and is repeated.
 pip's own configuration (a mirror, a proxy, a certificate) is honored but not required.
 """
 
@@ -35,7 +35,7 @@ class SetupError(Exception):
 
 
 class Unavailable(SetupError):
-    """Something could not be fetched or stored. The exit code, from sysexits.h, is different from a failed test's."""
+    """Something could not be fetched or stored. The exit code, from sysexits.h, differs from that of a failed test."""
 
     code = 69
 
@@ -76,7 +76,7 @@ def _venv_commands(directory: Path) -> list[list[str]]:
 
 
 def run(command: list[str]) -> None:
-    """Runs ``command`` in the root of the checkout; its output is shown. Raises ``SetupError`` if it fails."""
+    """Runs ``command`` in the root of the checkout and shows its output. Raises ``SetupError`` if it fails."""
     try:
         subprocess.run(command, cwd=ROOT, check=True, stdin=subprocess.DEVNULL)
     except subprocess.CalledProcessError as error:
@@ -131,7 +131,7 @@ def _fingerprint(kind: str) -> str:
 
 @contextlib.contextmanager
 def _only_one() -> Iterator[None]:
-    """Allows one setup at a time for this checkout; a second one waits for the first."""
+    """Allows one setup at a time for this checkout. A second one waits for the first."""
     CACHE.mkdir(exist_ok=True)
     with (CACHE / "setup.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -125,7 +125,7 @@ def _no_node(why: str) -> str:
 
 @contextlib.contextmanager
 def _only_one() -> Iterator[None]:
-    """Allows one build at a time for this checkout; a second one waits for the first."""
+    """Allows one build at a time for this checkout. A second one waits for the first."""
     CACHE.mkdir(exist_ok=True)
     with (CACHE / "page.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -160,8 +160,8 @@ def _run(command: list[str], what: str) -> None:
 
 
 def audit() -> str:
-    """Audits the web UI's packages with npm; returns a line for the user. Raises :class:`PageError` if npm reports a
-    vulnerability."""
+    """Audits the web UI's packages with npm, and returns a line for the user. Raises :class:`PageError` if npm reports
+    a vulnerability."""
     command = [*_with_packages().npm, "audit", "--omit=dev", "--json"]
     done = subprocess.run(command, cwd=SOURCES, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     try:
@@ -189,7 +189,7 @@ def _fingerprint(files: Iterable[Path]) -> str:
 
 
 def _major(node: str) -> int:
-    """The major version of this Node.js; 0 if it does not start."""
+    """The major version of this Node.js, or 0 if it does not start."""
     try:
         told = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
     except (OSError, subprocess.TimeoutExpired):

@@ -1,6 +1,6 @@
 // The undecided changes of runs: a list in the Source Control view, VS Code's own diff, and the user's decisions.
 //
-// The server stores the reviews and carries out the decisions; nothing here writes a file.
+// The server stores the reviews and carries out the decisions. Nothing here writes a file.
 'use strict';
 
 const fs = require('node:fs');
@@ -25,7 +25,7 @@ const { TextsBefore } = require('./texts_before');
 
 const VIEW = 'drawbridge.changes';
 
-/** The context key that is true while there are changes to review: it shows the list and the commands for changes. */
+/** The context key that is true while there are changes to review. It shows the list and the commands for changes. */
 const HAS_CHANGES = 'drawbridge.hasChanges';
 
 /** The context key that is true while some of the changes are new and others are not. */
@@ -40,7 +40,7 @@ const NONE_HERE = 'there is no change to review at the cursor. The Drawbridge: C
 
 const NO_NEW_HERE = `only the changes ${NEW} are shown, and none of them is at the cursor.`;
 
-/** The warning for a command without its list entry: VS Code passes none while it reads the list again. */
+/** The warning for a command without its list entry. VS Code passes no entry while it reads the list again. */
 const MOVED = 'the list has just changed. Select the change again.';
 
 /** Milliseconds for which a message in the status bar is shown. */
@@ -82,7 +82,7 @@ class Changes {
     this._files = new Map();
     this._isStale = false;
     /**
-     * @type {Map<string, Set<string>>} who has decided since the reviews were read, by project; '' if the review has
+     * @type {Map<string, Set<string>>} who has decided since the reviews were read, by project, or '' if the review has
      *   changed in another way
      */
     this._deciders = new Map();
@@ -147,7 +147,7 @@ class Changes {
     for (const part of this._parts) part.dispose();
   }
 
-  // The server.
+  // The methods for the connection to the server.
 
   /** Searches for a server, unless one is connected, no folder is open, or the user does not trust the workspace. */
   _start() {
@@ -225,7 +225,7 @@ class Changes {
     for (const one of found) {
       const isFirst = !this._visited.has(one.directory);
       const isExtended = [...model.keysOf([one])].some((key) => !known.has(key));
-      // If nobody has decided, a run has probably ended: the server does not report that to editors.
+      // If nobody has decided, a run has probably ended, which the server does not report to editors.
       const isAfterRun = isExtended && changes.get(one.project)?.has('');
       if (isFirst || isAfterRun) await this._begin(one);
     }
@@ -233,7 +233,7 @@ class Changes {
     for (const notice of model.newNotices(answers, this._interrupted)) this._warn(harmless(notice));
     const left = model.keysOf(found);
     const deciders = new Set([...changes.values()].flatMap((names) => [...names]));
-    deciders.delete(this._about().editor); // a decision here already has its message
+    deciders.delete(this._about().editor); // a decision in this window already has its message
     const [name] = deciders;
     if (deciders.size === 1 && name && [...known].some((key) => !left.has(key))) {
       this._say(`${harmless(name)} made decisions in this review.`);
@@ -287,9 +287,9 @@ class Changes {
     return onlyNewWords(this._visits.news(reviews).size, all);
   }
 
-  // What is new.
+  // The methods for new changes and visits.
 
-  /** The user has opened the list: a visit begins, unless some changes are hidden. */
+  /** The user has opened the list, so a visit begins, unless some changes are hidden. */
   _opened() {
     void this._inTurn(async () => {
       for (const one of this._reviews) await (this._hidesOthers ? this._remember(one) : this._begin(one));
@@ -366,7 +366,7 @@ class Changes {
     this._draw();
   }
 
-  // The list.
+  // The methods that draw the list.
 
   /**
    * @param {Node} node
@@ -457,7 +457,7 @@ class Changes {
     await commands.executeCommand('vscode.diff', left, right, title, options);
   }
 
-  // Decisions.
+  // The methods for decisions.
 
   /**
    * @param {Decision} decision
@@ -509,7 +509,7 @@ class Changes {
   /**
    * @param {{project: string, decision: Decision, hunk?: string, file?: string, all?: boolean, version?: string}} about
    * @param {string} done
-   * @returns {Promise<boolean>} whether the decision was carried out; false if the server refused it
+   * @returns {Promise<boolean>} whether the decision was carried out, or false if the server refused it
    */
   async _send(about, done) {
     try {

@@ -136,7 +136,7 @@ function hunkNode(placed, file, hunk, above, whole, isNew) {
 }
 
 /**
- * The lines as a diff shows them: at most 20, each cut after 200 characters.
+ * The lines as a diff shows them, at most 20, each cut after 200 characters.
  *
  * @param {string[]} removed
  * @param {string[]} added
@@ -167,8 +167,8 @@ function changesIn(reviews) {
 }
 
 /**
- * The reviews with only these hunks, and with the files that are too large to show: it is not known what in them is
- * new.
+ * The reviews with only these hunks, and with the files that are too large to show. It is not known which of their
+ * changes are new.
  *
  * @param {Placed[]} reviews
  * @param {Set<Hunk>} hunks
@@ -189,7 +189,7 @@ function only(reviews, hunks) {
 }
 
 /**
- * "3 files +12 −4 · 2 since your last visit"; empty if there is nothing to decide.
+ * "3 files +12 −4 · 2 since your last visit", or '' if there is nothing to decide.
  *
  * @param {Placed[]} reviews
  * @param {number} [marked] the number of changes that are marked as new
@@ -282,7 +282,7 @@ function sides(file) {
 }
 
 /**
- * The rows of a file's hunks in the documents of its diff; empty if there is no diff.
+ * The rows of a file's hunks in the documents of its diff. Empty if there is no diff.
  *
  * @param {ReviewedFile} file
  * @returns {Rows[]}
@@ -329,7 +329,7 @@ function rowOf(hunk) {
 }
 
 /**
- * The hunk of lines at a line of the file, or null; a hunk that only removes lines is at the line that follows them.
+ * The hunk of lines at a line of the file, or null. A hunk that only removes lines is at the line that follows them.
  * `row` is 0-based.
  *
  * @param {ReviewedFile} file

@@ -1,6 +1,6 @@
 // Which changes of the window's reviews are new to the user. Pure.
 //
-// The other clients have the same rules, each for one review (src/drawbridge/text/review_visits.py): a visit begins
+// The other clients have the same rules, each for one review (src/drawbridge/text/review_visits.py). A visit begins
 // when the user opens the list, and when a run ends. A change is new if the user had not seen it before the current
 // visit.
 'use strict';
@@ -30,7 +30,7 @@ class ReviewVisits {
   }
 
   /**
-   * Begins a visit: what the user has seen until now is no longer new.
+   * Begins a visit, so that what the user has seen until now is no longer new.
    *
    * @param {string} directory
    */
@@ -64,7 +64,7 @@ class ReviewVisits {
   }
 
   /**
-   * The hunks that are new. Empty if all hunks of all reviews are: then there is nothing to tell apart.
+   * The hunks that are new. Empty if all hunks of all reviews are new, because then there is nothing to distinguish.
    *
    * @param {Placed[]} reviews
    * @returns {Set<Hunk>}

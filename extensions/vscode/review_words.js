@@ -1,6 +1,6 @@
 // A review in words: its files and hunks, and why a decision was refused. Pure.
 //
-// The terminal client and Neovim use the same words (src/drawbridge/text/review_words.py); a test checks that both
+// The terminal client and Neovim use the same words (src/drawbridge/text/review_words.py), and a test checks that both
 // files agree.
 'use strict';
 
@@ -69,7 +69,7 @@ function linesOf(text) {
 }
 
 /**
- * The title of a hunk: its lines or, for a hunk of another kind, what it changes.
+ * The title of a hunk, with its lines or, for a hunk of another kind, what it changes.
  *
  * @param {Hunk} hunk
  */
@@ -84,7 +84,7 @@ function title(hunk) {
 }
 
 /**
- * The label beside a file's path: "new", "renamed", "deleted", "binary", or two of these; empty for any other change.
+ * The label beside a file's path: "new", "renamed", "deleted", "binary", or two of these. Empty for any other change.
  *
  * @param {ReviewedFile} file
  */
@@ -94,7 +94,7 @@ function fileWords(file) {
 }
 
 /**
- * What the lines of a hunk do not show, in words; empty if there is nothing to add.
+ * What the lines of a hunk do not show, in words, or '' if there is nothing to add.
  *
  * @param {ReviewedFile} file
  * @param {Hunk | null} hunk

@@ -1,9 +1,9 @@
-// Notices which changes the user has seen: those that have been in view in a diff of the list.
+// Records which changes the user has seen, that is, which have been in view in a diff of the list.
 'use strict';
 
 const { Sightings } = require('./sightings');
 
-/** Milliseconds for which the editors must not change; what only scrolls past in that time has not been seen. */
+/** Milliseconds for which the editors must not change. What only scrolls past in that time has not been seen. */
 const DELAY = 200;
 
 /** @typedef {import('./review_words').ReviewedFile} ReviewedFile */
@@ -12,7 +12,7 @@ class SeenChanges {
   /**
    * @param {typeof import('vscode')} vscode the API
    * @param {(original: import('vscode').Uri) => {project: string, file: ReviewedFile} | null} find the file, as it is
-   *   listed, whose diff has this document on the left; null if it is not a diff of the list
+   *   listed, whose diff has this document on the left, or null if it is not a diff of the list
    * @param {(project: string, hunks: string[]) => void} saw
    */
   constructor(vscode, find, saw) {
@@ -36,7 +36,7 @@ class SeenChanges {
     for (const part of this._parts) part.dispose();
   }
 
-  /** Looks at the diffs when they have not changed for a moment. */
+  /** Checks the diffs once they have not changed for a moment. */
   soon() {
     clearTimeout(this._timer);
     this._timer = setTimeout(() => this._look(), DELAY);

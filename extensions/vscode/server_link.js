@@ -10,20 +10,20 @@ const path = require('node:path');
 
 const { Lines } = require('./lines');
 
-/** The maximum length of a line, in bytes; the same as in the server. */
+/** The maximum length of a line, in bytes, which is the same as in the server. */
 const LONGEST_LINE = 64 * 1024 * 1024;
 
-/** Milliseconds between two searches for a server: at first, and at most. */
+/** Milliseconds between two searches for a server, at first and at most. */
 const FIRST_PAUSE = 500;
 const LONGEST_PAUSE = 5000;
 
 /** Milliseconds between two searches for a server that has started after the connected one. */
 const LOOK = 5000;
 
-/** Milliseconds within which a server has to welcome this editor; an older server never does. */
+/** Milliseconds within which a server has to welcome this editor. An older server never does. */
 const WELCOME = 5000;
 
-/** The maximum wait for an answer, in milliseconds: git may have to examine all files in a large directory. */
+/** The maximum wait for an answer, in milliseconds. git may have to examine all files in a large directory. */
 const ANSWER = 60_000;
 
 /** Milliseconds that a restarted server has to welcome this editor, so that a decision can be sent again. */
@@ -34,7 +34,7 @@ const NO_ANSWER = 'The agent server did not answer in time. The list shows what 
 const LOST = 'The connection to the agent server was lost. When it is back, the list will show what is left to decide.';
 
 /**
- * Why a request was refused or has no answer; the text is for the user. `code` and `details` are as in the client
+ * Why a request was refused or has no answer. The text is for the user. `code` and `details` are as in the client
  * protocol, but `code` is LATE, LOST or empty if the server did not answer.
  */
 class Refused extends Error {
@@ -52,7 +52,7 @@ class Refused extends Error {
 }
 
 /**
- * @returns {Promise<string[]>} the paths where a server may listen, newest first; none if the directory is missing,
+ * @returns {Promise<string[]>} the paths where a server may listen, newest first, or none if the directory is missing,
  *   belongs to another user or is open to others
  */
 async function addresses() {
@@ -122,7 +122,7 @@ class ServerLink {
   }
 
   /**
-   * Searches for a server. Resolves once a server that supports reviews is connected, or if none is available; an older
+   * Searches for a server. Resolves once a server that supports reviews is connected, or if none is available. An older
    * server is recognized only after `WELCOME` milliseconds.
    */
   async arrived() {
@@ -206,8 +206,8 @@ class ServerLink {
   }
 
   /**
-   * The answer to a decision. If the server is restarted meanwhile, the decision is sent again with the same id: the
-   * server carries it out once, and its answer shows what has become of it.
+   * The answer to a decision. If the server is restarted before it answers, the decision is sent again with the same
+   * id. The server carries it out once, and its answer shows the result.
    *
    * @param {Record<string, any>} message
    * @returns {Promise<any>}
@@ -268,7 +268,7 @@ class ServerLink {
 
   /** @param {net.Socket} socket */
   _ended(socket) {
-    if (socket !== this._socket) return; // another one has taken its place
+    if (socket !== this._socket) return; // another connection has replaced it
     this._socket = null;
     const wasWelcome = this._isWelcome;
     if (wasWelcome) this._pause = FIRST_PAUSE;

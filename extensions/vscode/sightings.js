@@ -18,7 +18,7 @@ class Sightings {
   /**
    * @param {string} project
    * @param {ReviewedFile} file as it is listed
-   * @param {Shown | null} left the side without the changes; null if it is not shown, as in an inline diff
+   * @param {Shown | null} left the side without the changes, or null if it is not shown, as in an inline diff
    * @param {Shown} right
    * @returns {string[]} the ids of the hunks of which both ends have been in view, on each side that is shown
    */
@@ -45,7 +45,7 @@ class Sightings {
 }
 
 /**
- * A row after the last one counts as the last one: there, a diff shows the lines that were removed at the end.
+ * A row after the last one counts as the last one, because there a diff shows the lines that were removed at the end.
  *
  * @param {number} row
  * @param {Shown} shown

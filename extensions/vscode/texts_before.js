@@ -59,7 +59,7 @@ class TextsBefore {
   }
 
   /**
-   * The project and the file's path in the review, if `uri` is a document of a diff; otherwise null.
+   * The project and the file's path in the review, if `uri` is a document of a diff, otherwise null.
    *
    * @param {import('vscode').Uri} uri
    * @returns {[string, string] | null}
@@ -117,7 +117,7 @@ function textOf(hunk, side) {
 }
 
 /**
- * The text as VS Code shows a file's text: without the byte order mark.
+ * The text as VS Code shows a file's text, without the byte order mark.
  *
  * @param {string} text
  */

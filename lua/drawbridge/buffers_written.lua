@@ -3,7 +3,7 @@ local buffers = require('drawbridge.buffers')
 
 local M = {}
 
-local MOST = 50 -- the maximum number of remembered buffers; beyond it, the oldest is forgotten
+local MOST = 50 -- the maximum number of remembered buffers, beyond which the oldest is forgotten
 
 local remembered = {} ---@type {id: string, target: drawbridge.Target}[]
 
@@ -58,7 +58,7 @@ local function in_all_windows(buffer, run)
   end
 end
 
---- Reads the file again, as 'autoread' would, but always as a change that can be undone; cursors stay where they are.
+--- Reads the file again, as 'autoread' would, but always as a change that can be undone. Cursors stay where they are.
 ---@param buffer integer
 ---@param existed boolean Whether the file existed when the buffer was read.
 function M.read_again(buffer, existed)

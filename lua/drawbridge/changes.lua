@@ -1,8 +1,7 @@
---- The undecided changes of runs: shows them as a quickfix list and in the files' buffers, and sends the user's
---- decisions.
+--- Shows the undecided changes of runs as a quickfix list and in the files' buffers, and sends the user's decisions.
 ---
 --- The server stores the review. The bridge sends it here whenever it changes, and passes decisions to the server.
---- Where no server has a review, the bridge sends the changes of the proposals that were accepted here.
+--- If no server has a review, the bridge sends the changes of the proposals that were accepted here.
 local buffers = require('drawbridge.buffers')
 local link = require('drawbridge.link')
 local marks = require('drawbridge.changes_marks')
@@ -237,7 +236,7 @@ function M.show_review(params)
   end
 end
 
---- Closes the review after the bridge has disconnected: decisions can no longer be sent.
+--- Closes the review after the bridge has disconnected, because decisions can no longer be sent.
 function M.stop()
   if review then
     M.show_review({ wanted = false })
@@ -256,7 +255,7 @@ function M.open(only_new)
   link.send('review_wanted', { folder = vim.fn.getcwd(), path = path, only_new = only_new })
 end
 
---- The file and the hunk that a command is about; if none is found, only the reason.
+--- The file and the hunk that a command is about or, if none is found, only the reason.
 ---@param whole boolean Whether the command applies to the whole file.
 ---@return drawbridge.ReviewedFile?
 ---@return drawbridge.Hunk?

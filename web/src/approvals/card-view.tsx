@@ -18,7 +18,7 @@ import { changesFiles, titleOf } from './input.ts';
 import { pathOf } from './notebook.ts';
 import { QuestionForm } from './question.tsx';
 
-/** Replaces a request that fails to render. Such a request can't be accepted, since nobody has seen it. */
+/** Replaces a request that fails to render. Such a request can't be accepted, because nobody has seen it. */
 class Boundary extends Component<{ children: ComponentChildren }, { failed: boolean }> {
   state = { failed: false };
 

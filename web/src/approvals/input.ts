@@ -8,7 +8,7 @@ export type Risk = { code: string; text: string; field?: string; start?: number;
 
 /**
  * One of the changes that a decision with `remember` would make. `suggestion`: the index of its suggestion in
- * `suggestions`; `saved_in`: the file in which the agent saves the change, if that is known.
+ * `suggestions`. `saved_in`: the file in which the agent saves the change, if that is known.
  */
 export type Always = { text: string; suggestion: number; saved_in?: string };
 
@@ -33,7 +33,7 @@ const INDEX = /^(0|[1-9]\d*)$/;
 export const rank = (name: string) => Number(INDEX.test(name));
 
 /**
- * A value as JSON, as `JSON.stringify` writes it, but with the names that are numbers last.
+ * A value as JSON, as `JSON.stringify` writes it, but with names that are numbers at the end.
  * @param indent the indentation of nested lines; '' for JSON on one line
  * @param before the indentation of the value itself
  */
@@ -50,7 +50,7 @@ export function asJson(value: any, indent = '', before = ''): string {
   return indent ? `${open}\n${inside}${parts.join(`,\n${inside}`)}\n${before}${close}` : open + parts.join(',') + close;
 }
 
-/** A text as it is; anything else as JSON. */
+/** A text unchanged, or any other value as JSON. */
 export const asText = (value: any) => (typeof value === 'string' ? value : asJson(value, '  '));
 
 /** Whether the input is an ACP tool call. The server reports this, because an input could pretend to be one. */
@@ -119,7 +119,10 @@ const WORDS: Record<string, string[]> = {
   sessionUpdate: ['tool_call', 'tool_call_update'],
 };
 
-/** Whether a field of an ACP tool call isn't shown as a field: it is drawn differently or means nothing to the user. */
+/**
+ * Whether a field of an ACP tool call isn't shown as a field, because it is drawn differently or means nothing to the
+ * user.
+ */
 export function isDrawn(name: string, value: any): boolean {
   if (Object.hasOwn(WORDS, name)) return WORDS[name].includes(value);
   if (name === 'toolCallId') return typeof value === 'string' && /^[\w.:/-]{1,100}$/.test(value);
@@ -127,7 +130,7 @@ export function isDrawn(name: string, value: any): boolean {
   return (name === 'content' && Array.isArray(value)) || (name === 'rawInput' && isObject(value));
 }
 
-/** The plan that an agent wants to carry out; undefined if the request is not about one. */
+/** The plan that an agent wants to carry out, or undefined if the request is not about one. */
 export function planIn(request: any): string | undefined {
   const { tool_name: tool, input } = request;
   if (tool !== 'ExitPlanMode') return undefined;
@@ -135,9 +138,11 @@ export function planIn(request: any): string | undefined {
   return typeof input?.plan === 'string' ? input.plan : '';
 }
 
-/** Whether the agent asks the user its own questions, and the request contains all of them: a truncated one contains
+/**
+ * Whether the agent asks the user its own questions, and the request contains all of them. A truncated request contains
  * only a part. An ACP tool call with the name of this tool is treated like any other call, because its input can't be
- * changed. */
+ * changed.
+ */
 export const asksQuestions = ({ tool_name: tool, form, input, truncated }: any) =>
   tool === 'AskUserQuestion' &&
   form !== 'acp' &&
@@ -168,13 +173,13 @@ export const flagsIn = (input: any): string[] =>
 
 export const flagWords = (name: string) => (Object.hasOwn(FLAGS, name) ? FLAGS[name] : 'Dangerous');
 
-/** The text fields of the input that the user may change; none if the change to a file is edited instead. */
+/** The text fields of the input that the user may change. None if the user edits the change to a file instead. */
 export function editableFields({ editable, input, proposal, truncated, tool_name: tool }: any): string[] {
   if (!Array.isArray(editable) || truncated || !isObject(input) || tool === 'AskUserQuestion') return [];
   if (proposal && tool !== 'NotebookEdit') return [];
   return editable.filter((name: any) => Object.hasOwn(input, name) && typeof input[name] === 'string');
 }
 
-/** The risks in parts of a field of the input; a risk that is about the whole field is left out. */
+/** The risks in parts of a field of the input, without a risk that is about the whole field. */
 export const risksIn = (request: any, field: string): Risk[] =>
   (request.risks ?? []).filter((risk: Risk) => risk.field === field && (risk.end ?? 0) > (risk.start ?? 0));

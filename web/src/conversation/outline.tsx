@@ -14,11 +14,11 @@ export type Prompts = {
   loaded: Entry[];
   first: number;
   last: number;
-  /** The session whose prompts are requested; undefined for all sessions of the project. */
+  /** The session whose prompts are requested, or undefined for all sessions of the project. */
   session?: string;
-  /** Requests prompts, newest first; undefined if that is not possible. `before`: the `next` of the last reply. */
+  /** Requests prompts, newest first. Undefined if that is not possible. `before`: the `next` of the last reply. */
   find?: (before?: string) => Promise<SearchResults>;
-  /** Loads earlier records; undefined if there are none, or if `find` returns the prompts in all of them. */
+  /** Loads earlier records. Undefined if there are none, or if `find` returns the prompts in all of them. */
   older?: () => Promise<unknown>;
 };
 

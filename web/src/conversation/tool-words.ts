@@ -104,8 +104,10 @@ const text = (value: any) => (typeof value === 'string' && value ? value : undef
 /** The first line, cut to a length that a row can show. */
 const short = (value: string) => value.trim().split('\n', 1)[0].slice(0, 200);
 
-/** The file of a call, and the line in it that was read first or changed first, if it is known; undefined if the call
- * has no file. */
+/**
+ * The file of a call, and the line in it that was read first or changed first, if it is known. Undefined if the call
+ * has no file.
+ */
 export function fileIn({ input, result }: Call): { path: string; line?: number } | undefined {
   if (!isObject(input)) return undefined;
   const path = text(input.file_path) ?? text(input.notebook_path);
@@ -114,14 +116,14 @@ export function fileIn({ input, result }: Call): { path: string; line?: number }
   return { path, line: Number.isInteger(line) && line > 0 ? line : undefined };
 }
 
-/** The files that Codex's patch tool changes, in the order of the patch; empty for any other call. */
+/** The files that Codex's patch tool changes, in the order of the patch. Empty for any other call. */
 export function patched({ name, input }: Pick<Call, 'name' | 'input'>): string[] {
   const lines = name === 'apply_patch' ? (text(input?.patch) ?? '').split('\n') : [];
   const found = lines.flatMap((line) => /^\*\*\* (?:Add|Update|Delete) File: (.+)/.exec(line)?.[1].trim() ?? []);
   return [...new Set(found)];
 }
 
-/** The number of the first line that a patch changes, in the new version; undefined if it is not a patch. */
+/** The number of the first line that a patch changes, in the new version, or undefined if it is not a patch. */
 function firstChanged(patch: any): number | undefined {
   const hunk = Array.isArray(patch) ? patch[0] : undefined;
   if (!Number.isInteger(hunk?.newStart) || !Array.isArray(hunk.lines)) return undefined;
@@ -134,7 +136,7 @@ function firstChanged(patch: any): number | undefined {
   );
 }
 
-/** What a call acts on; `code`: whether it is shown as code. */
+/** What a call acts on. `code`: whether it is shown as code. */
 export function subject(call: Call, root: string): { words: string; code: boolean } {
   const { name } = call;
   const input = isObject(call.input) ? call.input : {};

@@ -24,7 +24,7 @@ export type Row = Standing & {
 /** The sessions of one directory. `hint`: the parent directory, if two groups have the same name. */
 export type Group = { path: string; name: string; hint: string; rows: Row[]; project?: any };
 
-/** The maximum length of a title, in characters: the first prompt, which may be used for it, can be of any length. */
+/** The maximum length of a title, in characters. The first prompt, which may be used for it, can be of any length. */
 const TITLE = 120;
 
 const firstLine = (text: string) => text.trim().split('\n', 1)[0].slice(0, TITLE);

@@ -250,7 +250,7 @@ function More({ review }: { review: OpenReview }) {
 
 type Shared = { review: OpenReview; board: Board; rights: Rights; acts: Decisions; project: string };
 
-/** The whole review: its numbers, how it is shown, and decisions on all of it. */
+/** The bar for the whole review, with its numbers, how it is shown, and decisions on all of it. */
 function Bar({ review, board, rights, parts }: Shared & { parts: readonly Part[] }) {
   const files = review.files.value;
   const { busy, note } = review.of(ALL);
@@ -303,7 +303,7 @@ function Bar({ review, board, rights, parts }: Shared & { parts: readonly Part[]
           {!rights.whyNot && closed && <Button label="Go to it" class="quiet" onClick={() => board.goTo(closed.key)} />}
         </p>
       )}
-      {/* After the hint, so that the buttons share its line and leave the decisions in the first one. */}
+      {/* These buttons come after the hint, so that they share its line and leave the decisions in the first one. */}
       <div class="acts beside sends">
         <Sending review={review} board={board} />
       </div>
@@ -316,7 +316,10 @@ function Bar({ review, board, rights, parts }: Shared & { parts: readonly Part[]
   );
 }
 
-/** Why the user can't decide on all of these now: some are not shown, collapsed or being edited; '' if the user can. */
+/**
+ * Why the user can't decide on all of these now, because some are not shown, collapsed or being edited. '' if the user
+ * can.
+ */
 function whyNotAll(review: OpenReview, parts: readonly Part[]): string {
   if (review.hidesOld.value) return 'To decide on all at once, show the other changes, too.';
   if (review.more.value || parts.some(({ hunk }) => !hunk))
@@ -385,7 +388,7 @@ function Pager({ review, board, parts }: Pick<Shared, 'review' | 'board'> & { pa
 
 type SectionOf = Shared & { shown: ShownFile; only: string | undefined; places: ReadonlyMap<string, string> };
 
-/** One file. Its parts are drawn once it is near the viewport; until then, it is about as tall as they will be. */
+/** One file. Its parts are drawn once it is near the viewport. Until then, it is about as tall as they will be. */
 function FileSection({ shown, only, places, review, board, rights, acts, project }: SectionOf) {
   const { file, parts } = shown;
   const element = useRef<HTMLElement>(null);
@@ -415,7 +418,7 @@ function FileSection({ shown, only, places, review, board, rights, acts, project
   );
 }
 
-/** The text of a file as it is now, for the lines around its hunks; undefined if it is not known. */
+/** The current text of a file, for the lines around its hunks, or undefined if it is not known. */
 function useText(project: string, file: ReviewFile, isWanted: boolean): string | undefined {
   const { client } = useWorld();
   const [text, setText] = useState<string>();
@@ -428,7 +431,7 @@ function useText(project: string, file: ReviewFile, isWanted: boolean): string |
       ({ data }: { data: FileContent }) => {
         if (!isOver && data.kind === 'text' && !data.truncated) setText(data.text ?? undefined);
       },
-      () => {}, // a private or large file: its hunks are shown without the lines around them
+      () => {}, // the hunks of a private or large file are shown without the lines around them
     );
     return () => {
       isOver = true;

@@ -29,10 +29,10 @@ import {
 } from './model.ts';
 import { CONTEXT, type OpenReview, type Standing } from './open-review.ts';
 
-/** Lines that "Show more lines" first adds on each side; after that, it doubles the lines of context. */
+/** Lines that "Show more lines" first adds on each side. After that, it doubles the lines of context. */
 const MORE = 20;
 
-/** What the user may do now. `whyNot`: why the files can't be written; empty if they can. */
+/** What the user may do now. `whyNot`: why the files can't be written. Empty if they can. */
 export type Rights = { mayDecide: boolean; whyNot: string };
 
 /** What the user can do with a part. The functions ask for confirmation where necessary. */
@@ -49,7 +49,7 @@ type PartOf = {
   part: Part;
   /** "2 of 7" */
   place: string;
-  /** The file as it is now, for the lines around a hunk; undefined if it is not known. */
+  /** The current file, for the lines around a hunk, or undefined if it is not known. */
   text: string | undefined;
   review: OpenReview;
   board: Board;

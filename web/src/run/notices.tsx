@@ -7,7 +7,7 @@ import type { AgentInfo, AgentWords } from '../protocol/messages.ts';
 import { Button, Icon, Text } from '../ui/elements.tsx';
 import type { Help, Problem } from './problem.ts';
 
-/** Shown without a connection: when the next attempt is, and a button to try immediately. */
+/** Shown without a connection, with the time of the next attempt, and a button to try immediately. */
 export function Disconnected({ client }: { client: Client }) {
   const { state, retryAt } = client.connection;
   if (!navigator.onLine)

@@ -11,7 +11,9 @@ const OVERLOADED = /\b(429|503|529)\b|overload|rate.?limit/i;
 const TOO_LONG = /prompt is too long|context (window|length|limit)|too many (input )?tokens|maximum context/i;
 const DIED = /exited|crash|signal|killed|ended unexpectedly|process ended/i;
 
-/** The problem of a run; undefined if it did not fail or time out. @param agent the display name, such as "Claude" */
+/**
+ * The problem of a run, or undefined if it did not fail or time out. @param agent the display name, such as "Claude"
+ */
 export function problemOf(
   {
     outcome,

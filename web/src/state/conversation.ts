@@ -57,8 +57,8 @@ export class Conversation {
   _accepted: Map<string, RunInfo>;
 
   /**
-   * Where `session_messages` continues; empty until the session's last records have arrived, null if there is nothing
-   * before, undefined while the whole history of the project is shown.
+   * Where `session_messages` continues. Empty until the session's last records have arrived, null if there is nothing
+   * before, and undefined while the whole history of the project is shown.
    */
   before: string | null | undefined;
   /** Set while older records are requested with `session_messages`. */
@@ -68,7 +68,7 @@ export class Conversation {
 
   /**
    * @param id the project's id
-   * @param session the id of an earlier session, which the project's next run does not continue; undefined for the
+   * @param session the id of an earlier session, which the project's next run does not continue, or undefined for the
    *   current session or the whole history
    */
   constructor(id: string, session?: string) {
@@ -76,16 +76,16 @@ export class Conversation {
     this.session = session;
     this.joined = false;
     this.cursor = 0;
-    /** The lowest `seq` that is loaded; above `last` if nothing is loaded. */
+    /** The lowest `seq` that is loaded, which is above `last` if nothing is loaded. */
     this.first = 1;
-    /** The highest `seq` that is loaded; below `cursor` if the end was dropped. */
+    /** The highest `seq` that is loaded, which is below `cursor` if the end was dropped. */
     this.last = 0;
     this.items = [];
     /** Open approval requests by id, as the server sends them. */
     this.open = new Map();
     this.run = null;
     this.queue = [];
-    /** What the agent reports about itself; `offers`: what it offers. Empty if the server or agent reports nothing. */
+    /** What the agent reports about itself. `offers`: what it offers. Empty if the server or agent reports nothing. */
     this.agent = {};
     this.offers = {};
     this.live = '';
@@ -99,7 +99,7 @@ export class Conversation {
     /** The records of prompts, and of their edits in the queue, by run id. */
     this._prompts = new Map();
     this._edits = new Map();
-    /** The `seq` at which a run began, or ended without having begun, by run id; infinite if its prompt was removed. */
+    /** The `seq` at which a run began, or ended without having begun, by run id. Infinite if its prompt was removed. */
     this._begun = new Map();
     /** Prompts that were accepted since `join` and whose runs have not begun, by run id. Some may be in `queue`. */
     this._accepted = new Map();
@@ -127,7 +127,7 @@ export class Conversation {
     return this.last >= this.cursor;
   }
 
-  /** Where a record is shown: a prompt that has waited is shown where its run began. */
+  /** Where a record is shown. A prompt that has waited is shown where its run began. */
   placeOf(seq: number): number {
     return this.items.find((item) => item.record === seq)?.seq ?? seq;
   }
@@ -138,7 +138,7 @@ export class Conversation {
     return kept > 1 && this.first <= kept;
   }
 
-  /** How an approval request was resolved, or why it was withdrawn; undefined if that was not received. */
+  /** How an approval request was resolved, or why it was withdrawn. Undefined if that was not received. */
   answerTo(id: string) {
     return this._answers.get(id);
   }
@@ -167,14 +167,14 @@ export class Conversation {
     this._drain();
   }
 
-  /** Adds a live record. A record that was already received changes nothing; an early one waits for those before it. */
+  /** Adds a live record. A record that was already received changes nothing. An early one waits for those before it. */
   take(record: Record) {
     if (record.seq <= this.cursor) return;
     this._early.set(record.seq, record);
     if (this.joined) this._drain();
   }
 
-  /** Adds partial text: what is being streamed and is not in the history yet. */
+  /** Adds partial text, which is being streamed and is not in the history yet. */
   hear(line: any) {
     if (line.type !== 'stream_event' || line.parent_tool_use_id) return;
     const { type, content_block: block, delta } = line.event;
@@ -185,7 +185,7 @@ export class Conversation {
   }
 
   /**
-   * Adds the records of a session before the loaded ones. Records that only the agent stored have the `seq` 0: they
+   * Adds the records of a session before the loaded ones. Records that only the agent stored have the `seq` 0, so they
    * get their own `seq` between the numbers of their neighbors.
    */
   prependSession(records: Record[], before: string | null) {
@@ -212,7 +212,7 @@ export class Conversation {
     this.items = [...this.items, ...behind];
     this.first = older[0].seq;
     if (this.items.length > most) {
-      // Only whole records are dropped: the items of a record stay together.
+      // Only whole records are dropped, so that the items of a record stay together.
       const cut = this.items[most].seq;
       this._forget(this.items.splice(this.items.findIndex((item) => item.seq === cut)));
       this.last = cut - 1;
@@ -309,7 +309,10 @@ export class Conversation {
     this._accepted.delete(run);
   }
 
-  /** Remembers where a run began: its prompt is shown there. A prompt that was removed before its run is not shown. */
+  /**
+   * Remembers where a run began, because its prompt is shown there. A prompt that was removed before its run is not
+   * shown.
+   */
   _begins(record: Record) {
     const { seq, direction, message } = record;
     const data = message?.message;
@@ -327,7 +330,7 @@ export class Conversation {
     return seq > this._snapshot || this.waiting.some((one) => one.run_id === run);
   }
 
-  /** Shows a prompt where its run begins: the answers to earlier prompts come first.
+  /** Shows a prompt where its run begins, after the answers to earlier prompts.
    * @param behind the items after those that are being added */
   _showPrompt(record: Record, behind: Item[]) {
     const run = record.message?.run_id;
@@ -367,7 +370,9 @@ export class Conversation {
     if (prompt && prompt.seq < seq && this._begun.get(run) === seq) this._addPrompt(prompt, seq);
   }
 
-  /** Drops the last item if the end of the run repeats it: the agent's error, or the note that it was stopped. */
+  /**
+   * Drops the last item if the end of the run repeats it, as with the agent's error, or the note that it was stopped.
+   */
   _dropRepeated({ error, outcome }: { error?: unknown; outcome?: unknown }) {
     const last = this.items[this.items.length - 1];
     const plain = (text: string) => text.trim().replace(/[.!]$/, '');
@@ -416,7 +421,7 @@ export class Conversation {
         const { id, name, input = {} } = block;
         const known = this._tools.get(id);
         if (known && !known.result) {
-          // The agent has completed its call: an input that was not known when the call began, for example.
+          // The agent has completed its call, for example with an input that was not known when the call began.
           Object.assign(known, { name, input });
           known.version++;
           continue;
@@ -575,7 +580,7 @@ function imageOf(part: any): Image | undefined {
 const thousands = (tokens: any) =>
   typeof tokens === 'number' ? (tokens < 1000 ? `${tokens}` : `${Math.round(tokens / 1000)}k`) : '';
 
-/** A message from the server as a record of the history; undefined if it is not one. */
+/** A message from the server as a record of the history, or undefined if it is not one. */
 export function recordOf({ type, seq, data }: any) {
   if (seq === undefined) return undefined;
   const timestamp = data.timestamp ?? data.created_at ?? new Date().toISOString();

@@ -29,7 +29,7 @@ export class Projects {
     if (type !== 'update') return false;
     const { update_type: what, data: told } = data;
     if (what === 'project_state' || what === 'project_created') {
-      this.all.set(told.id, told); // replaces everything: fields that it no longer has are not sent
+      this.all.set(told.id, told); // replaces everything, because fields that it no longer has are not sent
       return true;
     }
     // An `update/project_state` with the complete state follows.
@@ -51,7 +51,7 @@ export class Projects {
     if (project && seq && seq > project.last_seq) project.last_seq = seq;
   }
 
-  /** The projects that wait for a person, then all others; both sorted by last activity, latest first. */
+  /** The projects that wait for a person, then all others, both sorted by last activity, latest first. */
   sorted(): Project[] {
     const order = (one: Project) => (one.approvals.length ? 1 : 0);
     return [...this.all.values()].sort((a, b) => order(b) - order(a) || b.last_active.localeCompare(a.last_active));
@@ -103,7 +103,7 @@ export function editedInput({ tool_name: tool, input, proposal }: any, text: str
   return undefined;
 }
 
-/** `text` with the line endings that most lines of `model` have: a text field has only one kind. */
+/** `text` with the line endings that most lines of `model` have. A text field has only one kind. */
 export function endsLike(model: string, text: string) {
   const crlf = model.split('\r\n').length - 1;
   return crlf * 2 > model.split('\n').length - 1 ? text.replace(/\n/g, '\r\n') : text;

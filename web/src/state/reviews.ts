@@ -1,4 +1,4 @@
-// How much there is to decide and to commit in each project's review: what the links to the reviews show.
+// How much there is to decide and to commit in each project's review, as the links to the reviews show it.
 
 import { type Signal, signal } from '@preact/signals';
 
@@ -30,7 +30,7 @@ export class Reviews {
   /** By project id: how many files have changes that were kept and can be committed. */
   _kept: Signal<ReadonlyMap<string, number>> = signal(new Map());
   _client: Server;
-  /** The ids of the projects whose numbers were requested or reported on this connection: `look` skips them. */
+  /** The ids of the projects whose numbers were requested or reported on this connection, which `look` skips. */
   _asked: Signal<ReadonlySet<string>> = signal(new Set());
 
   constructor(client: Server) {
@@ -59,7 +59,7 @@ export class Reviews {
     });
   }
 
-  /** The numbers of a project's open review; undefined if there isn’t one. */
+  /** The numbers of a project's open review, or undefined if there isn’t one. */
   open(project: string): Numbers | undefined {
     const found = this.all.value.get(project);
     return found?.files ? found : undefined;

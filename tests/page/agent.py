@@ -9,8 +9,8 @@ of a text that is added to the input.
 ``/stream JSON``, [seconds, characters]: streams a text of this length in this time.
 ``/write JSON``, {path: content}: writes these files without asking. null deletes a file, a number is its new mode, and
 "base64:" precedes binary content.
-``/emit JSON``: writes these lines to the stream unchanged. The line {"hold": true} waits until a person interrupts, for
-up to ten minutes, {"deaf": true} waits for ten minutes and ignores an interrupt, and {"fail": text} ends the turn with
+``/emit JSON``: writes these lines to the stream unchanged. The line {"hold": true} waits for up to ten minutes until a
+user interrupts, {"deaf": true} waits for ten minutes and ignores an interrupt, and {"fail": text} ends the turn with
 this error.
 Comments on a review: replies that it has read them.
 

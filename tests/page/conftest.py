@@ -74,6 +74,6 @@ async def project_in(server: Server, directory: Path) -> str:
 
 @pytest.fixture
 async def address(server: Server, directory: Path) -> str:
-    """The address of the project in the web UI, with the token: what a person would open."""
+    """The address of the project in the web UI, including the token."""
     project = await project_in(server, directory)
     return f"{page_of(server)}#token={server.token}&project={project}"

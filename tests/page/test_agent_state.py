@@ -150,7 +150,7 @@ def test_s1_7_a_queued_prompt_is_edited_moved_and_removed(browser: Browser, addr
 
 
 async def queue_of(client: WireClient, project: str) -> list[dict[str, Any]]:
-    """The queue, once it is not empty: the web UI shows a prompt in it before the server has accepted the prompt."""
+    """Returns the queue once it is not empty. The web UI shows a queued prompt before the server has accepted it."""
     queue: list[dict[str, Any]] = (await client.ask("project_join", project_id=project))["data"]["data"]["queue"]
     while not queue:
         queue = (await client.receive("update", "queue_changed"))["data"]["data"]["queue"]

@@ -263,7 +263,7 @@ def test_a_deleted_cell_cannot_be_edited(browser: Browser, address: str, directo
         assert person.reads(f"{CARD} footer button:has-text('Edit')") == []
 
 
-def test_a_question_about_several_files_has_a_list(browser: Browser, address: str, directory: Path) -> None:
+def test_an_approval_of_several_files_lists_them(browser: Browser, address: str, directory: Path) -> None:
     content = [
         {"type": "diff", "path": str(directory / f"{name}.py"), "oldText": "a\n" * 60, "newText": "b\n" * 60}
         for name in "abc"
@@ -298,7 +298,7 @@ def test_the_editor_begins_at_the_first_change(browser: Browser, address: str, d
         assert person.complaints() == []
 
 
-def test_the_original_is_beside_the_edit(browser: Browser, address: str, directory: Path) -> None:
+def test_the_original_is_next_to_the_edit(browser: Browser, address: str, directory: Path) -> None:
     """The original is next to the edit if there is room for both. Resizing keeps the text and the caret's position."""
     call = change(directory, CODE, CHANGED)
     left, right = f"{CARD} .cm-merge-a", f"{CARD} .cm-merge-b"
@@ -416,7 +416,7 @@ QUESTIONS = {
 }
 
 
-def test_questions_come_one_at_a_time_on_a_phone(browser: Browser, address: str) -> None:
+def test_a_phone_shows_one_question_at_a_time(browser: Browser, address: str) -> None:
     with browser.person(address, **PHONE) as person:
         person.fills("#prompt", "/calls " + json.dumps([QUESTIONS]))
         person.clicks(".composer .yes")
@@ -436,7 +436,7 @@ def test_questions_come_one_at_a_time_on_a_phone(browser: Browser, address: str)
 
 
 def chooses(person: Person, key: str, option: str) -> None:
-    """Presses the key until the option is chosen: a card that has just grown ignores keys for a moment."""
+    """Presses the key until the option is chosen, because a card that has just grown ignores keys for a moment."""
     all_chosen = f"[...document.querySelectorAll('{CARD} label:has(input:checked)')]"
     is_drawn = "new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
 

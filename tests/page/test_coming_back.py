@@ -1,4 +1,4 @@
-"""After reloads, lost networks and killed servers, the view is the same, and no message or draft is lost."""
+"""After a reload, a lost connection or a killed server, the view is the same, and no message or draft is lost."""
 
 from __future__ import annotations
 

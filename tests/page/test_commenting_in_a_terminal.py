@@ -97,7 +97,7 @@ async def test_waiting_comments_reach_the_agent_when_it_stops(browser: Browser, 
     with browser.person(address_of(server, project), width=390, height=844) as person:
         leaves_a_comment(person, project)
         person.sees("dialog .handover", "Waiting. The agent will get the comments when it next stops")
-        assert await takes(session, "Stop", prompt_id="t2", transcript_path=str(transcript)) == PROMPT
+        assert await receives(session, "Stop", prompt_id="t2", transcript_path=str(transcript)) == PROMPT
         attachment = {"type": "hook_additional_context", "content": [PROMPT], "hookEvent": "Stop"}
         line = {"type": "attachment", "uuid": "a1", "promptId": "t2", "attachment": attachment}
         transcript.write_text(json.dumps(line) + "\n")
@@ -171,7 +171,7 @@ def leaves_a_comment(person: Person, project: str) -> None:
     person.clicks("dialog button:has-text('Send 1 comment')")
 
 
-async def takes(session: ReportedSession, event: str, **more: Any) -> str:
+async def receives(session: ReportedSession, event: str, **more: Any) -> str:
     """Acts as a hook that receives what waits for its agent. Returns the text for the agent."""
     payload = {"session_id": session.id, "cwd": str(session.directory), "hook_event_name": event, **more}
     async with Line.open() as line:

@@ -144,7 +144,7 @@ def test_the_users_edited_version_is_written(browser: Browser, address: str, dir
     assert (directory / "notes.md").read_text() == "# Notes\n\nMine alone.\n"
 
 
-def test_a_rejection_tells_the_agent_why_and_changes_nothing(browser: Browser, address: str, directory: Path) -> None:
+def test_a_rejection_sends_its_reason_and_changes_nothing(browser: Browser, address: str, directory: Path) -> None:
     before = (directory / "notes.md").read_bytes()
     with browser.person(address) as person:
         person.prompts("Something")

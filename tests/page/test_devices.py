@@ -249,7 +249,7 @@ def test_a_pairing_link_replaces_a_token_that_is_not_valid(browser: Browser, own
         person.sees(".side .empty", "No projects yet")
 
 
-def test_two_devices_with_the_same_name_are_told_apart(browser: Browser, own_server: Server) -> None:
+def test_two_devices_with_the_same_name_are_distinguished(browser: Browser, own_server: Server) -> None:
     """The web UI proposes a name for the device; the server adds a number to a name that is in use."""
     devices = Devices(own_server.data)
     for _ in range(2):

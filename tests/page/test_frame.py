@@ -46,7 +46,7 @@ def shows(css: str) -> str:
 
 
 def presses_until(person: Person, key: str, code: str) -> None:
-    """Presses the key until the code is true: its target may appear only after the first presses."""
+    """Presses the key until the code is true, because its target may appear only after the first presses."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         if person.runs(code):

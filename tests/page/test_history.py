@@ -307,7 +307,7 @@ def test_subagent_calls_are_shown_under_their_parent_call(reader: Person) -> Non
     reader.sees(f"{opened('Ran agent')} .markdown strong", "fine")
 
 
-def test_a_task_in_the_background_belongs_to_its_call(reader: Person) -> None:
+def test_a_background_task_belongs_to_its_call(reader: Person) -> None:
     reader.sees(".tool-row:has(> .tool:has-text('sleep 100')) > .background", "sleep 100 has ended")
 
 

@@ -176,7 +176,8 @@ def until_worker(person: Person, code: str) -> None:
 
 
 def presses(person: Person, token: str, action: str) -> None:
-    """Presses a button of the notification with this token, once it is displayed: Chromium ignores earlier presses."""
+    """Presses a button of the notification with this token once it is displayed, because Chromium ignores earlier
+    presses."""
     until_worker(person, f"self.displayed.includes({token!r})")
     until_worker(person, PRESS.replace("TOKEN", token).replace("ACTION", action))
 

@@ -84,7 +84,7 @@ async def working(
 
 
 @pytest.mark.thorough
-async def test_claude_asks_in_the_page_and_does_what_is_decided_there(
+async def test_claude_asks_in_the_web_ui_and_follows_the_decision(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:
     poem = directory / "poem.txt"

@@ -69,7 +69,7 @@ def test_editing_hides_nothing_of_the_call(browser: Browser, address: str) -> No
         assert answers(person)[0]["updatedInput"] == {**flagged["input"], "command": "sudo npm test"}
 
 
-def test_the_target_of_a_link_is_shown_beside_the_editor(browser: Browser, address: str, directory: Path) -> None:
+def test_the_target_of_a_link_is_shown_next_to_the_editor(browser: Browser, address: str, directory: Path) -> None:
     (directory / "README.md").symlink_to(directory.parent / ".bashrc")
     with browser.person(address) as person:
         asks(person, write(directory / "README.md", "alias ls=rm\n", force=LONG))
@@ -144,7 +144,7 @@ def test_what_a_note_covers_is_not_in_view(browser: Browser, address: str, direc
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (375, 667)])
-def test_a_note_is_fully_visible_beside_the_answer_bar(
+def test_a_note_is_fully_visible_next_to_the_answer_bar(
     browser: Browser, address: str, directory: Path, tmp_path: Path, width: int, height: int
 ) -> None:
     empty = tmp_path / "empty.txt"
@@ -289,7 +289,7 @@ def test_scrolling_does_not_disable_a_button(browser: Browser, address: str, dir
         assert person.reads(f"{CARD} .moved") == []
 
 
-# Messages that the server sends again.
+# Messages that the server resends.
 
 
 WIRE = """(() => {

@@ -391,7 +391,7 @@ def test_fields_are_in_the_order_in_which_the_agent_sent_them(browser: Browser, 
 
 
 @pytest.mark.thorough
-def test_the_fields_of_an_object_are_in_their_order_too(browser: Browser, address: str) -> None:
+def test_the_fields_of_an_object_keep_their_order_too(browser: Browser, address: str) -> None:
     short = {"run": "rm -rf all", "0": "Only lists"}
     long = {"run": "rm -rf all", "0": {"b": [], "1": {}}, "more": ["word " * 30]}
     with browser.person(address) as person:
@@ -1103,7 +1103,7 @@ def plays(
         sends(person, *calls)
         for _ in range(25):
             story.append(acts(random, person))
-            typed = {did.removeprefix("writes ") for did in story if isinstance(did, str)}  # who types a word knows it
+            typed = {did.removeprefix("writes ") for did in story if isinstance(did, str)}  # the user's own words
             for one in accepted(person):
                 assert {**one, "hidden": [word for word in one["hidden"] if word not in typed]} == NOTHING_UNSEEN
         count = person.runs("window.edits") if acts is edits else len(accepted(person))

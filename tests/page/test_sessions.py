@@ -57,7 +57,7 @@ def test_sessions_are_grouped_by_folder_with_their_last_line(browser: Browser, a
         person.sees(".project-head .title", "All the carts")
 
 
-def test_lines_that_were_changed_are_counted(browser: Browser, address: str, directory: Path) -> None:
+def test_changed_lines_are_counted(browser: Browser, address: str, directory: Path) -> None:
     call = {
         "type": "tool_use",
         "id": "1",

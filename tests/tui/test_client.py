@@ -37,7 +37,7 @@ async def _answering(details: Message, monkeypatch: pytest.MonkeyPatch) -> Clien
     return client
 
 
-async def test_a_namesake_s_answer_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_from_a_client_of_the_same_name_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     namesake = {"by": "Ada", "decision": "allow", "client_id": "client_9"}
     client = await _answering(namesake, monkeypatch)
     with pytest.raises(RequestError, match="already answered"):

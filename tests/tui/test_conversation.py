@@ -212,7 +212,7 @@ def test_a_prompt_that_was_edited_is_shown_as_it_was_sent(cut: int) -> None:
     assert read(conversation) == ["a", "end of a", "better"]
 
 
-def test_a_prompt_that_does_not_wait_is_shown_at_once() -> None:
+def test_a_prompt_that_does_not_wait_is_shown_immediately() -> None:
     """A prompt that does not wait is sent into the current run, or has no run."""
     conversation = joined()
     for record in [*TWO_RUNS[:2], prompt(3, "a", "and quickly", steer=True), prompt(4, None, "hello")]:
@@ -364,7 +364,7 @@ def test_a_rejected_acp_call_is_recognized_by_its_id(call: str, is_rejected: boo
     assert tool.data["rejected"] is is_rejected
 
 
-def test_what_has_become_of_an_interrupted_decision_is_shown() -> None:
+def test_the_outcome_of_an_interrupted_decision_is_shown() -> None:
     conversation = joined()
     about = {"by": "Ada", "decision": "undo", "files": 1, "hunks": 2}
     conversation.take(event(1, "review_decided", **about, left=0, interrupted=True))

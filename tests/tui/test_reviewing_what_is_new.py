@@ -73,7 +73,7 @@ async def test_once_the_new_changes_are_decided_the_others_are_shown(server: Ser
         await person.presses("a")
         await person.sees("LINE 5", "4 changes")
         await person.presses("K")
-        await person.comes(lambda: isinstance(person.app.screen, ConfirmDialog), "the question")
+        await person.waits_for(lambda: isinstance(person.app.screen, ConfirmDialog), "the question")
         await person.sees("Keep 4 changes in 3 files?")
         assert "You have not" not in person.screen, "what was hidden was seen before"
 

@@ -126,7 +126,7 @@ def test_what_was_rejected_in_the_terminal_has_not_failed(told: Any, words: str,
     assert line.text.rstrip().endswith(words)
 
 
-def test_a_run_in_another_directory_says_where_its_agent_worked() -> None:
+def test_a_run_in_another_directory_shows_where_it_worked() -> None:
     def drawn(**more: str) -> str:
         item = Item(1, 1, "", "finished", {"outcome": "completed", **more})
         return "\n".join(strip.text.rstrip() for strip in Painter(DARK).item(item, 80, folded=True, whole=None))

@@ -113,7 +113,7 @@ test('a prompt that was edited in the queue is shown as it was sent', () => {
   }
 });
 
-test('a message into a run is shown at once', () => {
+test('a message into a run is shown immediately', () => {
   const conversation = joined();
   for (const record of [prompt(1, 'a'), started(2, 'a'), prompt(3, 'a', 'and quickly', { steer: true })])
     conversation.take(record);

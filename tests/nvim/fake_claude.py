@@ -21,7 +21,8 @@ PASTED = re.compile(rb"\x1b\[200~(.*?)\x1b\[201~", re.DOTALL)
 
 
 def draw(kind: bytes, content: str, orders: int) -> None:
-    """Draws the screen. ``content``: the text in the box, with ``|`` at the cursor unless the cursor is at the end."""
+    """Draws the screen. ``content`` is the text in the box, with ``|`` at the cursor unless the cursor is at the
+    end."""
     before, bar, after = content.partition("|")
     if len(content) > 60:
         before = f"[Pasted text #1 +{content.count(chr(10))} lines]"

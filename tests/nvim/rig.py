@@ -42,7 +42,7 @@ class Person:
         return await self._session.call(method, *params)
 
     async def lua(self, code: str, *arguments: Any) -> Any:
-        """What the Lua chunk returns; ``arguments`` are its ``...``."""
+        """Returns what the Lua chunk returns. ``arguments`` are its ``...``."""
         return await self._session.call("nvim_exec_lua", code, list(arguments))
 
     async def types(self, keys: str) -> None:
@@ -74,10 +74,10 @@ class Person:
         self._session.close()
 
 
-async def settled(look: Callable[[], bool], why: str, *, timeout: float = PATIENCE) -> None:
-    """Returns once ``look`` returns true. Raises ``AssertionError`` after ``timeout`` seconds."""
+async def settled(condition: Callable[[], bool], why: str, *, timeout: float = PATIENCE) -> None:
+    """Returns once ``condition`` returns true. Raises ``AssertionError`` after ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
-    while not look():
+    while not condition():
         assert time.monotonic() < deadline, f"this never became true: {why}"
         await asyncio.sleep(POLL)
 

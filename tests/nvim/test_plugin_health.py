@@ -118,7 +118,7 @@ def test_a_lock_file_that_others_can_read_is_named(editor: Neovim) -> None:
     assert f"chmod 700 {lock.parent}" in report
 
 
-def test_another_editor_of_the_folder_is_named(editor: Neovim, tmp_path: Path) -> None:
+def test_another_editor_in_the_folder_is_mentioned(editor: Neovim, tmp_path: Path) -> None:
     start(editor)
     own = Path(editor.status()["lock_file"])
     content: dict[str, Any] = {"workspaceFolders": [str(tmp_path)], "ideName": "Neovim", "pid": os.getpid()}
@@ -149,7 +149,7 @@ def test_a_config_directory_that_is_not_the_default_is_named(editor: Neovim, tmp
     assert "here, not the default ~/.claude. A claude in another terminal finds this Neovim only if" in report
 
 
-def test_a_lock_file_that_is_gone_is_an_error(editor: Neovim) -> None:
+def test_a_missing_lock_file_is_an_error(editor: Neovim) -> None:
     start(editor)
     Path(editor.status()["lock_file"]).unlink()
     report = health(editor)
@@ -185,7 +185,7 @@ class TestGuard:
         program(tmp_path / "bin" / "codex", "echo 0.1")
 
     def test_an_agent_without_a_guard_is_a_warning(self, editor: Neovim) -> None:
-        say_info(guard=[{"agent": "codex", "state": "absent", "file": "/codex", "problem": ""}])
+        set_info(guard=[{"agent": "codex", "state": "absent", "file": "/codex", "problem": ""}])
         start(editor)
         report = health(editor)
         assert "Codex may overwrite what you have not saved: it has no guard" in report
@@ -193,19 +193,19 @@ class TestGuard:
 
     def test_a_problem_to_fix_is_an_error(self, editor: Neovim) -> None:
         broken = {"agent": "claude", "state": "broken", "file": "/claude", "problem": "/python is gone"}
-        say_info(guard=[broken], problems=["The guard for Claude Code is off: /python is gone. Do this."])
+        set_info(guard=[broken], problems=["The guard for Claude Code is off: /python is gone. Do this."])
         start(editor)
         report = health(editor)
         assert re.search("ERROR:? The guard for Claude Code is off: /python is gone. Do this.", report)
         assert "Your unsaved work is protected" not in report
 
     def test_a_neovim_that_the_guard_does_not_find_is_a_warning(self, editor: Neovim) -> None:
-        say_info(editors=[{"pid": 1}])
+        set_info(editors=[{"pid": 1}])
         start(editor)
         assert "The guard can't find this Neovim instance: agents may overwrite" in health(editor)
 
     def test_an_unreadable_guard_report_is_shown_as_unknown(self, editor: Neovim) -> None:
-        say_info(guard="nonsense")
+        set_info(guard="nonsense")
         start(editor)
         assert "The guard's state can't be determined: `drawbridge info` exited with code 0" in health(editor)
 
@@ -216,7 +216,7 @@ class TestGuard:
         assert "find this Neovim" not in report
 
 
-def say_info(**keys: Any) -> None:
+def set_info(**keys: Any) -> None:
     (Path(os.environ["TMPDIR"]) / "info.json").write_text(json.dumps(keys))
 
 
@@ -259,7 +259,7 @@ class TestGemini:
         assert ":DrawbridgeGemini asks whether to set it" in report
         assert "In another terminal, type /ide enable in Gemini CLI once." in report
 
-    def test_defaults_of_the_machine_are_not_overridden(self, editor: Neovim) -> None:
+    def test_system_defaults_are_not_overridden(self, editor: Neovim) -> None:
         editor.lua("vim.env.GEMINI_CLI_SYSTEM_DEFAULTS_PATH = '/defaults.json'")
         assert "ide.enabled is not set in ~/.gemini/settings.json: the Gemini defaults on this machine" in health(
             editor

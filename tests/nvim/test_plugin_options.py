@@ -112,6 +112,6 @@ def test_invalid_options_in_the_config_do_not_stop_neovim(nvim: Path, tmp_path: 
     file.write_text("one\n")
     wrong = "require('drawbridge').setup{ debounce_ms = 'fast', diff = { layuot = 'inline' }, log_level = 'loud' }"
     with neovim(nvim, file, init=wrong) as editor:
-        editor.says("drawbridge: setup{}: can't use debounce_ms, d")
+        editor.shows_message("drawbridge: setup{}: can't use debounce_ms, d")
         assert editor.status()["state"] == "stopped"
         assert any("setup{}: diff.layuot is unknown (diff.layout?)" in line for line in editor.log)

@@ -46,8 +46,8 @@ def record() -> Path:
 
 def shows(editor: Neovim, words: str) -> None:
     """Waits until the agent's terminal shows ``words``."""
-    look = "table.concat(vim.api.nvim_buf_get_lines(agent.buffer, 0, -1, false), '\\n'):find(..., 1, true)"
-    editor.wait(f"return {look} ~= nil", words)
+    search = "table.concat(vim.api.nvim_buf_get_lines(agent.buffer, 0, -1, false), '\\n'):find(..., 1, true)"
+    editor.wait(f"return {search} ~= nil", words)
 
 
 def agent_shows(editor: Neovim, kind: str, content: str = "") -> None:

@@ -49,10 +49,10 @@ SETTINGS = {
 }
 
 
-def wait_until(look: Callable[[], T | None], what: str, *, timeout: float = PATIENCE) -> T:
-    """Calls ``look`` until it returns something truthy, and returns that. ``timeout`` is in seconds."""
+def wait_until(condition: Callable[[], T | None], what: str, *, timeout: float = PATIENCE) -> T:
+    """Calls ``condition`` until it returns a truthy value, and returns that value. ``timeout`` is in seconds."""
     end = time.monotonic() + timeout
-    while not (found := look()):
+    while not (found := condition()):
         assert time.monotonic() < end, f"{what} did not appear within {timeout:g} s"
         time.sleep(0.01)
     return found

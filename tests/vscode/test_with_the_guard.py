@@ -81,7 +81,7 @@ def test_after_an_edit_the_file_shows_it_and_a_copy_is_kept(rig: Workstation, ho
     assert [file.read_text() for file in copies] == ["one\ntwo\nthree\n"]
 
 
-def test_unsaved_work_and_an_edit_are_merged(rig: Workstation) -> None:
+def test_unsaved_changes_and_an_edit_are_merged(rig: Workstation) -> None:
     path = rig.opens(rig.file("a.py"))
     rig.types("mine ")
     assert edits(rig, "PreToolUse", path, "--answer", "merge") == {}

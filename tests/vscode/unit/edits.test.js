@@ -61,7 +61,7 @@ for (const [name, edits] of Object.entries(EDITS)) {
     assert.equal(edited('a\r\nb\r\nc', edits, '\r\n'), expected('a\r\nb\r\nc', edits, '\r\n')));
 }
 
-test('lines put into an empty text end as lines should', () => {
+test('lines inserted into an empty text have line endings', () => {
   assert.equal(edited('', [{ start: 0, end: 0, lines: ['a', 'b'] }]), 'a\nb\n');
 });
 
@@ -83,5 +83,5 @@ for (const [name, edits] of Object.entries({
   'a line of two lines': [{ start: 0, end: 1, lines: ['a\nb'] }],
   'nothing at all': [null],
 })) {
-  test(`edits that are refused: ${name}`, () => assert.throws(() => checked(edits, 3), BadParams));
+  test(`refused edits: ${name}`, () => assert.throws(() => checked(edits, 3), BadParams));
 }

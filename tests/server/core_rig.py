@@ -25,7 +25,7 @@ from drawbridge.server.protocol.messages import Answer, Frame, Subscriber, encod
 from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.run import State
 from tests.server.plans import plan_of
-from tests.server.schema import check_said
+from tests.server.schema import check_sent
 from tests.waiting import until
 
 ROWS = {row.name: row for row in COMMANDS}
@@ -218,7 +218,7 @@ class Client:
     def send(self, frame: Frame) -> None:
         self.frames.append(frame)
         self.heard.append(json.loads(frame.data))
-        check_said(self.heard[-1])
+        check_sent(self.heard[-1])
 
     def sees(self, path: Path) -> bool:
         return True

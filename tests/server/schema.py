@@ -17,7 +17,7 @@ REPLIES = {row.name: row.reply for row in COMMANDS}
 FILE = Path(__file__).resolve().parent.parent.parent / "docs" / "protocols" / "client.schema.json"
 
 
-def check_said(message: Any) -> None:
+def check_sent(message: Any) -> None:
     """Checks a message that the server sent."""
     kind = f"server.{message['type']}"
     if message["type"] == "update":
@@ -25,7 +25,7 @@ def check_said(message: Any) -> None:
     _check(kind, message)
 
 
-def check_asked(message: Any) -> None:
+def check_request(message: Any) -> None:
     """Checks a message that a client sends."""
     _check(f"client.{message['type']}", message)
 

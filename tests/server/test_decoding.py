@@ -114,7 +114,7 @@ class Way(NamedTuple):
 
 
 def way(work: Callable[[], Any]) -> Way:
-    """Runs ``work``. Returns the modules that are called meanwhile and those that pass the line on to the outbox."""
+    """Runs ``work``. Returns the modules that are called during this and those that pass the line on to the outbox."""
     called: set[str] = set()
     handed_on_by: list[str] = []
 
@@ -151,8 +151,8 @@ def stack(frame: FrameType | None) -> list[str]:
 async def test_only_the_driver_decodes_a_line_on_the_whole_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The path leads from the bytes in the pipe to the frame that waits for the sockets. Some modules pass the line on;
-    others help. Their numbers are printed, not checked.
+    """The path leads from the bytes in the pipe to the frame that waits for the sockets. Some modules pass the line on,
+    and others help. Their numbers are printed, not checked.
     """
     frames: list[bytes] = []
 

@@ -52,7 +52,7 @@ def test_the_example_is_short() -> None:
 
 
 @pytest.mark.parametrize(("answer", "changed"), [("y", True), pytest.param("n", False, marks=pytest.mark.thorough)])
-async def test_the_example_runs_a_prompt_and_asks_the_person(
+async def test_the_example_runs_a_prompt_and_asks_the_user(
     tmp_path: Path, code: Path, answer: str, changed: bool
 ) -> None:
     async with (

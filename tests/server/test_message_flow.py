@@ -46,9 +46,9 @@ async def test_the_example_of_the_specification_line_by_line(directory: Path, tm
             project, session = await creates_a_project_and_executes(client, directory)
         # The client disconnects, and the agent continues: 11, 12, 13
         async with server.client() as client:  # 14
-            await comes_back(client, project, session, directory)
+            await reconnects(client, project, session, directory)
             async with server.client() as other:  # 21
-                await both_hear_the_same(client, other, project, session)
+                await both_receive_the_same(client, other, project, session)
             new_session = await starts_a_new_session(client, project, session, directory)
         await server.end(signal.SIGKILL)  # 28
     async with serving(data, *options) as server, server.client() as client:  # 29, 30, 31
@@ -78,7 +78,7 @@ async def creates_a_project_and_executes(client: WireClient, directory: Path) ->
     return project, said["data"]["session_id"]
 
 
-async def comes_back(client: WireClient, project: str, session: str, directory: Path) -> None:
+async def reconnects(client: WireClient, project: str, session: str, directory: Path) -> None:
     async def list_() -> dict[str, Any]:
         await client.send("project_list")  # 15
         [one] = (await client.receive("project_list"))["data"]["projects"]  # 16
@@ -100,7 +100,7 @@ async def comes_back(client: WireClient, project: str, session: str, directory: 
     assert history[0]["message"]["message"] == {"prompt": "/quick Create hello world"}
 
 
-async def both_hear_the_same(client: WireClient, other: WireClient, project: str, session: str) -> None:
+async def both_receive_the_same(client: WireClient, other: WireClient, project: str, session: str) -> None:
     await other.ask("project_join", {"project_id": project})
     heard = await run_of(client, project, "/quick one")
     await other.receive("update", "run_finished")

@@ -153,7 +153,7 @@ async def test_an_attached_file_is_read_without_an_approval(poem: Path, model: M
 
 
 @pytest.mark.thorough
-async def test_allowed_denied_and_edited_answers_do_what_they_say(poem: Path, model: MessagesStub) -> None:
+async def test_allowed_denied_and_edited_answers_take_effect(poem: Path, model: MessagesStub) -> None:
     change = [read(poem), edit(poem, "two", "2")]
     command = tool_use("Bash", command="touch made", description="Make a file")
     model.will_say(*change, text("Done."), command, text("I see."), read(poem), edit(poem, "2", "zwei"), text("Fine."))
@@ -182,7 +182,7 @@ async def test_allowed_denied_and_edited_answers_do_what_they_say(poem: Path, mo
 
 
 @pytest.mark.thorough
-async def test_an_interrupt_keeps_the_session_a_kill_leaves_nothing(poem: Path, model: MessagesStub) -> None:
+async def test_an_interrupt_keeps_the_session_and_a_kill_ends_it(poem: Path, model: MessagesStub) -> None:
     tail = tool_use("Bash", command="touch log; tail -f log", description="Watch")
     model.will_say([text("To begin with"), HOLD], text("Yes?"), tail)
     async with at_work(poem, model) as (_, client, project):

@@ -51,7 +51,7 @@ def code(tmp_path: Path) -> Path:
 # ready
 
 
-async def test_it_reports_its_address_and_answers_there(data: Path) -> None:
+async def test_the_server_answers_at_the_address_that_it_reports(data: Path) -> None:
     async with serving(data) as server:
         assert set(server.ready) == {"event", "url", "token_file", "fingerprint", "pid", "metrics"}
         assert server.ready["event"] == "ready"
@@ -223,7 +223,7 @@ async def test_on_loopback_tls_and_token_are_optional(data: Path) -> None:
             assert (await client.ask("health_check"))["data"]["status"] == "ok"
 
 
-async def test_all_problems_are_reported_at_once_and_nothing_starts(data: Path, tmp_path: Path) -> None:
+async def test_all_problems_are_reported_together_and_nothing_starts(data: Path, tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text('[serve]\nlog_level = "loud"\nprot = 5\n')
     code, said = await refused(
@@ -320,14 +320,14 @@ async def test_a_port_in_use_is_reported(data: Path) -> None:
     assert "is not available: address already in use. Stop the program" in said
 
 
-async def test_a_data_directory_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
+async def test_a_data_directory_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     code, said = await refused("--data-dir", tmp_path / "file" / "data", "--port", "0")
     assert code == 3
     assert "can't be made a private directory" in said
 
 
-async def test_a_server_on_all_addresses_serves_its_public_host(data: Path) -> None:
+async def test_a_server_on_all_addresses_accepts_its_public_host(data: Path) -> None:
     async with serving(data, "--host", "0.0.0.0", "--public-host", "my.example") as server:
         port = int(server.url.rpartition(":")[2].partition("/")[0])
         assert server.url == f"wss://my.example:{port}/ws"
@@ -368,7 +368,7 @@ async def test_the_server_can_start_again_after_kill_9(data: Path, code: Path) -
 
 
 async def test_a_leftover_lock_file_does_not_prevent_a_start(data: Path) -> None:
-    """Not even if it contains the id of a running process."""
+    """This holds even if the file contains the id of a running process."""
     data.mkdir(mode=0o700)
     (data / "server.lock").write_text(str(os.getpid()))
     async with serving(data) as server:
@@ -444,7 +444,7 @@ main()
 
 
 @pytest.mark.parametrize("again", [signal.SIGTERM, signal.SIGINT])
-async def test_a_second_signal_ends_the_server_at_once(data: Path, again: int) -> None:
+async def test_a_second_signal_ends_the_server_immediately(data: Path, again: int) -> None:
     """The first signal has begun a shutdown that never ends."""
     async with serving(data, command=(sys.executable, "-c", NEVER_CLOSED, "serve")) as server:
         server.process.terminate()

@@ -91,7 +91,7 @@ def reported(**fields: Any) -> None:
         ({"sessionId": "another"}, False),
     ],
 )
-def test_only_a_process_that_runs_counts(home: Path, fields: dict[str, Any], used: bool) -> None:
+def test_only_a_running_process_counts(home: Path, fields: dict[str, Any], used: bool) -> None:
     reported(**fields)
     assert bool(open_sessions.used_by(SESSION)) is used
 

@@ -197,7 +197,7 @@ def lasting(found: Any, root: Path) -> Any:
 
 
 @pytest.mark.parametrize("remembered", [True, False], ids=["as saved", "from the records alone"])
-async def test_previous_version_data_reads_the_same(tmp_path: Path, remembered: bool) -> None:
+async def test_data_of_the_previous_version_is_read_the_same_way(tmp_path: Path, remembered: bool) -> None:
     data, root = tmp_path / "data", tmp_path / "home"
     shutil.copytree(OLD_1, data, symlinks=True)
     for file in [*data.rglob("metadata.json"), *data.rglob("messages_*.jsonl")]:

@@ -199,7 +199,7 @@ def test_a_guard_that_does_not_run_is_not_installed(module: str, setup: Setup, g
     assert copied() == []
 
 
-def test_a_data_directory_that_cannot_be_made_is_reported(
+def test_a_data_directory_that_cannot_be_created_is_reported(
     setup: Setup, guard: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (home / "file").touch()

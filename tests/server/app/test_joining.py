@@ -20,7 +20,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import FRAME_BYTES
 from drawbridge.server.store.log import History, Page
 from tests.server.core_rig import Client, Server, records, serving, settled
-from tests.server.schema import check_said
+from tests.server.schema import check_sent
 from tests.waiting import PATIENCE, until
 
 
@@ -121,7 +121,9 @@ async def test_a_client_that_catches_up_gets_nothing_out_of_order(
         await until(lambda: slow.updates("project_state") == [now], "the current state, once")
 
 
-async def test_a_client_that_catches_up_learns_of_a_deletion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_catches_up_is_notified_of_a_deletion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(joining, "PAGE", 3)
     phone, slow = Client(), SlowReader()
     async with serving(tmp_path) as server:
@@ -189,7 +191,7 @@ async def test_a_snapshot_with_long_approvals_fits_in_one_message(tmp_path: Path
             process.asks(f"q{number}", given={"file_path": "/p/a.py", "content": "x" * 400_000})
         joined = await server.does(page, "project_join", project)
         assert len(json.dumps(joined)) <= FRAME_BYTES
-        check_said(joined)
+        check_sent(joined)
         asked = phone.of_type("permission_request")
         for shown, whole in zip(joined["data"]["data"]["open_approvals"], asked, strict=True):
             assert shown["approval_id"] == whole["data"]["approval_id"]
@@ -407,7 +409,7 @@ async def _comes_to_rest(server: Server, project: str) -> None:
     await settled()
 
 
-async def test_a_client_that_catches_up_learns_what_changed_meanwhile(tmp_path: Path) -> None:
+async def test_a_client_that_catches_up_gets_the_latest_state(tmp_path: Path) -> None:
     """The queue changes, and so does what the agent reports about itself; neither is in the history."""
     phone, late = Client(), Client("late")
     async with serving(tmp_path) as server:

@@ -328,7 +328,7 @@ async def test_a_stalled_client_is_closed_and_others_miss_nothing(server: Server
     stalled.client.cut()
 
 
-async def test_a_client_that_is_closed_is_removed_at_once(server: Server, client: WireClient) -> None:
+async def test_a_client_that_is_closed_is_removed_immediately(server: Server, client: WireClient) -> None:
     """The client is removed even if a frame for it was collected and has not been written yet."""
     await join_all(server)
     await server.site.connections[0].done()

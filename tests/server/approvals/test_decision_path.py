@@ -71,7 +71,7 @@ def observed() -> Iterator[Trace]:
             sys.setprofile(None)
 
 
-async def test_a_decision_is_parsed_in_two_steps_and_its_record_is_checked(tmp_path: Path) -> None:
+async def test_a_decision_is_decoded_in_two_steps(tmp_path: Path) -> None:
     """The message is decoded in two steps, its envelope and then its data; the record is checked before it is
     written."""
     async with serving(tmp_path) as server, server.client() as owner, asking(server, owner) as question:

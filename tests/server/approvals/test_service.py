@@ -93,9 +93,7 @@ def test_the_agent_receives_a_decision_before_it_is_published(service: Service) 
     assert service.published == [["allow by phone"]]
 
 
-def test_a_decision_is_published_although_the_agent_cannot_be_reached(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_decision_is_published_if_the_agent_is_unreachable(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     def decided(approval: PendingApproval, decision: Decision, by: str) -> None:
         raise OSError("its process has ended")
 
@@ -124,7 +122,7 @@ def test_a_second_decision_changes_nothing(service: Service) -> None:
     assert len(service.recorded) == 2
 
 
-def test_a_decision_that_cannot_be_written_reaches_nobody(service: Service) -> None:
+def test_a_decision_that_cannot_be_written_is_not_sent(service: Service) -> None:
     approval = service.requested()
     service.full = True
     with pytest.raises(ClientError):

@@ -1,4 +1,4 @@
-"""However many clients connect, each one that is refused learns why, the others notice nothing, and memory stays
+"""However many clients connect, each refused client receives the reason, the others are not affected, and memory stays
 limited.
 """
 

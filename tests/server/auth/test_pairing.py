@@ -32,7 +32,7 @@ from drawbridge.transport.running import Running
 from tests.server.auth.rig import Server, code_of
 from tests.server.auth.test_command import drawbridge
 from tests.server.processes import serving
-from tests.server.schema import check_asked, check_said
+from tests.server.schema import check_request, check_sent
 from tests.server.wire_client import WireClient, connected
 from tests.waiting import PATIENCE
 
@@ -41,10 +41,10 @@ async def pair(server: Server, code: str, **more: str) -> tuple[dict[str, Any], 
     """Pairs a new client with this code. Returns the answer, and the close code if the connection was closed."""
     async with connect(server.url, proxy=None) as stranger:
         asked = {"type": "pair", "data": {"code": code, **more}}
-        check_asked(asked)
+        check_request(asked)
         await stranger.send(json.dumps(asked))
         answer = json.loads(await stranger.recv())
-        check_said(answer)
+        check_sent(answer)
         if answer["type"] == "error":
             await stranger.wait_closed()
         return answer, stranger.close_code
@@ -107,7 +107,7 @@ async def test_an_unprintable_name_does_not_use_up_the_code(server: Server) -> N
         new_code(server.devices, "view", name="\n")
 
 
-async def test_two_simultaneous_pairings_are_one_device(server: Server) -> None:
+async def test_two_simultaneous_pairings_create_one_device(server: Server) -> None:
     code = new_code(server.devices, "view")
     async with connected(server.url) as one, connected(server.url) as two:
         for client in (one, two):
@@ -125,7 +125,7 @@ def devices_locked(server: Server) -> Iterator[None]:
         yield
 
 
-async def test_a_pairing_that_waits_delays_nobody_else(
+async def test_a_pairing_that_waits_delays_no_other_client(
     server: Server, owner: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = new_code(server.devices, "view")
@@ -272,7 +272,7 @@ def test_the_qr_code_contains_the_link_with_the_code() -> None:
     assert link(server, "ABCD-2345") == "https://h:1/#pair=ABCD2345&fp=abcd"
 
 
-def test_which_addresses_are_served() -> None:
+def test_link_local_and_loopback_addresses_are_not_offered() -> None:
     assert served("127.0.0.1", []) == ()
     assert served("localhost", ["agents.example"]) == ("agents.example",)
     assert served("192.0.2.7", ["agents.example"]) == ("agents.example", "192.0.2.7")

@@ -224,7 +224,7 @@ def test_an_approver_may_change_only_the_text_of_a_proposal(tool: str, field: st
         check_answer(phone, answer, request, {field: "new"})
 
 
-def test_an_approver_may_not_edit_a_request_that_is_not_understood() -> None:
+def test_an_approver_cannot_edit_a_request_of_unknown_form() -> None:
     phone = Identity(name="phone", scope="approve", device_id="1")
     answer = say.PermissionResponse(project_id="p", approval_id="a", decision="allow")
     unread = ApprovalRequested("a", "r", "Write", Raw(b'{"content":"old"}'), Raw(b"[]"), Proposal("/p/a", "", "old"))
@@ -261,9 +261,7 @@ async def confined(server: Server) -> AsyncIterator[WireClient]:
 async def test_a_project_replaced_by_a_link_cannot_be_reached(
     server: Server, owner: WireClient, two: tuple[str, str], confined: WireClient
 ) -> None:
-    """The device doesn't see it either: not in the list, not if it joined the project before, and not if it follows all
-    projects.
-    """
+    """The device doesn't see it either, even if it joined the project before or follows all projects."""
     mine, _ = two
     for client in (owner, confined):
         await client.ask("project_join", project_id=mine)

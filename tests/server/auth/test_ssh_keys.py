@@ -122,7 +122,7 @@ async def log_in(client: WireClient, key: PrivateKey, **more: Any) -> str:
 
 
 @pytest.mark.parametrize("key", [ADA, RSA, *CURVES], ids=["ed25519", "rsa", "p256", "p384", "p521"])
-async def test_a_key_in_the_file_signs_in_with_all_rights(server: Server, key: PrivateKey) -> None:
+async def test_a_key_in_the_file_signs_in_with_full_access(server: Server, key: PrivateKey) -> None:
     async with connected(server.url) as client:
         assert await log_in(client, key) == "auth"
         hello = (await client.ask("hello", {"client": "somebody else"}))["data"]

@@ -1,4 +1,4 @@
-"""The certificate that the server creates (its names, lifetime and key, and a server that uses it) or is given."""
+"""The server's TLS certificate, which it creates or is given: its names, lifetime, key and use."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ async def test_the_owners_token_may_do_everything(server: Server) -> None:
         assert hello["device"] == {"name": "desk", "scope": "admin", "projects": None}
 
 
-async def test_a_new_devices_token_is_valid_at_once(server: Server) -> None:
+async def test_a_new_devices_token_is_valid_immediately(server: Server) -> None:
     async with server.client(server.token("one")), server.client(server.token("two")):
         assert {client.name for client in server.clients} == {"one", "two"}
 
@@ -306,7 +306,7 @@ def test_a_name_that_cannot_be_shown_is_refused(tmp_path: Path, name: str) -> No
     assert list(devices) == []
 
 
-def test_no_device_can_be_named_like_the_person_at_the_terminal(tmp_path: Path) -> None:
+def test_no_device_can_be_named_like_the_user_in_the_terminal(tmp_path: Path) -> None:
     """Clients show this name as "You, in the terminal"."""
     devices = Devices(tmp_path)
     with pytest.raises(BadArgument, match="Choose another name"):

@@ -50,7 +50,7 @@ async def test_a_runs_changed_files_are_listed(project: Path) -> None:
     assert "-line 3\n+LINE 3\n" in changes.diff
 
 
-async def test_a_persons_display_settings_change_nothing(project: Path) -> None:
+async def test_a_users_display_settings_change_nothing(project: Path) -> None:
     for name, value in {
         "diff.noprefix": "true",
         "color.ui": "always",

@@ -59,7 +59,7 @@ async def test_an_encoding_keeps_its_meaning(project: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [".config/git/ignore", ".ignored", "own"])
-async def test_files_that_the_person_ignores_globally_stay_ignored(place: str, project: Path, home: Path) -> None:
+async def test_files_that_the_user_ignores_globally_stay_ignored(place: str, project: Path, home: Path) -> None:
     file = project / ".git" / "info" / "exclude" if place == "own" else home / place
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("*.secret\n")

@@ -1,4 +1,5 @@
-"""One operation of git at a time, and the reason if there can be none. The tests use the real git."""
+"""Git operations run one at a time, and if there can be no checkpoint, the reason is shown. The tests use the real
+git."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ async def test_a_pipe_in_a_directory_is_waited_for_once(
 
 
 @pytest.mark.parametrize("what", ["objects", "a ref", "the alternates of an alternate"])
-async def test_a_pipe_among_the_data_of_git_is_waited_for_once(
+async def test_a_pipe_in_the_git_directory_is_waited_for_once(
     what: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoints = Checkpoints(project, "proj_1")

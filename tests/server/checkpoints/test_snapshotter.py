@@ -17,7 +17,7 @@ def own_git(project: Path) -> list[str]:
     return [git(project, *words.split(" ")) for words in questions]
 
 
-async def test_the_persons_index_branches_and_stash_are_never_touched(project: Path) -> None:
+async def test_the_users_index_branches_and_stash_are_never_touched(project: Path) -> None:
     checkpoints = Checkpoints(project, "proj_1")
     before = own_git(project)
     await checkpoints.snapshotter.create(RUN, "before")

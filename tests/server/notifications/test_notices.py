@@ -299,7 +299,7 @@ async def test_an_unchanged_review_is_in_the_notification(tmp_path: Path, sender
     assert titles(ntfy) == ["blog: 2 files to review"]
 
 
-async def test_a_review_decided_meanwhile_is_not_in_the_notification(tmp_path: Path, sender: Sender) -> None:
+async def test_a_decided_review_is_not_in_the_notification(tmp_path: Path, sender: Sender) -> None:
     """A decision does not end the wait for the review, since the run may have left more changes."""
     with Service().up() as ntfy:
         told = notifier(tmp_path, sender, ntfy.url, review_seconds=0.05)
@@ -496,7 +496,7 @@ async def test_only_devices_with_access_are_notified(tmp_path: Path, sender: Sen
         await until(lambda: len(service.posted) == 2)
         devices.revoke("confined")
         told.published(run_finished("failed"))
-        told.published(at_blog(review(0)))  # nothing to review, so the notification is sent at once
+        told.published(at_blog(review(0)))  # nothing to review, so the notification is sent immediately
         subscribed(told, Browser(), f"{service.url}/owner")
         told.published(run_finished("failed"))
         await until(lambda: len(service.posted) == 3)
@@ -509,7 +509,7 @@ async def test_a_damaged_device_file_does_not_stop_notifications(tmp_path: Path,
     with Service(201).up() as service:
         subscribed(told, Browser(), service.url, device.id)
         told.published(run_finished("completed"))
-        told.published(at_blog(review(0)))  # nothing to review, so the notification is sent at once
+        told.published(at_blog(review(0)))  # nothing to review, so the notification is sent immediately
         (tmp_path / "devices.json").write_text("{")
         told.published(run_finished("failed"))
         await until(lambda: len(service.posted) == 2)

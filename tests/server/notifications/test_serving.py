@@ -32,7 +32,7 @@ async def runs(client: WireClient, directory: Path, prompt: str) -> None:
 
 
 @pytest.mark.thorough
-async def test_the_webhook_gets_nothing_that_the_agent_said(tmp_path: Path) -> None:
+async def test_the_webhook_gets_no_text_from_the_agent(tmp_path: Path) -> None:
     (tmp_path / "blog").mkdir()
     with Service().up() as ntfy:
         options = ("--no-tls", "--allow", tmp_path, "--webhook", f"{ntfy.url}?auth=hidden")
@@ -47,7 +47,7 @@ async def test_the_webhook_gets_nothing_that_the_agent_said(tmp_path: Path) -> N
 
 
 @pytest.mark.thorough
-async def test_the_webhook_gets_how_much_there_is_to_review(tmp_path: Path) -> None:
+async def test_the_webhook_gets_the_size_of_the_review(tmp_path: Path) -> None:
     """The number of files is part of the notification about the end of the run. On a busy machine, the first run's
     notification may be sent before the checkpoint is taken, so the test checks the notification of a second run, which
     changes nothing.

@@ -165,12 +165,12 @@ def id_of(review: dict[str, Any], part: str) -> str:
 
 
 class Killed(Exception):
-    """The server ends here."""
+    """Raised at the point where the server is killed."""
 
 
 @contextlib.contextmanager
 def killed(owner: type, name: str, first: Callable[..., object] = lambda *_: None) -> Iterator[None]:
-    """The server is killed where ``owner.name`` would be called, after ``first`` was called with its arguments."""
+    """Kills the server where ``owner.name`` would be called, after ``first`` was called with its arguments."""
 
     async def stops(*given: object) -> None:
         first(*given)

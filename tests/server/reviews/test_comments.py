@@ -85,12 +85,12 @@ def test_comments_move_only_to_identical_lines(seed: int) -> None:
         (["a\n", "b\n", "c\n", "d\n"], False),
     ],
 )
-def test_what_touches_a_line(new: list[str], *, touched: bool) -> None:
+def test_changes_that_touch_a_line_are_found(new: list[str], *, touched: bool) -> None:
     old = ["a\n", "b\n", "c\n"]
     assert bool(touching(differences.diff(old, new), Range(2, 2))) is touched
 
 
-def test_an_empty_range_meets_its_neighbors() -> None:
+def test_an_empty_range_touches_its_neighbors() -> None:
     assert meet(3, 3, 2, 3)
     assert meet(3, 3, 3, 4)
     assert meet(2, 5, 3, 3)

@@ -1,5 +1,5 @@
-"""A branch is pushed with the user's own git, and ``gh`` or ``glab`` creates a pull request: only
-once, and only what the user was shown."""
+"""A branch is pushed with the user's own git, and ``gh`` or ``glab`` creates a pull request. This happens only once,
+and only with what the user was shown."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ async def test_no_program_asks_for_a_password(tmp_path: Path, monkeypatch: pytes
 # pull requests
 
 
-async def test_gh_creates_a_pull_request_with_the_persons_text(tmp_path: Path) -> None:
+async def test_gh_creates_a_pull_request_with_the_users_text(tmp_path: Path) -> None:
     script = f'echo "Creating pull request for work into main in ada/poems" >&2; echo; echo {ADDRESS}'
     calls = stand_in(tmp_path, "gh", script)
     async with pushing_from(tmp_path, GITHUB) as one:

@@ -1,4 +1,4 @@
-"""What holds for every project, run and approval request, in whatever order things happen."""
+"""Rules that hold for every project, run and approval request, in whatever order things happen."""
 
 from __future__ import annotations
 

@@ -79,9 +79,7 @@ def test_setting_back_the_clock_does_not_renew_the_budget() -> None:
     st.floats(0.5, 20),
     st.floats(0.5, 20),
 )
-def test_runs_together_never_cost_more_than_is_allowed(
-    runs: list[tuple[str, float]], project: float, day: float
-) -> None:
+def test_all_runs_together_never_exceed_the_budget(runs: list[tuple[str, float]], project: float, day: float) -> None:
     """The test's runs cost at most the budget that each was given."""
     budgets, spent = Budgets(project, day), dict.fromkeys("abc", 0.0)
     for which, wanted in runs:

@@ -65,26 +65,26 @@ async def test_all_clients_see_every_change_of_the_mode(tmp_path: Path) -> None:
         server.core.follow(["projects"], page)
         project = await server.project(phone)
 
-        def told() -> list[str]:
+        def modes() -> list[str]:
             return [client.updates("project_state")[-1].get("permission_mode", "default") for client in (phone, page)]
 
         await server.does(phone, "set_mode", project, mode="plan")
-        assert told() == ["plan", "plan"], "what the next run starts with"
+        assert modes() == ["plan", "plan"], "what the next run starts with"
         process = await server.running(phone, project)
         process.heard(ModeChanged("plan"))
         process.heard(ModeChanged("acceptEdits"))  # the agent's own change, after an answer
-        assert told() == ["acceptEdits", "acceptEdits"]
+        assert modes() == ["acceptEdits", "acceptEdits"]
         joined = await server.does(page, "project_join", project)
         assert joined["data"]["data"]["permission_mode"] == "acceptEdits"
         await server.does(page, "set_mode", project, mode="plan")
         assert process.modes == ["plan"], "a person chose it before, but the agent has left it"
-        assert told() == ["plan", "plan"]
+        assert modes() == ["plan", "plan"]
         process.heard(ModeChanged("default"))
-        assert told() == ["default", "default"]
+        assert modes() == ["default", "default"]
         process.ends()
         process.exit(0)
         await settled()
-        assert told() == ["default", "default"]
+        assert modes() == ["default", "default"]
 
 
 @pytest.mark.parametrize("chosen", ["for all prompts", "for one prompt"])
@@ -285,7 +285,7 @@ async def test_waiting_prompts_use_the_users_latest_choice(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("model", ["--x", "-p", "two words", "a\nb", "opus\n", "x" * 200 + "\u00e9"])
-async def test_an_invalid_model_name_is_refused_at_once(tmp_path: Path, model: str) -> None:
+async def test_an_invalid_model_name_is_refused_immediately(tmp_path: Path, model: str) -> None:
     """The reply to the command refuses the name, so no later run fails. The agent's command line would parse some of
     these names as options.
     """

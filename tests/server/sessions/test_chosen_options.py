@@ -1,4 +1,4 @@
-"""A mode that the owner does not allow, which the agent is in because of its own settings or its own decision."""
+"""The agent is in a mode that the owner does not allow, because of its own settings or its own decision."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_an_idle_agent_in_a_mode_that_cannot_be_reset_is_ended(
 
 
 class Stubborn:
-    """Makes a process return to a forbidden mode each time that it is reset."""
+    """Makes a process return to a forbidden mode each time it is reset."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
@@ -72,9 +72,7 @@ class Stubborn:
         self.process.heard(ModeChanged(FORBIDDEN))
 
 
-async def test_an_agent_that_returns_to_a_forbidden_mode_is_ended_at_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_agent_that_keeps_a_forbidden_mode_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     phone = Client()
     monkeypatch.setattr(chosen_options, "MOST_RESETS", 3)
     async with serving(tmp_path) as server:

@@ -102,7 +102,7 @@ def test_an_agent_keeps_the_servers_umask(tmp_path: Path, confined: bool) -> Non
 
 @linux
 @pytest.mark.parametrize("confined", [True, False])
-def test_a_confined_agent_cannot_gain_rights(confined: bool) -> None:
+def test_a_confined_agent_cannot_gain_privileges(confined: bool) -> None:
     assert kept("grep NoNewPrivs /proc/self/status", Confinement(confined=confined)) == (
         0,
         f"NoNewPrivs:\t{confined:d}\n",

@@ -280,7 +280,7 @@ async def test_a_file_in_the_place_of_a_directory_is_new(folder: Path, compariso
     assert (found.status, found.old) == ("?", None)
 
 
-async def test_a_repository_inside_is_not_compared(folder: Path, comparisons: Comparisons) -> None:
+async def test_a_nested_repository_is_not_compared(folder: Path, comparisons: Comparisons) -> None:
     git(folder, "clone", "-q", ".", "inside")
     git(folder, "add", "inside")
     git(folder, "commit", "-q", "-m", "inside")

@@ -1,5 +1,5 @@
-"""The project's files that clients can see. Whatever path is sent, nothing private and nothing outside of the project
-is shown.
+"""The project's files that clients can see. Whatever path is sent, nothing private and nothing outside the project is
+shown.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def test_no_path_leads_out(project: Project, path: str) -> None:
 
 @pytest.mark.parametrize("target", ["../secret.txt", "../nothing", "/etc/passwd", "/", "..", "over"])
 def test_no_link_leads_out(project: Project, target: str) -> None:
-    """The error doesn't reveal whether the link's target exists."""
+    """The error does not reveal whether the link's target exists."""
     (project.root / "over").symlink_to(project.root.parent)
     (project.root / "link").symlink_to(target)
     assert code(project, "link") == "INVALID_PATH"
@@ -340,7 +340,7 @@ def test_hidden_files_of_a_home_directory_inside_are_private(project: Project, m
 
 
 @pytest.mark.parametrize(("pattern", "name"), [("*.PEM", "x.pem"), ("Secret*", "SECRETS"), ("*/Straße/*", "STRASSE/a")])
-def test_patterns_of_the_owner_apply_in_any_case(project: Project, pattern: str, name: str) -> None:
+def test_the_owners_patterns_are_case_insensitive(project: Project, pattern: str, name: str) -> None:
     strict = Project(project.root, project.data, Privacy([pattern]))
     assert code(strict, name) == "FILE_PRIVATE"
 

@@ -1,4 +1,4 @@
-"""What an agent offers is known from its earlier processes before a new process reports it."""
+"""What an agent offers is known from its earlier processes until a new process reports it."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ async def refused(server: Server, client: Client, **data: Any) -> ClientError:
     return error.value
 
 
-async def test_projects_are_back_after_a_restart(tmp_path: Path) -> None:
+async def test_projects_are_restored_after_a_restart(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -135,7 +135,7 @@ async def test_a_link_to_a_name_that_is_not_text_is_refused(tmp_path: Path, name
         await server.does(phone, "project_create", path=str(server.root / "👩‍💻 ü"))
 
 
-async def test_a_hundred_projects_are_back_after_a_restart(tmp_path: Path) -> None:
+async def test_a_hundred_projects_are_restored_after_a_restart(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         made = [await server.project(phone, f"p{number}") for number in range(100)]

@@ -166,9 +166,7 @@ def test_a_second_file_of_the_same_name_replaces_nothing(tmp_path: Path) -> None
 
 
 async def test_on_a_full_disk_the_prompt_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk is full when the second file is stored: nothing remains of the first one, and nothing reaches
-    the agent.
-    """
+    """The disk is full when the second file is stored. Nothing remains of the first one, and nothing reaches the agent."""
     phone = Client()
     written: list[str] = []
     mkdir = Path.mkdir

@@ -16,7 +16,7 @@ from tests.server.core_rig import Client, Process, Server, records, serving, set
 
 
 class Queued(NamedTuple):
-    """The phone has sent "first", which runs, and "second" and "third", which are queued. The page has joined the
+    """The phone has sent "first", which runs, and "second" and "third", which are queued. The web UI has joined the
     project.
     """
 
@@ -66,7 +66,7 @@ async def test_every_client_sees_the_queue(tmp_path: Path) -> None:
         assert one.shown == ["third"]
 
 
-async def test_a_prompt_that_begins_at_once_is_never_in_the_queue(tmp_path: Path) -> None:
+async def test_a_prompt_that_begins_immediately_is_never_queued(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -74,7 +74,7 @@ async def test_a_prompt_that_begins_at_once_is_never_in_the_queue(tmp_path: Path
         assert phone.updates("queue_changed") == []
 
 
-async def test_the_whole_of_a_long_prompt_is_in_its_record(tmp_path: Path) -> None:
+async def test_the_record_of_a_long_prompt_is_complete(tmp_path: Path) -> None:
     async with queued(tmp_path) as one:
         await one.does(one.page, "execute", prompt="x" * 501)
         [*_, last] = one.phone.updates("queue_changed")[-1]["queue"]
@@ -186,7 +186,7 @@ async def test_stop_all_empties_the_queue(tmp_path: Path) -> None:
         assert ended == {one.ids[0]: None, one.ids[1]: "page", one.ids[2]: "page"}
 
 
-async def test_a_stop_without_all_begins_the_next_prompt(tmp_path: Path) -> None:
+async def test_stopping_only_the_run_begins_the_next_prompt(tmp_path: Path) -> None:
     async with queued(tmp_path) as one:
         await one.does(one.page, "agent_interrupt")
         one.process.ends(ok=False, interrupted=True)

@@ -37,7 +37,7 @@ def test_the_limit_that_is_reached_first_counts() -> None:
     assert clock.left(1_060.0, 1_060.0) == (40.0, TOO_LONG), "it counts from the beginning of the run"
 
 
-def test_time_in_which_a_person_is_asked_does_not_count() -> None:
+def test_time_spent_waiting_for_a_user_does_not_count() -> None:
     clock = begun(total=100.0)
     clock.asking(1_010.0)
     clock.asking(1_500.0)

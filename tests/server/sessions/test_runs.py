@@ -22,7 +22,7 @@ from tests.server.core_rig import Client, Process, Server, StoredSessions, recor
 from tests.waiting import PATIENCE, until
 
 
-async def test_a_prompt_is_accepted_at_once_and_ends_exactly_once(tmp_path: Path) -> None:
+async def test_a_prompt_is_accepted_immediately_and_ends_once(tmp_path: Path) -> None:
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -254,7 +254,7 @@ async def test_an_interrupted_turn_leaves_the_process_for_the_next(tmp_path: Pat
         process.ends()
 
 
-async def test_a_failed_run_leaves_the_project_in_error_until_the_next(tmp_path: Path) -> None:
+async def test_a_failed_project_stays_in_error_until_the_next_run(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -402,7 +402,7 @@ async def test_uploaded_files_are_attached_to_a_prompt(tmp_path: Path) -> None:
         assert records(server, project) == before
 
 
-async def test_projects_work_side_by_side(tmp_path: Path) -> None:
+async def test_projects_run_in_parallel(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         projects = [await server.project(phone, name) for name in ("one", "two", "three")]

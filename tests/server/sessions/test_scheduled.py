@@ -1,4 +1,4 @@
-"""A turn that an idle agent has scheduled: how long its process is kept, what clients see, and how it is canceled."""
+"""Turns that an idle agent has scheduled: how long its process is kept, what clients see, and how they are canceled."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def idle(server: Server, client: Client, seconds: float = 600.0) -> tuple[
 
 
 @pytest.mark.parametrize("seconds", [600, -1], ids=["later", "due"])
-async def test_a_person_cancels_what_an_idle_agent_has_scheduled(tmp_path: Path, seconds: int) -> None:
+async def test_a_user_cancels_what_an_idle_agent_has_scheduled(tmp_path: Path, seconds: int) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project, process = await idle(server, phone, seconds)
@@ -149,7 +149,7 @@ async def test_a_scheduled_run_is_not_canceled_once_it_has_begun(tmp_path: Path)
         assert process.interrupts == 0
 
 
-async def test_without_a_schedule_there_is_nothing_to_cancel(tmp_path: Path) -> None:
+async def test_canceling_requires_a_schedule(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project, process = await idle(server, phone, -3600)

@@ -174,7 +174,7 @@ async def test_a_client_finds_only_what_it_may_see(tmp_path: Path) -> None:
             assert len((await server.does(asker, "sessions"))["data"]["sessions"]) == count
 
 
-async def test_nothing_of_a_deleted_project_is_found(tmp_path: Path) -> None:
+async def test_no_records_of_a_deleted_project_are_found(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

@@ -51,7 +51,7 @@ class Rig:
         )
 
     async def run(self, options: base.Options = USUAL, fork_from: str | None = None) -> Process:
-        """Prepares a process for a run with these options, which ends at once. Returns the process."""
+        """Prepares a process for a run with these options, which ends immediately. Returns the process."""
         self.process.use()
         continued = Continued(RecordedState(session_id="s1"), fork_from, base.AgentState())
         async with self.process.changing:
@@ -140,7 +140,7 @@ async def test_an_exit_is_reported_last(rig: Rig) -> None:
     assert rig.process.pids == []
 
 
-async def test_a_process_that_exits_at_once_cannot_be_used(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_that_exits_immediately_cannot_be_used(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     start = rig.agent.start
 
     async def exits(launch: base.Launch, heard: Any) -> Process:

@@ -188,7 +188,7 @@ async def test_after_a_restart_only_the_end_of_a_history_is_read(
     assert await after_a_restart(tmp_path, project) == {}
 
 
-async def test_a_new_conversation_has_no_state_of_the_one_before(tmp_path: Path) -> None:
+async def test_a_new_conversation_has_no_state_of_the_previous_one(tmp_path: Path) -> None:
     phone = Client("phone")
     async with serving(tmp_path) as server:
         project, process = await after_an_answer(server, phone)

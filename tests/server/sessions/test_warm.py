@@ -78,7 +78,7 @@ async def test_a_turn_right_after_a_new_session_is_ignored(tmp_path: Path) -> No
 
 
 async def test_background_work_may_exceed_the_limit_on_processes(tmp_path: Path) -> None:
-    """The limit does not apply to a process that works in the background, and its run ends all the same."""
+    """The limit does not apply to a process that works in the background, and its run ends as usual."""
     phone = Client()
     async with serving(tmp_path, Limits(warm_processes=0, checkpoints=False)) as server:
         process = await server.running(phone, await server.project(phone))

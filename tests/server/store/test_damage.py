@@ -329,7 +329,7 @@ def test_after_a_crash_only_unindexed_records_are_read(tmp_path: Path, monkeypat
     assert len(read) == 500
 
 
-# what others do to the directory
+# changes to the directory by other programs
 
 
 def test_deleting_a_file_loses_only_the_records_in_it(logs: Path) -> None:

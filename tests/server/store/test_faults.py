@@ -200,7 +200,7 @@ def test_policy_always_syncs_before_append_returns(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("written", [0, 2])
 @pytest.mark.parametrize("fails_at", ["file", "directory"])
-def test_policy_always_drops_a_record_that_cannot_be_synced(
+def test_policy_always_drops_records_that_cannot_be_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int, fails_at: str
 ) -> None:
     history = open_history(tmp_path, fsync="always")

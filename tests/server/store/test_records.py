@@ -24,7 +24,7 @@ LINES = Path(__file__).with_name("records_of_1.jsonl").read_bytes().splitlines()
 EVERY = [pytest.param(*one, id=type(one[1]).__name__) for one in zip(LINES, RECORDED, strict=True)]
 
 
-def test_there_is_a_record_of_every_kind() -> None:
+def test_every_kind_of_record_has_an_example() -> None:
     kinds = {records.parts(line).direction for line in LINES}
     assert kinds == {"client", "claude", "server"}
     assert {type(event) for event in RECORDED} >= set(records.KINDS)

@@ -135,7 +135,7 @@ def test_a_snippet_of_very_long_words_is_short(store: Store) -> None:
 
 
 @given(query=st.text(max_size=60))
-def test_any_query_gives_results_or_none(query: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_query_is_answered_without_an_error(query: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     store = Store(tmp_path_factory.mktemp("fuzz"))
     store.prompts("walnuts", query or "x")
     for hit in store.find(query):
@@ -401,7 +401,7 @@ def test_an_index_of_another_history_is_built_again(store: Store, tmp_path: Path
     assert (other.seqs("walnuts"), other.seqs("pears")) == ([], [2, 1])
 
 
-def test_an_index_that_stays_damaged_is_given_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_that_stays_damaged_is_abandoned(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise, the index would be rebuilt forever."""
     store.prompts("walnuts")
     monkeypatch.setattr(search, "_TABLES", search._TABLES.replace("created INTEGER", "other INTEGER"))
@@ -432,7 +432,7 @@ def test_the_size_of_the_index_is_limited(store: Store, monkeypatch: pytest.Monk
     assert store.file.stat().st_size < 2_000_000
 
 
-def test_without_full_text_only_word_searches_fail(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_full_text_search_only_word_searches_fail(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "has_full_text", lambda: False)
     store.prompts("walnuts", "pears")
     assert store.seqs(kinds=("prompt",)) == [2, 1]

@@ -172,7 +172,7 @@ class Race:
 
 @pytest.mark.parametrize("rounds", [3, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])])
 async def test_one_of_three_simultaneous_decisions_counts(rounds: int, rig: SocketRig) -> None:
-    """The others are informed of the decision that counts, and then all are shown the same review."""
+    """The others are notified of the decision that counts, and then all are shown the same review."""
     make_repository(rig.folder / "one")
     at = At(rig, rig.folder / "one")
     poem, expected = at.place / "poem.txt", list[tuple[str, str]]()

@@ -79,7 +79,7 @@ async def test_an_answer_of_a_client_closes_the_view_in_neovim(rig: ServedWorkst
         assert (rig.project / "poem.txt").read_text() == POEM
 
 
-# a claude in a terminal that is connected to Neovim: its hook and its diff are one approval request
+# a claude in a terminal that is connected to Neovim, whose hook and diff are one approval request
 
 
 @asynccontextmanager
@@ -136,7 +136,7 @@ async def test_claude_in_neovim_is_answered_in_its_own_dialog(rig: ServedWorksta
         wait_for_text(poem, SHOUTED)
 
 
-# a gemini in a terminal: its only question is the proposal in the bridge
+# a gemini in a terminal, whose only question is the proposal in the bridge
 
 
 @pytest.fixture

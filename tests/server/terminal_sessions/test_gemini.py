@@ -60,7 +60,7 @@ class Gemini(Session):
         self.records(id=id, timestamp="2026-11-28T23:00:00.000Z", type=type, content=content, **more)
         return id
 
-    def takes_back(self) -> None:
+    def withdraws(self) -> None:
         """Records that the last prompt was removed: the user has interrupted the request to the model."""
         self.records(**{"$set": {"messages": [], "lastUpdated": "2026-11-28T23:00:00.000Z"}})
 
@@ -144,7 +144,7 @@ async def test_a_canceled_request_to_the_model_ends_the_run(rig: SocketRig) -> N
     await session.starts()
     await session.begins()
     await session.reports("PostToolUse", tool_name="replace", tool_input={})
-    session.takes_back()
+    session.withdraws()
     await session.reports("Stop", prompt="Go", prompt_response="[no response text]")
     assert await outcomes(rig) == ["interrupted"]
     await session.begins("Go on")
@@ -193,7 +193,7 @@ async def test_reading_continues_after_a_restart(tmp_path: Path, home: Path) -> 
     assert found == ["> Go", "I will.", "tool_use", "tool_result", "Done.", "completed"]
 
 
-async def test_comments_with_which_the_agent_continues_are_not_a_prompt(rig: SocketRig) -> None:
+async def test_comments_that_continue_a_turn_are_not_a_prompt(rig: SocketRig) -> None:
     """The CLI calls the hook of a prompt for them, too."""
     session = Gemini(rig)
     await session.starts()

@@ -112,7 +112,7 @@ async def test_an_answer_in_the_terminal_is_withdrawn_for_clients(rig: ServedWor
 
 
 @pytest.mark.thorough
-async def test_the_dialog_in_the_terminal_waits_for_nobody(rig: ServedWorkstation, server: Server) -> None:
+async def test_the_dialog_in_the_terminal_is_not_delayed(rig: ServedWorkstation, server: Server) -> None:
     """A hook, which may wait up to a day for an answer, does not block the dialog, and ends with its session."""
     async with asked(rig, server, touch("made"), touch("unwanted")) as (claude, phone):
         await phone.question("Bash")
@@ -157,7 +157,7 @@ def kind(record: dict[str, Any]) -> str:
 
 
 @pytest.mark.thorough
-async def test_a_killed_claude_has_ended(rig: ServedWorkstation, server: Server) -> None:
+async def test_a_killed_claude_counts_as_ended(rig: ServedWorkstation, server: Server) -> None:
     async with asked(rig, server, touch("made")) as (claude, phone):
         question = await phone.question("Bash")
         claude.pane.kill()
@@ -168,7 +168,7 @@ async def test_a_killed_claude_has_ended(rig: ServedWorkstation, server: Server)
         assert (await phone.client.ask("project_list"))["data"]["projects"] == []
 
 
-async def test_a_run_without_a_terminal_waits_for_nobody(rig: ServedWorkstation, server: Server) -> None:
+async def test_a_run_without_a_terminal_is_not_delayed(rig: ServedWorkstation, server: Server) -> None:
     rig.set_up()
     async with server.client() as client:
         told = rig.ask_claude(FETCH, text("Done."))

@@ -27,7 +27,7 @@ async def state(phone: Phone, wanted: Callable[[int], bool]) -> Message:
             return found
 
 
-async def test_model_and_context_are_shown_after_a_compaction_too(rig: ServedWorkstation, server: Server) -> None:
+async def test_model_and_context_are_shown_after_a_compaction(rig: ServedWorkstation, server: Server) -> None:
     async with following(server) as phone:
         claude = rig.plain_claude()
         await phone.session()

@@ -99,7 +99,7 @@ async def test_the_dialog_appears_when_no_client_is_connected(rig: Workstation, 
 
 
 @pytest.mark.slow
-async def test_the_dialog_appears_when_nobody_answers(rig: Workstation, server: Server) -> None:
+async def test_the_dialog_appears_when_no_client_answers(rig: Workstation, server: Server) -> None:
     """The dialog appears after ``HOLD_SECONDS`` if a client is connected but does not answer."""
     async with asked(rig, server, shell("touch made", reason="I need it")) as (codex, phone):
         question = await phone.question("Bash")
@@ -129,7 +129,7 @@ async def test_escape_withdraws_the_requests_of_the_run(rig: Workstation, server
 
 @pytest.mark.thorough
 async def test_a_failed_request_to_the_model_ends_the_run(rig: Workstation, server: Server) -> None:
-    """No hook reports it; the transcript contains it."""
+    """No hook reports it, but the transcript contains it."""
     async with asked(rig, server, failure(400, "The model is asleep."), text("Awake.")) as (codex, phone):
         ended = await finished(phone, "failed")
         assert "The model is asleep." in ended["error"]

@@ -51,7 +51,7 @@ class Workstation:
 
 @pytest.fixture
 def rig(home: Path) -> Iterator[Workstation]:
-    """Runs ``drawbridge setup gemini``, beside settings that the user has already."""
+    """Runs ``drawbridge setup gemini``, with settings that the user already has."""
     programs.tmux()
     programs.gemini()
     headless.settings_of_gemini(home)
@@ -189,7 +189,7 @@ async def test_a_comment_reaches_gemini_when_it_stops(rig: Workstation, home: Pa
     )
 
 
-async def test_runs_without_a_terminal_and_managed_sessions_are_not_listed(rig: Workstation, home: Path) -> None:
+async def test_managed_and_headless_runs_are_not_listed(rig: Workstation, home: Path) -> None:
     """The managed agent has the same hooks."""
     rig.model.will_say(text("Hello."), text("Hello again."))
     headless.gemini(rig.model, rig.project)

@@ -141,7 +141,7 @@ async def test_the_history_has_the_prompt_as_it_was_sent(rig: SocketRig) -> None
         sending.cancel()
 
 
-async def test_a_prompt_typed_in_the_terminal_is_the_persons(rig: SocketRig) -> None:
+async def test_a_prompt_typed_in_the_terminal_is_the_users(rig: SocketRig) -> None:
     async with at_work(rig) as (session, editor):
         sending = sends(rig, session)
         asked = await editor.asked()
@@ -166,18 +166,18 @@ async def test_clients_see_when_a_session_accepts_prompts(rig: SocketRig) -> Non
     session = Session(rig, pid=CLAUDE)
     await session.reports("SessionStart")
 
-    def told() -> bool:
+    def notified() -> bool:
         return bool(rig.client.updates("project_state")[-1]["desk"].get("prompts"))
 
-    assert not told()
+    assert not notified()
     async with neovim(rig) as editor:
         editor.has(CLAUDE)
-        await until(told, "that it takes prompts")
+        await until(notified, "that it takes prompts")
         editor.has()
-        await until(lambda: not told(), "that it takes none")
+        await until(lambda: not notified(), "that it takes none")
         editor.has(CLAUDE)
-        await until(told, "that it takes prompts")
-    await until(lambda: not told(), "that it takes none")
+        await until(notified, "that it takes prompts")
+    await until(lambda: not notified(), "that it takes none")
 
 
 # exactly once
@@ -232,7 +232,7 @@ async def test_request_id_survives_restart(tmp_path: Path, begun: bool) -> None:
 # refused prompts: nothing is typed into the terminal
 
 
-async def test_an_agent_in_no_known_terminal_gets_no_prompt(rig: SocketRig) -> None:
+async def test_an_agent_in_an_unknown_terminal_gets_no_prompt(rig: SocketRig) -> None:
     session = Session(rig, pid=CLAUDE)
     async with neovim(rig, NOBODY) as editor:
         await session.reports("SessionStart")

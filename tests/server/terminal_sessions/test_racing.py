@@ -134,7 +134,7 @@ class Race:
                 about = [one for one in said if one["data"].get("approval_id") == id]
                 if any(one["update_type"] == "permission_withdrawn" for one in about):
                     return "desk"
-                if about and _went_on(heard, id):
+                if about and _has_continued(heard, id):
                     return str(about[0]["data"]["by"])
                 await asyncio.sleep(0.02)
 
@@ -143,7 +143,7 @@ def card(id: str) -> str:
     return f'[data-approval="{id}"]'
 
 
-def _went_on(heard: list[Message], id: str) -> bool:
+def _has_continued(heard: list[Message], id: str) -> bool:
     """Whether the agent has continued after the answer. Only then is it certain that nothing overrules the answer."""
     at = next(index for index, one in enumerate(heard) if one["data"].get("data", {}).get("approval_id") == id)
     return any(one["type"] == "permission_request" or _is_result(one) for one in heard[at:])

@@ -1,4 +1,4 @@
-"""Servers are killed at any moment while real hooks wait. Each question is asked once and answered once."""
+"""Servers are killed at random moments while real hooks wait. Each question is asked once and answered once."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def answer_it(client: WireClient, given: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_servers_that_are_killed_at_any_moment(home: Path, seed: int) -> None:
+async def test_servers_are_killed_at_random_moments(home: Path, seed: int) -> None:
     random, heard = Random(seed), dict[str, Message]()
     for number in range(ROUNDS):
         command = f"touch {number}"
@@ -116,8 +116,8 @@ def check(logs: Path, heard: dict[str, Message]) -> None:
 # four clients answer a hook or an editor while servers are killed
 
 
-class Asked:
-    """The question of one round, what the agent received, and the clients that were informed that they won."""
+class AskedQuestion:
+    """The question of one round, what the agent received, and the clients that were notified that they won."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -134,13 +134,13 @@ class Asked:
         return {"decision": "allow", "updated_input": {"file_path": "/ws/a.py", "content": name}}
 
 
-async def hears_by_hook(asked: Asked, hook: Process) -> None:
+async def receives_by_hook(asked: AskedQuestion, hook: Process) -> None:
     output, _ = await hook.communicate()
     asked.heard = json.loads(output)["hookSpecificOutput"]["decision"]
 
 
-async def hears_by_bridge(asked: Asked) -> None:
-    """Sends the question as a bridge does, and reconnects with the same question whenever the server is gone."""
+async def receives_by_bridge(asked: AskedQuestion) -> None:
+    """Sends the question as a bridge does, and reconnects with the same question whenever the server has ended."""
     while asked.heard is None:
         with contextlib.suppress(OSError):
             async with Line.open() as line:
@@ -152,7 +152,7 @@ async def hears_by_bridge(asked: Asked) -> None:
         await asyncio.sleep(0.02)
 
 
-async def tries(server: Server, asked: Asked, name: str, later: float) -> None:
+async def tries(server: Server, asked: AskedQuestion, name: str, later: float) -> None:
     """Answers as a client after ``later`` seconds. If the server is killed in the meantime, it is unknown whether the answer
     won.
     """
@@ -171,20 +171,20 @@ async def tries(server: Server, asked: Asked, name: str, later: float) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(7_200)
 async def test_a_crowd_answers_while_servers_are_killed(home: Path) -> None:
-    """Each question is asked once and answered once. If a client was informed that it won, the agent gets that client's
+    """Each question is asked once and answered once. If a client was notified that it won, the agent gets that client's
     answer.
     """
     seed = SystemRandom().randrange(2**32)
-    random, rounds = Random(seed), [Asked(number) for number in range(CROWD_ROUNDS)]
+    random, rounds = Random(seed), [AskedQuestion(number) for number in range(CROWD_ROUNDS)]
     for asked in rounds:
         is_hook = bool(asked.number % 2)
         async with contextlib.AsyncExitStack() as stack:
             server = await stack.enter_async_context(serving(home / "data", "--no-tls"))
             if is_hook:
                 hook = await stack.enter_async_context(asking(home, asked.words))
-                agent = asyncio.create_task(hears_by_hook(asked, hook))
+                agent = asyncio.create_task(receives_by_hook(asked, hook))
             else:
-                agent = asyncio.create_task(hears_by_bridge(asked))
+                agent = asyncio.create_task(receives_by_bridge(asked))
             stack.callback(agent.cancel)
             for kill in range(random.choice([1, 1, 2])):
                 names = [f"{asked.number} {kill} {number}" for number in range(CLIENTS)]

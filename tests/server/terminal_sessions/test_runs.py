@@ -57,7 +57,7 @@ async def test_a_failed_request_ends_the_run(rig: SocketRig) -> None:
     ("error", "code"),
     [("authentication_failed", "AGENT_NOT_LOGGED_IN"), ("rate_limit", "AGENT_RATE_LIMITED"), ("overloaded", None)],
 )
-async def test_a_failed_request_has_a_code_if_a_person_can_help(rig: SocketRig, error: str, code: str | None) -> None:
+async def test_a_failed_request_has_a_code_if_a_user_can_fix_it(rig: SocketRig, error: str, code: str | None) -> None:
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     await session.reports("StopFailure", error=error, last_assistant_message="API Error: 429")
@@ -341,7 +341,7 @@ async def test_records_that_another_process_adds_are_left_out(rig: SocketRig) ->
     assert await told(rig, session) == ["> Before", "was here"]
 
 
-async def test_a_conversation_that_is_open_is_known(rig: SocketRig) -> None:
+async def test_an_open_conversation_is_known(rig: SocketRig) -> None:
     open_in_terminal = rig.server.core.terminal_sessions.open_in_terminal
     session = Session(rig)
     assert not open_in_terminal(session.id)
@@ -355,12 +355,12 @@ async def test_a_conversation_that_is_open_is_known(rig: SocketRig) -> None:
 
 
 @pytest.fixture
-def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def polls_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_queue, "WORKING_SECONDS", 0.02)
     monkeypatch.setattr(turns_module, "IDLE_SECONDS", 0.1)
 
 
-@pytest.mark.usefixtures("looks_often")
+@pytest.mark.usefixtures("polls_often")
 @pytest.mark.parametrize("status", ["idle", "shell"])
 async def test_a_run_whose_prompt_was_withdrawn_is_over(rig: SocketRig, status: str) -> None:
     """If Esc is pressed before the first words of the answer, neither a hook nor a line of the conversation's file
@@ -374,7 +374,7 @@ async def test_a_run_whose_prompt_was_withdrawn_is_over(rig: SocketRig, status: 
     assert await state(rig, session) == "finished"
 
 
-@pytest.mark.usefixtures("looks_often")
+@pytest.mark.usefixtures("polls_often")
 @pytest.mark.parametrize(
     ("status", "age", "id"), [("busy", 0, None), ("waiting", 0, None), ("idle", 60, None), ("idle", 0, "another")]
 )

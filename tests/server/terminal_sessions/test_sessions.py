@@ -351,7 +351,7 @@ def prompt(text: str, **more: Any) -> Message:
 # the conversation
 
 
-async def told(rig: SocketRig, session: Session) -> list[str]:
+async def shown(rig: SocketRig, session: Session) -> list[str]:
     """The prompts, each after "> ", and the agent's texts in the history, in order. A block without a text is
     represented by its type.
     """
@@ -385,7 +385,7 @@ async def test_only_messages_are_read_from_the_conversations_file(rig: SocketRig
         file.write(json.dumps({**said("half \ud800"), "uuid": "y"}).encode() + b"\n")
         file.write(json.dumps({**said("not yet whole"), "uuid": "z"}).encode()[:-3])
     await session.reports("Stop", last_assistant_message="half \ufffd")
-    assert await told(rig, session) == ["> Once", "> Go", "tool_use", "tool_result", "Done.", "half \ufffd"]
+    assert await shown(rig, session) == ["> Once", "> Go", "tool_use", "tool_result", "Done.", "half \ufffd"]
     answer = await rig.does("get_messages", session.project, after_seq=0)
     assert "secret" not in json.dumps(answer)
     # Clients are not notified of runs that ended before the server knew the session.
@@ -417,7 +417,7 @@ async def test_only_the_end_of_a_long_conversation_is_read(rig: SocketRig, monke
     session = Session(rig)
     session.writes(prompt("Count\nto 100"), *(said(f"{number}") for number in range(100)))
     await session.reports("Stop")
-    taken = await told(rig, session)
+    taken = await shown(rig, session)
     assert (await rig.info(session))["title"] == "Count to 100"
     assert 1 < len(taken) < 15
     assert taken == [str(number) for number in range(100 - len(taken), 100)]
@@ -437,7 +437,7 @@ async def test_after_a_restart_each_line_is_in_the_history_once(rig: SocketRig, 
         assert (info["desk"]["state"], info["state"]) == ("working", "EXECUTING")
         session.writes(said("three"))
         await session.at(later).reports("Notification")
-        assert await told(later, session) == ["> Go", "one", "two", "three"]
+        assert await shown(later, session) == ["> Go", "one", "two", "three"]
 
 
 @pytest.mark.parametrize("trick", ["elsewhere", "another name", "a link", "a link on the way", "up and down"])
@@ -459,7 +459,7 @@ async def test_no_other_file_is_read(rig: SocketRig, tmp_path: Path, trick: str)
     else:
         session.transcript = own.parent / ".." / own.parent.name / own.name
     await session.reports("Stop")
-    assert await told(rig, session) == []
+    assert await shown(rig, session) == []
 
 
 # what clients can do with a terminal session

@@ -62,7 +62,7 @@ def outcomes(server: Server, project: str) -> list[str]:
 # an agent's options
 
 
-async def test_a_mode_and_a_model_chosen_at_once_both_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_mode_and_a_model_chosen_together_both_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         project = await server.project(phone)

@@ -58,7 +58,7 @@ async def test_without_a_subreaper_children_are_found_by_their_mark(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("mac")
-async def test_on_macos_too_an_agent_ends_with_its_server(tmp_path: Path) -> None:
+async def test_on_macos_an_agent_ends_with_its_server(tmp_path: Path) -> None:
     async with session(bad_agent(), tmp_path) as agent:
         agent.process.prompt("half")
         await eventually(lambda: agent.heard.messages, "its first words")

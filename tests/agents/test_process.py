@@ -303,7 +303,7 @@ async def test_the_reason_for_an_immediate_exit_is_reported(tmp_path: Path) -> N
 # Interrupt, stop and kill.
 
 
-async def test_ignored_interrupt_keeps_turn_open(agent: Session) -> None:
+async def test_an_ignored_interrupt_keeps_the_turn_open(agent: Session) -> None:
     agent.process.prompt("silent")
     await agent.heard.next(AgentLine)
     agent.process.interrupt()
@@ -425,7 +425,7 @@ def test_agents_behave_the_same_under_uvloop(uvloop: Any, tmp_path: Path, comman
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_a_directory_that_is_gone_is_named_as_the_reason(tmp_path: Path, uvloop: Any, loop: str) -> None:
+def test_a_missing_directory_is_reported_as_the_reason(tmp_path: Path, uvloop: Any, loop: str) -> None:
     async def start() -> None:
         await bad_agent().start(Launch(str(tmp_path / "gone"), str(uuid.uuid4())), print)
 

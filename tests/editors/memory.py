@@ -1,4 +1,4 @@
-"""A fake editor in memory: buffers, a selection and views without a screen. For tests.
+"""A fake editor for tests. It has buffers, a selection and views in memory, and no screen.
 
 It implements the port like a real editor, as ``tests/editors/test_port.py`` verifies. Files are real: opening reads
 them and saving writes them. The user's actions are plain methods, such as ``open``, ``type``, ``select`` and
@@ -49,7 +49,7 @@ from drawbridge.text import split, utf16_length
 
 
 class Buffer(Struct):
-    """``saved``: the content of the file when it was last read or written; None if it has never been on disk."""
+    """An open file. ``saved`` is its content when it was last read or written; None if it has never been on disk."""
 
     text: str
     saved: str | None

@@ -1,4 +1,4 @@
-"""The terminal as an editor: what the user reads in it, what counts as an answer, and what never reaches the screen."""
+"""The terminal as an editor: what the user reads in it, what counts as an answer, and what is never shown."""
 
 from __future__ import annotations
 

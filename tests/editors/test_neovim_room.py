@@ -216,7 +216,7 @@ async def test_a_notice_does_not_cover_a_dialog(program: Path, tmp_path: Path, s
 
 @pytest.mark.parametrize("program", each_nvim())
 @pytest.mark.parametrize("split", ["botright vnew", "botright new"])
-async def test_a_notice_makes_way_for_a_terminal_that_opens(program: Path, tmp_path: Path, split: str) -> None:
+async def test_a_notice_moves_when_a_terminal_opens(program: Path, tmp_path: Path, split: str) -> None:
     async with screen_rig(program, tmp_path) as (rig, pane):
         await rig.person.lua("require('drawbridge.view_notice').flash('Answer in its terminal')")
         await sees(pane, "Answer in its terminal")

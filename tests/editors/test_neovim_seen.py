@@ -160,7 +160,7 @@ async def test_a_change_that_was_reverted_need_not_be_shown(rig: Workstation) ->
     assert await rig.decided() == Accepted(path.read_text())
 
 
-async def test_what_an_undo_brings_back_is_shown_first(rig: Workstation) -> None:
+async def test_lines_restored_by_an_undo_are_shown_first(rig: Workstation) -> None:
     await shows(rig, LONG, FAR)
     await rig.person.types(":%d<CR>u")
     await rig.person.types("gg:w<CR>")

@@ -204,11 +204,11 @@ class TestSelection:
         assert selection.range == at(0, 0, lines - 1, 99)
 
     @having(BUFFERS)
-    async def test_there_is_no_selection_without_an_open_file(self, editor_rig: Rig) -> None:
+    async def test_without_an_open_file_the_selection_is_empty(self, editor_rig: Rig) -> None:
         assert await editor_rig.editor.selection() is None
 
     @lacking(BUFFERS)
-    async def test_there_is_no_selection_without_buffers(self, editor_rig: Rig) -> None:
+    async def test_an_editor_without_buffers_has_no_selection(self, editor_rig: Rig) -> None:
         a_file(editor_rig, "file.txt", OLD)
         assert await editor_rig.editor.selection() is None
 

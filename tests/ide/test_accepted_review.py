@@ -173,7 +173,7 @@ async def test_nothing_is_shown_without_an_accepted_write(
     assert rig.editor.reviews == [None]
 
 
-async def test_what_the_agent_really_wrote_is_shown(rig: AcceptedRig) -> None:
+async def test_what_the_agent_actually_wrote_is_shown(rig: AcceptedRig) -> None:
     """For example, a formatter has changed the file right after the agent."""
     await rig.accept(rig.poem, WRITTEN, written=WRITTEN.replace("line 11b", "Line 11b"))
     await rig.wanted(CHANGES[0], "+1 −0  Line 11b")
@@ -209,7 +209,7 @@ async def test_a_decision_on_a_file_names_what_was_shown(rig: AcceptedRig) -> No
     assert "mine\n" in rig.poem.read_text()
 
 
-async def test_a_file_that_changes_meanwhile_is_not_overwritten(
+async def test_a_file_that_changes_during_an_undo_is_not_overwritten(
     rig: AcceptedRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await rig.accept(rig.poem, WRITTEN)
@@ -224,7 +224,7 @@ async def test_a_file_that_changes_meanwhile_is_not_overwritten(
     assert rig.poem.read_text() == "theirs\n"
 
 
-async def test_a_file_that_could_not_be_written_is_as_before(rig: AcceptedRig) -> None:
+async def test_a_file_that_could_not_be_written_is_unchanged(rig: AcceptedRig) -> None:
     long = "".join(f"line {number}\n" for number in range(10_000))
     rig.poem.write_text(long)
     await rig.accept(rig.poem, "new\n" + long[: len(long) // 2])
@@ -262,7 +262,7 @@ async def test_unsaved_work_in_a_proposal_is_not_the_agents(rig: AcceptedRig) ->
 
 
 @pytest.mark.parametrize("how", ["deleted", "renamed", "not text"])
-async def test_a_file_that_is_gone_is_not_shown(rig: AcceptedRig, how: str) -> None:
+async def test_a_deleted_file_is_not_shown(rig: AcceptedRig, how: str) -> None:
     await rig.accept(rig.poem, WRITTEN)
     if how == "not text":
         rig.poem.write_bytes(b"caf\xe9\n")
@@ -272,7 +272,7 @@ async def test_a_file_that_is_gone_is_not_shown(rig: AcceptedRig, how: str) -> N
             (rig.directory / "other.txt").unlink()
     rig.want()
     await rig.told(NO_SERVER)
-    rig.poem.write_text(WRITTEN)  # it is back, as after a checkout
+    rig.poem.write_text(WRITTEN)  # the file exists again, as after a checkout
     await rig.wanted(*CHANGES)
 
 
@@ -347,7 +347,7 @@ async def test_a_servers_review_is_shown_instead(rig: AcceptedRig) -> None:
         await rig.shows("h1")
 
 
-async def test_a_server_without_a_session_there_changes_nothing(rig: AcceptedRig) -> None:
+async def test_a_server_without_a_session_in_the_folder_is_ignored(rig: AcceptedRig) -> None:
     await rig.accept(rig.poem, WRITTEN)
     server = Served()
     server.answers = [wire.ReviewAnswer(id="", code="PROJECT_NOT_FOUND", text="No agent has worked here.")]
@@ -359,7 +359,7 @@ async def test_a_server_without_a_session_there_changes_nothing(rig: AcceptedRig
         assert rig.editor.reviews[-1] is None
 
 
-async def test_what_was_decided_with_a_server_is_not_shown_again(rig: AcceptedRig) -> None:
+async def test_changes_decided_with_a_server_are_not_shown_again(rig: AcceptedRig) -> None:
     await rig.accept(rig.poem, WRITTEN)
     served = answer(FILE | {"path": "poem.txt"})
     server = Served()

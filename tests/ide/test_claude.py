@@ -312,7 +312,7 @@ async def test_a_canceled_call_gets_no_answer_and_its_view_closes(rig: ClaudeRig
     assert agent.answers(id) == []
 
 
-async def test_a_call_canceled_at_once_leaves_nothing_behind(rig: ClaudeRig, file: Path) -> None:
+async def test_a_call_canceled_immediately_leaves_nothing_behind(rig: ClaudeRig, file: Path) -> None:
     agent = rig.agent()
     for _ in range(CALL_LIMIT + 1):
         id = agent.ask("getOpenEditors")
@@ -352,7 +352,7 @@ async def test_an_id_in_use_is_an_error_and_the_first_call_continues(rig: Claude
     assert texts(await agent.answer("d")) == ["FILE_SAVED", "x\n"]
 
 
-async def test_too_many_calls_at_once_are_refused_and_later_ones_work(rig: ClaudeRig, file: Path) -> None:
+async def test_too_many_simultaneous_calls_are_refused(rig: ClaudeRig, file: Path) -> None:
     agent = rig.agent()
     ids = [agent.ask("getOpenEditors") for _ in range(CALL_LIMIT)]
     refused = agent.ask("getOpenEditors")
@@ -388,7 +388,7 @@ async def test_a_call_after_the_editor_exits_fails_with_a_clear_error(rig: Claud
     assert EditorGone.code == "EDITOR_GONE"
 
 
-async def test_a_bad_message_gets_an_error_and_affects_nobody_else(rig: ClaudeRig) -> None:
+async def test_a_bad_message_gets_an_error_and_affects_no_other_client(rig: ClaudeRig) -> None:
     bad, good = rig.agent(), rig.agent()
     for text in ["{", "[" * 100_000, "[]", "null", '{"jsonrpc": "2.0", "id": null, "method": 5}', "\ud800"]:
         bad.peer.received(text)

@@ -1,4 +1,5 @@
-"""Gemini CLI's proposals, over real sockets: shown at once, decided by the user, and reported to the asking session."""
+"""Gemini CLI's proposals, over real sockets: shown immediately, decided by the user, and reported to the asking
+session."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ async def test_a_rejection_is_reported(rig: BridgeRig) -> None:
 
 
 @pytest.mark.parametrize("spelling", ["{}", "{}/../{}", "/{}", "//{}"])
-async def test_the_path_comes_back_as_it_was_spelled(rig: BridgeRig, spelling: str) -> None:
+async def test_the_path_is_returned_as_it_was_spelled(rig: BridgeRig, spelling: str) -> None:
     """The CLI uses this path to match a decision to its proposal."""
     name = "schöne \u0301 poeme 😀.txt"
     spelled = spelling.replace("{}", rig.path(name), 1).replace("{}", name)

@@ -140,8 +140,8 @@ def test_without_symbolic_links_a_copy_replaces_the_link(
 # the sweep
 
 
-def left_by_the_dead(directory: Path, monkeypatch: pytest.MonkeyPatch, *, plain: bool = False) -> None:
-    """Creates all the files that a killed bridge leaves behind. Its process is gone, and its port is closed."""
+def left_by_a_killed_bridge(directory: Path, monkeypatch: pytest.MonkeyPatch, *, plain: bool = False) -> None:
+    """Creates all the files that a killed bridge leaves behind. Its process has ended, and its port is closed."""
     with monkeypatch.context() as patch:
         patch.setattr(os, "getpid", lambda: 2**22 + 1)  # above the largest that Linux assigns
         if plain:
@@ -157,7 +157,7 @@ def _no_links(*_: object) -> None:
 def test_the_files_of_a_killed_bridge_are_removed(
     directory: Path, monkeypatch: pytest.MonkeyPatch, plain: bool
 ) -> None:
-    left_by_the_dead(directory, monkeypatch, plain=plain)
+    left_by_a_killed_bridge(directory, monkeypatch, plain=plain)
     assert len(os.listdir(directory)) == 2
     assert len(sweep(str(directory))) == 2
     assert os.listdir(directory) == []
@@ -166,7 +166,7 @@ def test_the_files_of_a_killed_bridge_are_removed(
 def test_the_link_of_a_running_bridge_is_kept(
     directory: Path, file: GeminiFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left_by_the_dead(directory, monkeypatch)
+    left_by_a_killed_bridge(directory, monkeypatch)
     file.write(4712, "Neovim", ["/a"])
     assert sweep(str(directory)) == [str(directory / "gemini-ide-server-4711-1.json")]
     assert (directory / link_of("/a")).exists()
@@ -204,13 +204,13 @@ async def test_the_discovery_file_exists_only_while_the_bridge_runs(tmp_path: Pa
         assert os.listdir(file.parent) == []
 
 
-async def test_without_gemini_there_is_no_discovery_file(tmp_path: Path) -> None:
+async def test_without_gemini_no_discovery_file_is_written(tmp_path: Path) -> None:
     async with bridge("--folder", tmp_path, "--agent", "claude") as running:
         assert "discovery_file" not in running.ready
         assert not Path(gemini_directory()).exists()
 
 
-async def test_without_claude_there_is_no_lock_file(tmp_path: Path, home: Path) -> None:
+async def test_without_claude_no_lock_file_is_written(tmp_path: Path, home: Path) -> None:
     async with bridge("--folder", tmp_path, "--agent", "gemini") as running:
         assert "lock_file" not in running.ready
         assert Path(running.ready["discovery_file"]).exists()

@@ -1,4 +1,4 @@
-"""MCP over HTTP, on real sockets: who is let in, how requests are answered, and how sessions begin and end."""
+"""MCP over HTTP, on real sockets: who may connect, how requests are answered, and how sessions begin and end."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def sessions(rig: BridgeRig) -> int:
     return len(rig.bridge.gemini._sessions)
 
 
-# who is let in
+# who may connect
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ async def test_64_mb_are_accepted_and_one_more_byte_is_refused_unread(rig: Bridg
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_when_a_client_is_gone_its_session_and_proposals_end(rig: BridgeRig) -> None:
+async def test_the_session_and_proposals_of_a_lost_client_end(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, _):
         await cli.open_diff(rig.path(), "ONE\n")
         await rig.shown()

@@ -173,7 +173,7 @@ async def test_the_bridge_answers_as_recorded(transcript: Path, rig: BridgeRig, 
                     caused.add(event["id"])
 
 
-def test_there_are_transcripts_of_every_kind_of_session() -> None:
+def test_every_kind_of_session_has_a_transcript() -> None:
     kinds = {path.stem.partition("-")[2] for path in TRANSCRIPTS}
     assert kinds >= {"accept", "accept-edited", "reject", "close", "new-file", "two-changes"}
     assert kinds >= {"terminal-yes", "terminal-yes-edited", "terminal-no", "context", "gap"}

@@ -1,4 +1,4 @@
-"""The bridge as a process: it is ready at once, is found by its lock file, and leaves nothing behind."""
+"""The bridge as a process is ready immediately, is found by its lock file, and leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ async def test_a_second_decision_comes_too_late(editor: Watched, reviews: Review
     reviews.decided(Decided("no such id", Rejected()))
 
 
-async def test_a_new_file_is_compared_with_nothing(editor: Watched, reviews: Reviews, tmp_path: Path) -> None:
+async def test_a_new_file_is_compared_with_an_empty_text(editor: Watched, reviews: Reviews, tmp_path: Path) -> None:
     task = propose(reviews, tmp_path / "new" / "file.txt", "hello\n")
     proposal = await shown(editor)
     assert (proposal.old_text, proposal.new_text) == ("", "hello\n")
@@ -560,7 +560,7 @@ async def test_the_editor_shows_what_the_agent_wrote_instead(editor: Watched, re
     assert editor.buffers[str(file)].text == "something else\n"
 
 
-async def test_a_change_accepted_in_the_terminal_is_shown_too(editor: Watched, reviews: Reviews, file: Path) -> None:
+async def test_a_change_accepted_in_the_terminal_is_shown(editor: Watched, reviews: Reviews, file: Path) -> None:
     editor.open(str(file))
     task = propose(reviews, file)
     await shown(editor)

@@ -156,7 +156,7 @@ async def test_arguments_that_a_newer_agent_may_send_are_ignored(agent: Agent) -
     assert await agent.texts("close_tab", tab_name="t", path="/a") == ["TAB_CLOSED"]
 
 
-async def test_null_for_an_optional_argument_is_like_leaving_it_out(agent: Agent) -> None:
+async def test_null_for_an_optional_argument_counts_as_omitted(agent: Agent) -> None:
     assert await agent.body("getDiagnostics", uri=None) == []
 
 

@@ -135,7 +135,7 @@ async def test_the_bridge_answers_as_recorded(transcript: Path, project: Path, b
                 assert comparable(await bench.receive(like=frame)) == comparable(frame)
 
 
-def test_there_are_transcripts_of_every_kind_of_session() -> None:
+def test_every_kind_of_session_has_a_transcript() -> None:
     kinds = {path.stem.partition("-")[2] for path in TRANSCRIPTS}
     assert kinds >= {"accept", "accept-edited", "reject", "close", "new-file", "two-edits"}
     assert kinds >= {"terminal-yes", "terminal-no", "selection", "mention", "diagnostics", "new-diagnostics"}

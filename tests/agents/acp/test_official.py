@@ -29,7 +29,7 @@ from tests.agents.rig import Session, session
 from .peers import official, words
 
 
-async def told(warm: Session, prompt: str) -> list[str]:
+async def answers(warm: Session, prompt: str) -> list[str]:
     """Sends the prompt, checks that the turn succeeds, and returns the agent's messages."""
     before = len(words(warm.heard))
     done = await warm.turn(prompt)
@@ -40,13 +40,13 @@ async def told(warm: Session, prompt: str) -> list[str]:
 @pytest.mark.thorough
 async def test_a_message_in_pieces_is_kept_once_and_whole(project: Path) -> None:
     async with session(official(), project, Options(partial_messages=True)) as warm:
-        assert await told(warm, "say Hello| there|.") == ["Hello there."]
+        assert await answers(warm, "say Hello| there|.") == ["Hello there."]
         assert words(warm.heard, durable=False) == ["Hello", " there", "."]
 
 
 async def test_pieces_are_sent_only_if_they_are_requested(project: Path) -> None:
     async with session(official(), project) as warm:
-        assert await told(warm, "say Hello| there|.") == ["Hello there."]
+        assert await answers(warm, "say Hello| there|.") == ["Hello there."]
         assert words(warm.heard, durable=False) == []
 
 
@@ -68,7 +68,7 @@ async def test_a_call_is_in_the_history_in_the_form_of_all_agents(project: Path)
 @pytest.mark.thorough
 async def test_the_history_has_the_modes_and_the_stop_reason(project: Path) -> None:
     async with session(official(), project) as warm:
-        await told(warm, "say Hello")
+        await answers(warm, "say Hello")
         first, *_, last = (json.loads(line.raw) for line in warm.heard.all(AgentLine))
         assert [mode["id"] for mode in first["result"]["modes"]["availableModes"]] == [
             "ask",
@@ -125,12 +125,12 @@ async def test_a_new_file_is_proposed_as_one(project: Path) -> None:
 
 async def test_an_interrupted_turn_is_reported_and_the_next_one_works(project: Path) -> None:
     async with session(official(), project) as warm:
-        await told(warm, "say Hello")
+        await answers(warm, "say Hello")
         warm.process.prompt("wait")
         warm.process.interrupt()
         done = await warm.ended()
         assert (done.ok, done.interrupted) == (False, True)
-        assert await told(warm, "say again") == ["again"]
+        assert await answers(warm, "say again") == ["again"]
 
 
 async def test_an_interrupt_cancels_the_open_question(project: Path, waits: list[bool]) -> None:
@@ -153,7 +153,7 @@ async def test_an_interrupt_before_the_prompt_is_sent_ends_the_turn(project: Pat
         warm.process.prompt("say Hello")
         warm.process.interrupt()
         assert (await warm.ended()).interrupted
-        assert await told(warm, "remember") == ["remember"], "the first prompt was never sent"
+        assert await answers(warm, "remember") == ["remember"], "the first prompt was never sent"
 
 
 @pytest.mark.parametrize(
@@ -161,10 +161,10 @@ async def test_an_interrupt_before_the_prompt_is_sent_ends_the_turn(project: Pat
 )
 async def test_a_conversation_continues_in_a_new_process(project: Path, flags: tuple[str, ...]) -> None:
     async with session(official(), project) as first:
-        await told(first, "say One")
+        await answers(first, "say One")
         [known] = first.heard.all(SessionIdentified)
     async with session(official(*flags), project, session_id=known.session_id, resume=True) as second:
-        assert await told(second, "remember") == ["say One / remember"]
+        assert await answers(second, "remember") == ["say One / remember"]
         assert second.heard.all(SessionIdentified) == [known]
 
 
@@ -187,16 +187,16 @@ async def test_a_missing_login_is_reported(project: Path) -> None:
 @pytest.mark.thorough
 async def test_a_mode_has_the_agents_own_name(project: Path) -> None:
     async with session(official(), project, Options(permission_mode="acceptEdits")) as warm:
-        assert await told(warm, "mode_is") == ["auto-edit"]
+        assert await answers(warm, "mode_is") == ["auto-edit"]
         for mode, own in (("default", "ask"), ("plan", "plan"), ("bypassPermissions", "yolo")):
             await warm.process.set_mode(mode)
-            assert await told(warm, "mode_is") == [own]
+            assert await answers(warm, "mode_is") == [own]
         for mode in ("yolo", "dontAsk", "nonsense"):
             with pytest.raises(
                 AgentRefused, match=f"does not offer the {mode} mode. Available: ask, auto-edit, plan, yolo"
             ):
                 await warm.process.set_mode(mode)
-        assert await told(warm, "mode_is") == ["yolo"]
+        assert await answers(warm, "mode_is") == ["yolo"]
 
 
 @pytest.mark.thorough
@@ -210,7 +210,7 @@ async def test_an_unknown_mode_ends_the_turn_and_the_process(project: Path) -> N
 
 async def test_the_client_does_not_read_files_for_the_agent(project: Path) -> None:
     async with session(official(), project) as warm:
-        assert "not found" in " ".join(await told(warm, "read /etc/passwd")).lower()
+        assert "not found" in " ".join(await answers(warm, "read /etc/passwd")).lower()
 
 
 @pytest.mark.thorough
@@ -226,7 +226,7 @@ async def test_a_failed_turn_reports_the_reason(project: Path) -> None:
         for prompt, why in (("refuse", "The official agent refused to continue."), ("fail", "It does not work today.")):
             done = await warm.turn(prompt)
             assert (done.ok, done.interrupted, done.code, done.error) == (False, False, "EXECUTION_FAILED", why)
-            assert await told(warm, "say again") == ["again"]
+            assert await answers(warm, "say again") == ["again"]
 
 
 async def test_an_image_is_sent_only_to_agents_that_accept_it(project: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a prompt to an ACP agent contains of the attached files."""
+"""How files that are attached to a prompt are sent to an ACP agent."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ OPTIONS = [
 ]
 
 
-async def test_plan_context_and_commands_of_a_real_agent(project: Path) -> None:
+async def test_plan_context_and_commands_are_reported(project: Path) -> None:
     async with session(official(), project) as warm:
         for prompt in ("plan Read|Write", "spend 0.5", "offer review|a path"):
             assert (await warm.turn(prompt)).ok
@@ -52,7 +52,7 @@ async def test_plan_context_and_commands_of_a_real_agent(project: Path) -> None:
 
 
 @pytest.mark.parametrize("opened", [{"models": MODELS}, {"configOptions": OPTIONS}])
-def test_the_models_of_a_session(opened: dict[str, Any]) -> None:
+def test_the_models_of_a_session_are_reported(opened: dict[str, Any]) -> None:
     reports, session = Reports(), Opened(**opened)
     state, offers = reports.opened(session)
     assert state == StateReported(AgentState(model="big"))

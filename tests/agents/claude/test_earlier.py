@@ -97,7 +97,7 @@ def test_pages_from_the_end_have_every_message_once(
     assert found == [f"u{number}" for number in range(10)]
 
 
-def test_prompts_and_answers_are_told_apart(tmp_path: Path) -> None:
+def test_prompts_and_answers_are_distinguished(tmp_path: Path) -> None:
     write(tmp_path, [line(tmp_path, 0), line(tmp_path, 1)])
     prompt, answer = read(tmp_path).messages
     assert (prompt.prompt, prompt.turn, prompt.time) == ("prompt 0", "p0", NOON)

@@ -207,5 +207,5 @@ VALUES = (
         VALUES,
     ),
 )
-def test_no_input_breaks_it(tool: str, old: str | None, given_: dict[str, Any]) -> None:
+def test_any_input_is_handled(tool: str, old: str | None, given_: dict[str, Any]) -> None:
     changed(tool, old, **given_)

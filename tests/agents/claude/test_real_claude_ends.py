@@ -35,7 +35,7 @@ from .recording import recorded
 
 
 @recorded("interrupt", "An interrupt in the middle of an answer, and another prompt.")
-async def test_an_interrupt_keeps_what_was_said_and_the_process(warm: Session, model: MessagesStub) -> None:
+async def test_an_interrupt_keeps_the_text_and_the_process(warm: Session, model: MessagesStub) -> None:
     model.will_say([text("To begin with"), HOLD], text("Yes?"))
     warm.process.prompt("Tell me everything")
     await eventually(lambda: warm.heard.words == "To begin with", "the beginning")
@@ -209,7 +209,7 @@ async def test_a_prompt_can_be_answered_in_its_own_turn(warm: Session, model: Me
 
 
 @recorded("modes", "Modes and models, taken and refused.")
-async def test_a_mode_is_taken_or_refused(warm: Session, model: MessagesStub, project: Path) -> None:
+async def test_a_mode_is_accepted_or_refused(warm: Session, model: MessagesStub, project: Path) -> None:
     poem = project / "poem.txt"
     await warm.process.set_mode("acceptEdits")
     await warm.process.set_model("claude-haiku-9")
@@ -251,7 +251,7 @@ async def test_options_take_effect(claude: Claude, project: Path, model: Message
 
 @recorded("max-turns", "The limit of turns.")
 @pytest.mark.thorough
-async def test_a_limit_of_turns_ends_it(claude: Claude, project: Path, model: MessagesStub) -> None:
+async def test_a_turn_limit_ends_the_prompt(claude: Claude, project: Path, model: MessagesStub) -> None:
     model.will_say(read(project / "poem.txt"))
     async with session(claude, project, Options(max_turns=1)) as warm:
         done = await warm.turn("Read it")
@@ -261,7 +261,7 @@ async def test_a_limit_of_turns_ends_it(claude: Claude, project: Path, model: Me
 
 
 @recorded("budget", "The budget.")
-async def test_a_budget_ends_it(claude: Claude, project: Path, model: MessagesStub) -> None:
+async def test_a_budget_ends_the_prompt(claude: Claude, project: Path, model: MessagesStub) -> None:
     model.will_say(read(project / "poem.txt"))
     async with session(claude, project, Options(max_budget_usd=0.0001)) as warm:
         done = await warm.turn("Read it")
@@ -305,7 +305,7 @@ async def test_an_error_of_the_api_ends_the_turn_and_not_the_process(warm: Sessi
 
 
 @recorded("not-logged-in", "No login.")
-async def test_a_missing_login_is_named(claude: Claude, project: Path, model: MessagesStub) -> None:
+async def test_a_missing_login_is_reported_with_its_code(claude: Claude, project: Path, model: MessagesStub) -> None:
     environment = claude_rig.environment(model)
     del environment["ANTHROPIC_API_KEY"]
     async with session(Claude(str(programs.claude()), environment), project) as warm:

@@ -144,7 +144,7 @@ def test_the_next_answer_ends_a_retry() -> None:
     assert state(stream).retry is None
 
 
-def test_the_todo_list_is_the_latest() -> None:
+def test_the_latest_todo_list_is_reported() -> None:
     stream = begun()
     todos = [
         {"content": "Fix it", "status": "in_progress", "activeForm": "Fixing it"},
@@ -277,7 +277,7 @@ LINE = some.builds(
 
 
 @given(some.lists(LINE, max_size=8))
-def test_no_line_breaks_the_state(lines: list[dict[str, Any]]) -> None:
+def test_any_line_leaves_a_valid_state(lines: list[dict[str, Any]]) -> None:
     stream = Stream()
     stream.prompt()
     for line in lines:

@@ -23,7 +23,7 @@ def call(
     stream: Stream, tool: str, result: object, *, id: str = "toolu_1", is_error: bool = False
 ) -> list[float | None]:
     """Plays a call of the tool and its result. Returns the ``until`` of each reported change: the time at which the
-    schedule ends, or None if there is no schedule any more.
+    schedule ends, or None once it has ended.
     """
     block = {"type": "tool_use", "id": id, "name": tool, "input": {}}
     stream.say(type="assistant", message={"content": [block]}, session_id="s1")

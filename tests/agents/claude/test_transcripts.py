@@ -143,7 +143,7 @@ def test_a_question_that_was_withdrawn_is_removed(monkeypatch: pytest.MonkeyPatc
     assert all_of(QuestionCancelled, heard) == [QuestionCancelled(question.question_id, "interrupted")]
 
 
-def test_modes_are_taken_and_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modes_are_accepted_and_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     replies = all_of(Replied, played("modes", monkeypatch))
     assert [reply.error is None for reply in replies] == [True, True, False, False]
 

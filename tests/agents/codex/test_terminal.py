@@ -270,11 +270,11 @@ def limited(*entries: dict[str, Any]) -> dict[str, Any]:
         ("on-request", limited({"path": "/src", "access": None}), "bypassPermissions"),
     ],
 )
-def test_the_mode_is_what_the_sandbox_allows(policy: str, profile: dict[str, Any], mode: str) -> None:
+def test_the_mode_follows_from_the_sandbox_settings(policy: str, profile: dict[str, Any], mode: str) -> None:
     assert entry("turn_context", approval_policy=policy, permission_profile=profile) == Mode(mode)
 
 
-def test_the_mode_in_which_codex_reviews_requests_itself() -> None:
+def test_the_mode_in_which_codex_reviews_requests_is_recognized() -> None:
     settings = {"approval_policy": "on-request", "permission_profile": limited(READS, WRITES)}
     assert entry("turn_context", **settings, approvals_reviewer="user") == Mode("acceptEdits")
     assert entry("turn_context", **settings, approvals_reviewer="auto_review") == Mode("auto")

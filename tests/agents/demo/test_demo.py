@@ -204,20 +204,20 @@ async def test_help_lists_its_commands(demo: Session) -> None:
         assert f"`{command}`" in demo.heard.words
 
 
-async def test_it_fails_when_told_to(demo: Session) -> None:
+async def test_it_fails_on_request(demo: Session) -> None:
     ended = await demo.turn("/fail")
     assert (ended.ok, ended.error) == (False, "The demo agent failed, as it was told to.")
     assert (await demo.turn("/quick")).ok
 
 
-async def test_it_crashes_when_told_to(demo: Session) -> None:
+async def test_it_crashes_on_request(demo: Session) -> None:
     ended = await demo.turn("/crash")
     assert ended.error == (
         "The demo agent exited with code 3 before it was done: The demo agent crashed, as it was told to."
     )
 
 
-async def test_it_sends_many_lines_at_once(demo: Session) -> None:
+async def test_it_sends_many_lines(demo: Session) -> None:
     assert (await demo.turn("/lines 500")).ok
     assert demo.heard.words.splitlines()[-1] == "Line 500"
     assert len(demo.heard.all(AgentLine)) == 502
